@@ -1,0 +1,385 @@
+//! Every environment variable that ipybox reads or sets, and who gets to see which.
+//!
+//! The process environment and `<workspace>/.env` are read once, at start, into [`Variables`];
+//! nothing is ever written back to the process environment.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Prefix of variables for the kernel: `KERNEL_ENV_X=v` becomes `X=v` in the kernel.
+pub const KERNEL_ENV_PREFIX: &str = "KERNEL_ENV_";
+/// Where the per-user state lives; the flag `--state-dir` wins. Default: the platform's data directory.
+pub const IPYBOX_STATE_DIR: &str = "IPYBOX_STATE_DIR";
+/// The `uv` program to use, as set by `uv run` and `uvx`. Default: `uv` on `PATH`.
+pub const UV: &str = "UV";
+/// Set in the kernel: the address of the tool server, `host:port`.
+pub const IPYBOX_TOOL_SERVER: &str = "IPYBOX_TOOL_SERVER";
+/// Set in the kernel: the bearer token of this session's tool server.
+pub const IPYBOX_TOOL_SERVER_TOKEN: &str = "IPYBOX_TOOL_SERVER_TOKEN";
+
+/// What every program needs to run: who and where it is, its language, its certificates.
+const BASE: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TMPDIR",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "PIP_CERT",
+    "NODE_EXTRA_CA_CERTS",
+    "LD_LIBRARY_PATH",
+    "DYLD_LIBRARY_PATH",
+];
+const BASE_PREFIXES: &[&str] = &["LC_"];
+
+/// What package installers are configured by, beyond [`BASE`].
+const INSTALLER: &[&str] = &[
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "NETRC",
+    "SSH_AUTH_SOCK",
+    "GIT_SSH_COMMAND",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+];
+const INSTALLER_PREFIXES: &[&str] = &["PIP_", "UV_"];
+
+/// The variables that the MCP SDKs let a stdio server inherit, and no others.
+///
+/// Source: `DEFAULT_INHERITED_ENV_VARS` of the official Python and TypeScript SDKs.
+const MCP_SERVER: &[&str] = &["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
+
+/// The largest `.env` file that is read, in bytes.
+const DOTENV_LIMIT: u64 = 1024 * 1024;
+
+/// The process environment over the variables of `<workspace>/.env`.
+#[derive(Clone, Default)]
+pub struct Variables {
+    process: BTreeMap<String, String>,
+    dotenv: BTreeMap<String, String>,
+    problems: Vec<DotenvProblem>,
+}
+
+/// A variable that a `${NAME}` placeholder asks for and that is set nowhere.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the variable `{name}` is set neither in the environment nor in the workspace's `.env`{note}")]
+pub struct MissingVariable {
+    /// The variable's name.
+    pub name: String,
+    note: String,
+}
+
+/// Why (a line of) `.env` could not be read. The line itself is not kept: it may hold a secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DotenvProblem {
+    /// A line is not of the form `NAME=value`.
+    #[error("`{path}` line {line} is not of the form `NAME=value` and was ignored")]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line's number, from 1.
+        line: usize,
+    },
+    /// The file as a whole could not be read.
+    #[error("`{path}` was ignored: {reason}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Variables {
+    /// Reads the process environment and `<workspace>/.env`.
+    ///
+    /// What is wrong with `.env` does not stop the start; it is told by [`problems`](Self::problems).
+    pub fn load(workspace: &Path) -> Self {
+        let process = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let mut variables = Self { process: process.collect(), ..Self::default() };
+        variables.read_dotenv(&workspace.join(".env"));
+        variables
+    }
+
+    /// Variables that are just these, as if they were the process environment.
+    pub fn from_pairs<K: Into<String>, V: Into<String>>(pairs: impl IntoIterator<Item = (K, V)>) -> Self {
+        let process = pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Self { process, ..Self::default() }
+    }
+
+    /// What was wrong with `.env`.
+    pub fn problems(&self) -> &[DotenvProblem] {
+        &self.problems
+    }
+
+    /// The value of `name`: from the process environment, else from `.env`.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.process.get(name).or_else(|| self.dotenv.get(name)).map(String::as_str)
+    }
+
+    /// The value of `name` in the process environment alone, which code in the kernel cannot plant.
+    pub(crate) fn from_process(&self, name: &str) -> Option<&str> {
+        self.process.get(name).map(String::as_str)
+    }
+
+    /// Fills each `${NAME}` in `text`; `${NAME:-default}` stands for `default` where `NAME` is unset.
+    ///
+    /// # Errors
+    /// [`MissingVariable`] for the first name that is set nowhere and has no default.
+    pub fn fill(&self, text: &str) -> Result<String, MissingVariable> {
+        let mut filled = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(start) = rest.find("${") {
+            let (before, after) = rest.split_at(start);
+            filled.push_str(before);
+            let Some((placeholder, tail)) = after[2..].split_once('}') else {
+                rest = after;
+                break;
+            };
+            let (name, default) = match placeholder.split_once(":-") {
+                Some((name, default)) => (name, Some(default)),
+                None => (placeholder, None),
+            };
+            if is_variable_name(name) {
+                filled.push_str(match (self.get(name), default) {
+                    (Some(value), _) => value,
+                    (None, Some(default)) => default,
+                    (None, None) => return Err(self.missing(name)),
+                });
+            } else {
+                // Not a placeholder: `${}` or `${a b}` stand for themselves.
+                filled.push_str(&after[..placeholder.len() + 3]);
+            }
+            rest = tail;
+        }
+        filled.push_str(rest);
+        Ok(filled)
+    }
+
+    /// The kernel's environment: what every program needs, and the `KERNEL_ENV_*` values by their short names.
+    pub fn for_kernel(&self) -> BTreeMap<String, String> {
+        let mut kernel = self.pick(BASE, BASE_PREFIXES);
+        for variables in [&self.dotenv, &self.process] {
+            for (name, value) in variables {
+                if let Some(name) = name.strip_prefix(KERNEL_ENV_PREFIX).filter(|name| !name.is_empty()) {
+                    kernel.insert(name.to_owned(), value.clone());
+                }
+            }
+        }
+        kernel
+    }
+
+    /// The environment of `uv`, `pip` and `venv`: what every program needs, and how they are configured.
+    pub(crate) fn for_installer(&self) -> BTreeMap<String, String> {
+        let mut installer = self.pick(BASE, BASE_PREFIXES);
+        installer.extend(self.pick(INSTALLER, INSTALLER_PREFIXES));
+        installer
+    }
+
+    /// The environment that a stdio MCP server inherits before its own `env` is added.
+    ///
+    /// Values that are shell functions (`() …`) are left out, as the MCP SDKs do.
+    pub(crate) fn for_mcp_server(&self) -> BTreeMap<String, String> {
+        let mut inherited = self.pick(MCP_SERVER, &[]);
+        inherited.retain(|_, value| !value.starts_with("()"));
+        inherited
+    }
+
+    fn pick(&self, names: &[&str], prefixes: &[&str]) -> BTreeMap<String, String> {
+        let wanted =
+            |name: &str| names.contains(&name) || prefixes.iter().any(|prefix| name.starts_with(prefix));
+        self.process
+            .iter()
+            .filter(|(name, _)| wanted(name))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    }
+
+    fn missing(&self, name: &str) -> MissingVariable {
+        let note = self.problems.iter().map(|problem| format!("\nhint: {problem}")).collect();
+        MissingVariable { name: name.to_owned(), note }
+    }
+
+    fn read_dotenv(&mut self, path: &Path) {
+        let text = match read_regular_file(path) {
+            Ok(Some(text)) => text,
+            Ok(None) => return,
+            Err(reason) => {
+                self.problems.push(DotenvProblem::File { path: path.to_owned(), reason });
+                return;
+            }
+        };
+        let mut unseen = 0;
+        for item in dotenvy::from_read_iter(text.as_bytes()) {
+            match item {
+                Ok((name, value)) => {
+                    self.dotenv.insert(name, value);
+                }
+                Err(dotenvy::Error::LineParse(line, _)) => {
+                    let number = line_number(&text, &line, &mut unseen);
+                    self.problems.push(DotenvProblem::Line { path: path.to_owned(), line: number });
+                }
+                Err(error) => {
+                    self.problems
+                        .push(DotenvProblem::File { path: path.to_owned(), reason: error.to_string() });
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Variables {
+    /// Names only: values may be secrets.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Variables")
+            .field("process", &self.process.keys())
+            .field("dotenv", &self.dotenv.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The number of the first line at or after `from` that begins what the parser refused as `refused`.
+fn line_number(text: &str, refused: &str, from: &mut usize) -> usize {
+    let first = refused.lines().next().unwrap_or_default().trim();
+    let found = text.lines().enumerate().skip(*from).find(|(_, line)| line.trim() == first);
+    let index = found.map_or(*from, |(index, _)| index);
+    *from = index + 1;
+    index + 1
+}
+
+/// Reads a small regular file. A FIFO or a device in its place would make the start hang.
+fn read_regular_file(path: &Path) -> Result<Option<String>, String> {
+    let metadata = match std::fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    if !metadata.is_file() {
+        return Err("it is not a regular file".to_owned());
+    }
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let mut text = String::new();
+    let read = file.take(DOTENV_LIMIT + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    if read as u64 > DOTENV_LIMIT {
+        return Err(format!("it is larger than {DOTENV_LIMIT} bytes"));
+    }
+    Ok(Some(text))
+}
+
+fn is_variable_name(name: &str) -> bool {
+    let mut characters = name.chars();
+    characters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
+        && characters.all(|character| character.is_ascii_alphanumeric() || character == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_dotenv(dotenv: &str, process: &[(&str, &str)]) -> Variables {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join(".env"), dotenv).unwrap();
+        let mut variables = Variables::from_pairs(process.iter().copied());
+        variables.read_dotenv(&directory.path().join(".env"));
+        variables
+    }
+
+    fn check_fill(text: &str, expected: Result<&str, &str>) {
+        let variables = Variables::from_pairs([("A", "1"), ("B_2", "two")]);
+        let filled = variables.fill(text).map_err(|missing| missing.name);
+        assert_eq!(filled.as_deref().map_err(String::as_str), expected, "{text}");
+    }
+
+    #[test]
+    fn placeholders_are_filled() {
+        check_fill("", Ok(""));
+        check_fill("no placeholder, $A, {A}", Ok("no placeholder, $A, {A}"));
+        check_fill("${A}", Ok("1"));
+        check_fill("Bearer ${A}-${B_2}!", Ok("Bearer 1-two!"));
+        check_fill("${A:-other} ${C:-other}", Ok("1 other"));
+        check_fill("${C:-}", Ok(""));
+        check_fill("${C}", Err("C"));
+        check_fill("${A", Ok("${A"));
+        check_fill("${} ${a b} ${A}", Ok("${} ${a b} 1"));
+    }
+
+    #[test]
+    fn the_process_environment_wins_over_dotenv() {
+        let variables = with_dotenv("A=file\nB=file\n", &[("A", "process")]);
+        assert_eq!(variables.get("A"), Some("process"));
+        assert_eq!(variables.get("B"), Some("file"));
+    }
+
+    #[test]
+    fn a_malformed_line_is_named_by_its_number_and_not_shown() {
+        let variables =
+            with_dotenv("# comment\nA=1\nthis is my secret\n\nB=\"2\nlines\"\nsecret again\nC=3\n", &[]);
+        let told: Vec<String> = variables.problems().iter().map(ToString::to_string).collect();
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].contains("line 3 "), "{told:?}");
+        assert!(told[1].contains("line 7 "), "{told:?}");
+        assert!(!told.concat().contains("secret"), "{told:?}");
+        assert_eq!(variables.get("C"), Some("3"));
+        let missing = variables.fill("${D}").unwrap_err().to_string();
+        assert!(missing.contains("`D`") && missing.contains("line 3"), "{missing}");
+    }
+
+    #[test]
+    fn a_directory_in_place_of_dotenv_is_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut variables = Variables::default();
+        variables.read_dotenv(directory.path());
+        assert!(variables.problems()[0].to_string().contains("not a regular file"));
+    }
+
+    #[test]
+    fn the_kernel_sees_only_what_is_meant_for_it() {
+        let variables = with_dotenv(
+            "SECRET=x\nKERNEL_ENV_A=file\nKERNEL_ENV_B=file\nPATH=/planted\n",
+            &[
+                ("PATH", "/bin"),
+                ("LC_ALL", "C"),
+                ("API_KEY", "x"),
+                ("KERNEL_ENV_A", "process"),
+                ("KERNEL_ENV_", "x"),
+            ],
+        );
+        let kernel: Vec<(String, String)> = variables.for_kernel().into_iter().collect();
+        let expected = [("A", "process"), ("B", "file"), ("LC_ALL", "C"), ("PATH", "/bin")];
+        assert_eq!(kernel, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    #[test]
+    fn an_mcp_server_inherits_what_the_sdks_let_through() {
+        let variables =
+            with_dotenv("HOME=/planted\n", &[("HOME", "/root"), ("API_KEY", "x"), ("SHELL", "() { :; }")]);
+        let inherited: Vec<String> = variables.for_mcp_server().into_values().collect();
+        assert_eq!(inherited, ["/root"]);
+    }
+
+    #[test]
+    fn values_are_not_shown_by_debug() {
+        let variables = Variables::from_pairs([("NAME", "hidden")]);
+        let shown = format!("{variables:?}");
+        assert!(shown.contains("NAME") && !shown.contains("hidden"), "{shown}");
+    }
+}

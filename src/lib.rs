@@ -1,0 +1,3 @@
+//! ipybox
+pub mod env;
+mod process;

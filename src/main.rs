@@ -1,0 +1,2 @@
+//! ipybox
+fn main() {}
