@@ -135,7 +135,7 @@ impl Variables {
     }
 
     /// The value of `name` in the process environment alone, which code in the kernel cannot plant.
-    pub(crate) fn from_process(&self, name: &str) -> Option<&str> {
+    pub(crate) fn in_process(&self, name: &str) -> Option<&str> {
         self.process.get(name).map(String::as_str)
     }
 
@@ -144,6 +144,15 @@ impl Variables {
     /// # Errors
     /// [`MissingVariable`] for the first name that is set nowhere and has no default.
     pub fn fill(&self, text: &str) -> Result<String, MissingVariable> {
+        self.fill_noting(text, &mut BTreeMap::new())
+    }
+
+    /// As [`fill`](Self::fill), and notes in `used` the variables whose values are in the result now.
+    pub(crate) fn fill_noting(
+        &self,
+        text: &str,
+        used: &mut BTreeMap<String, String>,
+    ) -> Result<String, MissingVariable> {
         let mut filled = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(start) = rest.find("${") {
@@ -158,11 +167,14 @@ impl Variables {
                 None => (placeholder, None),
             };
             if is_variable_name(name) {
-                filled.push_str(match (self.get(name), default) {
-                    (Some(value), _) => value,
-                    (None, Some(default)) => default,
+                match (self.get(name), default) {
+                    (Some(value), _) => {
+                        used.insert(name.to_owned(), value.to_owned());
+                        filled.push_str(value);
+                    }
+                    (None, Some(default)) => filled.push_str(default),
                     (None, None) => return Err(self.missing(name)),
-                });
+                }
             } else {
                 // Not a placeholder: `${}` or `${a b}` stand for themselves.
                 filled.push_str(&after[..placeholder.len() + 3]);

@@ -1,2 +1,9 @@
-//! ipybox
-fn main() {}
+//! The `ipybox` program.
+
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main()
+}

@@ -116,6 +116,15 @@ impl Tail {
     where
         R: AsyncRead + Unpin + Send + 'static,
     {
+        Self::follow_edited(output, name, |line| line)
+    }
+
+    /// As [`follow`](Self::follow), with each line passed through `edit` before it is kept or logged.
+    pub(crate) fn follow_edited<R, E>(output: R, name: String, edit: E) -> (Self, tokio::task::JoinHandle<()>)
+    where
+        R: AsyncRead + Unpin + Send + 'static,
+        E: Fn(String) -> String + Send + 'static,
+    {
         let tail = Self::default();
         let kept = tail.clone();
         let task = tokio::spawn(async move {
@@ -123,7 +132,7 @@ impl Tail {
             let mut line = Vec::new();
             // A read error means that there is nothing more to keep.
             while let Ok(true) = read_bounded_line(&mut reader, &mut line).await {
-                let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+                let text = edit(String::from_utf8_lossy(&line).trim_end().to_owned());
                 tracing::debug!(from = %name, "{text}");
                 kept.push(text);
             }

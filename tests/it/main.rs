@@ -1,1 +1,13 @@
-//! integration
+//! End-to-end tests: the built binary, real kernels, real MCP servers and clients.
+
+mod architecture;
+mod calls;
+mod cells;
+mod clients;
+mod environment;
+mod life;
+mod protocol;
+mod registration;
+mod start;
+mod support;
+mod tool_server;

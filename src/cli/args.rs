@@ -1,0 +1,88 @@
+//! The flags.
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+use ipybox::Settings;
+
+/// MCP server (stdio) that gives AI agents a stateful IPython kernel with programmatic MCP tool calling
+///
+/// Started by an MCP client; see the entry for its configuration by running it on a terminal.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100)]
+pub(crate) struct Args {
+    /// Working directory of the kernel; created if missing
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) workspace: PathBuf,
+
+    /// Run the kernel in Anthropic's sandbox-runtime
+    #[arg(long)]
+    pub(crate) sandbox: bool,
+
+    /// Sandbox settings in sandbox-runtime's format
+    #[arg(long, value_name = "FILE")]
+    pub(crate) sandbox_config: Option<PathBuf>,
+
+    /// The least severe messages to log, on stderr
+    #[arg(long, value_name = "LEVEL", default_value = "INFO", ignore_case = true)]
+    pub(crate) log_level: LogLevel,
+
+    /// Host that the tool server listens on; a loopback address
+    #[arg(long, value_name = "HOST", default_value = "localhost")]
+    pub(crate) tool_server_host: String,
+
+    /// Port that the tool server listens on [default: a free one]
+    #[arg(long, value_name = "PORT")]
+    pub(crate) tool_server_port: Option<u16>,
+
+    /// Python interpreter (3.10 or newer, with ipykernel and pydantic) that runs the kernel [default: an
+    /// environment made for the workspace]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) python: Option<PathBuf>,
+
+    /// Directory for registered servers and Python environments, outside the workspace [default:
+    /// $IPYBOX_STATE_DIR, else `ipybox` in your data directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+}
+
+/// The names that Python's logging has for its levels.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+#[value(rename_all = "UPPER")]
+pub(crate) enum LogLevel {
+    Debug,
+    Info,
+    Warning,
+    Error,
+    Critical,
+}
+
+impl From<Args> for Settings {
+    fn from(args: Args) -> Self {
+        let mut settings = Self::default();
+        settings.workspace = args.workspace;
+        settings.python = args.python;
+        settings.state_dir = args.state_dir;
+        settings.tool_server_host = args.tool_server_host;
+        settings.tool_server_port = args.tool_server_port;
+        settings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_flags_are_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_log_level_is_taken_in_any_case() {
+        let args = Args::try_parse_from(["ipybox", "--log-level", "warning"]).unwrap();
+        assert!(matches!(args.log_level, LogLevel::Warning));
+    }
+}

@@ -1,0 +1,426 @@
+//! Schema → model: every JSON Schema becomes a type, and objects and enums become classes with the names that
+//! datamodel-code-generator would give them. Nothing here fails: what has no type is `Any`, and says why.
+
+mod array;
+mod object;
+mod scalar;
+mod union;
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Value, json};
+
+use super::Degradation;
+use super::document::{Document, Schema};
+use super::identifier;
+use super::merge::{merge, merge_values, type_names};
+use super::model::{Body, Class, ClassId, Classes, Doc, Type};
+use super::scope::{Numbering, Scope};
+use super::singular::singular;
+
+/// Schemas nested deeper than this become `Any`. Python refuses more than 200 brackets inside each other and pydantic
+/// builds nested models by recursion; the deepest schema of a real server that we know has 12 levels.
+const MAX_DEPTH: usize = 40;
+
+/// How many times the same part of a schema may be read on average, through `$ref`s with siblings and unions within
+/// unions, before the rest becomes `Any`: such combinations can grow exponentially.
+const MAX_READINGS: usize = 64;
+
+/// Keywords that say nothing about which values are valid. Those that begin with `$` or `x-` do not either.
+const ANNOTATIONS: [&str; 16] = [
+    "title",
+    "description",
+    "default",
+    "examples",
+    "example",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+    "definitions",
+    "nullable",
+    "discriminator",
+    "externalDocs",
+    "xml",
+    "contentMediaType",
+    "contentEncoding",
+    "contentSchema",
+];
+
+/// Keywords that are not enforced, wherever they stand.
+const UNCHECKED: [&str; 12] = [
+    "not",
+    "if",
+    "then",
+    "else",
+    "contains",
+    "minContains",
+    "maxContains",
+    "dependentRequired",
+    "dependentSchemas",
+    "dependencies",
+    "unevaluatedProperties",
+    "unevaluatedItems",
+];
+
+/// The classes that a schema comes to, and what could not be said in Python.
+pub(super) struct Lowered {
+    /// The class of the schema itself first.
+    pub(super) classes: Classes,
+    pub(super) degraded: Vec<Degradation>,
+}
+
+/// Which of a tool's two schemas is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Arguments,
+    Output,
+}
+
+/// Turns a schema of `nodes` JSON values into classes, the first of which is called `name`. Names in `reserved` are
+/// not given to classes.
+pub(super) fn lower(root: &Value, nodes: usize, name: &str, side: Side, reserved: &[&str]) -> Lowered {
+    let mut lowering = Lowering {
+        document: Document::new(root),
+        classes: Classes::default(),
+        names: Scope::with(reserved.iter().copied()),
+        known: HashMap::new(),
+        active: HashSet::new(),
+        degraded: Vec::new(),
+        trail: Vec::new(),
+        readings_left: nodes.saturating_mul(MAX_READINGS).saturating_add(1_000),
+    };
+    lowering.root(name, side);
+    lowering.classes.settle_fields();
+    Lowered { classes: lowering.classes, degraded: lowering.degraded }
+}
+
+/// Where a schema stands, as far as its name and depth depend on it.
+#[derive(Clone, Copy)]
+struct Site<'s> {
+    /// What its class is named after.
+    name: &'s str,
+    /// Whether `name` is that of a list whose item this is, so that the class gets the singular.
+    is_item: bool,
+    /// A class that is already named and waits for what this schema comes to.
+    slot: Option<ClassId>,
+    depth: usize,
+}
+
+impl<'s> Site<'s> {
+    /// A part of this schema that shares its name, such as a branch of a union.
+    fn part(self) -> Self {
+        Site { slot: None, depth: self.depth + 1, ..self }
+    }
+
+    /// A schema below this one, called `name`.
+    fn child(self, name: &str) -> Site<'_> {
+        Site { name, is_item: false, slot: None, depth: self.depth + 1 }
+    }
+
+    /// The items of this list.
+    fn item(self) -> Self {
+        Site { is_item: true, ..self.part() }
+    }
+}
+
+/// What kind of class asks for a name: it decides how an item is called whose list has no plural name.
+#[derive(Clone, Copy)]
+enum ClassKind {
+    Model,
+    Enum,
+}
+
+struct Lowering<'a> {
+    document: Document<'a>,
+    classes: Classes,
+    names: Scope,
+    /// The types of `$ref` targets seen so far.
+    known: HashMap<String, Type>,
+    /// The combinations of `$ref` and siblings that are being read.
+    active: HashSet<String>,
+    degraded: Vec<Degradation>,
+    /// The way from the root to the schema being read.
+    trail: Vec<String>,
+    readings_left: usize,
+}
+
+impl Lowering<'_> {
+    /// Lowers the root: an object becomes a model even without properties, all else a named type.
+    fn root(&mut self, name: &str, side: Side) {
+        let slot = self.new_class(name.to_owned());
+        self.known.insert("#/".to_owned(), Type::Class(slot));
+        let site = Site { name, is_item: false, slot: Some(slot), depth: 0 };
+        let root = self.document.root();
+        let ty = match self.root_object(root, side) {
+            Some(object) => self.model(&object, site),
+            None => self.lower(root, site),
+        };
+        self.fill(slot, ty);
+    }
+
+    /// Reads any schema.
+    fn lower(&mut self, schema: &Value, site: Site<'_>) -> Type {
+        if self.readings_left == 0 || site.depth > MAX_DEPTH {
+            return self.give_up("nested too deeply");
+        }
+        self.readings_left -= 1;
+        match schema {
+            Value::Object(object) => self.object(object, site),
+            Value::Bool(true) => Type::Any,
+            Value::Bool(false) => Type::Never,
+            _ => self.give_up("not a schema"),
+        }
+    }
+
+    /// Reads a schema object: first what refers to other schemas, then what lists values, then types.
+    fn object(&mut self, schema: &Schema, site: Site<'_>) -> Type {
+        if let Some(reference) =
+            ["$ref", "$dynamicRef", "$recursiveRef"].iter().find_map(|k| schema.get(*k)?.as_str())
+        {
+            return self.reference(reference, schema, site);
+        }
+        if let Some(whole) = self.fold_all_of(schema) {
+            return match whole {
+                Folded::Reference(reference) => self.reference(&reference, &Schema::new(), site),
+                Folded::Schema(whole) => self.lower(&Value::Object(whole), site),
+                Folded::Contradiction => Type::Never,
+            };
+        }
+        self.note_unchecked(schema);
+        if let Some(value) = schema.get("const") {
+            return self.constant(value);
+        }
+        if let Some(Value::Array(values)) = schema.get("enum") {
+            return self.enumeration(values, schema, site);
+        }
+        for keyword in ["anyOf", "oneOf"] {
+            if let Some(Value::Array(branches)) = schema.get(keyword) {
+                return self.union(keyword, branches, schema, site);
+            }
+        }
+        self.by_type(schema, site)
+    }
+
+    /// Reads a schema by its `type`, or by the one that its other keywords speak of.
+    fn by_type(&mut self, schema: &Schema, site: Site<'_>) -> Type {
+        let named = schema.get("type").map(type_names).unwrap_or_default();
+        let types = if named.is_empty() { implied_type(schema).into_iter().collect() } else { named };
+        let several = types.len() > 1;
+        let lowered: Vec<Type> = types
+            .iter()
+            .map(|name| match *name {
+                "null" => Type::Null,
+                "boolean" => Type::Bool,
+                "integer" => self.number(Type::Int, schema),
+                "number" => self.number(Type::Float, schema),
+                "string" => self.string(schema),
+                "array" => self.array(schema, if several { site.part() } else { site }),
+                "object" => self.object_type(schema, if several { site.part() } else { site }),
+                other => self.give_up(&format!("unknown type `{other}`")),
+            })
+            .collect();
+        if lowered.is_empty() { Type::Any } else { Type::union(lowered) }
+    }
+
+    /// Follows a `$ref`; keywords beside it must hold as well.
+    fn reference(&mut self, reference: &str, schema: &Schema, site: Site<'_>) -> Type {
+        let Some(target) = self.document.resolve(reference) else {
+            return self.give_up(&format!("`$ref` to `{reference}`, which is not here"));
+        };
+        let siblings = validating(schema);
+        if siblings.is_empty() {
+            if let Some(known) = self.known.get(&target.key) {
+                return known.clone();
+            }
+            let name = identifier::class(&target.name);
+            let slot = self.new_class(name.clone());
+            self.known.insert(target.key, Type::Class(slot));
+            let inner = Site { name: &name, is_item: false, slot: Some(slot), depth: site.depth + 1 };
+            let ty = self.lower(target.schema, inner);
+            self.fill(slot, ty);
+            return Type::Class(slot);
+        }
+        // Where the same combination stands below itself it is left to the plain reference.
+        let key = format!("{} & {}", target.key, Value::Object(siblings.clone()));
+        let whole = merge_values(target.schema, &Value::Object(siblings));
+        match whole {
+            None => Type::Never,
+            Some(_) if self.active.contains(&key) => self.reference(reference, &Schema::new(), site),
+            Some(whole) => {
+                self.active.insert(key.clone());
+                let ty = self.lower(&whole, Site { depth: site.depth + 1, ..site });
+                self.active.remove(&key);
+                ty
+            }
+        }
+    }
+
+    /// Merges the parts of `allOf` into the schema around them, as far as they go into one.
+    fn fold_all_of(&mut self, schema: &Schema) -> Option<Folded> {
+        let parts = schema.get("allOf")?.as_array()?;
+        let mut whole = schema.clone();
+        whole.remove("allOf");
+        if let ([Value::Object(only)], true) = (parts.as_slice(), validating(&whole).is_empty())
+            && let Some(reference) = only.get("$ref").and_then(Value::as_str)
+            && validating(only).is_empty()
+        {
+            return Some(Folded::Reference(reference.to_owned()));
+        }
+        let mut left_over = Vec::new();
+        for part in parts {
+            let part = match part {
+                Value::Object(part) => self.dereference(part, MAX_DEPTH),
+                Value::Bool(true) => continue,
+                _ => return Some(Folded::Contradiction),
+            };
+            let is_second_union = ["anyOf", "oneOf"]
+                .iter()
+                .any(|keyword| whole.contains_key(*keyword) && part.contains_key(*keyword));
+            if is_second_union {
+                left_over.push(Value::Object(part));
+                continue;
+            }
+            // The whole is to the right, so that its own description wins.
+            match merge(&part, &whole) {
+                Some(merged) => whole = merged,
+                None => return Some(Folded::Contradiction),
+            }
+        }
+        if left_over.len() == parts.len() {
+            // Nothing to fold: the union is read first, and takes these parts into each of its branches.
+            return None;
+        }
+        if !left_over.is_empty() {
+            let mut rest = whole.get("allOf").and_then(Value::as_array).cloned().unwrap_or_default();
+            rest.extend(left_over);
+            whole.insert("allOf".to_owned(), Value::Array(rest));
+        }
+        Some(Folded::Schema(whole))
+    }
+
+    /// `schema` with what its `$ref` points at merged in, so that it can be merged with others.
+    fn dereference(&self, schema: &Schema, steps: usize) -> Schema {
+        let target = schema.get("$ref").and_then(Value::as_str).and_then(|r| self.document.resolve(r));
+        match target.map(|target| target.schema) {
+            Some(Value::Object(target)) if steps > 0 => {
+                let target = self.dereference(target, steps - 1);
+                merge(&target, &validating(schema)).unwrap_or_else(json_false)
+            }
+            Some(Value::Bool(false)) => json_false(),
+            _ => validating(schema),
+        }
+    }
+
+    /// The class for `site`: the one that waits for it, or a new one.
+    fn claim(&mut self, site: Site<'_>, kind: ClassKind) -> ClassId {
+        site.slot.unwrap_or_else(|| self.new_class(self.class_name(site, kind)))
+    }
+
+    fn class_name(&self, site: Site<'_>, kind: ClassKind) -> String {
+        let name = identifier::class(site.name);
+        match (site.is_item, kind) {
+            (false, _) => name,
+            (true, ClassKind::Model) => singular(&name).unwrap_or_else(|| name + "Item"),
+            (true, ClassKind::Enum) => singular(&name).unwrap_or_else(|| name + "Enum"),
+        }
+    }
+
+    fn new_class(&mut self, name: String) -> ClassId {
+        let name = self.names.take(name, Numbering::Joined);
+        self.classes.0.push(Class { name, body: Body::Vacant });
+        ClassId(self.classes.0.len() - 1)
+    }
+
+    /// Gives a class that waits the type that its schema came to, unless that type is the class.
+    fn fill(&mut self, slot: ClassId, ty: Type) {
+        if ty != Type::Class(slot) && matches!(self.classes.get(slot).body, Body::Vacant) {
+            self.classes.0[slot.0].body = Body::Root(ty);
+        }
+    }
+
+    /// What a reader is told about a value of this schema.
+    fn doc(&self, schema: &Value) -> Doc {
+        let text =
+            |keyword: &str| Some(schema.get(keyword)?.as_str()?.trim().to_owned()).filter(|t| !t.is_empty());
+        let mut notes = Vec::new();
+        if schema.get("deprecated") == Some(&json!(true)) {
+            notes.push("deprecated".to_owned());
+        }
+        if let Some(format) = format_of(schema) {
+            notes.push(format!("format: {format}"));
+        }
+        Doc { description: text("description"), notes }
+    }
+
+    /// `Any`, because of `reason`.
+    fn give_up(&mut self, reason: &str) -> Type {
+        self.degrade(format!("{reason}; left as Any"));
+        Type::Any
+    }
+
+    fn note_unchecked(&mut self, schema: &Schema) {
+        for keyword in UNCHECKED {
+            if schema.contains_key(keyword) {
+                self.degrade(format!("`{keyword}` is not checked"));
+            }
+        }
+    }
+
+    fn degrade(&mut self, what: String) {
+        let path: String = self.trail.iter().flat_map(|step| ["/", step]).collect();
+        self.degraded.push(Degradation { path, what });
+    }
+}
+
+/// What `allOf` and the keywords around it come to.
+enum Folded {
+    /// A `$ref` and nothing else.
+    Reference(String),
+    Schema(Schema),
+    /// No value can satisfy all the parts.
+    Contradiction,
+}
+
+/// The keywords of `schema` that decide which values are valid, `$ref` left out.
+fn validating(schema: &Schema) -> Schema {
+    let is_validating = |keyword: &str| {
+        !keyword.starts_with('$') && !keyword.starts_with("x-") && !ANNOTATIONS.contains(&keyword)
+    };
+    schema.iter().filter(|(keyword, _)| is_validating(keyword)).map(|(k, v)| (k.clone(), v.clone())).collect()
+}
+
+/// A schema that no value satisfies, in the form of an object.
+fn json_false() -> Schema {
+    Schema::from_iter([("not".to_owned(), json!({})), ("enum".to_owned(), json!([]))])
+}
+
+/// The type that a schema without `type` is about, as its author will have meant it.
+fn implied_type(schema: &Schema) -> Option<&'static str> {
+    let has = |keywords: &[&str]| keywords.iter().any(|keyword| schema.contains_key(*keyword));
+    if has(&[
+        "properties",
+        "additionalProperties",
+        "patternProperties",
+        "required",
+        "propertyNames",
+        "minProperties",
+    ]) {
+        Some("object")
+    } else if has(&["items", "prefixItems", "minItems", "maxItems", "uniqueItems"]) {
+        Some("array")
+    } else if has(&["pattern", "minLength", "maxLength", "format"]) {
+        Some("string")
+    } else if has(&["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"]) {
+        Some("number")
+    } else {
+        None
+    }
+}
+
+/// The format of a string, also of one that may be null.
+fn format_of(schema: &Value) -> Option<&str> {
+    let branches = schema.get("anyOf").or_else(|| schema.get("oneOf")).and_then(Value::as_array);
+    let own = schema.get("format").and_then(Value::as_str);
+    own.or_else(|| branches?.iter().find_map(|branch| branch.get("format")?.as_str()))
+        .filter(|format| !matches!(*format, "int32" | "int64" | "double" | "float" | "string"))
+}

@@ -1,0 +1,240 @@
+//! Objects: models where properties are declared, dictionaries where not.
+
+use serde_json::{Value, json};
+
+use super::{ClassKind, Folded, Lowering, MAX_DEPTH, Side, Site};
+use crate::codegen::document::Schema;
+use crate::codegen::identifier;
+use crate::codegen::merge::type_names;
+use crate::codegen::model::{Body, Check, Extra, Field, Model, Type};
+use crate::codegen::regex;
+use crate::codegen::scope::{Numbering, Scope};
+
+impl Lowering<'_> {
+    /// The root schema as one object, if it is to become a model: always for arguments, which are passed by name.
+    pub(super) fn root_object(&mut self, root: &Value, side: Side) -> Option<Schema> {
+        let mut object = match root {
+            Value::Object(object) => object.clone(),
+            _ => Schema::new(),
+        };
+        if object.contains_key("$ref") {
+            object = self.dereference(&object, MAX_DEPTH);
+        }
+        if let Some(Folded::Schema(whole)) = self.fold_all_of(&object) {
+            object = whole;
+        }
+        let is_object = object.get("type").is_none_or(|names| type_names(names) == ["object"]);
+        let is_union = object.contains_key("anyOf") || object.contains_key("oneOf");
+        let is_map =
+            properties(&object).is_none() && object.get("additionalProperties").is_some_and(Value::is_object);
+        match side {
+            // Whoever says nothing admits everything, even what is no object.
+            Side::Arguments if super::validating(&object).is_empty() => None,
+            Side::Arguments if is_union => Some(self.join_branches(object)),
+            Side::Arguments => Some(object),
+            Side::Output => (is_object && !is_union && !is_map).then_some(object),
+        }
+    }
+
+    /// An object that admits what any branch of its union admits: arguments are one model, whichever branch they take.
+    fn join_branches(&mut self, mut object: Schema) -> Schema {
+        let branches: Vec<Value> = ["anyOf", "oneOf"]
+            .iter()
+            .filter_map(|keyword| object.remove(*keyword))
+            .flat_map(into_items)
+            .collect();
+        let mut joined = object.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+        let mut required_by_all: Option<Vec<Value>> = None;
+        for branch in &branches {
+            let Value::Object(branch) = branch else { continue };
+            let branch = self.dereference(branch, MAX_DEPTH);
+            for (name, schema) in branch.get("properties").and_then(Value::as_object).into_iter().flatten() {
+                match joined.get_mut(name) {
+                    Some(known) if known == schema => {}
+                    Some(known) => *known = json!({"anyOf": [known.take(), schema]}),
+                    None => drop(joined.insert(name.clone(), schema.clone())),
+                }
+            }
+            let required = branch.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+            required_by_all = Some(match required_by_all {
+                Some(so_far) => so_far.into_iter().filter(|name| required.contains(name)).collect(),
+                None => required,
+            });
+        }
+        self.degrade("which properties go together at the top is not checked".to_owned());
+        let own = object.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+        object.insert("properties".to_owned(), Value::Object(joined));
+        object.insert(
+            "required".to_owned(),
+            own.into_iter().chain(required_by_all.unwrap_or_default()).collect(),
+        );
+        object
+    }
+
+    /// Reads a schema of type `object`.
+    pub(super) fn object_type(&mut self, schema: &Schema, site: Site<'_>) -> Type {
+        match properties(schema) {
+            Some(_) => self.model(schema, site),
+            None => self.dictionary(schema, site),
+        }
+    }
+
+    /// An object with declared properties, or the root.
+    pub(super) fn model(&mut self, schema: &Schema, site: Site<'_>) -> Type {
+        let id = self.claim(site, ClassKind::Model);
+        let declared = properties(schema).cloned().unwrap_or_default();
+        let required = required_names(schema);
+        let undeclared = required.iter().filter(|name| !declared.contains_key(**name));
+        let undeclared: Vec<(String, Value)> =
+            undeclared.map(|name| ((*name).to_owned(), Value::Bool(true))).collect();
+        let all: Vec<(&String, &Value)> =
+            declared.iter().chain(undeclared.iter().map(|(k, v)| (k, v))).collect();
+        let names = field_names(all.iter().map(|(wire, _)| wire.as_str()));
+
+        let mut fields = Vec::with_capacity(all.len());
+        for ((wire, property), name) in all.into_iter().zip(names) {
+            self.trail.push(wire.clone());
+            let noted = self.degraded.len();
+            let ty = self.lower(property, site.child(&name));
+            let mut doc = self.doc(property);
+            if ty == Type::Any && noted < self.degraded.len() {
+                doc.notes.push(self.degraded[noted].what.clone());
+            }
+            self.trail.pop();
+            let is_required = required.contains(&wire.as_str());
+            if ty == Type::Never && !is_required {
+                // Such a property may only be absent; left undeclared it is at least not suggested.
+                continue;
+            }
+            let default = property.get("default").cloned();
+            fields.push(Field {
+                name,
+                wire: wire.clone(),
+                ty,
+                is_required,
+                is_nullable: false,
+                default,
+                doc,
+            });
+        }
+        let extra = self.extra(schema, site);
+        self.classes.0[id.0].body = Body::Model(Model { fields, extra });
+        Type::Class(id)
+    }
+
+    /// What becomes of properties that a model does not declare.
+    fn extra(&mut self, schema: &Schema, site: Site<'_>) -> Extra {
+        let patterns =
+            schema.get("patternProperties").and_then(Value::as_object).is_some_and(|p| !p.is_empty());
+        match schema.get("additionalProperties").or_else(|| schema.get("unevaluatedProperties")) {
+            Some(Value::Bool(false)) if patterns => {
+                self.degrade("names of further properties are not checked".to_owned());
+                Extra::Allowed
+            }
+            Some(Value::Bool(false)) => Extra::Refused,
+            Some(value @ Value::Object(_)) if !patterns => {
+                self.trail.push("*".to_owned());
+                let ty = self.lower(value, site.part());
+                self.trail.pop();
+                if ty == Type::Any { Extra::Allowed } else { Extra::Typed(ty) }
+            }
+            _ => Extra::Allowed,
+        }
+    }
+
+    /// An object without declared properties.
+    fn dictionary(&mut self, schema: &Schema, site: Site<'_>) -> Type {
+        let patterns = schema.get("patternProperties").and_then(Value::as_object);
+        let others = schema.get("additionalProperties").unwrap_or(&Value::Bool(true));
+        self.trail.push("*".to_owned());
+        let mut values: Vec<Type> = Vec::new();
+        for value in patterns.into_iter().flat_map(|patterns| patterns.values()) {
+            values.push(self.lower(value, site.part()));
+        }
+        let is_open = *others != Value::Bool(false);
+        if is_open {
+            values.push(self.lower(others, site.part()));
+        }
+        self.trail.pop();
+
+        let mut key = Type::Str;
+        if let (Some(patterns), false) = (patterns, is_open)
+            && let [pattern] = patterns.keys().collect::<Vec<_>>().as_slice()
+        {
+            key = self.patterned(pattern);
+        } else if let Some(names) = schema.get("propertyNames") {
+            key = match self.lower(names, Site { name: site.name, ..site.part() }) {
+                Type::Any => Type::Str,
+                key => key,
+            };
+        }
+        let mut checks = length_checks(schema, "minProperties", "maxProperties");
+        let required = required_names(schema).len() as u64;
+        if required > 0 {
+            self.degrade("which keys are required is not checked".to_owned());
+        }
+        if values.is_empty() {
+            values.push(Type::Any);
+            checks = vec![Check::MaxLength(0)];
+        }
+        let value = Type::union(values);
+        Type::Dict { key: Box::new(key), value: Box::new(value) }.checked(checks)
+    }
+
+    /// A string that matches `pattern`, as far as Python can say so.
+    pub(super) fn patterned(&mut self, pattern: &str) -> Type {
+        match regex::to_python(pattern) {
+            Ok(python) => Type::Str.checked(vec![Check::Pattern(python)]),
+            Err(reason) => {
+                self.degrade(format!("pattern `{pattern}` is not checked: {reason}"));
+                Type::Str
+            }
+        }
+    }
+}
+
+/// The declared properties of an object, if there are any.
+pub(super) fn properties(schema: &Schema) -> Option<&Schema> {
+    schema.get("properties").and_then(Value::as_object).filter(|properties| !properties.is_empty())
+}
+
+/// The required properties of an object, each once.
+pub(super) fn required_names(schema: &Schema) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for name in
+        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+    {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// Bounds on how many characters, items or properties there are.
+pub(super) fn length_checks(schema: &Schema, minimum: &str, maximum: &str) -> Vec<Check> {
+    // Some write lengths as floats, `1.0`.
+    let bound =
+        |keyword: &str| schema.get(keyword)?.as_f64().filter(|n| *n >= 0.0 && *n < 1e15).map(|n| n as u64);
+    let least = bound(minimum).filter(|least| *least > 0).map(Check::MinLength);
+    least.into_iter().chain(bound(maximum).map(Check::MaxLength)).collect()
+}
+
+/// A name for each property. A repaired name gives way to properties that are really called so, because a field can be
+/// given under its own name as well as under the wire's.
+fn field_names<'w>(wires: impl Iterator<Item = &'w str> + Clone) -> Vec<String> {
+    let mut scope = Scope::with(wires.clone().filter(|wire| identifier::field(wire) == *wire));
+    wires
+        .map(|wire| {
+            let name = identifier::field(wire);
+            if name == wire { name } else { scope.take(name, Numbering::Underscore) }
+        })
+        .collect()
+}
+
+fn into_items(value: Value) -> Vec<Value> {
+    match value {
+        Value::Array(items) => items,
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,208 @@
+//! MCP tool schemas → typed Python. Pure: text comes out, and whoever asked for it writes the files.
+//!
+//! A schema is cut to a bounded depth (`bounded`), its references are found (`document`), it becomes types and classes
+//! with Python names (`lower`, with `merge`, `identifier`, `scope`, `singular` and `regex`), and these become text
+//! (`python`). Nothing fails: what a schema says and Python cannot is left out at that spot, and reported.
+
+mod bounded;
+mod document;
+mod identifier;
+mod lower;
+mod merge;
+mod model;
+mod package_name;
+mod python;
+mod regex;
+mod scope;
+mod singular;
+
+use serde_json::{Map, Value};
+
+use lower::{Lowered, Side, lower};
+use model::Classes;
+pub use package_name::{PackageNameError, validate_package_name};
+use scope::{Numbering, Scope};
+
+/// One MCP tool as the server described it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tool {
+    /// The name under which the server knows the tool.
+    pub name: String,
+    /// A name for people.
+    pub title: Option<String>,
+    /// What the tool does, for whoever decides to call it.
+    pub description: Option<String>,
+    /// The JSON Schema of the arguments object.
+    pub input_schema: Map<String, Value>,
+    /// The JSON Schema of the structured result, if the tool has one.
+    pub output_schema: Option<Map<String, Value>>,
+}
+
+/// The package to generate for: its Python name, and what the server says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// The name of the package, and of the server in the tool server's registry: see [`validate_package_name`].
+    pub name: String,
+    /// What the server says of itself.
+    pub description: Option<String>,
+}
+
+/// Which form the function called `run` has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RunForm {
+    /// `run` waits for the tool, `run_async` is a coroutine.
+    #[default]
+    Sync,
+    /// `run` is a coroutine, `run_sync` waits for the tool.
+    Async,
+}
+
+/// How a package is generated.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Options {
+    /// The form of `run`.
+    pub form: RunForm,
+}
+
+impl Options {
+    /// These options, with `run` in this form.
+    #[must_use]
+    pub fn form(self, form: RunForm) -> Self {
+        Self { form, ..self }
+    }
+}
+
+/// A generated Python package.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Package {
+    /// All the files of the package.
+    pub files: Vec<File>,
+    /// The modules among them, one for each tool, in the order of the tools.
+    pub modules: Vec<Module>,
+}
+
+/// A file of a generated package.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    /// The name of the file in the package's directory.
+    pub path: String,
+    /// The content.
+    pub text: String,
+}
+
+/// The module of one tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Module {
+    /// The name under which the server knows the tool.
+    pub tool: String,
+    /// The name of the module in the package.
+    pub name: String,
+    /// What the schemas say and the module does not, in the order of the schemas.
+    pub degraded: Vec<Degradation>,
+}
+
+/// A spot in a tool's schemas that Python could not express.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Degradation {
+    /// The way to the spot: `input` or `output`, then the names of properties, `[]` for items and `*` for the values
+    /// of undeclared properties.
+    pub path: String,
+    /// What is left out there, and why.
+    pub what: String,
+}
+
+/// Generates the package for `server`. The same input gives the same bytes.
+///
+/// Never fails: a tool whose schemas make no sense still gets a module that takes anything.
+pub fn generate(server: &Server, tools: &[Tool]) -> Package {
+    generate_with(server, tools, Options::default())
+}
+
+/// [`generate`], with a choice of form.
+pub fn generate_with(server: &Server, tools: &[Tool], options: Options) -> Package {
+    let modules = module_names(tools);
+    let mut files = vec![
+        File { path: python::BASE_FILE.to_owned(), text: python::BASE.to_owned() },
+        File { path: "py.typed".to_owned(), text: String::new() },
+    ];
+    let mut described = Vec::with_capacity(tools.len());
+    for (tool, name) in tools.iter().zip(modules) {
+        let (text, degraded) = module(tool, options);
+        files.push(File { path: format!("{name}.py"), text });
+        described.push(Module { tool: tool.name.clone(), name, degraded });
+    }
+    let index: Vec<_> = tools.iter().zip(&described).collect();
+    files.insert(0, File { path: "__init__.py".to_owned(), text: python::render_package(server, &index) });
+    Package { files, modules: described }
+}
+
+/// A module for each tool. A tool whose name is a module name as it stands keeps it, whatever others come to.
+fn module_names(tools: &[Tool]) -> Vec<String> {
+    let mut scope = Scope::with(["__init__", "_base"]);
+    let mut names = vec![None; tools.len()];
+    for is_exact in [true, false] {
+        for (tool, slot) in tools.iter().zip(&mut names) {
+            let name = identifier::module(&tool.name);
+            let may_take = !is_exact || (name == tool.name && !scope.contains(&name));
+            if slot.is_none() && may_take {
+                *slot = Some(scope.take(name, Numbering::Underscore));
+            }
+        }
+    }
+    names.into_iter().flatten().collect()
+}
+
+/// The text of a tool's module, and what it leaves out.
+fn module(tool: &Tool, options: Options) -> (String, Vec<Degradation>) {
+    let mut reserved = python::RESERVED_NAMES.to_vec();
+    if tool.output_schema.is_some() {
+        reserved.push("Result");
+    }
+    let arguments = schema(&tool.input_schema, "Params", Side::Arguments, "input", &reserved);
+    reserved.retain(|name| *name != "Result");
+    reserved.push("Params");
+    let mut output =
+        tool.output_schema.as_ref().map(|output| schema(output, "Result", Side::Output, "output", &reserved));
+    if let Some(output) = &mut output {
+        separate(&arguments.classes, &mut output.classes);
+    }
+    let text =
+        python::render_module(tool, &arguments.classes, output.as_ref().map(|o| &o.classes), options.form);
+    let degraded =
+        arguments.degraded.into_iter().chain(output.into_iter().flat_map(|o| o.degraded)).collect();
+    (text, degraded)
+}
+
+/// One schema of a tool as classes; what it degrades is told under `place`.
+fn schema(schema: &Map<String, Value>, name: &str, side: Side, place: &str, reserved: &[&str]) -> Lowered {
+    let bounded = bounded::bounded(schema);
+    let mut lowered = lower(&bounded.value, bounded.nodes, name, side, reserved);
+    for spot in &mut lowered.degraded {
+        spot.path.insert_str(0, place);
+    }
+    if bounded.is_cut {
+        let what = "nested too deeply; left as Any below".to_owned();
+        lowered.degraded.push(Degradation { path: place.to_owned(), what });
+    }
+    lowered
+}
+
+/// Gives the classes of the output names of their own where those of the arguments have them already.
+fn separate(arguments: &Classes, output: &mut Classes) {
+    let mut scope = Scope::with(arguments.0.iter().map(|class| class.name.clone()));
+    for class in &output.0 {
+        if !scope.contains(&class.name) {
+            scope.take(class.name.clone(), Numbering::Joined);
+        }
+    }
+    let taken: std::collections::HashSet<&str> =
+        arguments.0.iter().map(|class| class.name.as_str()).collect();
+    for class in &mut output.0 {
+        if taken.contains(class.name.as_str()) {
+            class.name = scope.take(format!("Result{}", class.name), Numbering::Joined);
+        }
+    }
+}

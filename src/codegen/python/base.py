@@ -1,0 +1,227 @@
+"""What the modules of this package share: how values are checked, and how they are sent just as they were given."""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import json
+import math
+import warnings
+from collections.abc import Iterator
+from copy import deepcopy
+from functools import lru_cache
+from typing import Annotated, Any, Optional, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, RootModel, model_validator
+from pydantic_core import PydanticCustomError, core_schema
+
+T = TypeVar("T")
+
+CONFIG = ConfigDict(
+    strict=True,
+    populate_by_name=True,
+    allow_inf_nan=False,
+    regex_engine="python-re",
+    defer_build=True,
+    protected_namespaces=(),
+)
+
+
+class UnknownArgumentWarning(UserWarning):
+    """An argument is sent that the tool did not declare. It may be misspelt."""
+
+
+class ToolModel(BaseModel):
+    """An object. Fields can be given by their name here or by their name in JSON.
+
+    None for an optional field whose JSON cannot be null means that the field is not sent.
+    """
+
+    model_config = ConfigDict(extra="allow", **CONFIG)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _none_is_unset(cls, data: Any) -> Any:
+        if isinstance(data, dict) and any(value is None for value in data.values()):
+            unset = _never_null(cls)
+            return {key: value for key, value in data.items() if value is not None or key not in unset}
+        return data
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if value is None and name in _never_null(type(self)):
+            self.__pydantic_fields_set__.discard(name)
+
+
+class OpenModel(ToolModel):
+    """An object that expects properties beyond those declared."""
+
+
+class ToolRoot(RootModel[Any]):
+    """A value that has a name in the tool's schema but is no object."""
+
+    model_config = CONFIG
+
+
+class _Null:
+    """Marks an optional field that may be null: None is sent."""
+
+
+Nullable = Annotated[Optional[T], _Null()]
+
+
+@lru_cache(maxsize=None)
+def _never_null(model: type[BaseModel]) -> frozenset[str]:
+    # A nested model may not be complete yet although the one around it is.
+    model.model_rebuild()
+    names: set[str] = set()
+    for name, field in model.model_fields.items():
+        is_nullable = field.annotation is Any or any(isinstance(mark, _Null) for mark in field.metadata)
+        if not field.is_required() and not is_nullable:
+            names.update((name, field.alias or name))
+    return frozenset(names)
+
+
+class _Enum(enum.Enum):
+    def __str__(self) -> str:
+        return str(self._value_)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> core_schema.CoreSchema:
+        # Fields hold the plain value, however it was given: `Sort.stars` or "stars".
+        values = core_schema.literal_schema([member._value_ for member in cls])
+        return core_schema.no_info_before_validator_function(_plain, values)
+
+
+class StrEnum(str, _Enum):
+    """One of some strings."""
+
+
+class IntEnum(int, _Enum):
+    """One of some integers."""
+
+
+class AnyEnum(_Enum):
+    """One of some values."""
+
+
+def _plain(value: Any) -> Any:
+    return value._value_ if isinstance(value, enum.Enum) else value
+
+
+class _Integer:
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        def integral(value: Any) -> Any:
+            return int(value) if isinstance(value, float) and value.is_integer() else value
+
+        return core_schema.no_info_before_validator_function(integral, core_schema.int_schema(strict=True))
+
+
+class _Number:
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        def number(value: Any, check: Any) -> Any:
+            return value if type(value) is int else check(value)
+
+        return core_schema.no_info_wrap_validator_function(
+            number,
+            core_schema.float_schema(strict=True, allow_inf_nan=False),
+            serialization=core_schema.plain_serializer_function_ser_schema(_plain),
+        )
+
+
+Int = Annotated[int, _Integer()]
+Float = Annotated[float, _Number()]
+
+
+class OneOf:
+    """One of some JSON values."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self.values = values
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def check(self, value: Any) -> Any:
+        if not any(_key(value) == _key(admitted) for admitted in self.values):
+            raise PydanticCustomError("one_of", "Input should be one of {values}", {"values": repr(self.values)})
+        return value
+
+
+class MultipleOf:
+    """A multiple of a number that floating point cannot represent."""
+
+    def __init__(self, unit: float) -> None:
+        self.unit = unit
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def check(self, value: Any) -> Any:
+        count = value / self.unit
+        if not math.isclose(count, round(count), rel_tol=1e-9, abs_tol=1e-9):
+            raise PydanticCustomError("multiple_of", "Input should be a multiple of {unit}", {"unit": self.unit})
+        return value
+
+
+def _key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=repr)
+
+
+def _unique(items: list[Any]) -> list[Any]:
+    keys = [_key(item.model_dump(mode="json") if isinstance(item, BaseModel) else item) for item in items]
+    if len(set(keys)) < len(keys):
+        raise PydanticCustomError("unique_items", "Input should not hold the same item twice")
+    return items
+
+
+UniqueItems = AfterValidator(_unique)
+FromList = BeforeValidator(lambda items: tuple(items) if isinstance(items, list) else items)
+
+
+def json_default(value: Any, alias: str | None = None) -> Any:
+    """The default that the tool applies if a field is not sent, as it stands in the schema."""
+    return Field(default_factory=lambda: deepcopy(value), alias=alias)
+
+
+def arguments(model: type[BaseModel], params: Any, fields: dict[str, Any]) -> dict[str, Any]:
+    """What is sent for `run(params)` or `run(**fields)`."""
+    if isinstance(params, model):
+        if fields:
+            raise TypeError("run() takes Params or keyword arguments, not both")
+    elif params is None:
+        params = model(**fields) if fields or not issubclass(model, RootModel) else model({})
+    elif isinstance(params, dict) and not fields and not _declares(model, "params"):
+        params = model.model_validate(params)
+    else:
+        params = model(**{"params": params, **fields})
+    for name, known in _unknown(params):
+        similar = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {similar[0]!r}?" if similar else ""
+        warnings.warn(f"sending {name!r}, which the tool does not declare{hint}", UnknownArgumentWarning, stacklevel=3)
+    return params.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+def reply(model: type[BaseModel], value: Any) -> Any:
+    """The result of a tool: an instance of its model if the tool answered with an object, else what it answered."""
+    return model.model_validate(value) if isinstance(value, dict) else value
+
+
+def _declares(model: type[BaseModel], name: str) -> bool:
+    return any(name in (field, info.alias) for field, info in model.model_fields.items())
+
+
+def _unknown(value: Any) -> Iterator[tuple[str, list[str]]]:
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _unknown(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _unknown(item)
+    elif isinstance(value, BaseModel):
+        fields = type(value).model_fields
+        if fields and not isinstance(value, OpenModel):
+            for name in value.model_extra or ():
+                yield name, [info.alias or field for field, info in fields.items()]
+        for field in fields:
+            yield from _unknown(getattr(value, field))

@@ -1,0 +1,184 @@
+//! Everything that is decided at start.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use etcetera::BaseStrategy as _;
+
+use crate::env::{self, Variables};
+
+/// What a user asks for; each field has the default of the flag of the same name.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Settings {
+    /// The working directory of the kernel; created if missing. Default: the current directory.
+    pub workspace: PathBuf,
+    /// The interpreter that runs the kernel. Default: a managed environment for the workspace.
+    pub python: Option<PathBuf>,
+    /// The per-user directory for the state of all workspaces. Default: `IPYBOX_STATE_DIR`, else `ipybox` in
+    /// the platform's data directory.
+    pub state_dir: Option<PathBuf>,
+    /// The host that the tool server listens on; must be this machine. Default: `localhost`.
+    pub tool_server_host: String,
+    /// The port that the tool server listens on. Default: a free one.
+    pub tool_server_port: Option<u16>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            workspace: PathBuf::from("."),
+            python: None,
+            state_dir: None,
+            tool_server_host: "localhost".to_owned(),
+            tool_server_port: None,
+        }
+    }
+}
+
+/// Why the settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The workspace is no directory and cannot be made one.
+    #[error("use `{path}` as the workspace", path = path.display())]
+    Workspace {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The workspace's state cannot be kept.
+    #[error(
+        "keep state in `{path}`\n\
+         hint: name a directory that you can write to with `--state-dir`",
+        path = path.display()
+    )]
+    StateDir {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is no home directory to keep state in.
+    #[error(
+        "find your home directory to keep state in\n\
+         hint: name a directory with `--state-dir`"
+    )]
+    NoHome,
+}
+
+/// Settings that have been made usable: paths are absolute, directories exist.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub(crate) workspace: PathBuf,
+    pub(crate) state_dir: PathBuf,
+    pub(crate) python: Option<PathBuf>,
+    pub(crate) tool_server_host: String,
+    pub(crate) tool_server_port: u16,
+    pub(crate) variables: Arc<Variables>,
+}
+
+impl Config {
+    /// Creates the workspace and its state directory, and reads the environment and `<workspace>/.env`.
+    ///
+    /// # Errors
+    /// The workspace or the state directory cannot be created or entered.
+    pub fn new(settings: Settings) -> Result<Self, Error> {
+        let workspace = create_workspace(&settings.workspace)
+            .map_err(|source| Error::Workspace { path: settings.workspace.clone(), source })?;
+        let variables = Variables::load(&workspace);
+        let states = match settings.state_dir {
+            Some(directory) => directory,
+            None => default_state_dir(&variables)?,
+        };
+        let state_dir = create_state_dir(&states, &workspace)
+            .map_err(|source| Error::StateDir { path: states, source })?;
+        Ok(Self {
+            workspace,
+            state_dir,
+            python: settings.python,
+            tool_server_host: settings.tool_server_host,
+            tool_server_port: settings.tool_server_port.unwrap_or(0),
+            variables: Arc::new(variables),
+        })
+    }
+
+    /// The workspace's real path.
+    pub fn workspace(&self) -> &Path {
+        &self.workspace
+    }
+
+    /// The environment and `.env`.
+    pub fn variables(&self) -> &Variables {
+        &self.variables
+    }
+}
+
+fn create_workspace(path: &Path) -> io::Result<PathBuf> {
+    std::fs::create_dir_all(path)?;
+    path.canonicalize()
+}
+
+fn default_state_dir(variables: &Variables) -> Result<PathBuf, Error> {
+    if let Some(directory) = variables.in_process(env::IPYBOX_STATE_DIR).filter(|path| !path.is_empty()) {
+        return Ok(PathBuf::from(directory));
+    }
+    let platform = etcetera::base_strategy::choose_native_strategy().map_err(|_| Error::NoHome)?;
+    Ok(platform.data_dir().join("ipybox"))
+}
+
+/// The workspace's own directory below `states`, for this user alone.
+fn create_state_dir(states: &Path, workspace: &Path) -> io::Result<PathBuf> {
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::os::unix::fs::DirBuilderExt as _;
+
+    let name = workspace.file_name().unwrap_or_default().to_string_lossy();
+    // Readable for a human, unique by the whole path, and the same at every start.
+    let hash = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, workspace.as_os_str().as_bytes());
+    let directory = states.join("workspaces").join(format!("{name}-{:016x}", hash.as_u64_pair().0));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+    directory.canonicalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(workspace: &Path, states: &Path) -> Config {
+        let settings = Settings {
+            workspace: workspace.to_owned(),
+            state_dir: Some(states.to_owned()),
+            ..Settings::default()
+        };
+        Config::new(settings).unwrap()
+    }
+
+    #[test]
+    fn a_workspace_has_the_same_state_however_it_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let states = root.path().join("states");
+        let first = config(&root.path().join("a/work"), &states);
+        std::os::unix::fs::symlink(root.path().join("a"), root.path().join("b")).unwrap();
+        assert_eq!(config(&root.path().join("b/work"), &states).state_dir, first.state_dir);
+        assert_ne!(config(&root.path().join("c/work"), &states).state_dir, first.state_dir);
+    }
+
+    #[test]
+    fn only_the_user_enters_the_state_directory() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let root = tempfile::tempdir().unwrap();
+        let config = config(&root.path().join("work"), &root.path().join("states"));
+        assert_eq!(std::fs::metadata(config.state_dir).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_file_in_place_of_the_workspace_is_named() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let settings = Settings { workspace: file.path().to_owned(), ..Settings::default() };
+        let error = Config::new(settings).unwrap_err();
+        assert!(error.to_string().contains(file.path().to_str().unwrap()), "{error}");
+    }
+}

@@ -1,0 +1,77 @@
+//! Which packages an environment holds that cannot be asked any more: read from its files.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// What the managed environment is created with, by us or by an old `venv`.
+const OWN: [&str; 5] = ["ipykernel", "pydantic", "pip", "setuptools", "wheel"];
+
+/// The packages that no other package there requires: what somebody asked for by name.
+///
+/// The `REQUESTED` files of PEP 376 would say it, but uv writes one for every package.
+pub(super) fn requested_packages(environment: &Path) -> Vec<String> {
+    let libraries = entries(&environment.join("lib"));
+    let packages: Vec<PathBuf> = libraries
+        .iter()
+        .flat_map(|library| entries(&library.join("site-packages")))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "dist-info"))
+        .collect();
+    let required: BTreeSet<String> = packages.iter().flat_map(|package| requirements(package)).collect();
+    let names = packages.iter().filter_map(|package| Some(package.file_name()?.to_str()?.split_once('-')?.0));
+    let mut names: Vec<String> = names
+        .map(normalized)
+        .filter(|name| !required.contains(name) && !OWN.contains(&name.as_str()))
+        .collect();
+    names.sort();
+    names
+}
+
+/// What cannot be read cannot be named either.
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    let read = std::fs::read_dir(directory).into_iter().flatten();
+    read.filter_map(|entry| Some(entry.ok()?.path())).collect()
+}
+
+/// The names that a package requires without any extra.
+fn requirements(package: &Path) -> Vec<String> {
+    let metadata = std::fs::read_to_string(package.join("METADATA")).unwrap_or_default();
+    let required = metadata.lines().filter_map(|line| line.strip_prefix("Requires-Dist:"));
+    required
+        .filter(|required| !required.contains("extra =="))
+        .map(|required| {
+            let name = required.trim_start();
+            let is_part = |character: char| character.is_ascii_alphanumeric() || "._-".contains(character);
+            normalized(name.split(|character| !is_part(character)).next().unwrap_or_default())
+        })
+        .collect()
+}
+
+/// The one spelling of a name (PEP 503).
+fn normalized(name: &str) -> String {
+    let parts = name.split(['-', '_', '.']).filter(|part| !part.is_empty());
+    Vec::from_iter(parts).join("-").to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_that_others_require_are_left_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let site = directory.path().join("lib/python3.12/site-packages");
+        for (name, metadata) in [
+            ("pandas-2.2.0", "Name: pandas\nRequires-Dist: numpy>=1.20; python_version < \"3.15\"\n"),
+            ("numpy-2.1.0", "Name: numpy\nRequires-Dist: attrs; extra == \"dev\"\n"),
+            ("ipykernel-7.0", "Requires-Dist: jupyter-client (>=8)\n"),
+            ("jupyter_client-8.1", ""),
+            ("Attrs-24.1", ""),
+        ] {
+            let info = site.join(format!("{name}.dist-info"));
+            std::fs::create_dir_all(&info).unwrap();
+            std::fs::write(info.join("METADATA"), metadata).unwrap();
+        }
+        assert_eq!(requested_packages(directory.path()), ["attrs", "pandas"]);
+        assert_eq!(requested_packages(Path::new("/nonexistent")), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,126 @@
+//! Making the managed environment: with uv, else with `venv` and pip.
+
+use std::path::Path;
+
+use super::installer::Installer;
+use super::lock::Turn;
+use super::managed::Managed;
+use super::probe::{self, Facts, NEWEST, OLDEST, dotted};
+use super::record::Tool;
+use super::run::{self, Invocation};
+use super::search;
+use super::{Attempt, Attempts, Error};
+
+/// How much of a failed tool's output its error shows.
+const SHOWN_LINES: usize = 12;
+
+/// Makes the environment in its final place: console scripts hold absolute paths, so it cannot be
+/// made elsewhere and moved. That it is complete is for the caller to write down.
+pub(super) async fn create(managed: &Managed<'_>, turn: &Turn<'_>) -> Result<Tool, Error> {
+    let installer = managed.installer;
+    let base = match &managed.executable {
+        Some(executable) => search::base_beside(executable, installer.environment()).await,
+        None => None,
+    };
+    managed.clear().await?;
+    let mut attempts = Attempts::default();
+    if let Some(uv) = installer.uv() {
+        match with_uv(managed, uv, base.as_ref(), turn).await {
+            Ok(()) => return Ok(Tool::Uv),
+            Err(attempt) => {
+                tracing::warn!(output = %attempt.output, "uv made no environment; trying venv and pip");
+                turn.tell(&format!("{} failed, trying venv and pip instead", attempt.what));
+                attempts.0.push(attempt);
+                managed.clear().await?;
+            }
+        }
+    }
+    let base = match base.filter(|base| base.details.has_venv) {
+        Some(base) => base,
+        None => base_for_venv(managed, &attempts).await?,
+    };
+    match with_venv(managed, &base, turn).await {
+        Ok(()) => Ok(Tool::Pip),
+        Err(attempt) => {
+            attempts.0.push(attempt);
+            Err(Error::Create { directory: managed.directory.clone(), attempts })
+        }
+    }
+}
+
+/// Installs what a kernel needs, and pip for `%pip`.
+pub(super) async fn fill(
+    installer: &Installer,
+    tool: Tool,
+    python: &Path,
+    turn: &Turn<'_>,
+) -> Result<(), Attempt> {
+    let mut requirements = probe::needed().to_vec();
+    if tool == Tool::Uv {
+        requirements.push("pip".to_owned());
+    }
+    let what = match tool {
+        Tool::Uv => "`uv pip install`",
+        Tool::Pip => "`python -m pip install`",
+    };
+    turn.tell("installing ipykernel and pydantic");
+    let invocation = installer.install(tool, python, &requirements);
+    let Err(failed) = attempt(what, &invocation, turn).await else { return Ok(()) };
+    if tool == Tool::Uv {
+        // Without a network, what an earlier environment needed is still in uv's cache.
+        let offline = invocation.env("UV_OFFLINE", "1");
+        if attempt(what, &offline, turn).await.is_ok() {
+            tracing::warn!(output = %failed.output, "packages were taken from uv's cache, as the index did not serve");
+            return Ok(());
+        }
+    }
+    Err(failed)
+}
+
+async fn with_uv(
+    managed: &Managed<'_>,
+    uv: &Path,
+    base: Option<&Facts>,
+    turn: &Turn<'_>,
+) -> Result<(), Attempt> {
+    // Without a base of our own uv decides: its managed Pythons, those on PATH, or a download.
+    let python = match base {
+        Some(base) => base.details.base_executable.display().to_string(),
+        None => format!(">={}.{},<{}.{}", OLDEST.0, OLDEST.1, NEWEST.0, NEWEST.1 + 1),
+    };
+    let invocation = managed.installer.uv_venv(uv, &python, &managed.directory);
+    attempt("`uv venv`", &invocation, turn).await?;
+    fill(managed.installer, Tool::Uv, &managed.directory.join("bin/python"), turn).await
+}
+
+async fn with_venv(managed: &Managed<'_>, base: &Facts, turn: &Turn<'_>) -> Result<(), Attempt> {
+    let python = &base.details.base_executable;
+    let version = dotted(base.version);
+    turn.tell(&format!("creating a virtual environment with Python {version}"));
+    let invocation = managed.installer.venv(python, &managed.directory);
+    attempt("`python -m venv`", &invocation, turn).await?;
+    fill(managed.installer, Tool::Pip, &managed.directory.join("bin/python"), turn).await
+}
+
+/// A Python on `PATH` that can make virtual environments.
+async fn base_for_venv(managed: &Managed<'_>, attempts: &Attempts) -> Result<Facts, Error> {
+    let found = search::pythons_on_path(managed.path, managed.installer.environment()).await;
+    match found.into_iter().next() {
+        Some(facts) if facts.details.has_venv => Ok(facts),
+        Some(facts) => Err(Error::NoVenv {
+            package: format!("python{}.{}-venv", facts.version.0, facts.version.1),
+            python: facts.details.executable,
+            attempts: attempts.clone(),
+        }),
+        None => Err(Error::NoPython { attempts: attempts.clone() }),
+    }
+}
+
+async fn attempt(what: &str, invocation: &Invocation, turn: &Turn<'_>) -> Result<(), Attempt> {
+    let output = match turn.run(invocation).await {
+        Ok(run) if run.status.success() => return Ok(()),
+        Ok(run) => format!("{}\n({})", run::last_lines(&run.output, SHOWN_LINES), run.status),
+        Err(error) => error.to_string(),
+    };
+    Err(Attempt { what: what.to_owned(), output })
+}

@@ -1,0 +1,74 @@
+//! Installing a package into the environment that runs the kernel.
+
+use std::path::PathBuf;
+
+use super::lock::Turn;
+use super::record::Tool;
+use super::requirement::{self, RequirementError};
+use super::run;
+use super::{Environment, Error, Progress};
+
+/// Why a package was not installed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum InstallError {
+    /// What was asked for is not one requirement.
+    #[error(transparent)]
+    Requirement(#[from] RequirementError),
+    /// The installer ran and did not succeed.
+    #[error("install `{package}`\n{output}")]
+    Failed {
+        /// The requirement.
+        package: String,
+        /// Everything that the installer said.
+        output: String,
+    },
+    /// There is neither uv nor a pip in the environment.
+    #[error(
+        "install `{package}`: there is no `uv`, and `{}` has no pip\n\
+         hint: install uv, or run `{} -m ensurepip`", python.display(), run::quoted(python)
+    )]
+    NoInstaller {
+        /// The requirement.
+        package: String,
+        /// The interpreter.
+        python: PathBuf,
+    },
+    /// The installer could not be started.
+    #[error("start the installer")]
+    Start(#[source] std::io::Error),
+    /// The environment could not be locked.
+    #[error(transparent)]
+    Environment(#[from] Error),
+}
+
+impl Environment {
+    /// Installs one requirement and returns what the installer said.
+    ///
+    /// `package` is a requirement of PEP 508, a URL or a local path relative to the workspace.
+    /// Installations are serialised, also among servers that share a managed environment. Dropping
+    /// the future kills the installer. A running kernel has to call `importlib.invalidate_caches()`.
+    ///
+    /// # Errors
+    /// [`InstallError`] says what is wrong with `package`, or carries the installer's output.
+    pub(crate) async fn install(
+        &self,
+        package: &str,
+        progress: Progress<'_>,
+    ) -> Result<String, InstallError> {
+        let requirement = requirement::parse(package, &self.workspace)?;
+        let turn = Turn::wait(&self.lock, progress).await?;
+        let tool = self.installer.available(self.tool);
+        let invocation = self.installer.install(tool, self.python(), &[requirement]);
+        let run = turn.run(&invocation).await.map_err(InstallError::Start)?;
+        let package = || package.trim().to_owned();
+        if run.status.success() {
+            Ok(run.output)
+        } else if tool == Tool::Pip && run.output.contains("No module named pip") {
+            Err(InstallError::NoInstaller { package: package(), python: self.python().to_owned() })
+        } else {
+            tracing::info!(status = %run.status, "an installation failed");
+            Err(InstallError::Failed { package: package(), output: run.output })
+        }
+    }
+}

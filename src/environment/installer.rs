@@ -1,0 +1,157 @@
+//! The command lines of `uv`, `venv` and `pip`. What is installed, and when, is decided elsewhere.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::record::Tool;
+use super::run::Invocation;
+use super::search;
+use crate::env::Variables;
+
+/// Variables by which uv and pip would install elsewhere, something else, or without bytecode.
+const REDIRECTING: &[&str] = &[
+    "PIP_DRY_RUN",
+    "PIP_EDITABLE",
+    "PIP_NO_COMPILE",
+    "PIP_PREFIX",
+    "PIP_PYTHON",
+    "PIP_REQUIREMENT",
+    "PIP_ROOT",
+    "PIP_TARGET",
+    "PIP_USER",
+    "UV_PROJECT",
+    "UV_PYTHON",
+    "UV_SYSTEM_PYTHON",
+    "UV_VENV_RELOCATABLE",
+    "UV_WORKING_DIR",
+    "UV_WORKING_DIRECTORY",
+];
+
+/// Where users of pip alone keep their package index, and what uv calls it. uv does not read pip's.
+const INDEXES: &[(&str, &str, &[&str])] = &[
+    ("PIP_INDEX_URL", "UV_INDEX_URL", &["UV_INDEX_URL", "UV_DEFAULT_INDEX"]),
+    ("PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL", &["UV_EXTRA_INDEX_URL", "UV_INDEX"]),
+];
+
+/// The tools at hand and the environment that they run in.
+#[derive(Debug, Clone)]
+pub(super) struct Installer {
+    uv: Option<PathBuf>,
+    environment: BTreeMap<String, String>,
+}
+
+impl Installer {
+    /// Finds uv and takes the user's own configuration of both tools from `variables`.
+    pub(super) fn new(variables: &Variables) -> Self {
+        Self { uv: search::uv(variables), environment: environment(variables.for_installer()) }
+    }
+
+    pub(super) fn uv(&self) -> Option<&Path> {
+        self.uv.as_deref()
+    }
+
+    /// What the tools run in, and interpreters that are asked what they are.
+    pub(super) fn environment(&self) -> &BTreeMap<String, String> {
+        &self.environment
+    }
+
+    /// What installs into an environment of which nothing else is known.
+    pub(super) fn default_tool(&self) -> Tool {
+        self.available(Tool::Uv)
+    }
+
+    /// `tool`, or pip where uv is gone.
+    pub(super) fn available(&self, tool: Tool) -> Tool {
+        if self.uv.is_some() { tool } else { Tool::Pip }
+    }
+
+    /// Makes a virtual environment for `python`, a path or what uv understands.
+    pub(super) fn uv_venv(&self, uv: &Path, python: &str, directory: &Path) -> Invocation {
+        let options = ["venv", "--no-project", "--python", python, "--"];
+        Invocation::new(uv, &self.environment).args(options).args([directory])
+    }
+
+    /// Makes a virtual environment with the interpreter's own means.
+    pub(super) fn venv(&self, python: &Path, directory: &Path) -> Invocation {
+        Invocation::new(python, &self.environment).args(["-I", "-m", "venv", "--"]).args([directory])
+    }
+
+    /// Installs `requirements` into the environment of `python`.
+    ///
+    /// They come after `--`: none of them can be an option. Without uv, pip is run in isolated
+    /// mode (`-I`): it must not import from a working directory.
+    pub(super) fn install(&self, tool: Tool, python: &Path, requirements: &[String]) -> Invocation {
+        match (&self.uv, tool) {
+            (Some(uv), Tool::Uv) => Invocation::new(uv, &self.environment)
+                .args(["pip", "install", "--compile-bytecode", "--python"])
+                .args([python])
+                .args(["--"])
+                .args(requirements),
+            _ => Invocation::new(python, &self.environment)
+                .args(["-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"])
+                .args(["--no-color", "--progress-bar", "off", "--"])
+                .args(requirements),
+        }
+    }
+}
+
+/// The installers' environment: the user's, without what redirects them and without colours.
+fn environment(mut variables: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    variables.retain(|name, _| !REDIRECTING.contains(&name.as_str()));
+    for (pip, uv, known) in INDEXES {
+        if let Some(url) = variables.get(*pip).filter(|url| !url.is_empty()).cloned()
+            && !known.iter().any(|name| variables.contains_key(*name))
+        {
+            variables.insert((*uv).to_owned(), url);
+        }
+    }
+    let quiet = [("NO_COLOR", "1"), ("TERM", "dumb"), ("UV_NO_PROGRESS", "1"), ("PYTHONUNBUFFERED", "1")];
+    variables.extend(quiet.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    // git would ask for a password on the terminal, which nobody sees.
+    variables.insert("GIT_TERMINAL_PROMPT".to_owned(), "0".to_owned());
+    variables
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requirements_come_after_the_options() {
+        let installer = Installer { uv: None, environment: BTreeMap::new() };
+        let invocation = installer.install(Tool::Uv, Path::new("/python"), &["six".to_owned()]);
+        let shown = format!("{invocation:?}");
+        assert!(shown.contains(r#""pip", "install""#) && shown.contains(r#""--", "six"]"#), "{shown}");
+    }
+
+    fn check_environment(given: &[(&str, &str)], expected: &[(&str, &str)]) {
+        let own = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let mut made = environment(own(given));
+        for name in ["NO_COLOR", "TERM", "UV_NO_PROGRESS", "PYTHONUNBUFFERED", "GIT_TERMINAL_PROMPT"] {
+            assert!(made.remove(name).is_some(), "{name}");
+        }
+        assert_eq!(made, own(expected));
+    }
+
+    #[test]
+    fn the_users_configuration_is_kept_but_not_what_redirects() {
+        check_environment(&[], &[]);
+        check_environment(&[("PIP_CERT", "/ca"), ("PIP_TARGET", "/x")], &[("PIP_CERT", "/ca")]);
+        check_environment(
+            &[("UV_PYTHON", "3.9"), ("UV_CACHE_DIR", "/c"), ("PATH", "/bin")],
+            &[("UV_CACHE_DIR", "/c"), ("PATH", "/bin")],
+        );
+    }
+
+    #[test]
+    fn an_index_that_only_pip_knows_is_told_to_uv() {
+        check_environment(
+            &[("PIP_INDEX_URL", "https://a")],
+            &[("PIP_INDEX_URL", "https://a"), ("UV_INDEX_URL", "https://a")],
+        );
+        let both = [("PIP_INDEX_URL", "https://a"), ("UV_DEFAULT_INDEX", "https://b")];
+        check_environment(&both, &both);
+    }
+}

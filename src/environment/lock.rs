@@ -1,0 +1,100 @@
+//! One at a time: the turnstile in front of whatever changes an environment, across processes.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use super::run::{self, Invocation, Run};
+use super::{Error, Progress};
+
+/// How often a taken lock is tried again. Blocking in `flock` instead would hold a thread of the
+/// runtime that cannot be interrupted, and with it the end of the server.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// The right to change an environment, until dropped.
+///
+/// Installers get the locked file as their stdin. If we are killed they may live on for a while,
+/// and with them the lock: nobody clears a directory that an orphan still writes to.
+pub(super) struct Turn<'a> {
+    file: File,
+    progress: Progress<'a>,
+}
+
+impl<'a> Turn<'a> {
+    /// Waits until nobody else holds the lock at `path`; that it waits is told once.
+    pub(super) async fn wait(path: &Path, progress: Progress<'a>) -> Result<Self, Error> {
+        let failed = |source| Error::File { path: path.to_owned(), source };
+        let file = File::options().create(true).read(true).append(true).open(path).map_err(failed)?;
+        let turn = Self { file, progress };
+        let mut is_told = false;
+        loop {
+            match turn.file.try_lock() {
+                Ok(()) => return Ok(turn),
+                Err(TryLockError::WouldBlock) => {
+                    if !is_told {
+                        turn.tell("waiting until another installation into this environment has finished");
+                        is_told = true;
+                    }
+                    tokio::time::sleep(RETRY).await;
+                }
+                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
+                    tracing::warn!(%error, "this file system has no locks; installations may collide");
+                    return Ok(turn);
+                }
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+        }
+    }
+
+    pub(super) fn tell(&self, phrase: &str) {
+        (self.progress)(phrase);
+    }
+
+    /// Runs an installer, its newest line told as progress.
+    pub(super) async fn run(&self, invocation: &Invocation) -> io::Result<Run> {
+        run::run(invocation, Stdio::from(self.file.try_clone()?), self.progress).await
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        // Closing would not do: what an installer has left behind may hold the same open file.
+        if let Err(error) = self.file.unlock() {
+            tracing::debug!(%error, "could not let go of a lock");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_second_waits_and_says_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let first = Turn::wait(&path, &|_| ()).await.unwrap();
+        let told = Arc::new(AtomicUsize::new(0));
+        let (waiting, mut is_waiting) = tokio::sync::mpsc::channel(1);
+        let second = tokio::spawn({
+            let (told, path) = (told.clone(), path.clone());
+            async move {
+                let progress = move |_: &str| {
+                    told.fetch_add(1, Ordering::SeqCst);
+                    waiting.try_send(()).unwrap();
+                };
+                Turn::wait(&path, &progress).await.map(drop)
+            }
+        });
+        is_waiting.recv().await.unwrap();
+        assert!(!second.is_finished());
+        drop(first);
+        second.await.unwrap().unwrap();
+        assert_eq!(told.load(Ordering::SeqCst), 1);
+    }
+}

@@ -1,0 +1,218 @@
+//! What an interpreter is: all facts from one short run of it. What follows from them is decided elsewhere.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::run::{self, Invocation};
+
+/// Printed by the interpreter: its version, and the details if it is new enough to tell them.
+const PROBE: &str = include_str!("probe.py");
+/// A probe takes 40 ms, and seconds on a cold network file system; what takes longer hangs.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// How much of what another program says is shown: some repeat the whole probe.
+const SHOWN_CHARS: usize = 200;
+
+/// The oldest Python that is supported.
+pub(super) const OLDEST: (u32, u32) = (3, 10);
+/// The newest Python that is tested; newer ones are tried.
+pub(super) const NEWEST: (u32, u32) = (3, 14);
+/// What the kernel and the generated code import: the requirement, and its oldest major version.
+const NEEDED: [(&str, u32); 2] = [("ipykernel", 7), ("pydantic", 2)];
+
+/// `major.minor.micro`.
+pub(crate) type Version = (u32, u32, u32);
+
+/// What an interpreter of a supported version told about itself.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub(super) struct Facts {
+    pub(super) version: Version,
+    pub(super) details: Details,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub(super) struct Details {
+    /// `sys.executable`: never a shim, and a virtual environment's own `python`.
+    pub(super) executable: PathBuf,
+    /// The interpreter that the virtual environment was made from; outside one, the real executable.
+    pub(super) base_executable: PathBuf,
+    /// `sys.prefix`.
+    pub(super) prefix: PathBuf,
+    /// Where console scripts of installed packages go.
+    pub(super) scripts: PathBuf,
+    pub(super) is_venv: bool,
+    pub(super) is_conda: bool,
+    /// PEP 668: packages may not be installed into it.
+    pub(super) is_externally_managed: bool,
+    pub(super) has_pip: bool,
+    /// Whether `python -m venv` works: Debian leaves `ensurepip` out of its `python3`.
+    pub(super) has_venv: bool,
+    pub(super) ipykernel: Option<Distribution>,
+    pub(super) pydantic: Option<Distribution>,
+}
+
+/// An installed distribution.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub(super) struct Distribution {
+    pub(super) version: String,
+    /// Its metadata directory, which another version would not have.
+    pub(super) path: Option<PathBuf>,
+}
+
+/// Why a program is of no use as an interpreter.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ProbeError {
+    #[error("it could not be run: {0}")]
+    Start(String),
+    #[error("it is not a Python interpreter: {0}")]
+    NotPython(String),
+    #[error("it did not answer within {} s", LIMIT.as_secs())]
+    Silent,
+    #[error("it is Python {}, and {}.{} or newer is needed", dotted(*.0), OLDEST.0, OLDEST.1)]
+    TooOld(Version),
+}
+
+/// What the probe prints.
+#[derive(Deserialize)]
+struct Answer {
+    version: Version,
+    details: Option<Details>,
+}
+
+/// Runs `python` once and takes down what it says about itself.
+pub(super) async fn probe(
+    python: &Path,
+    environment: &BTreeMap<String, String>,
+) -> Result<Facts, ProbeError> {
+    let invocation = Invocation::new(python, environment).args(["-I", "-c", PROBE]);
+    let Ok(run) = tokio::time::timeout(LIMIT, run::run(&invocation, Stdio::null(), &|_| ())).await else {
+        return Err(ProbeError::Silent);
+    };
+    let run = run.map_err(|error| ProbeError::Start(error.to_string()))?;
+    parse(&run.output)
+}
+
+/// Finds the answer in what the interpreter wrote: `.pth` files of its environment may write too.
+fn parse(output: &str) -> Result<Facts, ProbeError> {
+    let answer = output.lines().rev().find_map(|line| serde_json::from_str::<Answer>(line).ok());
+    match answer {
+        Some(Answer { version, details: Some(details) }) => Ok(Facts { version, details }),
+        Some(Answer { version, details: None }) => Err(ProbeError::TooOld(version)),
+        None => {
+            let said: String = run::last_lines(output, 3).chars().take(SHOWN_CHARS).collect();
+            Err(ProbeError::NotPython(said))
+        }
+    }
+}
+
+impl Facts {
+    /// The requirements that its environment does not meet.
+    pub(super) fn lacking(&self) -> Vec<String> {
+        let installed = [&self.details.ipykernel, &self.details.pydantic];
+        let lacking = NEEDED.iter().zip(installed).filter(|((_, oldest), installed)| {
+            let major = installed.as_ref().and_then(|installed| major(&installed.version));
+            major.is_none_or(|major| major < *oldest)
+        });
+        lacking.map(|(needed, _)| requirement(needed)).collect()
+    }
+
+    /// Where the needed packages' metadata is, if it is known for all.
+    pub(super) fn metadata(&self) -> Option<[&Path; 2]> {
+        Some([
+            self.details.ipykernel.as_ref()?.path.as_deref()?,
+            self.details.pydantic.as_ref()?.path.as_deref()?,
+        ])
+    }
+
+    /// Says in the log if this Python is newer than what ipybox is tested with.
+    pub(super) fn note_newer_than_tested(&self) {
+        if (self.version.0, self.version.1) > NEWEST {
+            tracing::warn!(version = %dotted(self.version), "this Python is newer than what ipybox is tested with");
+        }
+    }
+}
+
+/// Everything that an environment must hold, as requirements.
+pub(super) fn needed() -> [String; 2] {
+    NEEDED.each_ref().map(requirement)
+}
+
+pub(super) fn dotted((major, minor, micro): Version) -> String {
+    format!("{major}.{minor}.{micro}")
+}
+
+fn requirement((name, oldest): &(&str, u32)) -> String {
+    format!("{name}>={oldest}")
+}
+
+fn major(version: &str) -> Option<u32> {
+    // An epoch (`1!2.0`) is none of our packages' habits.
+    version.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// The facts of a virtual environment at `prefix` that holds these versions.
+    pub(in super::super) fn venv(prefix: &str, ipykernel: Option<&str>, pydantic: Option<&str>) -> Facts {
+        let prefix = PathBuf::from(prefix);
+        let distribution = |name: &str, version: Option<&str>| {
+            version.map(|version| Distribution {
+                version: version.to_owned(),
+                path: Some(prefix.join(format!("{name}-{version}.dist-info"))),
+            })
+        };
+        Facts {
+            version: (3, 12, 1),
+            details: Details {
+                executable: prefix.join("bin/python"),
+                base_executable: PathBuf::from("/usr/bin/python3.12"),
+                scripts: prefix.join("bin"),
+                is_venv: true,
+                is_conda: false,
+                is_externally_managed: false,
+                has_pip: true,
+                has_venv: true,
+                ipykernel: distribution("ipykernel", ipykernel),
+                pydantic: distribution("pydantic", pydantic),
+                prefix,
+            },
+        }
+    }
+
+    fn check_lacking(ipykernel: Option<&str>, pydantic: Option<&str>, expected: &[&str]) {
+        assert_eq!(venv("/venv", ipykernel, pydantic).lacking(), expected, "{ipykernel:?} {pydantic:?}");
+    }
+
+    #[test]
+    fn what_is_missing_or_too_old_is_lacking() {
+        check_lacking(Some("7.4.0"), Some("2.14.3"), &[]);
+        check_lacking(Some("10.0.0rc1"), Some("2"), &[]);
+        check_lacking(Some("6.31.0"), Some("2.0"), &["ipykernel>=7"]);
+        check_lacking(None, Some("1.10.1"), &["ipykernel>=7", "pydantic>=2"]);
+        check_lacking(Some("unknown"), Some("2.0"), &["ipykernel>=7"]);
+    }
+
+    #[test]
+    fn the_answer_is_found_among_other_output() {
+        let facts = venv("/venv", None, None);
+        let json = serde_json::to_string(&facts).unwrap();
+        assert_eq!(parse(&format!("a noisy .pth file\n{json}\n\n")), Ok(facts));
+        assert_eq!(parse("{\"version\": [3, 9, 18]}\n"), Err(ProbeError::TooOld((3, 9, 18))));
+        assert_eq!(parse("a\nb\nc\nd\n"), Err(ProbeError::NotPython("b\nc\nd".to_owned())));
+    }
+
+    #[tokio::test]
+    async fn a_program_that_is_not_python_is_told_by_what_it_says() {
+        let environment = BTreeMap::new();
+        let error = probe(Path::new("/bin/ls"), &environment).await.unwrap_err();
+        assert!(error.to_string().starts_with("it is not a Python interpreter: "), "{error}");
+        let error = probe(Path::new("/nonexistent"), &environment).await.unwrap_err();
+        assert!(error.to_string().starts_with("it could not be run: "), "{error}");
+    }
+}

@@ -1,0 +1,184 @@
+//! Runs one program to its end and keeps what it says, in order and bounded. It does not judge the result.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
+use tokio::process::Command;
+
+use super::Progress;
+use super::transcript::Transcript;
+use crate::process::GroupLeader;
+
+/// How long output is awaited after the program ended: a process that it left behind may hold the pipe.
+const LATE_OUTPUT: Duration = Duration::from_millis(500);
+/// One read from the pipe, which holds this much on Linux.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// A program, its arguments and its whole environment.
+#[derive(Debug, Clone)]
+pub(super) struct Invocation {
+    program: OsString,
+    arguments: Vec<OsString>,
+    environment: BTreeMap<String, String>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) status: ExitStatus,
+    /// stdout and stderr as they came, without terminal control sequences.
+    pub(super) output: String,
+}
+
+impl Invocation {
+    pub(super) fn new(program: &Path, environment: &BTreeMap<String, String>) -> Self {
+        Self {
+            program: program.as_os_str().to_owned(),
+            arguments: Vec::new(),
+            environment: environment.clone(),
+        }
+    }
+
+    pub(super) fn args<A: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
+        self
+    }
+
+    pub(super) fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.insert(name.to_owned(), value.to_owned());
+        self
+    }
+}
+
+/// Runs it in a process group of its own, which is killed if the future is dropped.
+///
+/// The working directory is `/`: uv reads `uv.toml` and `pyproject.toml`, and version managers read
+/// `.python-version`, in the working directory and above. In a workspace, code in the kernel could
+/// plant those and choose where packages come from.
+pub(super) async fn run(invocation: &Invocation, stdin: Stdio, progress: Progress<'_>) -> io::Result<Run> {
+    let (reader, writer) = io::pipe()?;
+    let mut output = Receiver::from_owned_fd(OwnedFd::from(reader))?;
+    let mut leader = {
+        // One pipe for both streams keeps their order; our ends close with the command.
+        let mut command = Command::new(&invocation.program);
+        command.args(&invocation.arguments).env_clear().envs(&invocation.environment).current_dir("/");
+        command.stdin(stdin).stdout(writer.try_clone()?).stderr(writer);
+        GroupLeader::spawn(&mut command)?
+    };
+    let mut transcript = Transcript::default();
+    let status = {
+        let read = read_to_end(&mut output, &mut transcript, progress);
+        tokio::pin!(read);
+        tokio::select! {
+            ended = &mut read => {
+                ended?;
+                leader.wait().await?
+            }
+            status = leader.wait() => {
+                match tokio::time::timeout(LATE_OUTPUT, read).await {
+                    Ok(ended) => ended?,
+                    Err(_) => tracing::debug!("a process that an installer left behind holds its output"),
+                }
+                status?
+            }
+        }
+    };
+    Ok(Run { status, output: transcript.into_text() })
+}
+
+async fn read_to_end(
+    output: &mut Receiver,
+    transcript: &mut Transcript,
+    progress: Progress<'_>,
+) -> io::Result<()> {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        let read = output.read(&mut chunk).await?;
+        if read == 0 {
+            return Ok(());
+        }
+        transcript.push(&chunk[..read], progress);
+    }
+}
+
+/// The last `count` lines of `output` that say something.
+pub(super) fn last_lines(output: &str, count: usize) -> String {
+    let mut lines: Vec<&str> =
+        output.lines().rev().filter(|line| !line.trim().is_empty()).take(count).collect();
+    lines.reverse();
+    lines.join("\n")
+}
+
+/// `path` as a word of a shell command.
+pub(super) fn quoted(path: &Path) -> String {
+    let path = path.display().to_string();
+    let is_plain = |character: char| character.is_alphanumeric() || "/._-+@:".contains(character);
+    if path.chars().all(is_plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    fn shell(script: &str) -> Invocation {
+        Invocation::new(Path::new("/bin/sh"), &BTreeMap::new()).args(["-c", script])
+    }
+
+    #[tokio::test]
+    async fn both_streams_are_kept_in_order_and_told_by_line() {
+        let told = Mutex::new(Vec::new());
+        let invocation = shell("echo one; echo two >&2; printf three; pwd; echo $A; exit 3").env("A", "b");
+        let run = run(&invocation, Stdio::null(), &|line| told.lock().unwrap().push(line.to_owned()))
+            .await
+            .unwrap();
+        assert_eq!(run.output, "one\ntwo\nthree/\nb\n");
+        assert_eq!(run.status.code(), Some(3));
+        assert_eq!(*told.lock().unwrap(), ["one", "two", "three/", "b"]);
+    }
+
+    #[tokio::test]
+    async fn a_process_left_behind_does_not_hold_the_run() {
+        let started = std::time::Instant::now();
+        let run = run(&shell("sleep 30 & echo done"), Stdio::null(), &|_| ()).await.unwrap();
+        assert_eq!(run.output, "done\n");
+        assert!(started.elapsed() < Duration::from_secs(10));
+    }
+
+    #[tokio::test]
+    async fn dropping_the_future_kills_what_was_started() {
+        let directory = tempfile::tempdir().unwrap();
+        let fifo = directory.path().join("fifo");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let script = format!("(echo started; sleep 60) > '{}'", fifo.display());
+        let invocation = shell(&script);
+        let ended = async {
+            let mut pipe = tokio::net::unix::pipe::OpenOptions::new().open_receiver(&fifo).unwrap();
+            let mut first = [0; 8];
+            pipe.readable().await.unwrap();
+            pipe.read_exact(&mut first).await.unwrap();
+            pipe
+        };
+        let mut pipe = tokio::select! {
+            pipe = ended => pipe,
+            _ = run(&invocation, Stdio::null(), &|_| ()) => unreachable!("it sleeps"),
+        };
+        let mut rest = Vec::new();
+        // End of file proves that no process of the group holds the FIFO any more.
+        tokio::time::timeout(Duration::from_secs(10), pipe.read_to_end(&mut rest)).await.unwrap().unwrap();
+    }
+
+    #[test]
+    fn the_last_lines_skip_empty_ones() {
+        assert_eq!(last_lines("a\nb\n\nc\n\n", 2), "b\nc");
+        assert_eq!(last_lines("", 2), "");
+    }
+}

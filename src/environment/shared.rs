@@ -1,0 +1,48 @@
+//! One environment for everybody who asks: prepared once, waited for together.
+
+use std::sync::Arc;
+
+use tokio::sync::{Mutex, watch};
+
+use super::{Environment, Error, Progress, Settings};
+
+/// The environment, or the way to it.
+pub(crate) struct Shared {
+    settings: Settings,
+    /// Held while preparing. A failure is not kept: who asks next tries again.
+    place: Mutex<Option<Arc<Environment>>>,
+    /// What the one who prepares is doing, for those who wait.
+    phase: watch::Sender<String>,
+}
+
+impl Shared {
+    /// Nothing is prepared before somebody asks.
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self { settings, place: Mutex::default(), phase: watch::Sender::new(String::new()) }
+    }
+
+    /// The environment; prepares it, or waits for who does. Cancellation safe.
+    pub(crate) async fn get(&self, progress: Progress<'_>) -> Result<Arc<Environment>, Error> {
+        let mut phases = self.phase.subscribe();
+        let waiting = async {
+            while phases.changed().await.is_ok() {
+                progress(&phases.borrow_and_update());
+            }
+            std::future::pending().await
+        };
+        let mut place = tokio::select! {
+            place = self.place.lock() => place,
+            never = waiting => never,
+        };
+        if let Some(environment) = &*place {
+            return Ok(Arc::clone(environment));
+        }
+        let tell = |words: &str| {
+            progress(words);
+            self.phase.send_replace(words.to_owned());
+        };
+        let environment = Arc::new(Environment::prepare(&self.settings, &tell).await?);
+        *place = Some(Arc::clone(&environment));
+        Ok(environment)
+    }
+}

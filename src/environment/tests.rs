@@ -1,0 +1,211 @@
+//! The room as a whole, with real interpreters.
+
+use std::sync::Mutex;
+
+use super::probe::tests::venv;
+use super::*;
+
+fn environment(facts: Facts, path: &str) -> Environment {
+    let installer = Installer::new(&Variables::default());
+    Environment {
+        facts,
+        tool: Tool::Pip,
+        installer,
+        lock: PathBuf::from("/nonexistent/lock"),
+        workspace: PathBuf::from("/workspace"),
+        path: path.to_owned(),
+    }
+}
+
+fn check_path(path: &str, expected: &str) {
+    let environment = environment(venv("/venv", None, None), path);
+    assert_eq!(environment.variables()["PATH"], expected, "{path}");
+}
+
+#[test]
+fn the_environments_programs_come_first() {
+    check_path("", "/venv/bin");
+    check_path("/usr/bin:/bin", "/venv/bin:/usr/bin:/bin");
+    check_path("/usr/bin:/venv/bin::/bin", "/venv/bin:/usr/bin:/bin");
+}
+
+#[test]
+fn an_interpreter_without_environment_has_two_directories_and_no_virtual_env() {
+    let mut facts = venv("/opt/python", None, None);
+    facts.details.is_venv = false;
+    facts.details.has_pip = false;
+    facts.details.executable = PathBuf::from("/usr/local/bin/python3");
+    let variables = environment(facts, "/usr/bin").variables();
+    assert_eq!(variables["PATH"], "/opt/python/bin:/usr/local/bin:/usr/bin");
+    assert_eq!(variables["PIP_PYTHON"], "/usr/local/bin/python3");
+    assert!(!variables.contains_key("VIRTUAL_ENV"));
+}
+
+/// A state directory of a workspace, and what was told about it.
+struct State {
+    directory: tempfile::TempDir,
+    told: Mutex<Vec<String>>,
+}
+
+impl State {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap(), told: Mutex::default() }
+    }
+
+    async fn prepare(&self, python: Option<&str>, variables: Variables) -> Result<Environment, Error> {
+        let settings = Settings {
+            python: python.map(PathBuf::from),
+            state_dir: self.directory.path().to_owned(),
+            workspace: self.directory.path().to_owned(),
+            variables: Arc::new(variables),
+        };
+        let progress = |line: &str| self.told.lock().unwrap().push(line.to_owned());
+        is_send(Environment::prepare(&settings, &progress)).await
+    }
+
+    fn told(&self) -> String {
+        self.told.lock().unwrap().join("\n")
+    }
+}
+
+/// Both long futures run in spawned tasks.
+fn is_send<F: Future + Send>(future: F) -> F {
+    future
+}
+
+/// The variables of the process that runs the tests, as the server would read them.
+fn inherited() -> Variables {
+    Variables::load(Path::new("/nonexistent"))
+}
+
+#[tokio::test]
+async fn without_any_python_the_message_says_what_to_install() {
+    let state = State::new();
+    let error = state.prepare(None, Variables::from_pairs([("PATH", "/nonexistent")])).await.unwrap_err();
+    let told = error.to_string();
+    assert!(matches!(error, Error::NoPython { .. }), "{told}");
+    assert!(told.contains("install uv") && told.contains("--python"), "{told}");
+}
+
+/// A program in the state directory that says `output` and ends with `code`.
+fn program(state: &State, name: &str, output: &str, code: u8) -> String {
+    let program = state.directory.path().join(name);
+    let text = format!("#!/bin/sh\necho '{output}' >&2\nexit {code}\n");
+    // Written by a child: a file that we have open ourselves may be inherited by what another test
+    // starts at that moment, and then cannot be run ("text file busy").
+    let script = r#"printf %s "$1" > "$0" && chmod 755 "$0""#;
+    let written = std::process::Command::new("sh").args(["-c", script]).arg(&program).arg(text).status();
+    assert!(written.unwrap().success());
+    program.to_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_python_without_venv_is_told_with_the_package_that_completes_it() {
+    let state = State::new();
+    let mut facts = venv("/usr", None, None);
+    facts.details.has_venv = false;
+    program(&state, "python3", &serde_json::to_string(&facts).unwrap(), 0);
+    let path = state.directory.path().to_str().unwrap();
+    let error = state.prepare(None, Variables::from_pairs([("PATH", path)])).await.unwrap_err().to_string();
+    assert!(error.contains("`/usr/bin/python` comes without `venv`"), "{error}");
+    assert!(error.contains("apt install python3.12-venv"), "{error}");
+}
+
+#[tokio::test]
+async fn a_uv_that_fails_is_told_with_what_it_said() {
+    let state = State::new();
+    let uv = program(&state, "uv", "no network today", 2);
+    let variables = Variables::from_pairs([("PATH", "/nonexistent"), ("UV", uv.as_str())]);
+    let error = state.prepare(None, variables).await.unwrap_err().to_string();
+    assert!(error.contains("`uv venv` failed: no network today"), "{error}");
+    assert!(state.told().contains("trying venv and pip"), "{}", state.told());
+}
+
+#[tokio::test]
+async fn an_unfinished_environment_is_made_again_and_what_it_held_is_named() {
+    let state = State::new();
+    let site_packages = state.directory.path().join("python/lib/python3.12/site-packages");
+    std::fs::create_dir_all(site_packages.join("six-1.17.0.dist-info")).unwrap();
+    state.prepare(None, Variables::default()).await.unwrap_err();
+    assert_eq!(
+        state.told(),
+        "the Python environment is made again, because its creation was interrupted; packages to install again: six"
+    );
+}
+
+/// An environment that was complete with Python 3.12, and whose interpreter now says `facts`.
+async fn check_changed(facts: impl FnOnce(&mut Facts), expected: &str) {
+    let state = State::new();
+    let directory = state.directory.path().join("python");
+    std::fs::create_dir_all(directory.join("bin")).unwrap();
+    let python = directory.join("bin/python");
+    let mut told = venv(directory.to_str().unwrap(), Some("7.4.0"), Some("2.14.3"));
+    program(&state, "python/bin/python", "", 0);
+    RecordFile::new(state.directory.path().join("python.json")).keep(&python, Tool::Pip, &told).unwrap();
+    facts(&mut told);
+    program(&state, "python/bin/python", &serde_json::to_string(&told).unwrap(), 1);
+    let prepared = state.prepare(None, Variables::default()).await;
+    assert!(state.told().starts_with(expected), "{} {prepared:?}", state.told());
+    assert_eq!(prepared.is_ok(), expected.is_empty());
+}
+
+#[tokio::test]
+async fn a_changed_environment_is_kept_repaired_or_made_again() {
+    check_changed(|_| (), "").await;
+    check_changed(|facts| facts.version.2 += 1, "").await;
+    check_changed(
+        |facts| facts.details.pydantic = None,
+        "repairing the Python environment, which lacks pydantic>=2",
+    )
+    .await;
+    check_changed(
+        |facts| facts.version.1 += 1,
+        "the Python environment is made again, because its Python is of another version now",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_missing_interpreter_is_named() {
+    let state = State::new();
+    let error = state.prepare(Some("/nonexistent/python"), inherited()).await.unwrap_err().to_string();
+    assert!(
+        error.starts_with("use `/nonexistent/python` as the kernel's Python: it does not exist"),
+        "{error}"
+    );
+}
+
+/// Needs PyPI, and uv or a Python that can make virtual environments; 3 s with uv.
+#[tokio::test]
+async fn an_environment_is_made_repaired_and_recalled() {
+    let state = State::new();
+    let environment = state.prepare(None, inherited()).await.unwrap();
+    assert!(environment.python().starts_with(state.directory.path()));
+    let output = is_send(environment.install("six", &|_| ())).await.unwrap();
+    assert!(output.contains("six"), "{output}");
+
+    // Recalled: not even uv is needed.
+    state.told.lock().unwrap().clear();
+    let recalled = state.prepare(None, Variables::default()).await.unwrap();
+    assert_eq!(recalled.facts, environment.facts);
+    assert_eq!(state.told(), "");
+
+    // What the kernel needs was removed: repaired, and nothing else is lost.
+    let ipykernel = environment.facts.details.ipykernel.as_ref().unwrap().path.as_ref().unwrap();
+    std::fs::remove_dir_all(ipykernel).unwrap();
+    state.prepare(None, inherited()).await.unwrap();
+    assert!(
+        state.told().contains("repairing the Python environment, which lacks ipykernel>=7"),
+        "{}",
+        state.told()
+    );
+    assert!(ipykernel.exists());
+    let site_packages = ipykernel.parent().unwrap();
+    assert!(site_packages.join("six.py").exists());
+
+    let failed = environment.install("nonexistent-package-of-nobody", &|_| ()).await.unwrap_err();
+    assert!(
+        matches!(&failed, InstallError::Failed { output, .. } if output.contains("nonexistent-package")),
+        "{failed}"
+    );
+}

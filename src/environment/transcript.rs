@@ -1,0 +1,135 @@
+//! What an installer says: plain text, its newest line at once, head and tail if there is much. Pure.
+
+use std::collections::VecDeque;
+
+use super::Progress;
+
+/// How much of the beginning and of the end is kept: together 1 MiB, more than any reader wants.
+const HEAD_BYTES: usize = 512 * 1024;
+const TAIL_BYTES: usize = 512 * 1024;
+/// The longest line that is told as progress, in bytes.
+const LINE_BYTES: usize = 300;
+
+/// Collects output without keeping more than 1 MiB of it.
+#[derive(Debug, Default)]
+pub(super) struct Transcript {
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    dropped: usize,
+    line: Vec<u8>,
+}
+
+impl Transcript {
+    /// Adds `bytes` and tells each line that they complete.
+    pub(super) fn push(&mut self, bytes: &[u8], progress: Progress<'_>) {
+        let (head, rest) = bytes.split_at(bytes.len().min(HEAD_BYTES - self.head.len()));
+        self.head.extend_from_slice(head);
+        self.tail.extend(rest);
+        let excess = self.tail.len().saturating_sub(TAIL_BYTES);
+        self.tail.drain(..excess);
+        self.dropped += excess;
+        for &byte in bytes {
+            match byte {
+                b'\n' | b'\r' => self.tell_line(progress),
+                _ if self.line.len() < LINE_BYTES => self.line.push(byte),
+                _ => {}
+            }
+        }
+    }
+
+    /// All that was kept, with a note where something is missing.
+    pub(super) fn into_text(self) -> String {
+        let mut bytes = self.head;
+        if self.dropped > 0 {
+            bytes.extend_from_slice(format!("\n[... {} bytes left out ...]\n", self.dropped).as_bytes());
+        }
+        bytes.extend(self.tail);
+        without_control_sequences(&String::from_utf8_lossy(&bytes))
+    }
+
+    fn tell_line(&mut self, progress: Progress<'_>) {
+        let line = without_control_sequences(&String::from_utf8_lossy(&self.line));
+        self.line.clear();
+        let line = line.trim();
+        if !line.is_empty() {
+            progress(line);
+        }
+    }
+}
+
+/// Leaves out what only means something to a terminal: escape sequences (ECMA-48), carriage returns.
+fn without_control_sequences(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            '\u{1b}' => match characters.next() {
+                // A control sequence ends with its first byte from `@` to `~`.
+                Some('[') => while characters.next().is_some_and(|next| !('@'..='~').contains(&next)) {},
+                // An operating system command ends with BEL or with ST, which is `ESC \`.
+                Some(']') => {
+                    let end = characters.find(|next| matches!(next, '\u{7}' | '\u{1b}'));
+                    if end == Some('\u{1b}') {
+                        characters.next_if_eq(&'\\');
+                    }
+                }
+                _ => {}
+            },
+            '\r' if characters.peek() != Some(&'\n') => plain.push('\n'),
+            '\n' | '\t' => plain.push(character),
+            _ if character.is_control() => {}
+            _ => plain.push(character),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    fn check_plain(text: &str, expected: &str) {
+        assert_eq!(without_control_sequences(text), expected, "{text:?}");
+    }
+
+    #[test]
+    fn text_is_plain() {
+        check_plain("a\tb\nc", "a\tb\nc");
+        check_plain("\u{1b}[1;31mred\u{1b}[0m", "red");
+        check_plain("\u{1b}]8;;https://x\u{7}link\u{1b}]8;;\u{7}", "link");
+        check_plain("\u{1b}]0;title\u{1b}\\text", "text");
+        check_plain("10%\r20%\r\ndone\n", "10%\n20%\ndone\n");
+        check_plain("bell\u{7}", "bell");
+        check_plain("cut \u{1b}[", "cut ");
+    }
+
+    #[test]
+    fn lines_are_told_when_complete() {
+        let told = Mutex::new(Vec::new());
+        let tell = |line: &str| told.lock().unwrap().push(line.to_owned());
+        let mut transcript = Transcript::default();
+        for part in ["Coll", "ecting a\n\n 10%\r", "20%", "x".repeat(1000).as_str(), "\nrest"] {
+            transcript.push(part.as_bytes(), &tell);
+        }
+        let told = told.lock().unwrap();
+        assert_eq!(told[..2], ["Collecting a", "10%"]);
+        assert_eq!(told[2].len(), LINE_BYTES);
+        assert_eq!(told.len(), 3);
+    }
+
+    #[test]
+    fn much_output_keeps_its_head_and_its_tail() {
+        let mut transcript = Transcript::default();
+        transcript.push(b"first\n", &|_| ());
+        for _ in 0..4 {
+            transcript.push(&vec![b'x'; HEAD_BYTES], &|_| ());
+        }
+        transcript.push(b"\nlast", &|_| ());
+        let text = transcript.into_text();
+        assert!(text.starts_with("first\n") && text.ends_with("\nlast"));
+        assert!(text.contains(&format!("[... {} bytes left out ...]", 2 * HEAD_BYTES + 11)));
+        assert!(text.len() < HEAD_BYTES + TAIL_BYTES + 100);
+    }
+}

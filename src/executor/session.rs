@@ -1,0 +1,234 @@
+//! The task that owns the kernel and does what is queued, one thing at a time.
+//!
+//! Between cells it keeps reading what the kernel says, so that the kernel never waits for us, and
+//! notices its death.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::cell::{self, Cell, End, Outcome, State};
+use super::images::ImageStore;
+use super::{Error, Phase};
+use crate::kernel::{Event, Fold, Kernel, Launch, Output, Text, TextLimit};
+use crate::tool_server::ToolServer;
+use crate::{env, environment};
+
+/// How long the kernel may take for our own housekeeping; it takes a few milliseconds.
+const HOUSEKEEPING_TIMEOUT: Duration = Duration::from_secs(5);
+
+const REFRESH_IMPORTS: &str = "__import__('importlib').invalidate_caches()";
+
+/// Something to do with the kernel.
+pub(super) enum Command {
+    Execute { cell: Cell, generation: CancellationToken, reply: oneshot::Sender<Result<Outcome, Error>> },
+    RefreshImports,
+    Reset { reply: oneshot::Sender<Result<(), Error>> },
+}
+
+/// The state of the task.
+pub(super) struct Session {
+    pub(super) kernel: Option<Kernel>,
+    /// Why the variables of earlier cells are gone, until a cell has been told.
+    pub(super) lost: Option<String>,
+    pub(super) queue: mpsc::Receiver<Command>,
+    pub(super) phase: watch::Sender<Phase>,
+    pub(super) environment: Arc<environment::Shared>,
+    pub(super) tool_server: Arc<ToolServer>,
+    pub(super) images: ImageStore,
+    pub(super) workspace: PathBuf,
+    pub(super) variables: BTreeMap<String, String>,
+    pub(super) private_directory: PathBuf,
+}
+
+impl Session {
+    /// Works until `stop` is cancelled, then kills the kernel.
+    pub(super) async fn run(mut self, stop: CancellationToken) {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.work() => {}
+        }
+        if let Some(kernel) = self.kernel.take() {
+            kernel.kill().await;
+        }
+    }
+
+    async fn work(&mut self) {
+        if let Err(error) = self.start_kernel().await {
+            // The first cell tries again, and tells its caller.
+            tracing::error!(error = %crate::describe(&error), "the kernel did not start");
+        }
+        loop {
+            tokio::select! {
+                command = self.queue.recv() => match command {
+                    Some(command) => self.obey(command).await,
+                    None => return,
+                },
+                () = drain(&mut self.kernel, &mut self.lost) => {}
+            }
+        }
+    }
+
+    async fn obey(&mut self, command: Command) {
+        match command {
+            Command::Execute { cell, generation, reply } => {
+                let outcome = self.execute(&cell, &generation).await;
+                // The caller gave up; there is nobody to tell.
+                drop(reply.send(outcome));
+            }
+            Command::RefreshImports => self.refresh_imports().await,
+            Command::Reset { reply } => drop(reply.send(self.reset().await)),
+        }
+    }
+
+    async fn execute(&mut self, cell: &Cell, generation: &CancellationToken) -> Result<Outcome, Error> {
+        let request = tokio::select! {
+            request = self.send(&cell.code) => request?,
+            () = cell.cancel.cancelled() => return Ok(Outcome::not_run(End::Cancelled(State::Kept))),
+            () = generation.cancelled() => return Ok(Outcome::not_run(End::Reset)),
+        };
+        let mut notes = Vec::from_iter(self.lost.take());
+        let Some(kernel) = self.kernel.as_mut() else { return Err(Error::Stopped) };
+        let (output, end) = match cell::follow(kernel, request, cell, generation).await {
+            Ok(ended) => ended,
+            Err(error) => {
+                self.give_up_kernel("the connection to it failed").await;
+                return Err(error.into());
+            }
+        };
+        if State::of(&end) == State::Lost {
+            self.give_up_kernel("it was given up").await;
+            // The caller learns of the loss by `end`.
+            self.lost = None;
+            // A reset starts the next kernel itself.
+            if !matches!(end, End::Reset)
+                && let Err(error) = self.start_kernel().await
+            {
+                tracing::error!(error = %crate::describe(&error), "the kernel did not start again");
+            }
+        }
+        let Output { text, images, .. } = output;
+        let images = self.images.save(images, &mut notes).await;
+        Ok(Outcome { text, images, end, notes })
+    }
+
+    /// Sends code to the kernel, to a fresh one if it has died since the last cell.
+    async fn send(&mut self, code: &str) -> Result<String, Error> {
+        if let Some(kernel) = self.kernel.as_mut() {
+            match kernel.execute(code.to_owned()).await {
+                Ok(request) => return Ok(request),
+                Err(error) => {
+                    tracing::warn!(error = %crate::describe(&error), "the kernel is not reached; starting it anew");
+                    self.give_up_kernel("it could not be reached any more").await;
+                }
+            }
+        }
+        self.start_kernel().await?;
+        let Some(kernel) = self.kernel.as_mut() else { return Err(Error::Stopped) };
+        Ok(kernel.execute(code.to_owned()).await?)
+    }
+
+    async fn reset(&mut self) -> Result<(), Error> {
+        if let Some(kernel) = self.kernel.take() {
+            kernel.kill().await;
+        }
+        self.lost = None;
+        let tool_server = Arc::clone(&self.tool_server);
+        let (started, ()) = tokio::join!(self.start_kernel(), tool_server.close_connections());
+        started
+    }
+
+    async fn refresh_imports(&mut self) {
+        let Some(kernel) = self.kernel.as_mut() else { return };
+        let refresh = async {
+            let mut fold = Fold::new(kernel.execute(REFRESH_IMPORTS.to_owned()).await?, TextLimit::None);
+            while !fold.is_complete() {
+                match kernel.next().await? {
+                    Event::Message(message) => drop(fold.take(message)),
+                    // The next cell notices it, and tells its caller.
+                    Event::Died { .. } => return Ok(()),
+                }
+            }
+            Ok::<_, crate::kernel::Error>(())
+        };
+        match tokio::time::timeout(HOUSEKEEPING_TIMEOUT, refresh).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "could not refresh the kernel's imports"),
+            Err(_) => tracing::warn!("the kernel was too busy to refresh its imports"),
+        }
+    }
+
+    async fn start_kernel(&mut self) -> Result<(), Error> {
+        let phase = &self.phase;
+        let report = |words: &str| drop(phase.send_replace(Phase::Preparing(words.to_owned())));
+        let environment = self.environment.get(&report).await.map_err(Error::Environment)?;
+        report("starting the IPython kernel");
+        let mut variables = self.variables.clone();
+        variables.extend(environment.variables());
+        variables.extend(self.our_variables());
+        let launch = Launch {
+            python: environment.python().to_owned(),
+            working_directory: self.workspace.clone(),
+            environment: variables,
+            private_directory: self.private_directory.clone(),
+        };
+        self.kernel = Some(Kernel::start(&launch).await?);
+        self.phase.send_replace(Phase::Ready);
+        tracing::info!(python = %launch.python.display(), "the kernel is ready");
+        Ok(())
+    }
+
+    /// What the kernel gets beside the user's variables: where its tools are.
+    fn our_variables(&self) -> [(String, String); 3] {
+        let runtime = crate::tool_server::runtime_directory(&self.private_directory).display().to_string();
+        let python_path = match self.variables.get("PYTHONPATH") {
+            Some(users) => format!("{runtime}:{users}"),
+            None => runtime,
+        };
+        [
+            (env::IPYBOX_TOOL_SERVER, self.tool_server.address().to_string()),
+            // A new token for each kernel: what an earlier one left behind cannot call tools.
+            (env::IPYBOX_TOOL_SERVER_TOKEN, self.tool_server.renew_token()),
+            ("PYTHONPATH", python_path),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+    }
+
+    async fn give_up_kernel(&mut self, why: &str) {
+        if let Some(kernel) = self.kernel.take() {
+            kernel.kill().await;
+        }
+        self.lost = Some(lost_note(why));
+    }
+}
+
+/// Reads what the kernel says between cells. Ends only when the kernel does.
+async fn drain(kernel: &mut Option<Kernel>, lost: &mut Option<String>) {
+    let why = loop {
+        let Some(running) = kernel.as_mut() else { return std::future::pending().await };
+        match running.next().await {
+            Ok(Event::Message(_)) => {}
+            Ok(Event::Died { status, stderr }) => break format!("it ended with {status}{}", after(&stderr)),
+            Err(error) => break format!("its connection failed: {}", crate::describe(&error)),
+        }
+    };
+    tracing::warn!(%why, "the kernel ended between cells");
+    if let Some(kernel) = kernel.take() {
+        kernel.kill().await;
+    }
+    *lost = Some(lost_note(&why));
+}
+
+fn after(stderr: &str) -> String {
+    if stderr.is_empty() { String::new() } else { format!(":\n{stderr}") }
+}
+
+fn lost_note(why: &str) -> String {
+    format!(
+        "The kernel was started anew, because {why}. All variables and imports of earlier cells are gone."
+    )
+}

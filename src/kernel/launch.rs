@@ -1,0 +1,164 @@
+//! Starts ipykernel as a child process and waits until it can be spoken to.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use jupyter_protocol::ConnectionInfo;
+use jupyter_protocol::connection_info::Transport;
+use tokio::process::{ChildStdin, Command};
+use tokio::task::JoinHandle;
+
+use super::Error;
+use crate::process::{GroupLeader, Tail};
+
+const BOOT: &str = include_str!("boot.py");
+
+/// How often to look whether the kernel's sockets are bound. A kernel is ready after 190 ms at best.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+
+/// How long after its sockets closed a process is given to end. A core dump takes a while.
+const DEATH_AFTER_DISCONNECT: Duration = Duration::from_secs(1);
+
+/// What a kernel is started with.
+#[derive(Debug, Clone)]
+pub(crate) struct Launch {
+    /// The interpreter, which can import ipykernel.
+    pub(crate) python: PathBuf,
+    /// The kernel's working directory.
+    pub(crate) working_directory: PathBuf,
+    /// The kernel's whole environment.
+    pub(crate) environment: BTreeMap<String, String>,
+    /// A directory that only this user can enter, with a path short enough for sockets in it.
+    pub(crate) private_directory: PathBuf,
+}
+
+/// An ipykernel process. Dropping it kills the process and all that it started.
+#[derive(Debug)]
+pub(super) struct KernelProcess {
+    leader: GroupLeader,
+    /// The kernel's group is killed when this closes, even if we are killed ourselves.
+    _lifeline: Option<ChildStdin>,
+    stderr: Tail,
+    stderr_reader: Option<JoinHandle<()>>,
+    /// Holds the connection file and the sockets.
+    _directory: tempfile::TempDir,
+}
+
+impl KernelProcess {
+    /// Starts the process and waits until its sockets are bound.
+    pub(super) async fn start(launch: &Launch) -> Result<(Self, ConnectionInfo), Error> {
+        let directory = tempfile::Builder::new()
+            .prefix("k")
+            .rand_bytes(4)
+            .tempdir_in(&launch.private_directory)
+            .map_err(Error::Files)?;
+        let info = connection_info(directory.path());
+        let connection_file = directory.path().join("connection.json");
+        write_private(&connection_file, &serde_json::to_vec(&info).map_err(Error::Message)?)?;
+        let boot = directory.path().join("boot.py");
+        write_private(&boot, BOOT.as_bytes())?;
+
+        let mut command = Command::new(&launch.python);
+        command
+            .args([boot.as_os_str(), launch.private_directory.as_os_str(), connection_file.as_os_str()])
+            .current_dir(&launch.working_directory)
+            .env_clear()
+            .envs(private_environment(&launch.private_directory))
+            .envs(&launch.environment)
+            .stdin(Stdio::piped())
+            // Never inherited: our stdout is the MCP channel.
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut leader = GroupLeader::spawn(&mut command)
+            .map_err(|source| Error::Spawn { python: launch.python.clone(), source })?;
+        let lifeline = leader.take_stdin();
+        let (stderr, stderr_reader) = match leader.take_stderr() {
+            Some(pipe) => {
+                let (tail, reader) = Tail::follow(pipe, "kernel".to_owned());
+                (tail, Some(reader))
+            }
+            None => (Tail::default(), None),
+        };
+        let mut process = Self { leader, _lifeline: lifeline, stderr, stderr_reader, _directory: directory };
+        process.wait_for_socket(Path::new(&format!("{}-{}", info.ip, info.iopub_port))).await?;
+        Ok((process, info))
+    }
+
+    /// Waits for the process to end. Cancellation safe.
+    pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.leader.wait().await
+    }
+
+    /// Waits for the end of a process whose connection failed with `error`; it usually is its death.
+    pub(super) async fn wait_after(&mut self, error: Error) -> Result<ExitStatus, Error> {
+        match tokio::time::timeout(DEATH_AFTER_DISCONNECT, self.wait()).await {
+            Ok(status) => status.map_err(Error::Files),
+            Err(_) => Err(error),
+        }
+    }
+
+    /// Sends SIGINT to the kernel and all that it started.
+    pub(super) fn interrupt(&self) {
+        self.leader.signal(nix::sys::signal::Signal::SIGINT);
+    }
+
+    /// Kills the kernel and all that it started.
+    pub(super) async fn kill(self) {
+        self.leader.kill().await;
+        if let Some(reader) = self.stderr_reader {
+            reader.abort();
+        }
+    }
+
+    /// The end of what the process wrote to its real stderr, once it is dead.
+    pub(super) async fn last_words(&mut self) -> String {
+        // Processes that the kernel started may hold the pipe open for longer than we care.
+        if let Some(reader) = &mut self.stderr_reader {
+            drop(tokio::time::timeout(Duration::from_millis(100), reader).await);
+            self.stderr_reader = None;
+        }
+        self.stderr.text()
+    }
+
+    async fn wait_for_socket(&mut self, path: &Path) -> Result<(), Error> {
+        while tokio::net::UnixStream::connect(path).await.is_err() {
+            if let Some(status) = self.leader.try_wait().map_err(Error::Files)? {
+                return Err(Error::DiedStarting { status, stderr: self.last_words().await });
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+        Ok(())
+    }
+}
+
+/// Keeps what IPython and Jupyter write about themselves out of the user's home and workspace.
+fn private_environment(private_directory: &Path) -> [(&'static str, PathBuf); 4] {
+    [
+        ("IPYTHONDIR", private_directory.join("ipython")),
+        ("JUPYTER_CONFIG_DIR", private_directory.join("jupyter")),
+        ("JUPYTER_DATA_DIR", private_directory.join("jupyter")),
+        ("JUPYTER_RUNTIME_DIR", private_directory.join("jupyter")),
+    ]
+}
+
+fn connection_info(directory: &Path) -> ConnectionInfo {
+    ConnectionInfo {
+        ip: directory.join("s").display().to_string(),
+        transport: Transport::IPC,
+        shell_port: 1,
+        iopub_port: 2,
+        stdin_port: 3,
+        control_port: 4,
+        hb_port: 5,
+        key: uuid::Uuid::new_v4().to_string(),
+        signature_scheme: "hmac-sha256".to_owned(),
+        kernel_name: None,
+    }
+}
+
+fn write_private(path: &Path, content: &[u8]) -> Result<(), Error> {
+    std::fs::write(path, content).map_err(Error::Files)
+}

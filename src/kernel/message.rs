@@ -1,0 +1,131 @@
+//! What a kernel says, reduced to what a cell's outcome is made of.
+//!
+//! Independent of the transport: a message comes as the JSON parts of the
+//! [Jupyter messaging protocol](https://jupyter-client.readthedocs.io/en/stable/messaging.html).
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::Error;
+
+/// A message from the kernel.
+#[derive(Debug)]
+pub(crate) struct Message {
+    /// The id of the request that it belongs to; `None` for what the kernel says of its own accord.
+    pub(crate) parent: Option<String>,
+    /// What it says.
+    pub(crate) content: Content,
+}
+
+/// What a message says.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// Text written to stdout or stderr.
+    Stream(String),
+    /// An object shown by `display()`, or the value of the last expression; by MIME type.
+    Display(Map<String, Value>),
+    /// An uncaught exception.
+    Error(PythonError),
+    /// The kernel is done with the request: everything that it printed was sent before this.
+    Idle,
+    /// The answer to a request to execute code.
+    ExecuteReply,
+    /// The subscription to the kernel's output is in place (JEP 65).
+    Welcome,
+    /// Something else, which a cell's outcome does not depend on.
+    Other,
+}
+
+/// A Python exception that ended a cell.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct PythonError {
+    /// The exception's class, `ZeroDivisionError`.
+    #[serde(rename = "ename")]
+    pub(crate) name: String,
+    /// Its text, `division by zero`.
+    #[serde(rename = "evalue")]
+    pub(crate) value: String,
+    /// The traceback as IPython formats it.
+    #[serde(default)]
+    pub(crate) traceback: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    msg_type: String,
+}
+
+#[derive(Deserialize)]
+struct ParentHeader {
+    msg_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Stream {
+    text: String,
+}
+
+#[derive(Deserialize)]
+struct Display {
+    data: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct Status {
+    execution_state: String,
+}
+
+impl Message {
+    /// Reads a message from its header, parent header and content.
+    ///
+    /// Bytes that are not UTF-8 become replacement characters: output must not be lost over them.
+    pub(crate) fn decode(header: &[u8], parent: &[u8], content: &[u8]) -> Result<Self, Error> {
+        let header: Header = parse(header)?;
+        let parent: ParentHeader = parse(parent)?;
+        let content = match header.msg_type.as_str() {
+            "stream" => Content::Stream(parse::<Stream>(content)?.text),
+            "display_data" | "execute_result" => Content::Display(parse::<Display>(content)?.data),
+            "error" => Content::Error(parse(content)?),
+            "status" if parse::<Status>(content)?.execution_state == "idle" => Content::Idle,
+            "execute_reply" => Content::ExecuteReply,
+            "iopub_welcome" => Content::Welcome,
+            _ => Content::Other,
+        };
+        Ok(Self { parent: parent.msg_id, content })
+    }
+}
+
+fn parse<T: serde::de::DeserializeOwned>(part: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(part)
+        .or_else(|_| serde_json::from_str(&String::from_utf8_lossy(part)))
+        .map_err(Error::Message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(kind: &str, content: &[u8]) -> Content {
+        let header = format!(r#"{{"msg_id":"1","msg_type":"{kind}"}}"#);
+        Message::decode(header.as_bytes(), br#"{"msg_id":"7"}"#, content).unwrap().content
+    }
+
+    #[test]
+    fn output_that_is_not_utf_8_is_kept() {
+        let content = decode("stream", b"{\"name\":\"stdout\",\"text\":\"a\xffb\"}");
+        assert!(matches!(content, Content::Stream(text) if text == "a\u{fffd}b"));
+    }
+
+    #[test]
+    fn only_idle_ends_a_request() {
+        assert!(matches!(decode("status", br#"{"execution_state":"idle"}"#), Content::Idle));
+        assert!(matches!(decode("status", br#"{"execution_state":"busy"}"#), Content::Other));
+        assert!(matches!(decode("comm_open", b"{}"), Content::Other));
+    }
+
+    #[test]
+    fn an_empty_parent_header_is_no_parent() {
+        let message = Message::decode(br#"{"msg_type":"iopub_welcome"}"#, b"{}", b"{}").unwrap();
+        assert!(message.parent.is_none());
+    }
+}

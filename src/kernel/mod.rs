@@ -1,0 +1,150 @@
+//! A conversation with one ipykernel: start it, run code in it, interrupt it, kill it.
+//!
+//! It speaks the [Jupyter messaging protocol](https://jupyter-client.readthedocs.io/en/stable/messaging.html)
+//! over sockets in a private directory. It knows nothing of cells in a queue, of time limits or of tools: those are
+//! the executor's.
+
+mod connection;
+mod fold;
+mod launch;
+mod message;
+
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+pub(crate) use self::fold::{Fold, Output, Png, Text, TextLimit};
+pub(crate) use self::launch::Launch;
+pub(crate) use self::message::{Content, Message, PythonError};
+
+use self::connection::Connection;
+use self::launch::KernelProcess;
+
+/// How long a kernel may take to start. A cold disk and no compiled bytecode cost several seconds.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Why a kernel could not be started or spoken to.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The files of a kernel could not be written, or its process not watched.
+    #[error("prepare the kernel's files")]
+    Files(#[source] std::io::Error),
+    /// The interpreter could not be started.
+    #[error("start `{python}`", python = python.display())]
+    Spawn {
+        /// The interpreter.
+        python: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The process ended before it could be spoken to.
+    #[error("start the IPython kernel: it ended with {status}{}", last_words(stderr))]
+    DiedStarting {
+        /// How it ended.
+        status: ExitStatus,
+        /// The last lines of its stderr.
+        stderr: String,
+    },
+    /// The kernel was not ready in time.
+    #[error("start the IPython kernel: it was not ready after {} seconds", START_TIMEOUT.as_secs())]
+    StartTimeout,
+    /// The sockets of the kernel failed.
+    #[error("speak to the kernel")]
+    Connection(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A message could not be understood.
+    #[error("understand a message of the kernel")]
+    Message(#[source] serde_json::Error),
+}
+
+fn last_words(stderr: &str) -> String {
+    if stderr.is_empty() { String::new() } else { format!("; its last words:\n{stderr}") }
+}
+
+/// What comes next from a kernel.
+pub(crate) enum Event {
+    /// It said something.
+    Message(Message),
+    /// Its process ended.
+    Died {
+        /// How.
+        status: ExitStatus,
+        /// The last lines of its real stderr.
+        stderr: String,
+    },
+}
+
+/// A running kernel. Dropping it kills it and all that it started.
+pub(crate) struct Kernel {
+    process: KernelProcess,
+    connection: Connection,
+}
+
+impl Kernel {
+    /// Starts a kernel and waits until it runs code and everything that it prints arrives.
+    pub(crate) async fn start(launch: &Launch) -> Result<Self, Error> {
+        tokio::time::timeout(START_TIMEOUT, Self::start_and_greet(launch))
+            .await
+            .unwrap_or(Err(Error::StartTimeout))
+    }
+
+    async fn start_and_greet(launch: &Launch) -> Result<Self, Error> {
+        let (process, info) = KernelProcess::start(launch).await?;
+        let connection = Connection::open(&info).await?;
+        let mut kernel = Self { process, connection };
+        while !matches!(kernel.next_message().await?.content, Content::Welcome) {}
+        let mut greeting = Fold::new(kernel.execute(String::new()).await?, TextLimit::None);
+        while !greeting.is_complete() {
+            greeting.take(kernel.next_message().await?);
+        }
+        Ok(kernel)
+    }
+
+    async fn next_message(&mut self) -> Result<Message, Error> {
+        match self.next().await? {
+            Event::Message(message) => Ok(message),
+            Event::Died { status, stderr } => Err(Error::DiedStarting { status, stderr }),
+        }
+    }
+
+    /// Asks for `code` to be run and returns the id that its messages will carry.
+    pub(crate) async fn execute(&mut self, code: String) -> Result<String, Error> {
+        self.connection.send_execute(code).await
+    }
+
+    /// The next message or the kernel's end. Cancellation safe.
+    ///
+    /// Call it between cells too: what nobody reads slows the kernel down.
+    pub(crate) async fn next(&mut self) -> Result<Event, Error> {
+        loop {
+            let status = tokio::select! {
+                // What a dying kernel still said comes before its death.
+                biased;
+                message = self.connection.read() => match message {
+                    Ok(message) => return Ok(Event::Message(message)),
+                    Err(Error::Message(error)) => {
+                        tracing::warn!(%error, "ignored a message of the kernel");
+                        continue;
+                    }
+                    Err(error) => self.process.wait_after(error).await?,
+                },
+                status = self.process.wait() => status.map_err(Error::Files)?,
+            };
+            return Ok(Event::Died { status, stderr: self.process.last_words().await });
+        }
+    }
+
+    /// Asks for a KeyboardInterrupt in the running code, by message: the gentlest way.
+    pub(crate) async fn request_interrupt(&mut self) -> Result<(), Error> {
+        self.connection.send_interrupt().await
+    }
+
+    /// Sends SIGINT to the kernel and all that it started.
+    pub(crate) fn signal_interrupt(&self) {
+        self.process.interrupt();
+    }
+
+    /// Kills the kernel and all that it started.
+    pub(crate) async fn kill(self) {
+        self.process.kill().await;
+    }
+}

@@ -1,0 +1,247 @@
+//! A live connection to one MCP server: calls, the list of tools, and its end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rmcp::RoleClient;
+use rmcp::model::{CallToolRequestParams, CallToolResponse, PaginatedRequestParams};
+use rmcp::service::{Peer, RunningService};
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::client::Client;
+use super::failure::Failure;
+use super::filled::Secrets;
+use super::keeper::keep;
+use super::output::{self, ToolOutput};
+use super::stdio::{LastWords, Process};
+use super::{Error, Identity, Tool};
+
+/// How long all pages of the list of tools may take together.
+const LIST_TIMEOUT: Duration = Duration::from_secs(60);
+/// More pages than any honest list has.
+const LIST_PAGES: usize = 1_000;
+/// How long a server whose connection is lost may take to exit by itself, so that its exit status is its own.
+const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
+/// The code of JSON-RPC for a method that does not exist.
+const METHOD_NOT_FOUND: i32 = -32601;
+
+/// A connection to one MCP server. Dropping it ends the server in the background; [`close`](Self::close) waits.
+pub(crate) struct Connection {
+    peer: Peer<RoleClient>,
+    identity: Identity,
+    secrets: Secrets,
+    /// Whether the server is a child of ours.
+    has_process: bool,
+    /// Set when a request shows that the server is gone though the transport does not know it (HTTP).
+    is_lost: AtomicBool,
+    stop: CancellationToken,
+    ended: watch::Receiver<Option<Arc<LastWords>>>,
+    _stop_on_drop: DropGuard,
+}
+
+/// Why a call has no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    /// The tool ran and failed. The text is the server's.
+    #[error("{0}")]
+    Tool(String),
+    /// The server refused the call: no such tool, invalid arguments, an internal error.
+    #[error("{message} (code {code})")]
+    Protocol {
+        /// The code of the JSON-RPC error.
+        code: i32,
+        /// The server's message.
+        message: String,
+    },
+    /// The server is gone.
+    #[error("{}{last_words}", reason.as_deref().unwrap_or("the server ended while the tool was called"))]
+    Disconnected {
+        /// What was noticed of it, if more than that.
+        reason: Option<String>,
+        /// Whether the server may have seen the call: if not, it is safe to call again.
+        may_have_run: bool,
+        /// How the server ended.
+        last_words: LastWords,
+    },
+    /// The server answered with something that is not a tool's result.
+    #[error("{reason}")]
+    Unusable {
+        /// What it answered.
+        reason: String,
+    },
+}
+
+impl Connection {
+    pub(super) fn new(
+        name: &str,
+        service: RunningService<RoleClient, Client>,
+        process: Option<Process>,
+        secrets: Secrets,
+        stop: CancellationToken,
+    ) -> Self {
+        let peer = service.peer().clone();
+        let identity = Identity::from_rmcp(peer.peer_info().as_deref(), name);
+        let (sender, ended) = watch::channel(None);
+        let has_process = process.is_some();
+        // The keeper is stopped by `stop` and awaited through `ended`.
+        tokio::spawn(keep(service, process, stop.clone(), sender));
+        let _stop_on_drop = stop.clone().drop_guard();
+        Self {
+            peer,
+            identity,
+            secrets,
+            has_process,
+            is_lost: AtomicBool::new(false),
+            stop,
+            ended,
+            _stop_on_drop,
+        }
+    }
+
+    /// What the server says of itself.
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Whether calls can be made. A server over HTTP can be gone without anyone noticing before a call.
+    pub(crate) fn is_alive(&self) -> bool {
+        // rmcp's `is_closed` stays false after the server's death.
+        !self.peer.is_transport_closed()
+            && !self.stop.is_cancelled()
+            && !self.is_lost.load(Ordering::Relaxed)
+            && self.ended.borrow().is_none()
+    }
+
+    /// The server's tools, all pages of them.
+    ///
+    /// # Errors
+    /// [`Error`] when the server is gone, does not answer in time, or answers with an error.
+    pub(crate) async fn list_tools(&self) -> Result<Vec<Tool>, Error> {
+        const METHOD: &str = "tools/list";
+        match timeout(LIST_TIMEOUT, self.list_pages()).await {
+            Ok(Ok(tools)) => Ok(tools),
+            Ok(Err(ListFailure::Endless)) => Err(Error::EndlessList { pages: LIST_PAGES }),
+            Ok(Err(ListFailure::Request(Failure::Answered { code: METHOD_NOT_FOUND, .. }))) => Ok(Vec::new()),
+            Ok(Err(ListFailure::Request(failure))) => Err(match self.judge(failure).await {
+                CallError::Protocol { code, message } => Error::Refused { method: METHOD, code, message },
+                CallError::Disconnected { reason: None, last_words, .. } => {
+                    Error::Ended { method: METHOD, last_words }
+                }
+                CallError::Disconnected { reason: Some(reason), last_words, .. } => {
+                    Error::Unusable { method: METHOD, reason, last_words }
+                }
+                CallError::Tool(reason) | CallError::Unusable { reason } => {
+                    Error::Unusable { method: METHOD, reason, last_words: LastWords::default() }
+                }
+            }),
+            Err(_) => {
+                Err(Error::Silent { method: METHOD, after: LIST_TIMEOUT, last_words: LastWords::default() })
+            }
+        }
+    }
+
+    async fn list_pages(&self) -> Result<Vec<Tool>, ListFailure> {
+        let mut tools = Vec::new();
+        let mut cursor: Option<String> = None;
+        for _ in 0..LIST_PAGES {
+            let asked = cursor.clone();
+            let page = asked.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+            let page = self.peer.list_tools(page).await.map_err(Failure::from)?;
+            tools.extend(page.tools.into_iter().map(Tool::from_rmcp));
+            match page.next_cursor {
+                None => return Ok(tools),
+                Some(next) if cursor.as_ref() == Some(&next) => break,
+                next => cursor = next,
+            }
+        }
+        Err(ListFailure::Endless)
+    }
+
+    /// Calls `tool`. There is no deadline; dropping the future tells the server that it is cancelled.
+    ///
+    /// # Errors
+    /// [`CallError`] when the tool fails, the server refuses the call, or the server is gone.
+    pub(crate) async fn call(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<ToolOutput, CallError> {
+        if !self.is_alive() {
+            let reason = Some("the server is no longer there".to_owned());
+            let last_words = self.last_words().await;
+            return Err(CallError::Disconnected { reason, may_have_run: false, last_words });
+        }
+        let request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let unusable = |reason: &str| CallError::Unusable { reason: reason.to_owned() };
+        match self.peer.call_tool_once(request).await {
+            Ok(CallToolResponse::Complete(result)) => {
+                output::read(result).map_err(|text| CallError::Tool(self.secrets.redact(&text)))
+            }
+            Ok(CallToolResponse::InputRequired(_)) => {
+                Err(unusable("the tool asks for further input, which calls from code cannot give"))
+            }
+            Ok(CallToolResponse::Task(_)) => {
+                Err(unusable("the tool runs as a background task, which calls from code cannot follow"))
+            }
+            Ok(_) => Err(unusable("the server's answer has an unknown form")),
+            Err(error) => Err(self.judge(error.into()).await),
+        }
+    }
+
+    /// Ends the connection and, if we started it, the server. Bounded in time; may be called at once and again.
+    pub(crate) async fn close(&self) {
+        self.stop.cancel();
+        // An error means that the keeper is gone, and with it the process.
+        drop(self.ended.clone().wait_for(Option::is_some).await.map(drop));
+    }
+
+    /// What a failed request means for the connection.
+    async fn judge(&self, failure: Failure) -> CallError {
+        let is_lost_session = failure.is_lost_session();
+        let (reason, may_have_run) = match failure {
+            Failure::Answered { message, .. } if is_lost_session => (Some(message), false),
+            Failure::Answered { code, message } => {
+                return CallError::Protocol { code, message: self.secrets.redact(&message) };
+            }
+            Failure::Unusable { reason } => {
+                return CallError::Unusable { reason: self.secrets.redact(&reason) };
+            }
+            Failure::Closed => (None, true),
+            Failure::NotDelivered { reason } => (Some(reason), false),
+            Failure::Broken { reason } => (Some(reason), true),
+        };
+        self.is_lost.store(true, Ordering::Relaxed);
+        let reason = reason.map(|reason| self.secrets.redact(&reason));
+        CallError::Disconnected { reason, may_have_run, last_words: self.last_words().await }
+    }
+
+    /// How the server of this lost connection ended: by itself, or else because we end it now.
+    async fn last_words(&self) -> LastWords {
+        if !self.has_process {
+            // There is nothing to learn; the session is closed in the background.
+            self.stop.cancel();
+            return LastWords::default();
+        }
+        let mut ended = self.ended.clone();
+        if timeout(EXIT_TIMEOUT, ended.wait_for(Option::is_some)).await.is_err() {
+            self.close().await;
+        }
+        ended.borrow().as_deref().cloned().unwrap_or_default()
+    }
+}
+
+/// Why the list of tools could not be read.
+enum ListFailure {
+    Request(Failure),
+    Endless,
+}
+
+impl From<Failure> for ListFailure {
+    fn from(failure: Failure) -> Self {
+        Self::Request(failure)
+    }
+}

@@ -1,0 +1,112 @@
+//! rmcp's errors → what happened to a request, in our words.
+
+use std::error::Error as StdError;
+
+use rmcp::service::{ClientInitializeError, ServiceError};
+use rmcp::transport::DynamicTransportError;
+use rmcp::transport::streamable_http_client::StreamableHttpError;
+
+use super::http::{self, HttpError};
+use super::sse::SseFailure;
+
+/// What happened to a request that got no result.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The server answered with a JSON-RPC error.
+    Answered { code: i32, message: String },
+    /// The connection is gone.
+    Closed,
+    /// The server could not be reached, or no longer knows our session: it has not seen the request.
+    NotDelivered { reason: String },
+    /// The connection broke while the request was under way.
+    Broken { reason: String },
+    /// The server answered with something that is not MCP; the connection may live on.
+    Unusable { reason: String },
+}
+
+impl From<ServiceError> for Failure {
+    fn from(error: ServiceError) -> Self {
+        match error {
+            ServiceError::McpError(error) => {
+                Self::Answered { code: error.code.0, message: error.message.into_owned() }
+            }
+            ServiceError::TransportSend(error) => Self::from_transport(&error),
+            ServiceError::TransportClosed | ServiceError::Cancelled { .. } => Self::Closed,
+            ServiceError::UnexpectedResponse => {
+                Self::Unusable { reason: "the server's answer has an unknown form".to_owned() }
+            }
+            other => Self::Unusable { reason: other.to_string() },
+        }
+    }
+}
+
+impl From<ClientInitializeError> for Failure {
+    fn from(error: ClientInitializeError) -> Self {
+        match error {
+            ClientInitializeError::JsonRpcError(error) => {
+                Self::Answered { code: error.code.0, message: error.message.into_owned() }
+            }
+            ClientInitializeError::TransportError { error, .. } => Self::from_transport(&error),
+            ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::Cancelled => Self::Closed,
+            ClientInitializeError::ExpectedInitResult(_) | ClientInitializeError::ExpectedInitResponse(_) => {
+                Self::Unusable { reason: "the server's answer has an unknown form".to_owned() }
+            }
+            other => Self::Unusable { reason: http::shortened(&other.to_string()) },
+        }
+    }
+}
+
+impl From<&SseFailure> for Failure {
+    fn from(error: &SseFailure) -> Self {
+        let reason = error.to_string();
+        match error {
+            SseFailure::Request(error) if error.is_connect() => Self::NotDelivered { reason },
+            // The session of the stream is gone; another stream would get a new one.
+            SseFailure::Status(reqwest::StatusCode::NOT_FOUND) => Self::NotDelivered { reason },
+            SseFailure::Request(_) => Self::Broken { reason },
+            _ => Self::Unusable { reason },
+        }
+    }
+}
+
+impl From<&HttpError> for Failure {
+    fn from(error: &HttpError) -> Self {
+        let reason = http::explain(error);
+        match error {
+            StreamableHttpError::Client(error) if error.is_connect() => Self::NotDelivered { reason },
+            StreamableHttpError::SessionExpired | StreamableHttpError::ReinitializationFailed(_) => {
+                Self::NotDelivered { reason }
+            }
+            StreamableHttpError::Client(_)
+            | StreamableHttpError::Sse(_)
+            | StreamableHttpError::Io(_)
+            | StreamableHttpError::UnexpectedEndOfStream
+            | StreamableHttpError::SessionRecoveryTimeout
+            | StreamableHttpError::TokioJoinError(_) => Self::Broken { reason },
+            StreamableHttpError::TransportChannelClosed => Self::Closed,
+            _ => Self::Unusable { reason },
+        }
+    }
+}
+
+impl Failure {
+    fn from_transport(error: &DynamicTransportError) -> Self {
+        let error: &(dyn StdError + 'static) = error.error.as_ref();
+        if let Some(error) = error.downcast_ref::<HttpError>() {
+            error.into()
+        } else if let Some(error) = error.downcast_ref::<SseFailure>() {
+            error.into()
+        } else {
+            // A pipe to a stdio server: it breaks only when the server is gone.
+            Self::Closed
+        }
+    }
+
+    /// Whether a server over HTTP says by this that it does not know our session, which rmcp cannot tell.
+    ///
+    /// The protocol wants a 404; servers after the TypeScript SDK's examples answer 400 with a JSON-RPC
+    /// error of this code and such a message instead, for every request until we initialize again.
+    pub(super) fn is_lost_session(&self) -> bool {
+        matches!(self, Self::Answered { code: -32000, message } if message.to_lowercase().contains("session"))
+    }
+}

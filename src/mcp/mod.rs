@@ -1,0 +1,129 @@
+//! The client of one MCP server: how to reach it, its tools, calls and what comes back.
+//!
+//! It keeps no list of servers and no state on disk; it does not generate code and knows no kernel.
+//! Values that `${NAME}` placeholders were filled with are taken out of every error and log line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+mod client;
+mod connect;
+mod connection;
+mod failure;
+mod fields;
+mod filled;
+mod http;
+mod keeper;
+mod output;
+mod parameters;
+mod sse;
+mod stdio;
+#[cfg(test)]
+mod tests;
+mod tool;
+
+pub(crate) use connect::Connector;
+pub(crate) use connection::{CallError, Connection};
+pub(crate) use output::ToolOutput;
+pub(crate) use parameters::{
+    HttpParameters, HttpTransport, ParametersError, ServerParameters, StdioParameters,
+};
+pub(crate) use stdio::LastWords;
+pub(crate) use tool::{Identity, Tool, ToolAnnotations};
+
+use crate::env::MissingVariable;
+
+/// Why a server could not be connected to, or could not list its tools.
+///
+/// Each message is complete, its cause included: it is read by a model, and secrets are taken out of the
+/// text as a whole. So there are no `source`s, which would say the same again.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// A placeholder asks for a variable that is set nowhere.
+    #[error("{missing} (asked for by `{key}`)")]
+    Placeholder {
+        /// The parameter that holds the placeholder.
+        key: String,
+        /// Which variable.
+        missing: MissingVariable,
+    },
+    /// The parameters turned out wrong once their placeholders were filled.
+    #[error(transparent)]
+    Parameters(#[from] ParametersError),
+    /// The value of a header has characters that no header can have. The value is not shown.
+    #[error("the value of the header `{name}` has characters that a header cannot have")]
+    HeaderValue {
+        /// The header's name.
+        name: String,
+    },
+    /// There is no such program.
+    #[error("the program `{command}` was not found{}", if command.contains('/') { "" } else { " on `PATH`" })]
+    CommandNotFound {
+        /// The program, secrets redacted.
+        command: String,
+    },
+    /// The working directory of a stdio server is not a directory.
+    #[error("`{}`, its working directory, is not a directory", path.display())]
+    WorkingDirectory {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The program could not be started.
+    #[error("the program `{command}` could not be started: {cause}")]
+    Spawn {
+        /// The program, secrets redacted.
+        command: String,
+        /// Why.
+        cause: std::io::Error,
+    },
+    /// The HTTP client could not be set up.
+    #[error("the HTTP client could not be set up: {reason}")]
+    HttpClient {
+        /// Why.
+        reason: String,
+    },
+    /// The server ended, or closed its connection, before it had answered.
+    #[error("the server ended before it had answered `{method}`{last_words}")]
+    Ended {
+        /// What it was asked.
+        method: &'static str,
+        /// How it ended.
+        last_words: LastWords,
+    },
+    /// The server lives and does not answer.
+    #[error("the server did not answer `{method}` within {} s{last_words}", after.as_secs_f32())]
+    Silent {
+        /// What it was asked.
+        method: &'static str,
+        /// How long it was waited for.
+        after: Duration,
+        /// What it wrote meanwhile.
+        last_words: LastWords,
+    },
+    /// The server answered with an error.
+    #[error("the server answered `{method}` with an error: {message} (code {code})")]
+    Refused {
+        /// What it was asked.
+        method: &'static str,
+        /// The code of the JSON-RPC error.
+        code: i32,
+        /// The server's message, secrets redacted.
+        message: String,
+    },
+    /// The server could not be reached, or answered with what is not MCP.
+    #[error("`{method}` failed: {reason}{last_words}")]
+    Unusable {
+        /// What the server was asked.
+        method: &'static str,
+        /// What went wrong, secrets redacted.
+        reason: String,
+        /// What it wrote meanwhile.
+        last_words: LastWords,
+    },
+    /// The list of tools does not end.
+    #[error("the list of tools has no end: {pages} pages were read")]
+    EndlessList {
+        /// How many pages were read.
+        pages: usize,
+    },
+}

@@ -1,0 +1,246 @@
+//! The HTTP+SSE transport of protocol revision 2024-11-05, which rmcp no longer has.
+//!
+//! One GET opens a stream of events; its first event names the endpoint to which messages are posted,
+//! and all answers come over the stream. The end of the stream is the end of the connection.
+
+use futures::{Stream, StreamExt};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
+use reqwest::{Client, Response, StatusCode, Url};
+use rmcp::RoleClient;
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use sse_stream::{Sse, SseStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::filled::FilledHttp;
+use super::http::{self, EVENT_LIMIT};
+
+/// Messages read ahead of rmcp: enough that a burst does not stall the stream, and no more.
+const READ_AHEAD: usize = 64;
+
+/// A connection over HTTP+SSE.
+pub(super) struct SseTransport {
+    client: Client,
+    endpoint: Url,
+    headers: HeaderMap,
+    messages: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
+    reader: JoinHandle<()>,
+}
+
+/// What can go wrong with HTTP+SSE. No variant holds a URL.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SseFailure {
+    #[error("{}", http::chain(.0))]
+    Request(reqwest::Error),
+    #[error("{}", http::status(*.0))]
+    Status(StatusCode),
+    #[error("{0}")]
+    ContentType(String),
+    #[error("the event stream is broken: {0}")]
+    Stream(String),
+    #[error("the event stream ended before it named the endpoint; is this the URL of an SSE server?")]
+    NoEndpoint,
+    #[error("the server names an endpoint of another origin, which would get our headers")]
+    ForeignEndpoint,
+    #[error("the server names an endpoint that is not a URL")]
+    InvalidEndpoint,
+    #[error("a message could not be written as JSON")]
+    Encode(#[from] serde_json::Error),
+}
+
+impl From<reqwest::Error> for SseFailure {
+    fn from(error: reqwest::Error) -> Self {
+        Self::Request(error.without_url())
+    }
+}
+
+impl SseTransport {
+    /// Opens the stream and waits for the endpoint.
+    pub(super) async fn connect(client: Client, parameters: &FilledHttp) -> Result<Self, SseFailure> {
+        let FilledHttp { url, headers, .. } = parameters;
+        let request = client.get(url.clone()).headers(headers.clone()).header(ACCEPT, "text/event-stream");
+        let response = succeeded(request.send().await?)?;
+        let content_type =
+            response.headers().get(CONTENT_TYPE).map(|found| String::from_utf8_lossy(found.as_bytes()));
+        if !content_type.as_ref().is_some_and(|found| found.starts_with("text/event-stream")) {
+            let found = content_type.map(std::borrow::Cow::into_owned);
+            return Err(SseFailure::ContentType(http::content_type(found.as_deref())));
+        }
+        // Relative endpoints are relative to where a redirect has led, which is on the same origin.
+        let base = response.url().clone();
+        let mut events = SseStream::from_bytes_stream(bounded(response)).boxed();
+        let endpoint = endpoint(&mut events, &base).await?;
+        let (sender, messages) = mpsc::channel(READ_AHEAD);
+        let reader = tokio::spawn(async move {
+            while let Some(Ok(event)) = events.next().await {
+                if let Some(message) = message(event)
+                    && sender.send(message).await.is_err()
+                {
+                    break;
+                }
+            }
+        });
+        Ok(Self { client, endpoint, headers: headers.clone(), messages, reader })
+    }
+}
+
+impl Transport<RoleClient> for SseTransport {
+    type Error = SseFailure;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), SseFailure>> + Send + 'static {
+        let request = self.client.post(self.endpoint.clone()).headers(self.headers.clone());
+        let body = serde_json::to_vec(&message);
+        async move {
+            let response = request.header(CONTENT_TYPE, "application/json").body(body?).send().await?;
+            let response = succeeded(response)?;
+            // The answer's body means nothing; reading it lets the connection be used again.
+            drop(response.bytes().await);
+            Ok(())
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        self.messages.recv().await
+    }
+
+    async fn close(&mut self) -> Result<(), SseFailure> {
+        self.reader.abort();
+        Ok(())
+    }
+}
+
+impl Drop for SseTransport {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+fn succeeded(response: Response) -> Result<Response, SseFailure> {
+    let status = response.status();
+    if status.is_success() { Ok(response) } else { Err(SseFailure::Status(status)) }
+}
+
+/// Waits for the event that names the endpoint, which must be of the origin of `base`.
+async fn endpoint(
+    events: &mut (impl Stream<Item = Result<Sse, sse_stream::Error>> + Unpin),
+    base: &Url,
+) -> Result<Url, SseFailure> {
+    while let Some(event) = events.next().await {
+        let event = event.map_err(|error| SseFailure::Stream(stream_error(&error)))?;
+        if event.event.as_deref() == Some("endpoint") {
+            let endpoint = base.join(event.data.as_deref().unwrap_or_default().trim());
+            let endpoint = endpoint.map_err(|_| SseFailure::InvalidEndpoint)?;
+            let is_same_origin = endpoint.origin() == base.origin();
+            return if is_same_origin { Ok(endpoint) } else { Err(SseFailure::ForeignEndpoint) };
+        }
+    }
+    Err(SseFailure::NoEndpoint)
+}
+
+fn stream_error(error: &sse_stream::Error) -> String {
+    match error {
+        sse_stream::Error::Body(error) => match error.downcast_ref::<std::io::Error>() {
+            Some(error) => error.to_string(),
+            None => "its bytes could not be read".to_owned(),
+        },
+        other => other.to_string(),
+    }
+}
+
+fn message(event: Sse) -> Option<RxJsonRpcMessage<RoleClient>> {
+    if !matches!(event.event.as_deref(), None | Some("" | "message")) {
+        return None;
+    }
+    match serde_json::from_str(&event.data?) {
+        Ok(message) => Some(message),
+        Err(error) => {
+            tracing::debug!(%error, "an MCP server sent an event that is not a message");
+            None
+        }
+    }
+}
+
+/// The bytes of `response`, failing in an event of more than [`EVENT_LIMIT`] bytes.
+fn bounded(response: Response) -> impl Stream<Item = Result<bytes::Bytes, std::io::Error>> {
+    let mut event = EventLength::default();
+    response.bytes_stream().map(move |chunk| {
+        let chunk = chunk.map_err(|error| std::io::Error::other(http::chain(&error.without_url())))?;
+        if event.grow(&chunk) > EVENT_LIMIT {
+            return Err(std::io::Error::other(format!("an event has more than {EVENT_LIMIT} bytes")));
+        }
+        Ok(chunk)
+    })
+}
+
+/// Counts the bytes since the last blank line, which ends an event.
+#[derive(Default)]
+struct EventLength {
+    bytes: usize,
+    line_bytes: usize,
+}
+
+impl EventLength {
+    fn grow(&mut self, chunk: &[u8]) -> usize {
+        for line in chunk.split_inclusive(|&byte| byte == b'\n') {
+            let is_ended = line.ends_with(b"\n");
+            let text = line.iter().filter(|byte| !matches!(byte, b'\r' | b'\n')).count();
+            self.line_bytes += text;
+            self.bytes += line.len();
+            if is_ended {
+                if self.line_bytes == 0 {
+                    self.bytes = 0;
+                }
+                self.line_bytes = 0;
+            }
+        }
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_length(chunks: &[&str], expected: usize) {
+        let mut length = EventLength::default();
+        let last = chunks.iter().map(|chunk| length.grow(chunk.as_bytes())).last();
+        assert_eq!(last, Some(expected), "{chunks:?}");
+    }
+
+    #[test]
+    fn an_event_ends_at_a_blank_line() {
+        check_length(&["data: x\n"], 8);
+        check_length(&["data: x\n", "\n"], 0);
+        check_length(&["data: x\r\n\r\n"], 0);
+        check_length(&["data: x", "y\n\nda"], 2);
+        check_length(&["data: x\ndata: y\n"], 16);
+    }
+
+    async fn check_endpoint(stream: &'static str, expected: Result<&str, &str>) {
+        let base = Url::parse("http://localhost:1/a/sse").unwrap();
+        let bytes = futures::stream::iter([Ok::<_, std::io::Error>(bytes::Bytes::from(stream))]);
+        let mut events = SseStream::from_bytes_stream(bytes).boxed();
+        let found = endpoint(&mut events, &base).await.map_err(|error| error.to_string());
+        match (found, expected) {
+            (Ok(url), Ok(expected)) => assert_eq!(url.as_str(), expected),
+            (Err(error), Err(expected)) => assert!(error.contains(expected), "{error}"),
+            (found, expected) => panic!("{stream}: {found:?} is not {expected:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_endpoint_is_of_the_same_origin() {
+        check_endpoint("event: endpoint\ndata: /m?id=1\n\n", Ok("http://localhost:1/m?id=1")).await;
+        check_endpoint("event: endpoint\ndata: m\n\n", Ok("http://localhost:1/a/m")).await;
+        check_endpoint(": hello\n\nevent: endpoint\ndata: /m\n\n", Ok("http://localhost:1/m")).await;
+        let other = "another origin";
+        check_endpoint("event: endpoint\ndata: http://localhost:2/m\n\n", Err(other)).await;
+        check_endpoint("event: endpoint\ndata: //evil/m\n\n", Err(other)).await;
+        check_endpoint("event: endpoint\ndata: http://[\n\n", Err("not a URL")).await;
+        check_endpoint("data: {}\n\n", Err("before it named the endpoint")).await;
+    }
+}

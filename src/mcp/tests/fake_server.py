@@ -1,0 +1,135 @@
+"""A tiny MCP server over stdio for the tests of `src/mcp`; it misbehaves as its first argument asks."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+MODE = sys.argv[1] if len(sys.argv) > 1 else "ok"
+TOOLS = ["echo", "fail", "die", "sleep", "cancelled", "huge", "where", "ask"]
+cancelled = []
+answers = {}
+lock = threading.Lock()
+
+
+def send(message):
+    with lock:
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        sys.stdout.flush()
+
+
+def text(request, text, **more):
+    send({"id": request["id"], "result": {"content": [{"type": "text", "text": text}], **more}})
+
+
+def tool(name):
+    return {"name": name, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+
+
+def list_tools(request):
+    cursor = int((request.get("params") or {}).get("cursor") or 0)
+    page = {"tools": [tool(name) for name in TOOLS[cursor : cursor + 3]]}
+    if MODE == "endless":
+        page["nextCursor"] = "1"
+    elif cursor + 3 < len(TOOLS):
+        page["nextCursor"] = str(cursor + 3)
+    send({"id": request["id"], "result": page})
+
+
+def ask(request):
+    for method in ["ping", "roots/list", "sampling/createMessage", "elicitation/create"]:
+        params = {"messages": [], "maxTokens": 1} if method.startswith("sampling") else {}
+        if method.startswith("elicitation"):
+            params = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+        answers[method] = threading.Event()
+        send({"id": method, "method": method, "params": params})
+        answers[method].wait()
+    told = {method: event.answer for method, event in answers.items()}
+    text(request, "", structuredContent=told)
+
+
+def call(request):
+    arguments = request["params"].get("arguments") or {}
+    match request["params"]["name"]:
+        case "echo":
+            text(request, arguments["text"], structuredContent=arguments.get("structured"))
+        case "fail":
+            text(request, f"it failed: {os.environ.get('SECRET')}", isError=True)
+        case "die":
+            print("about to die", file=sys.stderr, flush=True)
+            if arguments.get("child"):
+                # It inherits stdout, so that nobody sees the end of it.
+                subprocess.Popen(["sleep", "60"], stderr=subprocess.DEVNULL)
+            os._exit(3)
+        case "sleep":
+            time.sleep(arguments["seconds"])
+            text(request, "slept")
+        case "cancelled":
+            text(request, json.dumps(cancelled))
+        case "huge":
+            text(request, "x" * arguments["bytes"])
+        case "where":
+            text(request, "", structuredContent={"cwd": os.getcwd(), "env": dict(os.environ)})
+        case "ask":
+            ask(request)
+        case other:
+            send({"id": request["id"], "error": {"code": -32602, "message": f"no tool {other}"}})
+
+
+def serve():
+    for line in sys.stdin:
+        message = json.loads(line)
+        match message.get("method"):
+            case "initialize":
+                told = {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}}}
+                told |= {"serverInfo": {"name": "fake", "version": "1.2"}, "instructions": "be kind"}
+                if MODE == "refuse":
+                    send({"id": message["id"], "error": {"code": -32000, "message": "not today"}})
+                else:
+                    send({"id": message["id"], "result": told})
+                if MODE == "deaf":
+                    time.sleep(60)
+            case "tools/list" if MODE == "no-tools":
+                send({"id": message["id"], "error": {"code": -32601, "message": "what?"}})
+            case "tools/list" if MODE == "dies-listing":
+                os._exit(5)
+            case "tools/list":
+                list_tools(message)
+            case "tools/call":
+                threading.Thread(target=call, args=[message], daemon=True).start()
+            case "notifications/cancelled":
+                cancelled.append(message["params"]["requestId"])
+            case None if message.get("id") in answers:
+                answers[message["id"]].answer = message.get("error", message.get("result"))
+                answers[message["id"]].set()
+
+
+match MODE:
+    case "exits":
+        print("cannot start: SECRET is", os.environ.get("SECRET"), file=sys.stderr, flush=True)
+        sys.exit(7)
+    case "exits-child-holds-stdout":
+        subprocess.Popen(["sleep", "60"])
+        sys.exit(7)
+    case "silent":
+        print("I read nothing", file=sys.stderr, flush=True)
+        time.sleep(60)
+    case "greeting":
+        print("Welcome to the server!", flush=True)
+        time.sleep(60)
+    case "noisy":
+        print("Welcome to the server!\n\n[]\n{}", flush=True)
+        serve()
+    case "endless-line":
+        while True:
+            sys.stdout.write("x" * 1_000_000)
+    case "stubborn":
+        import signal
+
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        serve()
+        time.sleep(60)
+    case _:
+        serve()

@@ -1,0 +1,152 @@
+//! HTTP servers that refuse, redirect, hang, or are no MCP servers at all.
+
+use std::sync::Mutex;
+
+use axum::Router;
+use axum::extract::{Path as UrlPath, State};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, post};
+
+use super::*;
+
+/// What the servers saw, and the address that redirects lead to.
+#[derive(Default)]
+struct Seen {
+    paths: Mutex<Vec<String>>,
+    elsewhere: Mutex<String>,
+}
+
+async fn serve(seen: Arc<Seen>) -> String {
+    let app = Router::new()
+        .route("/status/{code}/mcp", any(status))
+        .route("/status/{code}/sse", any(status))
+        .route("/redirect/{code}/mcp", any(redirect))
+        .route("/redirect/{code}/sse", any(redirect))
+        .route("/moved/mcp", any(|| async { (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, "/mcp")]) }))
+        .route("/echo/mcp", any(echo))
+        .route("/html/mcp", any(|| async { ([(header::CONTENT_TYPE, "text/html")], "<html>hello</html>") }))
+        .route("/html/sse", any(|| async { ([(header::CONTENT_TYPE, "text/html")], "<html>hello</html>") }))
+        .route("/hang/mcp", any(std::future::pending::<()>))
+        .route("/hang/sse", any(std::future::pending::<()>))
+        .route("/mcp", post(minimal))
+        .with_state(seen);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    format!("http://{address}")
+}
+
+async fn status(UrlPath(code): UrlPath<u16>) -> StatusCode {
+    StatusCode::from_u16(code).unwrap()
+}
+
+async fn redirect(State(seen): State<Arc<Seen>>, UrlPath(code): UrlPath<u16>) -> Response {
+    let target = format!("{}/mcp", seen.elsewhere.lock().unwrap());
+    (StatusCode::from_u16(code).unwrap(), [(header::LOCATION, target)]).into_response()
+}
+
+/// A page that shows the credentials it was asked with, as careless servers do.
+async fn echo(headers: HeaderMap, uri: Uri) -> Response {
+    (StatusCode::BAD_REQUEST, format!("you sent {:?} {uri}", headers["authorization"])).into_response()
+}
+
+/// The smallest Streamable HTTP server: no session, no stream; each session's second call is refused.
+async fn minimal(State(seen): State<Arc<Seen>>, body: axum::Json<Value>) -> Response {
+    let method = body["method"].as_str().unwrap_or_default().to_owned();
+    seen.paths.lock().unwrap().push(method.clone());
+    let id = body["id"].clone();
+    let version = body["params"]["protocolVersion"].clone();
+    let reply =
+        |result: Value| axum::Json(json!({"jsonrpc": "2.0", "id": id, "result": result})).into_response();
+    match method.as_str() {
+        "initialize" => reply(json!({
+            "protocolVersion": version,
+            "capabilities": {},
+            "serverInfo": {"name": "minimal", "version": "1"}
+        })),
+        "tools/call" => {
+            let message = "Bad Request: No valid session ID provided";
+            // Without an id, as the servers do that this stands for.
+            let error = json!({"jsonrpc": "2.0", "error": {"code": -32000, "message": message}});
+            (StatusCode::BAD_REQUEST, axum::Json(error)).into_response()
+        }
+        _ => StatusCode::ACCEPTED.into_response(),
+    }
+}
+
+fn at(url: &str) -> ServerParameters {
+    let headers = json!({"Authorization": "Bearer ${TOKEN}", "Accept": "application/json"});
+    parameters(json!({"url": format!("{url}?key=${{TOKEN}}"), "headers": headers}))
+}
+
+async fn check_refusal(url: &str, expected: &str) {
+    let connector = connector(Path::new("/")).with_connect_timeout(Duration::from_secs(1));
+    let told = match connector.connect("fake", &at(url)).await {
+        Ok(_) => panic!("connected to {url}"),
+        Err(error) => error.to_string(),
+    };
+    assert!(told.contains(expected), "{url}: {told}");
+    assert!(!told.contains("hunter2"), "{url}: {told}");
+}
+
+#[tokio::test]
+async fn refusals_are_told_with_their_status() {
+    let base = serve(Arc::default()).await;
+    for (code, expected) in [
+        (401, "the server answered HTTP 401 Unauthorized\nhint: credentials go into `headers`"),
+        (403, "the server answered HTTP 403 Forbidden\nhint: credentials"),
+        (404, "the server answered HTTP 404 Not Found\nhint: is this the URL of an MCP endpoint"),
+        (405, "HTTP 405 Method Not Allowed\nhint:"),
+        (429, "HTTP 429 Too Many Requests"),
+        (500, "HTTP 500 Internal Server Error"),
+    ] {
+        check_refusal(&format!("{base}/status/{code}/mcp"), expected).await;
+        check_refusal(&format!("{base}/status/{code}/sse"), expected).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_mcp_server_is_told() {
+    let base = serve(Arc::default()).await;
+    check_refusal(&format!("{base}/html/mcp"), "the content type `text/html`").await;
+    check_refusal(&format!("{base}/html/sse"), "the content type `text/html`").await;
+    check_refusal(&format!("{base}/hang/mcp"), "did not answer `initialize` within 1 s").await;
+    check_refusal(&format!("{base}/hang/sse"), "did not answer `initialize` within 1 s").await;
+    check_refusal("http://127.0.0.1:1/mcp", "Connection refused").await;
+    check_refusal("http://127.0.0.1:1/sse", "Connection refused").await;
+}
+
+#[tokio::test]
+async fn what_a_server_echoes_is_shown_without_secrets() {
+    let base = serve(Arc::default()).await;
+    check_refusal(&format!("{base}/echo/mcp"), "Bearer ${TOKEN}").await;
+}
+
+#[tokio::test]
+async fn redirects_are_followed_on_the_same_origin_only() {
+    let (here, elsewhere) = (Arc::<Seen>::default(), Arc::<Seen>::default());
+    *here.elsewhere.lock().unwrap() = serve(elsewhere.clone()).await;
+    let base = serve(here.clone()).await;
+    for code in [301, 302, 303, 307, 308] {
+        let expected = "hint: the server redirects to another address";
+        check_refusal(&format!("{base}/redirect/{code}/mcp"), expected).await;
+        check_refusal(&format!("{base}/redirect/{code}/sse"), expected).await;
+    }
+    assert!(elsewhere.paths.lock().unwrap().is_empty());
+    let connection =
+        connector(Path::new("/")).connect("fake", &at(&format!("{base}/moved/mcp"))).await.unwrap();
+    assert_eq!(connection.identity().name, "minimal");
+    assert_eq!(*here.paths.lock().unwrap(), ["initialize", "notifications/initialized"]);
+}
+
+#[tokio::test]
+async fn a_session_that_the_server_forgot_counts_as_lost() {
+    let base = serve(Arc::default()).await;
+    let connection = connector(Path::new("/")).connect("fake", &at(&format!("{base}/mcp"))).await.unwrap();
+    assert!(connection.is_alive());
+    let error = connection.call("any", Map::new()).await.unwrap_err();
+    assert!(matches!(error, CallError::Disconnected { may_have_run: false, .. }), "{error:?}");
+    assert!(!connection.is_alive());
+    connection.close().await;
+}

@@ -1,0 +1,84 @@
+//! What a server says of itself and of its tools, in our own types.
+
+use std::sync::Arc;
+
+use rmcp::model::ServerPeerInfo;
+use serde_json::{Map, Value};
+
+/// A tool, as its server describes it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Tool {
+    /// The name to call it by.
+    pub(crate) name: String,
+    /// A name for people.
+    pub(crate) title: Option<String>,
+    /// What it does.
+    pub(crate) description: Option<String>,
+    /// The JSON schema of its arguments.
+    pub(crate) input_schema: Map<String, Value>,
+    /// The JSON schema of its structured result.
+    pub(crate) output_schema: Option<Map<String, Value>>,
+    /// Hints on what calling it does.
+    pub(crate) annotations: ToolAnnotations,
+}
+
+/// A server's hints on what calling a tool does. Hints: nothing enforces them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ToolAnnotations {
+    /// It changes nothing.
+    pub(crate) read_only: Option<bool>,
+    /// It may destroy what was there.
+    pub(crate) destructive: Option<bool>,
+    /// Calling it again with the same arguments changes nothing more.
+    pub(crate) idempotent: Option<bool>,
+    /// It reaches out to the world beyond the server.
+    pub(crate) open_world: Option<bool>,
+}
+
+/// What a server says of itself when it is connected to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Its own name, which is not the name that it is registered by; that one if it says none.
+    pub(crate) name: String,
+    /// A name for people.
+    pub(crate) title: Option<String>,
+    /// Its version; empty if it says none.
+    pub(crate) version: String,
+    /// How it wants to be used.
+    pub(crate) instructions: Option<String>,
+    /// The protocol revision that it speaks with us.
+    pub(crate) protocol_version: String,
+}
+
+impl Tool {
+    pub(super) fn from_rmcp(tool: rmcp::model::Tool) -> Self {
+        let annotations = tool.annotations.unwrap_or_default();
+        Self {
+            name: tool.name.into_owned(),
+            title: tool.title.or(annotations.title),
+            description: tool.description.map(std::borrow::Cow::into_owned),
+            input_schema: Arc::unwrap_or_clone(tool.input_schema),
+            output_schema: tool.output_schema.map(Arc::unwrap_or_clone),
+            annotations: ToolAnnotations {
+                read_only: annotations.read_only_hint,
+                destructive: annotations.destructive_hint,
+                idempotent: annotations.idempotent_hint,
+                open_world: annotations.open_world_hint,
+            },
+        }
+    }
+}
+
+impl Identity {
+    /// The identity of the server registered as `registered_name`.
+    pub(super) fn from_rmcp(info: Option<&ServerPeerInfo>, registered_name: &str) -> Self {
+        let implementation = info.and_then(|info| info.server_info.as_ref());
+        Self {
+            name: implementation.map_or_else(|| registered_name.to_owned(), |server| server.name.clone()),
+            title: implementation.and_then(|server| server.title.clone()),
+            version: implementation.map(|server| server.version.clone()).unwrap_or_default(),
+            instructions: info.and_then(|info| info.instructions.clone()),
+            protocol_version: info.map(|info| info.protocol_version.to_string()).unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The generated packages in the workspace: `mcptools/<server>/`.
+//!
+//! A package is written beside the old one and swapped in whole. Code in the kernel can write in the
+//! workspace too: symbolic links in it are not followed out of it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cap_std::fs::Dir;
+use rustix::fs::{RenameFlags, renameat_with};
+
+use crate::codegen;
+
+/// The directory of all packages in the workspace.
+const DIRECTORY: &str = "mcptools";
+
+/// The packages of one workspace.
+pub(super) struct Packages {
+    workspace: PathBuf,
+}
+
+/// A package that has just been put in place, and what was there before.
+#[must_use = "confirm or undo the replacement"]
+pub(super) struct Replaced {
+    directory: Dir,
+    name: String,
+    /// Where the old package is now.
+    old: Option<String>,
+}
+
+impl Packages {
+    pub(super) fn new(workspace: &Path) -> Self {
+        Self { workspace: workspace.to_owned() }
+    }
+
+    /// Writes `package` and puts it in the place of the package called `name`.
+    pub(super) fn replace(&self, name: &str, package: &codegen::Package) -> io::Result<Replaced> {
+        let workspace = Dir::open_ambient_dir(&self.workspace, cap_std::ambient_authority())?;
+        workspace.create_dir_all(DIRECTORY)?;
+        let directory = workspace.open_dir(DIRECTORY)?;
+        // Not importable under this name, and ignored by the reader.
+        let fresh = format!(".{name}-{}", uuid::Uuid::new_v4().simple());
+        let written = write(&directory, &fresh, package).and_then(|()| swap(&directory, &fresh, name));
+        match written {
+            Ok(had_old) => Ok(Replaced { directory, name: name.to_owned(), old: had_old.then_some(fresh) }),
+            Err(error) => {
+                remove(&directory, &fresh);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Replaced {
+    /// Removes the old package.
+    pub(super) fn confirm(self) {
+        if let Some(old) = self.old {
+            remove(&self.directory, &old);
+        }
+    }
+
+    /// Puts the old package back.
+    pub(super) fn undo(self) -> io::Result<()> {
+        let Some(old) = self.old else { return self.directory.remove_dir_all(&self.name) };
+        swap(&self.directory, &old, &self.name)?;
+        remove(&self.directory, &old);
+        Ok(())
+    }
+}
+
+fn write(directory: &Dir, name: &str, package: &codegen::Package) -> io::Result<()> {
+    directory.create_dir(name)?;
+    let target = directory.open_dir(name)?;
+    for file in &package.files {
+        target.write(&file.path, &file.text)?;
+    }
+    Ok(())
+}
+
+/// Puts `fresh` in the place of `name`, and what was there under the name `fresh`, in one step.
+///
+/// Returns whether there was something.
+fn swap(directory: &Dir, fresh: &str, name: &str) -> io::Result<bool> {
+    match renameat_with(directory, fresh, directory, name, RenameFlags::EXCHANGE) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::NOENT) => directory.rename(fresh, directory, name).map(|()| false),
+        // A file system that cannot exchange: there is a moment without a package, and no loss.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {
+            let aside = format!("{fresh}-old");
+            directory.rename(name, directory, &aside)?;
+            if let Err(error) = directory.rename(fresh, directory, name) {
+                directory.rename(&aside, directory, name)?;
+                return Err(error);
+            }
+            directory.rename(&aside, directory, fresh).map(|()| true)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Removes what is in nobody's way; a failure is not worth failing a registration for.
+fn remove(directory: &Dir, name: &str) {
+    let is_directory = directory.symlink_metadata(name).map(|metadata| metadata.is_dir());
+    let removed = match is_directory {
+        Ok(true) => directory.remove_dir_all(name),
+        Ok(false) => directory.remove_file(name),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = removed {
+        tracing::warn!(%error, name, "could not remove a leftover of a package");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(text: &str) -> codegen::Package {
+        let tool = codegen::Tool {
+            name: text.to_owned(),
+            title: None,
+            description: None,
+            input_schema: serde_json::Map::new(),
+            output_schema: None,
+        };
+        codegen::generate(&codegen::Server { name: "s".to_owned(), description: None }, &[tool])
+    }
+
+    fn entries(path: &Path) -> Vec<String> {
+        let mut names: Vec<String> = std::fs::read_dir(path)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_package_replaces_the_one_before_and_leaves_nothing_else() {
+        let workspace = tempfile::tempdir().unwrap();
+        let packages = Packages::new(workspace.path());
+        packages.replace("s", &package("one")).unwrap().confirm();
+        packages.replace("s", &package("two")).unwrap().confirm();
+        assert_eq!(entries(&workspace.path().join("mcptools")), ["s"]);
+        let modules = entries(&workspace.path().join("mcptools/s"));
+        assert!(
+            modules.contains(&"two.py".to_owned()) && !modules.contains(&"one.py".to_owned()),
+            "{modules:?}"
+        );
+    }
+
+    #[test]
+    fn a_replacement_can_be_undone() {
+        let workspace = tempfile::tempdir().unwrap();
+        let packages = Packages::new(workspace.path());
+        packages.replace("s", &package("one")).unwrap().undo().unwrap();
+        assert_eq!(entries(&workspace.path().join("mcptools")), [""; 0]);
+        packages.replace("s", &package("one")).unwrap().confirm();
+        packages.replace("s", &package("two")).unwrap().undo().unwrap();
+        assert!(entries(&workspace.path().join("mcptools/s")).contains(&"one.py".to_owned()));
+        assert_eq!(entries(&workspace.path().join("mcptools")), ["s"]);
+    }
+
+    #[test]
+    fn a_link_in_place_of_the_directory_is_not_followed() {
+        let workspace = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        std::fs::create_dir(elsewhere.path().join("s")).unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), workspace.path().join("mcptools")).unwrap();
+        assert!(Packages::new(workspace.path()).replace("s", &package("one")).is_err());
+        assert_eq!(entries(elsewhere.path()), ["s"]);
+    }
+
+    #[test]
+    fn a_link_in_place_of_a_package_is_replaced_and_its_target_left_alone() {
+        let workspace = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        std::fs::write(elsewhere.path().join("precious"), "x").unwrap();
+        std::fs::create_dir(workspace.path().join("mcptools")).unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), workspace.path().join("mcptools/s")).unwrap();
+        Packages::new(workspace.path()).replace("s", &package("one")).unwrap().confirm();
+        assert_eq!(entries(elsewhere.path()), ["precious"]);
+        assert!(!workspace.path().join("mcptools/s").is_symlink());
+    }
+}

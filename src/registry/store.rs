@@ -1,0 +1,137 @@
+//! The file that says what each registered name stands for: `servers.json` in the state directory.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::mcp::ServerParameters;
+
+/// The format of the file. A newer one is refused rather than overwritten.
+const VERSION: u32 = 1;
+
+/// What is remembered of a server.
+pub(super) struct Record {
+    /// As the user gave them: placeholders unresolved, so no secret is written to disk.
+    pub(super) parameters: ServerParameters,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Document {
+    version: u32,
+    servers: BTreeMap<String, Entry>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    parameters: Map<String, Value>,
+}
+
+/// The file. Several servers on one workspace may use it at the same time.
+pub(super) struct Store {
+    path: PathBuf,
+    lock: PathBuf,
+}
+
+impl Store {
+    pub(super) fn new(state_directory: &Path) -> Self {
+        Self { path: state_directory.join("servers.json"), lock: state_directory.join("servers.lock") }
+    }
+
+    /// What `name` stands for. Reads the file: another process may have written it.
+    pub(super) fn get(&self, name: &str) -> io::Result<Option<Record>> {
+        let Some(entry) = self.read()?.servers.remove(name) else { return Ok(None) };
+        let parameters = ServerParameters::parse(&entry.parameters).map_err(|error| self.damaged(error))?;
+        Ok(Some(Record { parameters }))
+    }
+
+    /// Remembers what `name` stands for; on an error, what was there before is still there.
+    pub(super) fn put(&self, name: &str, record: Record) -> io::Result<()> {
+        let lock = File::create(&self.lock)?;
+        lock.lock()?;
+        let mut document = self.read()?;
+        document.servers.insert(name.to_owned(), Entry { parameters: record.parameters.to_json() });
+        self.write(&document)
+    }
+
+    fn read(&self) -> io::Result<Document> {
+        let content = match std::fs::read(&self.path) {
+            Ok(content) => content,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Document { version: VERSION, servers: BTreeMap::new() });
+            }
+            Err(error) => return Err(error),
+        };
+        let document: Document = serde_json::from_slice(&content).map_err(|error| self.damaged(error))?;
+        if document.version != VERSION {
+            return Err(self.damaged(format!("version {} is not {VERSION}", document.version)));
+        }
+        Ok(document)
+    }
+
+    fn write(&self, document: &Document) -> io::Result<()> {
+        let directory = self.path.parent().unwrap_or(Path::new("."));
+        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        serde_json::to_writer_pretty(&mut file, document)?;
+        file.flush()?;
+        file.as_file().sync_all()?;
+        file.persist(&self.path)?;
+        Ok(())
+    }
+
+    fn damaged(&self, why: impl std::fmt::Display) -> io::Error {
+        let message = format!("`{}` cannot be used: {why}", self.path.display());
+        io::Error::new(io::ErrorKind::InvalidData, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn record(command: &str) -> Record {
+        let Value::Object(parameters) = json!({"command": command, "env": {"KEY": "${KEY}"}}) else {
+            panic!("an object")
+        };
+        Record { parameters: ServerParameters::parse(&parameters).unwrap() }
+    }
+
+    #[test]
+    fn what_is_put_is_found_by_another_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::new(directory.path());
+        store.put("a", record("one")).unwrap();
+        store.put("b", record("two")).unwrap();
+        store.put("a", record("three")).unwrap();
+        let other = Store::new(directory.path());
+        assert_eq!(other.get("a").unwrap().unwrap().parameters.to_json()["command"], "three");
+        assert_eq!(other.get("b").unwrap().unwrap().parameters.to_json()["command"], "two");
+        assert!(other.get("c").unwrap().is_none());
+    }
+
+    #[test]
+    fn placeholders_are_stored_unresolved() {
+        let directory = tempfile::tempdir().unwrap();
+        Store::new(directory.path()).put("a", record("x")).unwrap();
+        let text = std::fs::read_to_string(directory.path().join("servers.json")).unwrap();
+        assert!(text.contains("${KEY}"), "{text}");
+    }
+
+    #[test]
+    fn a_damaged_file_is_named_and_not_overwritten() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("servers.json");
+        for damage in ["{", r#"{"version": 2, "servers": {}}"#] {
+            std::fs::write(&path, damage).unwrap();
+            let store = Store::new(directory.path());
+            assert!(store.get("a").err().unwrap().to_string().contains("servers.json"));
+            assert!(store.put("a", record("x")).is_err());
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), damage);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+"""Carries tool calls from Python code to ipybox's tool server. Generated packages import it.
+
+Standard library only: it runs in every Python that the kernel or one of its children may start.
+"""
+
+import asyncio
+import concurrent.futures
+import http.client
+import json
+import os
+import socket
+import threading
+
+__all__ = ["ApprovalRejectedError", "ApprovalTimeoutError", "ToolRunner", "ToolRunnerError"]
+
+# Set by ipybox in the kernel's environment.
+_ADDRESS = "IPYBOX_TOOL_SERVER"
+_TOKEN = "IPYBOX_TOOL_SERVER_TOKEN"
+
+# How many asynchronous calls of one process may wait for their answers at the same time.
+_ASYNC_CALLS = 64
+
+
+class ToolRunnerError(Exception):
+    """A tool call failed; the text is the MCP server's own, or says why it was not reached."""
+
+
+class ApprovalRejectedError(ToolRunnerError):
+    """The call was not approved."""
+
+
+class ApprovalTimeoutError(ToolRunnerError):
+    """Nobody approved the call in time."""
+
+
+_ERRORS = {"rejected": ApprovalRejectedError, "timeout": ApprovalTimeoutError}
+
+
+class ToolRunner:
+    """Calls the tools of one registered MCP server."""
+
+    def __init__(self, server_name):
+        self.server_name = server_name
+
+    def run_sync(self, tool_name, tool_args):
+        """Call a tool and return its result: a dict, a str, or None. Any thread, any child process."""
+        return _parse(*_exchange(self._body(tool_name, tool_args), _thread_connection()))
+
+    async def run(self, tool_name, tool_args):
+        """Call a tool without blocking the event loop; cancelling the task cancels the call."""
+        body = self._body(tool_name, tool_args)
+        connection = _Connection()
+        work = asyncio.get_running_loop().run_in_executor(_async_pool(), _exchange, body, connection)
+        try:
+            return _parse(*await work)
+        finally:
+            # On cancellation this ends the exchange that the thread is waiting for.
+            connection.close()
+
+    def _body(self, tool_name, tool_args):
+        call = {"server_name": self.server_name, "tool_name": tool_name, "tool_args": tool_args}
+        return json.dumps(call, allow_nan=False).encode()
+
+
+class _Connection:
+    """One HTTP connection to the tool server, opened when first used."""
+
+    def __init__(self):
+        self.http = None
+        self.pid = os.getpid()
+        self.is_used = False
+        self.is_closed = False
+
+    def open(self):
+        if self.http is None:
+            host, _, port = _setting(_ADDRESS).rpartition(":")
+            self.http = http.client.HTTPConnection(host.strip("[]"), int(port))
+            self.http.connect()
+            self.http.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return self.http
+
+    def reopen(self):
+        self.http.close()
+        self.http = None
+        self.is_used = False
+
+    def close(self):
+        self.is_closed = True
+        if self.http is not None:
+            if self.http.sock is not None:
+                try:
+                    self.http.sock.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass  # It is closed already.
+            self.http.close()
+
+
+def _exchange(body, connection):
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {_setting(_TOKEN)}"}
+    while True:
+        was_used = connection.is_used
+        try:
+            if connection.is_closed:
+                raise ConnectionError
+            channel = connection.open()
+            channel.request("POST", "/run", body, headers)
+            connection.is_used = True
+            response = channel.getresponse()
+            return response.status, response.read()
+        except (http.client.HTTPException, OSError) as error:
+            if connection.is_closed:
+                raise ToolRunnerError("the call was cancelled") from None
+            if connection.http is not None:
+                connection.reopen()
+            # A kept connection may have been closed since the last call: try a new one, once.
+            if not (was_used and isinstance(error, (http.client.RemoteDisconnected, ConnectionError))):
+                raise ToolRunnerError(f"the tool server cannot be reached: {error}") from error
+        except BaseException:
+            # Interrupted half-way: the answer must not be read by the next call.
+            if connection.http is not None:
+                connection.reopen()
+            raise
+
+
+def _parse(status, content):
+    if status != 200:
+        text = content.decode("utf-8", errors="replace")
+        raise ToolRunnerError(f"the tool server refused the call ({status}): {text}")
+    answer = json.loads(content)
+    if "error" in answer:
+        error = answer["error"]
+        raise _ERRORS.get(error["kind"], ToolRunnerError)(error["message"])
+    return answer["result"]
+
+
+def _setting(name):
+    try:
+        return os.environ[name]
+    except KeyError:
+        message = f"{name} is not set: tools can only be called from code that ipybox runs"
+        raise ToolRunnerError(message) from None
+
+
+_local = threading.local()
+
+
+def _thread_connection():
+    """This thread's kept connection; a forked child must not share its parent's."""
+    connection = getattr(_local, "connection", None)
+    if connection is None or connection.pid != os.getpid():
+        connection = _local.connection = _Connection()
+    return connection
+
+
+_pool = None
+_pool_pid = None
+
+
+def _async_pool():
+    """The threads in which asynchronous calls wait; a forked child has none of its parent's."""
+    global _pool, _pool_pid
+    if _pool is None or _pool_pid != os.getpid():
+        _pool = concurrent.futures.ThreadPoolExecutor(_ASYNC_CALLS, thread_name_prefix="ipybox-call")
+        _pool_pid = os.getpid()
+    return _pool

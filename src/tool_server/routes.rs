@@ -1,0 +1,136 @@
+//! The HTTP surface that the kernel can reach: `POST /run`, and nothing else.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use axum::Router;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{DefaultBodyLimit, Json, Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::Token;
+use super::pool::Pool;
+use crate::approval::{self, Approval, Decision};
+use crate::mcp::ToolOutput;
+
+/// The largest request body: arguments of a tool call, which may hold a file's content.
+const BODY_LIMIT_BYTES: usize = 64 * 1024 * 1024;
+
+#[derive(Clone)]
+struct Shared {
+    pool: Arc<Pool>,
+    approval: Approval,
+}
+
+/// A tool call of code in the kernel.
+///
+/// There is no place for server parameters in it: the kernel never chooses what runs on the host.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Call {
+    server_name: String,
+    tool_name: String,
+    #[serde(default)]
+    tool_args: Map<String, Value>,
+}
+
+/// The answer to a call that was understood.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Answer {
+    /// What the tool returned: structured content, text, or null.
+    Result(Value),
+    /// Why there is no result.
+    Error { kind: ErrorKind, message: String },
+}
+
+/// Which exception the call raises in Python.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum ErrorKind {
+    Tool,
+    Rejected,
+}
+
+pub(super) fn router(pool: Arc<Pool>, token: Arc<RwLock<Token>>, approval: Approval) -> Router {
+    Router::new()
+        .route("/run", post(run))
+        .layer(DefaultBodyLimit::max(BODY_LIMIT_BYTES))
+        .with_state(Shared { pool, approval })
+        .layer(middleware::from_fn_with_state(token, authorize))
+}
+
+/// Lets a request through that shows the token and was meant for this address.
+async fn authorize(State(token): State<Arc<RwLock<Token>>>, request: Request, next: Next) -> Response {
+    let shown = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
+    let shown = shown.and_then(|value| value.strip_prefix(b"Bearer ")).unwrap_or_default();
+    let is_right = token.read().unwrap_or_else(PoisonError::into_inner).matches(shown);
+    if !is_right {
+        return (StatusCode::UNAUTHORIZED, "the bearer token is missing or wrong").into_response();
+    }
+    if !is_loopback_host(request.headers().get(header::HOST).map(|value| value.as_bytes())) {
+        return (StatusCode::FORBIDDEN, "the `Host` header must name a loopback address").into_response();
+    }
+    next.run(request).await
+}
+
+/// A page in a browser that resolves its own name to a loopback address still sends that name.
+fn is_loopback_host(host: Option<&[u8]>) -> bool {
+    let Some(host) = host.and_then(|host| std::str::from_utf8(host).ok()) else { return false };
+    let Ok(authority) = host.parse::<axum::http::uri::Authority>() else { return false };
+    let name = authority.host().trim_start_matches('[').trim_end_matches(']');
+    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+async fn run(State(shared): State<Shared>, call: Result<Json<Call>, JsonRejection>) -> Response {
+    let Json(call) = match call {
+        Ok(call) => call,
+        Err(rejection) => return (rejection.status(), rejection.body_text()).into_response(),
+    };
+    let question = approval::Request {
+        server_name: &call.server_name,
+        tool_name: &call.tool_name,
+        tool_args: &call.tool_args,
+    };
+    let answer = match shared.approval.decide(question).await {
+        Decision::Accepted => {
+            match shared.pool.call(&call.server_name, &call.tool_name, call.tool_args).await {
+                Ok(ToolOutput::Structured(value)) => Answer::Result(value),
+                Ok(ToolOutput::Text(text)) => Answer::Result(Value::String(text)),
+                Ok(ToolOutput::Nothing) => Answer::Result(Value::Null),
+                Err(error) => Answer::Error { kind: ErrorKind::Tool, message: crate::describe(&error) },
+            }
+        }
+        Decision::Rejected => Answer::Error {
+            kind: ErrorKind::Rejected,
+            message: format!("the call of `{}.{}` was rejected", call.server_name, call.tool_name),
+        },
+    };
+    Json(answer).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(host: &str, expected: bool) {
+        assert_eq!(is_loopback_host(Some(host.as_bytes())), expected, "{host}");
+    }
+
+    #[test]
+    fn only_loopback_hosts_are_let_through() {
+        check("localhost:8900", true);
+        check("127.0.0.1", true);
+        check("127.0.0.1:80", true);
+        check("[::1]:80", true);
+        check("evil.example:80", false);
+        check("localhost.evil.example", false);
+        check("10.0.0.1", false);
+        check("", false);
+        assert!(!is_loopback_host(None));
+    }
+}

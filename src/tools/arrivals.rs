@@ -1,0 +1,114 @@
+//! Keeps what the transport knows and the handlers do not: in which order requests arrived, and that
+//! the client has closed its end.
+//!
+//! Handlers run as tasks of their own, so that two calls sent one after the other may start in either
+//! order. Each request gets a turn when it is read, and waits for the turn before it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rmcp::model::{ClientRequest, Extensions, JsonRpcMessage};
+use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+/// A transport that stamps tool calls with their turn and notices the end of the input.
+pub(super) struct Arrivals<T> {
+    transport: T,
+    /// Resolves when the turn given last has been passed on.
+    last: Option<oneshot::Receiver<()>>,
+    closed: CancellationToken,
+}
+
+/// A place in the order of arrival. Dropping it passes the turn on.
+#[derive(Default)]
+pub(super) struct Turn {
+    before: Option<oneshot::Receiver<()>>,
+    _after: Option<oneshot::Sender<()>>,
+}
+
+/// Request extensions must be `Clone`; a turn is taken out once.
+#[derive(Clone)]
+struct Stamp(Arc<Mutex<Option<Turn>>>);
+
+impl<T> Arrivals<T> {
+    /// Wraps `transport`; cancels `closed` at the end of its input.
+    pub(super) fn new(transport: T, closed: CancellationToken) -> Self {
+        Self { transport, last: None, closed }
+    }
+
+    fn next_turn(&mut self) -> Turn {
+        let (after, receiver) = oneshot::channel();
+        Turn { before: self.last.replace(receiver), _after: Some(after) }
+    }
+}
+
+impl Turn {
+    /// The turn of the request that these extensions came with.
+    pub(super) fn of(extensions: &Extensions) -> Self {
+        let stamp = extensions.get::<Stamp>();
+        let turn = stamp.and_then(|stamp| stamp.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+        turn.unwrap_or_default()
+    }
+
+    /// Waits until every request that arrived earlier has passed on its turn.
+    pub(super) async fn come(&mut self) {
+        if let Some(before) = self.before.take() {
+            // Passing a turn on is dropping its sender, which is received as an error.
+            drop(before.await);
+        }
+    }
+}
+
+impl<T: Transport<RoleServer>> Transport<RoleServer> for Arrivals<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.transport.send(item)
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        let Some(mut message) = self.transport.receive().await else {
+            self.closed.cancel();
+            return None;
+        };
+        if let JsonRpcMessage::Request(request) = &mut message
+            && let ClientRequest::CallToolRequest(call) = &mut request.request
+        {
+            let turn = self.next_turn();
+            call.extensions.insert(Stamp(Arc::new(Mutex::new(Some(turn)))));
+        }
+        Some(message)
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.transport.close().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn turns_come_in_the_order_in_which_they_were_given() {
+        let mut arrivals = Arrivals::new((), CancellationToken::new());
+        let [mut first, mut second] = std::array::from_fn(|_| arrivals.next_turn());
+        first.come().await;
+        let mut waiting = std::pin::pin!(second.come());
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+        drop(first);
+        waiting.await;
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_is_dropped_without_waiting_is_passed_on() {
+        let mut arrivals = Arrivals::new((), CancellationToken::new());
+        let [first, second, mut third] = std::array::from_fn(|_| arrivals.next_turn());
+        drop((first, second));
+        third.come().await;
+    }
+}

@@ -1,0 +1,108 @@
+//! The tool `execute_ipython_cell`.
+
+use std::time::Duration;
+
+use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::{Call, McpServer, parse, reply, schema};
+use crate::executor::{Cell, DEFAULT_TIMEOUT};
+use crate::kernel::TextLimit;
+
+pub(super) const NAME: &str = "execute_ipython_cell";
+
+const DEFAULT_MAX_OUTPUT_CHARS: usize = 5_000;
+
+/// The longest timeout that is kept to the second; longer ones are as good as none.
+const LONGEST_TIMEOUT_SECS: f64 = 30.0 * 24.0 * 3600.0;
+
+/// How many pieces of output may wait to be told as progress before the kernel has to wait.
+const CHUNKS_CAPACITY: usize = 64;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    code: String,
+    timeout: Option<f64>,
+    max_output_chars: Option<usize>,
+}
+
+pub(super) fn definition() -> Tool {
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "code": {"type": "string", "description": "Python code to run in the IPython kernel"},
+            "timeout": {
+                "type": "number",
+                "exclusiveMinimum": 0,
+                "default": DEFAULT_TIMEOUT.as_secs(),
+                "description": "How long the code may run, in seconds, before it is interrupted",
+            },
+            "max_output_chars": {
+                "type": "integer",
+                "minimum": 0,
+                "default": DEFAULT_MAX_OUTPUT_CHARS,
+                "description": "How many characters of output to return; what exceeds them is cut off",
+            },
+        },
+        "required": ["code"],
+        "additionalProperties": false,
+    });
+    Tool::new(NAME, DESCRIPTION, schema(input)).with_title("Run Python code").with_annotations(
+        ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(true),
+    )
+}
+
+const DESCRIPTION: &str = "\
+Run Python code in a stateful IPython kernel. Variables, imports and definitions persist between calls; \
+calls run one at a time, in the order in which they arrive.
+
+- Call tools of registered MCP servers with `from mcptools.<server_name> import <tool_name>` and \
+`<tool_name>.run(<tool_name>.Params(...))`.
+- `await` works at top level; in async code use `await <tool_name>.run_async(...)`.
+- `!command` and IPython magics work. Plots are saved as files in `images/`.
+
+Returns what was printed, the value of the last expression, and links to generated images; an empty text \
+if there is nothing. An exception is returned as an error, with what was printed before it and the \
+traceback. Code that exceeds the timeout is interrupted.";
+
+pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Call) -> CallToolResult {
+    let arguments: Arguments = match parse(arguments) {
+        Ok(arguments) => arguments,
+        Err(refusal) => return refusal,
+    };
+    let timeout = match arguments.timeout {
+        None => DEFAULT_TIMEOUT,
+        Some(seconds) if seconds > 0.0 => Duration::from_secs_f64(seconds.min(LONGEST_TIMEOUT_SECS)),
+        Some(seconds) => {
+            return reply::failure(format!(
+                "the argument `timeout` cannot be used: {seconds} is not a positive number of seconds"
+            ));
+        }
+    };
+    let max_output_chars = arguments.max_output_chars.unwrap_or(DEFAULT_MAX_OUTPUT_CHARS);
+    let (chunks, progress) = match call.progress {
+        Some(progress) => {
+            let (sender, receiver) = mpsc::channel(CHUNKS_CAPACITY);
+            (Some(sender), Some(progress.tell_cell(server.executor.phase(), receiver)))
+        }
+        None => (None, None),
+    };
+    let cell = Cell {
+        code: arguments.code,
+        timeout,
+        limit: TextLimit::Chars(max_output_chars),
+        cancel: call.cancelled,
+        chunks,
+    };
+    call.turn.come().await;
+    let pending = server.executor.submit(cell).await;
+    drop(call.turn);
+    let (outcome, _) = tokio::join!(pending.outcome(), futures::future::OptionFuture::from(progress));
+    match outcome {
+        Ok(outcome) => reply::cell(outcome, max_output_chars),
+        Err(error) => reply::error(&error),
+    }
+}

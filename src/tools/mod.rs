@@ -1,0 +1,195 @@
+//! The MCP server: four tools on stdio.
+//!
+//! Translates between MCP and the rooms behind it; one file per tool. What a tool does is decided by
+//! the executor and the registry.
+
+mod arrivals;
+mod execute;
+mod install;
+mod progress;
+mod register;
+mod reply;
+mod reset;
+mod stdio;
+
+use std::borrow::Cow;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, JsonObject, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+
+use self::arrivals::Turn;
+use self::progress::Progress;
+pub use self::stdio::{Error, serve_stdio};
+use crate::executor::CodeExecutor;
+use crate::registry::Registry;
+
+/// What a model should know before it sees the tools.
+const INSTRUCTIONS: &str = "\
+Runs Python in a stateful IPython kernel and lets that Python call the tools of other MCP servers.
+
+1. `register_mcp_server` connects to an MCP server once and writes a typed Python API for its tools to \
+`mcptools/<server_name>/` in the workspace, one module per tool.
+2. `execute_ipython_cell` runs code that uses it:
+   from mcptools.<server_name> import <tool_name>
+   result = <tool_name>.run(<tool_name>.Params(...))
+   Read a module's source to learn its parameters. `run` returns a `Result` model where the tool declares \
+one, else a string.
+
+Combine several tool calls in one cell with loops and conditions, and print only what you need: \
+intermediate results stay out of your context. Servers registered earlier work without registering again.";
+
+/// The MCP server's state: what its tools work on.
+pub(crate) struct McpServer {
+    executor: Arc<CodeExecutor>,
+    registry: Arc<Registry>,
+    /// Cancelled when the session ends: nobody waits for answers any more.
+    closed: CancellationToken,
+}
+
+/// What a tool is given beside its arguments.
+struct Call {
+    /// Cancelled when the client no longer wants the answer.
+    cancelled: CancellationToken,
+    /// Where progress is told, if the client wants it.
+    progress: Option<Progress>,
+    /// Passed on to the next call as soon as this one has its place in the executor's queue.
+    turn: Turn,
+}
+
+impl McpServer {
+    async fn dispatch(
+        &self,
+        name: &str,
+        arguments: JsonObject,
+        call: Call,
+    ) -> Result<CallToolResult, ErrorData> {
+        match name {
+            execute::NAME => Ok(execute::call(self, arguments, call).await),
+            register::NAME => Ok(register::call(self, arguments, call).await),
+            install::NAME => Ok(install::call(self, arguments, call).await),
+            reset::NAME => Ok(reset::call(self, arguments, call).await),
+            _ => {
+                let names = definitions().map(|tool| tool.name).join("`, `");
+                let message = format!("there is no tool `{name}`; there are `{names}`");
+                Err(ErrorData::invalid_params(message, None))
+            }
+        }
+    }
+}
+
+impl ServerHandler for McpServer {
+    fn get_info(&self) -> ServerConfig {
+        let implementation =
+            Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")).with_title("ipybox");
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(implementation)
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(definitions().into()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let call = Call {
+            turn: Turn::of(&context.extensions),
+            progress: Progress::wanted_by(&context),
+            cancelled: context.ct,
+        };
+        let answer = self.dispatch(&request.name, request.arguments.unwrap_or_default(), call);
+        tokio::select! {
+            answer = answer_panics(answer) => answer.map(Into::into),
+            () = self.closed.cancelled() => Err(ErrorData::internal_error("the server is shutting down", None)),
+        }
+    }
+}
+
+fn definitions() -> [Tool; 4] {
+    [execute::definition(), register::definition(), install::definition(), reset::definition()]
+}
+
+/// The schema of a tool's arguments, written as a JSON literal.
+fn schema(literal: serde_json::Value) -> Arc<JsonObject> {
+    match literal {
+        serde_json::Value::Object(schema) => Arc::new(schema),
+        other => unreachable!("a schema is an object, not {other}"),
+    }
+}
+
+/// Reads a tool's arguments. What is wrong is told to the model, which can mend it.
+fn parse<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, CallToolResult> {
+    serde_path_to_error::deserialize(serde_json::Value::Object(arguments)).map_err(|error| {
+        let place = match error.path().to_string() {
+            path if path == "." => Cow::Borrowed("the arguments"),
+            path => Cow::Owned(format!("the argument `{path}`")),
+        };
+        reply::failure(format!("{place} cannot be used: {}", error.inner()))
+    })
+}
+
+/// Turns a panic into an answer: without one the client would wait for ever.
+async fn answer_panics<T>(answer: impl Future<Output = Result<T, ErrorData>>) -> Result<T, ErrorData> {
+    AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|_| {
+        // The panic hook has logged what happened.
+        Err(ErrorData::internal_error("ipybox has a bug: the request made it panic; see its log", None))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_answered() {
+        let answer: Result<(), _> = answer_panics(async { panic!("on purpose") }).await;
+        assert!(answer.unwrap_err().message.contains("panic"));
+    }
+
+    #[test]
+    fn every_tool_describes_itself_to_models_and_users() {
+        for tool in definitions() {
+            assert!(tool.description.is_some_and(|text| text.len() > 80), "{}", tool.name);
+            assert!(tool.title.is_some() && tool.annotations.is_some(), "{}", tool.name);
+            for (name, schema) in tool.input_schema["properties"].as_object().unwrap() {
+                assert!(schema["description"].is_string(), "{}.{name}", tool.name);
+            }
+        }
+    }
+
+    #[test]
+    fn arguments_are_refused_by_name() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[expect(dead_code, reason = "only its shape matters")]
+        struct Arguments {
+            count: u32,
+        }
+        let check = |arguments: serde_json::Value, expected: &str| {
+            let serde_json::Value::Object(arguments) = arguments else { panic!("an object") };
+            let refusal = serde_json::to_string(&parse::<Arguments>(arguments).unwrap_err()).unwrap();
+            assert!(refusal.contains(expected), "{refusal}");
+        };
+        check(json!({"count": "x"}), "the argument `count` cannot be used: invalid type");
+        check(json!({}), "missing field `count`");
+        check(json!({"count": 1, "cout": 2}), "unknown field `cout`");
+    }
+}

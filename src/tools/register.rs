@@ -1,0 +1,94 @@
+//! The tool `register_mcp_server`.
+
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::{Call, McpServer, Progress, parse, reply, schema};
+
+pub(super) const NAME: &str = "register_mcp_server";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    server_name: String,
+    #[serde(deserialize_with = "object_or_json")]
+    server_params: JsonObject,
+}
+
+/// Models like to send an object as a string that holds its JSON.
+fn object_or_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<JsonObject, D::Error> {
+    let value = match Value::deserialize(deserializer)? {
+        Value::String(text) => serde_json::from_str(&text)
+            .map_err(|error| serde::de::Error::custom(format!("it is a string that is not JSON: {error}")))?,
+        value => value,
+    };
+    match value {
+        Value::Object(object) => Ok(object),
+        other => Err(serde::de::Error::custom(format!("expected an object, not {other}"))),
+    }
+}
+
+pub(super) fn definition() -> Tool {
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "server_name": {
+                "type": "string",
+                "description": "Name of the Python package: a lowercase identifier such as `github` or `brave_search`",
+            },
+            "server_params": {
+                "type": "object",
+                "description": "How to reach the server. stdio: {\"command\", \"args\", \"env\", \"cwd\"}; \
+                    HTTP: {\"url\", \"headers\", \"type\"}, where `type` is `streamable_http` or `sse` and may be \
+                    left out if the URL contains `/mcp` or `/sse`. Write secrets as ${VARIABLE}.",
+            },
+        },
+        "required": ["server_name", "server_params"],
+        "additionalProperties": false,
+    });
+    Tool::new(NAME, DESCRIPTION, schema(input)).with_title("Register an MCP server").with_annotations(
+        ToolAnnotations::new().read_only(false).destructive(false).idempotent(true).open_world(true),
+    )
+}
+
+const DESCRIPTION: &str = "\
+Connect to an MCP server and generate a Python API for its tools in `mcptools/<server_name>/`, one module \
+per tool. Returns the names of the modules, which code can then use:
+
+from mcptools.<server_name> import <tool_name>
+result = <tool_name>.run(<tool_name>.Params(...))
+
+- `${VARIABLE}` in `server_params` stands for a variable of ipybox's environment or of the workspace's \
+`.env`; it is filled when connecting and never written to disk.
+- A registration lasts: it survives `reset` and restarts. Registering a name again replaces its package; \
+call `reset` if modules of the old one were imported.";
+
+pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) -> CallToolResult {
+    drop(call.turn);
+    let arguments: Arguments = match parse(arguments) {
+        Ok(arguments) => arguments,
+        Err(refusal) => return refusal,
+    };
+    let name = &arguments.server_name;
+    let (_phase, phases) = watch::channel(format!("connecting to the MCP server `{name}`"));
+    let mut phases = phases;
+    phases.mark_changed();
+    let register = server.registry.register(name, &arguments.server_params);
+    let registered = tokio::select! {
+        registered = Progress::tell_while(call.progress, phases, register) => registered,
+        () = call.cancelled.cancelled() => return reply::failure("Registration was cancelled."),
+    };
+    match registered {
+        Ok(registration) => {
+            server.executor.adopt(name, registration.connection).await;
+            server.executor.refresh_imports().await;
+            for warning in &registration.warnings {
+                tracing::warn!(server = %name, "{warning}");
+            }
+            CallToolResult::success(registration.modules.into_iter().map(ContentBlock::text).collect())
+        }
+        Err(error) => reply::error(&error),
+    }
+}

@@ -1,0 +1,112 @@
+//! Serves MCP on stdin and stdout until the client closes them or a signal asks us to end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::service::ServerInitializeError;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::stdio_pipes;
+use rmcp::{RoleServer, ServiceExt as _};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::McpServer;
+use super::arrivals::Arrivals;
+use crate::approval::Approval;
+use crate::config::Config;
+use crate::executor::CodeExecutor;
+use crate::mcp::Connector;
+use crate::registry::Registry;
+use crate::tool_server::{self, ToolServer};
+
+/// The longest message accepted from the client. A longer one is dropped with a line in the log.
+const MAX_MESSAGE_BYTES: usize = 256 * 1024 * 1024;
+
+/// How long a client may take to read the last answers once the kernel and the connections are gone.
+const DRAIN_GRACE: Duration = Duration::from_millis(500);
+
+/// Why serving ended before the client or a signal ended it, or never began.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The tool server could not be started.
+    #[error("start the tool server")]
+    ToolServer(#[from] tool_server::Error),
+    /// There is no place for the kernel's temporary files.
+    #[error("create a private directory for the kernel")]
+    PrivateDirectory(#[source] std::io::Error),
+    /// Signals cannot be handled.
+    #[error("handle signals")]
+    Signals(#[source] std::io::Error),
+    /// The client did not begin as the protocol says.
+    #[error("begin a session with the MCP client: {0}")]
+    Session(String),
+}
+
+/// Serves the four tools on stdin and stdout.
+///
+/// Requests are answered as soon as this runs; the Python environment and the kernel come up behind.
+/// Returns when the client closes stdin, or on SIGTERM, SIGINT or SIGHUP, with no process left behind.
+///
+/// # Errors
+/// See [`Error`]. Nothing has been served if the tool server or the executor could not be started.
+pub async fn serve_stdio(config: Config) -> Result<(), Error> {
+    let closed = CancellationToken::new();
+    end_on_signals(&closed).map_err(Error::Signals)?;
+    let connector = Connector::new(Arc::clone(&config.variables), config.workspace.clone());
+    let registry = Arc::new(Registry::new(&config.state_dir, &config.workspace, connector.clone()));
+    let tool_server = ToolServer::start(
+        &config.tool_server_host,
+        config.tool_server_port,
+        Arc::clone(&registry) as Arc<dyn tool_server::ServerLookup>,
+        connector,
+        Approval::Automatic,
+    )
+    .await?;
+    let executor = Arc::new(CodeExecutor::start(&config, tool_server).map_err(Error::PrivateDirectory)?);
+    let server = McpServer { executor: Arc::clone(&executor), registry, closed: closed.clone() };
+
+    let serving = serve(server, closed.clone());
+    let stopping = async {
+        closed.cancelled().await;
+        executor.stop().await;
+        tokio::time::sleep(DRAIN_GRACE).await;
+    };
+    let served = tokio::select! {
+        served = serving => served,
+        () = stopping => Ok(()),
+    };
+    // Serving may have ended first: stopping twice is stopping once.
+    executor.stop().await;
+    served
+}
+
+async fn serve(server: McpServer, closed: CancellationToken) -> Result<(), Error> {
+    let (input, output) = stdio_pipes();
+    let transport =
+        AsyncRwTransport::<RoleServer, _, _>::new(input, output).with_max_line_length(MAX_MESSAGE_BYTES);
+    let transport = Arrivals::new(transport, closed.clone());
+    let ended = match server.serve_with_ct(transport, closed.clone()).await {
+        Ok(running) => running.waiting().await.map(drop).map_err(|error| Error::Session(error.to_string())),
+        // We are to end, or the client went away, before it said anything: nothing is wrong.
+        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
+        Err(error) => Err(Error::Session(error.to_string())),
+    };
+    closed.cancel();
+    ended
+}
+
+/// Cancels `closed` on the signals that ask a program to end.
+fn end_on_signals(closed: &CancellationToken) -> std::io::Result<()> {
+    for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
+        let mut signals = signal(kind)?;
+        let closed = closed.clone();
+        // Ends with the runtime: it is a listener of the whole process.
+        tokio::spawn(async move {
+            signals.recv().await;
+            tracing::info!(signal = kind.as_raw_value(), "ending");
+            closed.cancel();
+        });
+    }
+    Ok(())
+}

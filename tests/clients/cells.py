@@ -1,0 +1,334 @@
+"""What an agent does with cells: the four tools are listed, then cells run, fail, draw, time out and are cancelled."""
+
+import asyncio
+import re
+import time
+from pathlib import Path
+
+from steps import Scenario, expect, expect_error, expect_success, until
+
+scenario = Scenario(__doc__)
+step = scenario.step
+
+# Tool → its arguments → the default, or `...` for a required one.
+TOOLS = {
+    "register_mcp_server": {"server_name": ..., "server_params": ...},
+    "execute_ipython_cell": {"code": ..., "timeout": 120, "max_output_chars": 5000},
+    "install_package": {"package_name": ...},
+    "reset": {},
+}
+
+IMAGE = re.compile(r"^- \[([0-9a-f]{8})\]\((/.*/images/\1\.png)\)$", re.MULTILINE)
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+
+@step("the four tools are listed with their parameters and defaults")
+async def tools(bench):
+    listed = {tool["name"]: tool for tool in await bench.server.tools()}
+    expect(
+        set(listed) == set(TOOLS),
+        f"expected the tools {sorted(TOOLS)}, got {sorted(listed)}",
+    )
+    for name, arguments in TOOLS.items():
+        schema = listed[name]["inputSchema"]
+        properties = schema.get("properties") or {}
+        expect(
+            set(properties) == set(arguments),
+            f"{name} has the arguments {sorted(properties)}",
+        )
+        required = {
+            argument for argument, default in arguments.items() if default is ...
+        }
+        expect(
+            set(schema.get("required") or []) == required,
+            f"{name} requires {schema.get('required')}",
+        )
+        for argument, default in arguments.items():
+            got = properties[argument].get("default", ...)
+            expect(
+                got == default, f"{name}.{argument} defaults to {got}, not {default}"
+            )
+        expect(listed[name]["description"], f"{name} has no description")
+
+
+@step("a cell's last expression is its result")
+async def last_expression(bench):
+    outcome = await bench.server.cell("answer = 41\nanswer + 1")
+    expect(expect_success(outcome).strip() == "42", "expected 42", outcome)
+
+
+@step("state survives between cells")
+async def state(bench):
+    outcome = await bench.server.cell("print('the answer is', answer + 1)")
+    expect(
+        expect_success(outcome).strip() == "the answer is 42",
+        "the variable is lost",
+        outcome,
+    )
+
+
+@step("a cell without output succeeds")
+async def silence(bench):
+    expect_success(await bench.server.cell("silent = True"))
+
+
+@step("standard output, standard error and the result come together")
+async def streams(bench):
+    code = "import sys\nprint('to stdout')\nprint('to stderr', file=sys.stderr)\n'a ' + 'result'"
+    outcome = await bench.server.cell(code)
+    for part in ("to stdout", "to stderr", "'a result'"):
+        expect(part in expect_success(outcome), f"{part!r} is missing", outcome)
+
+
+@step("no cell of fifty loses its output")
+async def nothing_lost(bench):
+    lost = []
+    for number in range(50):
+        outcome = await bench.server.cell(f"print({number})")
+        if outcome.is_error or outcome.text.strip() != str(number):
+            lost.append((number, outcome.text))
+    expect(not lost, f"{len(lost)} cells lost output, the first ones: {lost[:3]}")
+
+
+@step("`await` works at the top level")
+async def top_level_await(bench):
+    outcome = await bench.server.cell(
+        "import asyncio\nawait asyncio.sleep(0.01, 'awaited')"
+    )
+    expect(
+        "awaited" in expect_success(outcome), "the awaited value is missing", outcome
+    )
+
+
+@step("shell commands work, with their late output")
+async def shell(bench):
+    outcome = await bench.server.cell("!echo shell-$((40 + 2)); sleep 0.3; echo late")
+    for part in ("shell-42", "late"):
+        expect(part in expect_success(outcome), f"{part!r} is missing", outcome)
+
+
+@step("magics work, in the workspace")
+async def magics(bench):
+    outcome = await bench.server.cell("%pwd")
+    expect(
+        str(bench.workspace) in expect_success(outcome),
+        "the kernel is not in the workspace",
+        outcome,
+    )
+    expect_success(
+        await bench.server.cell("%%writefile note.txt\nwritten by a magic\n")
+    )
+    note = bench.workspace / "note.txt"
+    expect(
+        note.is_file() and note.read_text().startswith("written by a magic"),
+        f"{note} is not written",
+    )
+
+
+@step("a Python error keeps what was printed before it")
+async def python_error(bench):
+    # What is printed is computed, because the traceback quotes the source.
+    code = "def divide(a, b):\n    return a / b\nprint('printed', 6 * 7)\ndivide(1, 0)"
+    text = expect_error(await bench.server.cell(code), "printed 42")
+    for part in ("ZeroDivisionError", "division by zero", "Traceback", "divide(1, 0)"):
+        expect(part in text, f"the error lacks {part!r}:\n{text}")
+    expect("\x1b" not in text, f"the traceback has escape sequences: {text!r}")
+    expect(
+        text.index("printed 42") < text.index("Traceback"),
+        f"the output does not come first:\n{text}",
+    )
+
+
+@step("a syntax error is an error")
+async def syntax_error(bench):
+    expect_error(await bench.server.cell("def broken(:\n    pass"), "SyntaxError")
+
+
+@step("asking for input is an error, not a hang")
+async def input_refused(bench):
+    expect_error(await bench.server.cell("input('Your name? ')", timeout=20), "input")
+
+
+@step("a plot is saved and listed as an absolute link")
+async def plot(bench):
+    code = "import matplotlib.pyplot as plt\nplt.plot([1, 2, 4])\nprint('drawn')\nplt.show()"
+    text = expect_success(await bench.server.cell(code))
+    head, marker, links = text.partition("Generated images:")
+    expect(
+        marker and "drawn" in head, f"no `Generated images:` after the output:\n{text}"
+    )
+    found = IMAGE.findall(links)
+    expect(
+        len(found) == 1,
+        f"expected one link like `- [0a1b2c3d](/…/images/0a1b2c3d.png)`:\n{text}",
+    )
+    path = Path(found[0][1])
+    expect(
+        path.parent == bench.workspace / "images",
+        f"{path} is not in the workspace's images/",
+    )
+    expect(
+        path.is_file() and path.read_bytes().startswith(PNG_SIGNATURE),
+        f"{path} is no PNG file",
+    )
+
+
+@step("two plots of one cell are two images")
+async def two_plots(bench):
+    code = "for scale in (1, 2):\n    plt.figure()\n    plt.plot([0, scale])\n    plt.show()"
+    text = expect_success(await bench.server.cell(code))
+    expect(
+        len({name for name, _ in IMAGE.findall(text)}) == 2,
+        f"expected two links:\n{text}",
+    )
+
+
+@step("a timeout interrupts the cell, says so and keeps the state")
+async def timeout(bench):
+    begin = time.monotonic()
+    outcome = await bench.server.cell(
+        "print('printed', 6 * 7)\nwhile True: pass", timeout=1
+    )
+    took = time.monotonic() - begin
+    text = expect_error(outcome)
+    expect(
+        "timed out" in text.lower() or "timeout" in text.lower(),
+        "the error does not say that it timed out",
+        outcome,
+    )
+    expect("printed 42" in text, "what was printed before the timeout is lost", outcome)
+    expect(took < 10, f"a timeout of 1 s took {took:.1f} s")
+    after = await bench.server.cell("answer")
+    expect(expect_success(after).strip() == "41", "the state is lost", after)
+
+
+@step("output over the limit is cut, with a notice")
+async def truncation(bench):
+    outcome = await bench.server.cell("print('x' * 10_000)", max_output_chars=100)
+    text = expect_success(outcome)
+    expect(
+        "[Output truncated: exceeded 100 character limit]" in text,
+        "the notice is missing",
+        outcome,
+    )
+    kept = text.partition("[Output truncated")[0].strip()
+    expect(kept == "x" * 100, f"{len(kept)} characters were kept, not 100", outcome)
+
+
+@step("ten million characters arrive whole when they may")
+async def large_output(bench):
+    outcome = await bench.server.cell(
+        "print('x' * 10_000_000)", max_output_chars=20_000_000
+    )
+    count = expect_success(outcome).count("x")
+    expect(count == 10_000_000, f"{count} of 10,000,000 characters arrived")
+
+
+@step("a cancelled cell is interrupted and the next one runs at once")
+async def cancellation(bench):
+    started = bench.workspace / "started"
+    stopped = bench.workspace / "stopped"
+    code = (
+        "import pathlib, time\n"
+        "try:\n"
+        "    pathlib.Path('started').touch()\n"
+        "    time.sleep(60)\n"
+        "finally:\n"
+        "    pathlib.Path('stopped').touch()"
+    )
+    await bench.server.cancel_call(
+        "execute_ipython_cell", {"code": code}, once=until(started.exists)
+    )
+    begin = time.monotonic()
+    outcome = await bench.server.cell("answer + 2")
+    took = time.monotonic() - begin
+    expect(
+        expect_success(outcome).strip() == "43",
+        "the next cell does not give 43",
+        outcome,
+    )
+    expect(stopped.exists(), "the cancelled cell still ran when the next one ended")
+    expect(took < 5, f"the next cell took {took:.1f} s")
+
+
+@step("a cancelled cell that waits its turn never runs")
+async def cancellation_of_a_waiting_cell(bench):
+    first_started = bench.workspace / "first-started"
+    code = "pathlib.Path('first-started').touch()\ntime.sleep(1)\n'first'"
+    first = asyncio.create_task(bench.server.cell(code))
+    await until(first_started.exists)
+    waiting = {"code": "pathlib.Path('must-not-exist').touch()"}
+    await bench.server.cancel_call(
+        "execute_ipython_cell", waiting, once=asyncio.sleep(0.2)
+    )
+    outcome = await first
+    expect(
+        "first" in expect_success(outcome),
+        "the running cell was cancelled instead",
+        outcome,
+    )
+    expect_success(await bench.server.cell("'after'"))
+    expect(not (bench.workspace / "must-not-exist").exists(), "the cancelled cell ran")
+
+
+@step("output is reported as progress while the cell runs")
+async def progress(bench):
+    code = "for line in range(5):\n    print(f'line {line}', flush=True)\n    time.sleep(0.2)"
+    reports = []
+    arguments = {"code": f"import time\n{code}"}
+    outcome = await bench.server.call(
+        "execute_ipython_cell", arguments, on_progress=reports.append
+    )
+    end = asyncio.get_running_loop().time()
+    expect(
+        "line 4" in expect_success(outcome), "the output is not in the result", outcome
+    )
+    messages = "".join(report.message for report in reports)
+    for line in range(4):
+        expect(f"line {line}" in messages, f"`line {line}` was not reported: {reports}")
+    expect(reports[0].at < end - 0.5, "the first report came only with the result")
+    values = [report.progress for report in reports]
+    expect(values == sorted(set(values)), f"the progress does not grow: {values}")
+
+
+@step("cells sent together run one by one, in order")
+async def order(bench):
+    expect_success(await bench.server.cell("trail = []"))
+    cells = [
+        bench.server.cell(f"time.sleep(0.02)\ntrail.append({number})\nlen(trail)")
+        for number in range(8)
+    ]
+    for number, outcome in enumerate(await asyncio.gather(*cells)):
+        expect(
+            expect_success(outcome).strip() == str(number + 1),
+            f"cell {number} ran out of order",
+            outcome,
+        )
+    outcome = await bench.server.cell("trail == list(range(8))")
+    expect(
+        expect_success(outcome).strip() == "True",
+        "the order is not that of arrival",
+        outcome,
+    )
+
+
+@step("a kernel that dies is an error, and the next cell has a new one")
+async def death(bench):
+    expect_error(
+        await bench.server.cell("import os\nos._exit(3)", timeout=30), "kernel"
+    )
+    outcome = await bench.server.cell("'alive' + '!'", timeout=30)
+    expect("alive!" in expect_success(outcome), "no new kernel", outcome)
+
+
+@step("reset clears variables and keeps files")
+async def reset(bench):
+    expect_success(await bench.server.cell("answer = 41"))
+    expect_success(await bench.server.call("reset"))
+    expect_error(await bench.server.cell("answer"), "NameError")
+    outcome = await bench.server.cell("open('note.txt').read()")
+    expect("written by a magic" in expect_success(outcome), "the file is gone", outcome)
+
+
+if __name__ == "__main__":
+    scenario.main()

@@ -1,0 +1,80 @@
+//! The rules of `ARCHITECTURE.md` that can be checked: which room may know which.
+
+use std::path::{Path, PathBuf};
+
+use crate::support::repository;
+
+fn sources(directory: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let is_test = path.file_stem().is_some_and(|stem| stem == "tests");
+        if path.is_dir() && !is_test {
+            files.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") && !is_test {
+            files.push(path);
+        }
+    }
+    files
+}
+
+/// No file of `room` mentions any of `strangers`.
+#[track_caller]
+fn never(room: &str, strangers: &[&str]) {
+    let files = sources(&repository().join("src").join(room));
+    assert!(!files.is_empty(), "{room} is empty");
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let code = product.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for (line, stranger) in code.flat_map(|line| strangers.iter().map(move |stranger| (line, stranger))) {
+            let is_own = line.contains(&format!("use crate::{room}::"));
+            assert!(is_own || !line.contains(stranger), "{} knows `{stranger}`: {line}", file.display());
+        }
+    }
+}
+
+#[test]
+fn code_generation_is_pure() {
+    never(
+        "codegen",
+        &["use crate::", "std::fs", "std::env", "std::net", "std::process", "std::time", "tokio", "rmcp"],
+    );
+}
+
+#[test]
+fn the_kernel_knows_no_tools() {
+    never("kernel", &["rmcp", "axum", "crate::tools", "crate::executor", "crate::tool_server", "crate::mcp"]);
+}
+
+#[test]
+fn the_tool_server_knows_no_kernel() {
+    never("tool_server", &["crate::kernel", "crate::executor", "crate::tools", "crate::registry", "rmcp"]);
+}
+
+#[test]
+fn the_executor_knows_no_protocols() {
+    never("executor", &["rmcp", "axum", "clap", "crate::codegen", "crate::tools", "zeromq", "jupyter_"]);
+}
+
+#[test]
+fn the_tools_know_no_transports() {
+    never("tools", &["axum", "zeromq", "jupyter_", "reqwest"]);
+}
+
+#[test]
+fn the_client_of_mcp_servers_knows_no_python() {
+    never("mcp", &["axum", "crate::codegen", "crate::kernel", "crate::executor", "crate::tools"]);
+}
+
+#[test]
+fn approval_knows_nobody() {
+    never("approval", &["axum", "rmcp", "use crate::"]);
+}
+
+#[test]
+fn only_the_binary_reads_flags() {
+    for room in ["tools", "executor", "registry", "environment", "kernel", "tool_server", "mcp", "codegen"] {
+        never(room, &["clap::", "anyhow::", "tracing_subscriber"]);
+    }
+}

@@ -1,0 +1,179 @@
+//! What `execute_ipython_cell` promises.
+
+use serde_json::json;
+
+use crate::support::{Place, eventually, is_running};
+
+#[tokio::test]
+async fn output_is_what_ipython_shows() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    for (code, expected) in [
+        ("", ""),
+        ("x = 41", ""),
+        ("x + 1", "42"),
+        ("print('a'); x", "a\n41"),
+        ("import sys; print('out'); print('err', file=sys.stderr); 'value'", "out\nerr\n'value'"),
+        ("import asyncio; await asyncio.sleep(0); 'awaited'", "'awaited'"),
+        ("!echo from the shell", "from the shell"),
+        ("%%bash\necho from bash", "from bash"),
+        ("%pwd", &format!("'{}'", place.workspace().display())),
+        ("display(1); display('two')", "1\n'two'"),
+        ("'é' * 3", "'ééé'"),
+        ("print('lone \\ud800 surrogate')", "lone ? surrogate"),
+        ("print('tab\\tand null \\x00 and bell \\x07')", "tab\tand null \u{0} and bell \u{7}"),
+    ] {
+        assert_eq!(ipybox.cell(code).await.ok(), expected, "{code}");
+    }
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn an_exception_is_an_error_with_what_was_printed_before() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let text = ipybox.cell("print('before')\ndef broken(): return 1 / 0\nbroken()").await.error();
+    assert!(text.starts_with("before\n"), "{text}");
+    assert!(text.contains("in broken()") && text.ends_with("ZeroDivisionError: division by zero"), "{text}");
+    assert!(!text.contains('\u{1b}'), "{text:?}");
+    let text = ipybox.cell("def (").await.error();
+    assert!(text.contains("SyntaxError"), "{text}");
+    let text = ipybox.cell("raise ValueError('x' * 1_000_000 + 'end')").await.error();
+    assert!(text.len() < 20_000 && text.ends_with("end"), "{} bytes", text.len());
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn asking_for_input_fails_at_once() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    for code in ["input('? ')", "import getpass; getpass.getpass()"] {
+        let text = ipybox.cell(code).await.error();
+        assert!(text.contains("StdinNotImplementedError"), "{text}");
+    }
+    assert_eq!(ipybox.cell("import sys; sys.stdin.read()").await.ok(), "''");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn plots_are_saved_and_linked() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let code = "import matplotlib.pyplot as plt\nplt.plot([1, 4, 9])\nplt.show()\nprint('shown')";
+    let text = ipybox.cell(code).await.ok();
+    let images: Vec<_> = std::fs::read_dir(place.workspace().join("images")).unwrap().collect();
+    assert_eq!(images.len(), 1);
+    let path = images.into_iter().next().unwrap().unwrap().path();
+    let stem = path.file_stem().unwrap().to_str().unwrap();
+    assert!(stem.len() == 8 && stem.chars().all(|digit| digit.is_ascii_hexdigit()), "{stem}");
+    assert_eq!(text, format!("shown\n\nGenerated images:\n\n- [{stem}]({})\n", path.display()));
+    assert!(std::fs::read(&path).unwrap().starts_with(b"\x89PNG\r\n\x1a\n"));
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn long_output_is_cut_with_a_notice() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let cut = json!({"code": "print('é' * 100)", "max_output_chars": 10});
+    assert_eq!(
+        ipybox.call("execute_ipython_cell", cut).await.ok(),
+        format!("{}\n\n[Output truncated: exceeded 10 character limit]", "é".repeat(10))
+    );
+    let fits = json!({"code": "print('é' * 10)", "max_output_chars": 10});
+    assert_eq!(ipybox.call("execute_ipython_cell", fits).await.ok(), "é".repeat(10));
+    let whole = json!({"code": "print('x' * 10_000_000)", "max_output_chars": 20_000_000});
+    assert_eq!(ipybox.call("execute_ipython_cell", whole).await.ok().len(), 10_000_000);
+    let many = json!({"code": "for i in range(100_000): print(i)", "max_output_chars": 20_000_000});
+    let text = ipybox.call("execute_ipython_cell", many).await.ok();
+    assert!(text.lines().map(|line| line.parse::<u32>().unwrap()).eq(0..100_000));
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn code_that_takes_too_long_is_interrupted_and_variables_survive() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.cell("x = 1").await.ok();
+    let endless = json!({"code": "print('so far')\nwhile True: pass", "timeout": 0.5});
+    let text = ipybox.call("execute_ipython_cell", endless).await.error();
+    assert!(text.starts_with("so far\n\n") && text.contains("timed out after 0.5 seconds"), "{text}");
+    assert!(text.contains("still there"), "{text}");
+    assert_eq!(ipybox.cell("x").await.ok(), "1");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn code_that_swallows_interrupts_loses_its_kernel_and_nothing_hangs() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let code = "
+import signal
+signal.signal(signal.SIGINT, lambda *_: None)
+print('so far')
+while True: pass";
+    let text = ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 0.2})).await.error();
+    assert!(text.starts_with("so far\n\n") && text.contains("all variables and imports are gone"), "{text}");
+    assert_eq!(ipybox.cell("1+1").await.ok(), "2");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_kernel_that_dies_is_replaced_and_the_caller_told() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let text = ipybox.cell("print('last', flush=True)\nimport os, signal, time; time.sleep(0.3)\nos.kill(os.getpid(), signal.SIGKILL)").await.error();
+    assert!(text.starts_with("last\n\n") && text.contains("signal: 9"), "{text}");
+    assert_eq!(ipybox.cell("x = 1; x").await.ok(), "1");
+    let id: i32 = ipybox.cell("print(os.getpid())").await.text.lines().last().unwrap().parse().unwrap_or(0);
+    assert_eq!(id, 0, "`os` is not imported in the fresh kernel");
+    let id: i32 = ipybox.cell("import os; os.getpid()").await.ok().parse().unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(id), nix::sys::signal::Signal::SIGKILL).unwrap();
+    eventually("the kernel is gone", || !is_running(id)).await;
+    let text = ipybox.cell("'alive'").await.ok();
+    assert!(text.starts_with("The kernel was started anew") && text.ends_with("'alive'"), "{text}");
+    assert_eq!(ipybox.cell("'alive'").await.ok(), "'alive'");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_reset_clears_variables_and_stops_what_runs() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.cell("x = 1").await.ok();
+    ipybox.reset().await;
+    assert!(ipybox.cell("x").await.error().contains("NameError"));
+    let running = ipybox.start_cell("open('started', 'w')\nwhile True: pass").await;
+    let started = place.workspace().join("started");
+    eventually("the cell runs", || started.exists()).await;
+    ipybox.reset().await;
+    assert!(running.answer().await.error().contains("reset"));
+    assert_eq!(ipybox.cell("1+1").await.ok(), "2");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn the_kernel_is_like_ipython_on_a_plain_terminal() {
+    let place = Place::new();
+    place.write("script.py", "print(__name__, 'ran')");
+    let mut ipybox = place.ipybox().await;
+    for (code, expected) in [
+        ("%run script.py", "__main__ ran"),
+        ("import os; os.environ['TERM'], os.environ['NO_COLOR']", "('dumb', '1')"),
+        ("import sys; sys.path[0]", "''"),
+        ("import debugpy; 'importable'", "'importable'"),
+        (
+            "get_ipython().kernel._execute_sleep == type(get_ipython().kernel)._execute_sleep.default_value",
+            "True",
+        ),
+        (
+            "import multiprocessing as m\nwith m.get_context('fork').Pool(2) as pool: print(pool.map(abs, [-1, -2]))",
+            "[1, 2]",
+        ),
+        ("try: print(os.wait())\nexcept ChildProcessError: print('no children')", "no children"),
+        ("os.path.exists(os.path.expanduser('~/.ipython/profile_default/history.sqlite-journal'))", "False"),
+    ] {
+        assert_eq!(ipybox.cell(code).await.ok(), expected, "{code}");
+    }
+    ipybox.stop().await;
+}

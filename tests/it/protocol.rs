@@ -1,0 +1,155 @@
+//! MCP itself: revisions, tools, order, progress, cancellation, bad requests.
+
+use serde_json::json;
+
+use crate::support::{Place, eventually, kernel_python};
+
+#[tokio::test]
+async fn every_revision_by_initialize_is_served() {
+    let place = Place::new();
+    for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
+        let mut ipybox = place.start(&["--python", kernel_python().to_str().unwrap()]).await;
+        let params = json!({
+            "protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "it", "version": "0"},
+        });
+        let response = ipybox.request("initialize", params).await.response().await.unwrap();
+        let result = &response["result"];
+        assert_eq!(result["protocolVersion"], revision);
+        assert_eq!(result["serverInfo"]["name"], "ipybox");
+        assert_eq!(result["serverInfo"]["version"], env!("CARGO_PKG_VERSION"));
+        assert!(result["instructions"].as_str().unwrap().contains("mcptools"));
+        ipybox.notify("notifications/initialized", json!({})).await;
+        assert_eq!(ipybox.cell("1+1").await.ok(), "2");
+        ipybox.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn the_revision_without_initialize_is_served() {
+    let place = Place::new();
+    let mut ipybox = place.start(&["--python", kernel_python().to_str().unwrap()]).await;
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "it", "version": "0"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let response = ipybox.request("server/discover", json!({"_meta": meta})).await.response().await.unwrap();
+    let versions = response["result"]["supportedVersions"].as_array().unwrap();
+    assert!(versions.contains(&json!("2026-07-28")), "{response}");
+    let params = json!({
+        "name": "execute_ipython_cell", "arguments": {"code": "1+1"}, "_meta": meta,
+    });
+    let response = ipybox.request("tools/call", params).await.response().await.unwrap();
+    assert_eq!(response["result"]["content"][0]["text"], "2", "{response}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn initialize_does_not_wait_for_python() {
+    let place = Place::new();
+    // A named pipe that nobody writes to: an interpreter that never comes up.
+    let mut ipybox = place.start(&["--python", "/bin/cat"]).await;
+    let result = ipybox.initialize().await;
+    assert_eq!(result["serverInfo"]["name"], "ipybox");
+    let refusal = ipybox.cell("1").await.error();
+    assert!(refusal.contains("/bin/cat"), "{refusal}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn the_tools_are_those_of_the_reference() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let response = ipybox.request("tools/list", json!({})).await.response().await.unwrap();
+    let tools = response["result"]["tools"].as_array().unwrap();
+    let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["execute_ipython_cell", "register_mcp_server", "install_package", "reset"]);
+    let execute = &tools[0]["inputSchema"];
+    assert_eq!(execute["required"], json!(["code"]));
+    assert_eq!(execute["properties"]["timeout"]["default"], 120);
+    assert_eq!(execute["properties"]["max_output_chars"]["default"], 5000);
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn bad_arguments_are_refused_by_name() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    for (tool, arguments, words) in [
+        ("execute_ipython_cell", json!({}), "`code`"),
+        ("execute_ipython_cell", json!({"code": 5}), "`code`"),
+        ("execute_ipython_cell", json!({"code": "1", "timeout": "soon"}), "`timeout`"),
+        ("execute_ipython_cell", json!({"code": "1", "timeout": -1}), "`timeout`"),
+        ("execute_ipython_cell", json!({"code": "1", "max_output_chars": -1}), "`max_output_chars`"),
+        ("execute_ipython_cell", json!({"code": "1", "cod": 1}), "`cod`"),
+        ("register_mcp_server", json!({"server_name": "x"}), "`server_params`"),
+        ("register_mcp_server", json!({"server_name": "x", "server_params": []}), "`server_params`"),
+        ("register_mcp_server", json!({"server_name": "x", "server_params": "{"}), "JSON"),
+        ("install_package", json!({"package_name": null}), "`package_name`"),
+        ("reset", json!({"hard": true}), "`hard`"),
+    ] {
+        let refusal = ipybox.call(tool, arguments.clone()).await.error();
+        assert!(refusal.contains(words), "{tool} {arguments}: {refusal}");
+    }
+    let response = ipybox.start_call("no_such_tool", json!({})).await.response().await.unwrap();
+    assert_eq!(response["error"]["code"], -32602, "{response}");
+    assert!(response["error"]["message"].as_str().unwrap().contains("install_package"), "{response}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn garbage_does_not_end_the_session() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    for garbage in ["", "no json", "{}", "[1]", r#"{"jsonrpc":"2.0","id":900,"method":"no/such"}"#] {
+        ipybox.send_line(garbage).await;
+    }
+    assert_eq!(ipybox.cell("1+1").await.ok(), "2");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn cells_run_in_the_order_of_their_arrival() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.cell("order = []").await.ok();
+    let mut replies = Vec::new();
+    for number in 0..100 {
+        replies.push(ipybox.start_cell(&format!("order.append({number}); order[-1]")).await);
+    }
+    for (number, reply) in replies.into_iter().enumerate() {
+        assert_eq!(reply.answer().await.ok(), number.to_string());
+    }
+    assert_eq!(ipybox.cell("order == list(range(100))").await.ok(), "True");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn output_is_told_as_progress_while_it_is_produced() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let go = place.workspace().join("go");
+    let code = "print('early', flush=True)\nimport os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\n'done'";
+    let params = json!({
+        "name": "execute_ipython_cell", "arguments": {"code": code}, "_meta": {"progressToken": "t"},
+    });
+    let reply = ipybox.request("tools/call", params).await;
+    eventually("the output is told", || ipybox.progress().concat().contains("early")).await;
+    std::fs::write(go, "").unwrap();
+    assert_eq!(reply.answer().await.ok(), "early\n'done'");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_cancelled_cell_is_interrupted_and_the_next_one_runs() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let running = ipybox.start_cell("open('started', 'w'); x = 1\nwhile True: pass").await;
+    let queued = ipybox.start_cell("x = 2").await;
+    let started = place.workspace().join("started");
+    eventually("the cell runs", || started.exists()).await;
+    ipybox.cancel(&queued).await;
+    ipybox.cancel(&running).await;
+    assert_eq!(ipybox.cell("x").await.ok(), "1");
+    ipybox.stop().await;
+}

@@ -1,0 +1,194 @@
+//! What `register_mcp_server` promises: transports, secrets, failures that lose nothing.
+
+use std::io::BufRead as _;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::support::{Place, kernel_python, probe, test_server, tool};
+
+/// The test server on HTTP; killed when dropped.
+struct HttpServer {
+    child: Child,
+    url: String,
+}
+
+impl HttpServer {
+    fn start(transport: &str, bearer: Option<&str>) -> Self {
+        let mut command = Command::new(tool("mcp1/bin/python"));
+        command.arg(test_server("probe.py")).args(["--transport", transport]);
+        command.args(bearer.map(|token| ["--bearer", token]).iter().flatten());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut url = String::new();
+        std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
+        Self { child, url: url.trim().to_owned() }
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+const CALL: &str = "from mcptools.probe import add\nadd.run(add.Params(a=1, b=2)).total";
+
+#[tokio::test]
+async fn every_transport_is_spoken() {
+    for (transport, parameters) in [("streamable-http", json!({})), ("sse", json!({"type": "sse"}))] {
+        let server = HttpServer::start(transport, None);
+        let place = Place::new();
+        let mut ipybox = place.ipybox().await;
+        let Value::Object(mut parameters) = parameters else { panic!("an object") };
+        parameters.insert("url".to_owned(), json!(server.url));
+        let modules = ipybox.register("probe", Value::Object(parameters)).await.ok();
+        assert!(modules.lines().any(|module| module == "add"), "{modules}");
+        assert_eq!(ipybox.cell(CALL).await.ok(), "3", "{transport}");
+        ipybox.reset().await;
+        assert_eq!(ipybox.cell(CALL).await.ok(), "3", "{transport}, after a reset");
+        ipybox.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_http_server_that_starts_again_is_reached_again() {
+    let server = HttpServer::start("streamable-http", None);
+    let port = server.url.split(':').nth(2).unwrap().split('/').next().unwrap().to_owned();
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.register("probe", json!({"url": server.url})).await.ok();
+    assert_eq!(ipybox.cell(CALL).await.ok(), "3");
+    drop(server);
+    assert!(ipybox.cell(CALL).await.error().contains("ToolRunnerError"));
+    let mut command = Command::new(tool("mcp1/bin/python"));
+    command.arg(test_server("probe.py")).args(["--transport", "streamable-http", "--port", &port]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut url = String::new();
+    std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
+    let server = HttpServer { child, url: url.trim().to_owned() };
+    // The first call may still find out that the old session is gone.
+    let first = ipybox.cell(CALL).await;
+    if first.is_error {
+        assert_eq!(ipybox.cell(CALL).await.ok(), "3", "{}", server.url);
+    }
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn placeholders_are_filled_when_connecting_and_never_written() {
+    let server = HttpServer::start("streamable-http", Some("s3cret-of-the-environment"));
+    let place = Place::new();
+    place.write(".env", "FROM_FILE=s3cret-of-the-file\nBOTH=file\n");
+    let variables = [("PROBE_TOKEN", "s3cret-of-the-environment"), ("BOTH", "environment")];
+    let mut ipybox = place
+        .start_with(&["--python", kernel_python().to_str().unwrap(), "--log-level", "DEBUG"], &variables)
+        .await;
+    ipybox.initialize().await;
+    let headers = json!({"Authorization": "Bearer ${PROBE_TOKEN}"});
+    ipybox.register("web", json!({"url": server.url, "headers": headers})).await.ok();
+    let mut stdio = probe();
+    stdio["env"] = json!({"GIVEN": "${FROM_FILE}", "WINNER": "${BOTH}", "DEFAULT": "${NOWHERE:-fallback}"});
+    ipybox.register("probe", stdio).await.ok();
+    ipybox.reset().await;
+    let code = "
+from mcptools.probe import env
+values = env.run(env.Params()).values
+print(values['GIVEN'], values['WINNER'], values['DEFAULT'], sorted(set(values) - {'GIVEN', 'WINNER', 'DEFAULT', 'LC_CTYPE'}))";
+    let text = ipybox.cell(code).await.ok();
+    assert!(text.starts_with("s3cret-of-the-file environment fallback ["), "{text}");
+    assert!(
+        !text.contains("PROBE_TOKEN") && !text.contains("FROM_FILE") && text.contains("'PATH'"),
+        "{text}"
+    );
+    let code = "from mcptools.web import echo\necho.run(echo.Params(text='authorized'))";
+    assert_eq!(ipybox.cell(code).await.ok(), "'authorized'");
+    let kept = place.everything_in_states();
+    assert!(kept.contains("${PROBE_TOKEN}") && !kept.contains("s3cret"), "{kept}");
+    assert!(!place.read("mcptools/probe/__init__.py").contains("s3cret"));
+    assert!(!ipybox.log().contains("s3cret"), "{}", ipybox.log());
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn failures_say_what_is_wrong() {
+    let server = HttpServer::start("streamable-http", Some("right"));
+    let base = server.url.trim_end_matches("/mcp");
+    let dying = json!({"command": "sh", "args": ["-c", "echo the reason >&2; exit 3"]});
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    for (name, parameters, words) in [
+        ("../x", probe(), vec!["../x", "lower-case"]),
+        ("Class", probe(), vec!["Class", "lower-case"]),
+        ("class", probe(), vec!["class", "keyword"]),
+        ("", probe(), vec!["lower-case"]),
+        ("a.b", probe(), vec!["a.b"]),
+        ("x", json!({}), vec!["`command`", "`url`"]),
+        ("x", json!({"command": "a", "url": "http://h/mcp"}), vec!["`command`", "`url`"]),
+        ("x", json!({"command": 5}), vec!["`command`"]),
+        ("x", json!({"command": "a", "arguments": []}), vec!["`arguments`"]),
+        ("x", json!({"url": "http://127.0.0.1:1/other"}), vec!["streamable_http", "sse"]),
+        ("x", json!({"url": "http://127.0.0.1:1/mcp"}), vec!["127.0.0.1:1"]),
+        ("x", json!({"url": server.url}), vec!["401"]),
+        (
+            "x",
+            json!({"url": format!("{base}/mcp/nowhere"), "headers": {"Authorization": "Bearer right"}}),
+            vec!["404"],
+        ),
+        ("x", json!({"command": "no-such-program-anywhere"}), vec!["no-such-program-anywhere", "PATH"]),
+        ("x", json!({"command": "cat", "args": ["${NO_SUCH_VARIABLE}"]}), vec!["NO_SUCH_VARIABLE"]),
+        ("x", dying, vec!["the reason", "3"]),
+    ] {
+        let text = ipybox.register(name, parameters.clone()).await.error();
+        for word in words {
+            assert!(text.contains(word), "{name} {parameters}: {text}");
+        }
+    }
+    assert!(!place.workspace().join("mcptools").exists(), "nothing was generated");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_failed_registration_leaves_the_old_package() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.register("probe", probe()).await.ok();
+    let dying = json!({"command": "false"});
+    ipybox.register("probe", dying).await.error();
+    assert_eq!(ipybox.cell(CALL).await.ok(), "3");
+    ipybox.reset().await;
+    assert_eq!(ipybox.cell(CALL).await.ok(), "3");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn all_pages_of_tools_are_generated() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let pages = json!({"command": tool("mcp1/bin/python"), "args": [test_server("pages.py")]});
+    let modules = ipybox.register("pages", pages).await.ok();
+    for module in modules.lines() {
+        assert!(place.workspace().join(format!("mcptools/pages/{module}.py")).is_file(), "{module}");
+    }
+    assert!(modules.lines().count() > 20, "{modules}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn parameters_may_come_as_a_string_of_json() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.register("probe", Value::String(probe().to_string())).await.ok();
+    assert_eq!(ipybox.cell(CALL).await.ok(), "3");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn code_that_runs_already_sees_a_new_registration() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    assert!(ipybox.cell("import mcptools.probe").await.error().contains("ModuleNotFoundError"));
+    ipybox.register("probe", probe()).await.ok();
+    assert_eq!(ipybox.cell(CALL).await.ok(), "3");
+    ipybox.stop().await;
+}

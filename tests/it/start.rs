@@ -1,0 +1,101 @@
+//! What the program does before it serves: flags, files, greetings, refusals.
+
+use std::process::{Command, Output, Stdio};
+
+use crate::support::{Place, repository};
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ipybox")).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+#[track_caller]
+fn refused(arguments: &[&str], code: i32, words: &str) {
+    let output = run(arguments);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{told}");
+    assert!(told.contains(words), "{told}");
+    assert!(output.stdout.is_empty(), "stdout is the protocol's");
+}
+
+#[test]
+fn version_and_help_are_told() {
+    let version = String::from_utf8(run(&["--version"]).stdout).unwrap();
+    assert_eq!(version, format!("ipybox {}\n", env!("CARGO_PKG_VERSION")));
+    let help = String::from_utf8(run(&["--help"]).stdout).unwrap();
+    for flag in ["--workspace", "--sandbox", "--log-level", "--tool-server-port", "--python", "--state-dir"] {
+        assert!(help.contains(flag), "{help}");
+    }
+}
+
+#[test]
+fn wrong_flags_end_with_2_and_say_what_is_right() {
+    refused(&["--workspaces", "x"], 2, "--workspace");
+    refused(&["--log-level", "LOUD"], 2, "WARNING");
+    refused(&["--tool-server-port", "70000"], 2, "70000");
+}
+
+#[test]
+fn it_never_runs_unsandboxed_when_a_sandbox_was_asked_for() {
+    refused(&["--sandbox"], 2, "--sandbox");
+    refused(&["--sandbox", "--sandbox-config", "/nonexistent"], 2, "--sandbox");
+    refused(&["--sandbox-config", "/nonexistent"], 2, "--sandbox-config");
+}
+
+#[test]
+fn a_workspace_that_cannot_be_one_is_named() {
+    refused(&["--workspace", "/dev/null/x"], 1, "/dev/null/x");
+}
+
+#[test]
+fn a_tool_server_is_for_this_machine_only() {
+    let place = Place::new();
+    let (workspace, states) = (place.workspace(), place.states());
+    let flags = ["--workspace", workspace.to_str().unwrap(), "--state-dir", states.to_str().unwrap()];
+    refused(&[&flags[..], &["--tool-server-host", "0.0.0.0"]].concat(), 1, "use `localhost`");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    refused(&[&flags[..], &["--tool-server-port", &port]].concat(), 1, &format!("127.0.0.1:{port}"));
+}
+
+#[test]
+fn the_readme_tells_every_flag() {
+    let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
+    let help = String::from_utf8(run(&["--help"]).stdout).unwrap();
+    for flag in help.split_whitespace().filter(|word| word.starts_with("--")) {
+        let flag = flag.trim_end_matches([',', '.', ';', ']']);
+        assert!(
+            ["--help", "--version"].contains(&flag) || readme.contains(flag),
+            "{flag} is not in README.md"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_missing_workspace_is_created() {
+    let place = Place::new();
+    let workspace = place.workspace();
+    std::fs::remove_dir(&workspace).unwrap();
+    let status = tokio::process::Command::new(env!("CARGO_BIN_EXE_ipybox"))
+        .args(["--python", "/nonexistent/python", "--workspace"])
+        .arg(workspace.join("a/b"))
+        .arg("--state-dir")
+        .arg(place.states())
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .await
+        .unwrap();
+    assert!(status.success(), "{status}");
+    assert!(workspace.join("a/b").is_dir());
+}
+
+#[tokio::test]
+async fn a_malformed_line_of_dotenv_is_told_by_its_number() {
+    let place = Place::new();
+    place.write(".env", "GOOD=1\nthis is no assignment\n");
+    let ipybox = place.ipybox().await;
+    let log = ipybox.log();
+    assert!(log.contains(".env` line 2 "), "{log}");
+    assert!(!log.contains("no assignment"), "the line may hold a secret: {log}");
+    ipybox.stop().await;
+}

@@ -1,0 +1,111 @@
+//! A small vocabulary: start ipybox, speak MCP to it, look at what it leaves behind.
+
+mod client;
+mod tools;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+pub(crate) use self::client::{Answer, Ipybox};
+pub(crate) use self::tools::{kernel_python, repository, test_server, tool};
+
+/// How long anything may take before a test gives up on it. Long, because machines are slow at times.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A workspace and a state directory of a test's own.
+pub(crate) struct Place {
+    root: tempfile::TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let root = tempfile::Builder::new().prefix("it-").tempdir().unwrap();
+        std::fs::create_dir(root.path().join("workspace")).unwrap();
+        Self { root }
+    }
+
+    pub(crate) fn workspace(&self) -> PathBuf {
+        self.root.path().join("workspace").canonicalize().unwrap()
+    }
+
+    pub(crate) fn states(&self) -> PathBuf {
+        self.root.path().join("states")
+    }
+
+    /// Where ipybox and its kernels keep temporary files.
+    pub(crate) fn temporary(&self) -> PathBuf {
+        let path = self.root.path().join("t");
+        std::fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    pub(crate) fn write(&self, path: &str, text: &str) {
+        let path = self.workspace().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    pub(crate) fn read(&self, path: &str) -> String {
+        let path = self.workspace().join(path);
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    /// All text below the state directory.
+    pub(crate) fn everything_in_states(&self) -> String {
+        let mut text = String::new();
+        collect(&self.states(), &mut text);
+        text
+    }
+
+    /// ipybox as most tests want it: with the prepared Python, initialized.
+    pub(crate) async fn ipybox(&self) -> Ipybox {
+        let mut ipybox = self.start(&["--python", kernel_python().to_str().unwrap()]).await;
+        ipybox.initialize().await;
+        ipybox
+    }
+
+    /// ipybox with these flags beside those for the places.
+    pub(crate) async fn start(&self, flags: &[&str]) -> Ipybox {
+        self.start_with(flags, &[]).await
+    }
+
+    /// ipybox with flags and additional environment variables.
+    pub(crate) async fn start_with(&self, flags: &[&str], variables: &[(&str, &str)]) -> Ipybox {
+        Ipybox::spawn(self, flags, variables)
+    }
+}
+
+fn collect(directory: &Path, text: &mut String) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, text);
+        } else if let Ok(content) = std::fs::read(&path) {
+            text.push_str(&String::from_utf8_lossy(&content));
+        }
+    }
+}
+
+/// The parameters of the test server in `tests/servers/`, on stdio.
+pub(crate) fn probe() -> Value {
+    json!({"command": tool("mcp1/bin/python"), "args": [test_server("probe.py"), "--transport", "stdio"]})
+}
+
+/// Waits until `is_so`, or panics with `what`.
+pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(std::time::Instant::now() < deadline, "it never came that {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Whether a process with this id is running (a zombie is not).
+pub(crate) fn is_running(id: i32) -> bool {
+    match std::fs::read_to_string(format!("/proc/{id}/stat")) {
+        Ok(stat) => !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')),
+        Err(_) => false,
+    }
+}
