@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -63,14 +62,6 @@ impl GroupLeader {
     /// Sends `signal` to every process of the group.
     pub(crate) fn signal(&self, signal: Signal) {
         signal_group(self.group, signal);
-    }
-
-    /// Asks the group to end (SIGTERM), kills it after `grace`, and reaps the leader.
-    pub(crate) async fn stop(mut self, grace: Duration) {
-        self.signal(Signal::SIGTERM);
-        // An elapsed grace period is what the kill below is for.
-        drop(tokio::time::timeout(grace, self.child.wait()).await);
-        self.kill().await;
     }
 
     /// Kills the group at once and reaps the leader.
@@ -198,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn stopping_a_leader_kills_what_it_started() {
+    async fn killing_a_leader_kills_what_it_started() {
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' TERM; sleep 60 & echo $!; wait"]);
         command.stdout(std::process::Stdio::piped());
@@ -206,7 +197,7 @@ mod tests {
         let stdout = leader.take_stdout().unwrap();
         let mut lines = BufReader::new(stdout).lines();
         let grandchild: i32 = lines.next_line().await.unwrap().unwrap().parse().unwrap();
-        leader.stop(Duration::from_millis(50)).await;
+        leader.kill().await;
         // End of file proves that no process of the group holds the pipe any more.
         assert_eq!(lines.next_line().await.unwrap(), None, "process {grandchild} lives");
     }

@@ -8,7 +8,6 @@ use super::installer::Installer;
 use super::lock::Turn;
 use super::probe::{self, Facts, ProbeError, Version};
 use super::record::{Recalled, RecordFile, Tool};
-use super::run;
 use super::search;
 use super::{Attempt, Attempts, Error, Progress};
 

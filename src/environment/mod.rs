@@ -29,12 +29,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(crate) use install::InstallError;
 use installer::Installer;
 use managed::Managed;
 use probe::{Facts, ProbeError};
 use record::{RecordFile, Tool};
-pub(crate) use requirement::RequirementError;
 pub(crate) use shared::Shared;
 
 use crate::env::Variables;

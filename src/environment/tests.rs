@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 
+use super::install::InstallError;
 use super::probe::tests::venv;
 use super::*;
 

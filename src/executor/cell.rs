@@ -71,6 +71,8 @@ pub(crate) enum End {
     Cancelled(State),
     /// The kernel was reset while the cell ran or waited.
     Reset,
+    /// The kernel could not be spoken to any more.
+    Unreachable(kernel::Error),
     /// The kernel's process ended.
     Died {
         /// How.
@@ -93,7 +95,7 @@ impl State {
     pub(super) fn of(end: &End) -> Self {
         match end {
             End::TimedOut { state, .. } | End::Cancelled(state) => *state,
-            End::Reset | End::Died { .. } => Self::Lost,
+            End::Reset | End::Unreachable(_) | End::Died { .. } => Self::Lost,
             End::Completed | End::Raised(_) => Self::Kept,
         }
     }
@@ -123,11 +125,29 @@ pub(super) async fn follow(
     request: String,
     cell: &Cell,
     generation: &CancellationToken,
-) -> Result<(Output, End), kernel::Error> {
+) -> (Output, End) {
     let mut fold = Fold::new(request, cell.limit);
+    let stopped = follow_until_stopped(kernel, &mut fold, cell, generation).await;
+    let mut output = fold.into_output();
+    let end = match (stopped, output.error.take()) {
+        (Err(error), _) => End::Unreachable(error),
+        (Ok(Some(end)), _) => end,
+        (Ok(None), Some(error)) => End::Raised(error),
+        (Ok(None), None) => End::Completed,
+    };
+    (output, end)
+}
+
+/// `None` if the cell ended of its own accord.
+async fn follow_until_stopped(
+    kernel: &mut Kernel,
+    fold: &mut Fold,
+    cell: &Cell,
+    generation: &CancellationToken,
+) -> Result<Option<End>, kernel::Error> {
     let mut deadline = Instant::now() + cell.timeout;
     let mut pressure = Pressure::None;
-    let end = loop {
+    loop {
         tokio::select! {
             event = kernel.next() => match event? {
                 Event::Message(message) => {
@@ -137,28 +157,21 @@ pub(super) async fn follow(
                         drop(chunks.send(text).await);
                     }
                     if fold.is_complete() {
-                        break ended(cell, pressure, State::Kept);
+                        return Ok(stopped_by(cell, pressure, State::Kept));
                     }
                 }
-                Event::Died { status, stderr } => break Some(End::Died { status, stderr }),
+                Event::Died { status, stderr } => return Ok(Some(End::Died { status, stderr })),
             },
-            () = generation.cancelled() => break Some(End::Reset),
+            () = generation.cancelled() => return Ok(Some(End::Reset)),
             () = cell.cancel.cancelled(), if matches!(pressure, Pressure::None) => {
                 (pressure, deadline) = press(kernel, pressure, Reason::Cancel).await?;
             }
             () = tokio::time::sleep_until(deadline) => match pressure {
-                Pressure::Signalled(_) => break ended(cell, pressure, State::Lost),
+                Pressure::Signalled(_) => return Ok(stopped_by(cell, pressure, State::Lost)),
                 _ => (pressure, deadline) = press(kernel, pressure, Reason::Timeout).await?,
             },
         }
-    };
-    let mut output = fold.into_output();
-    let end = match (end, output.error.take()) {
-        (Some(end), _) => end,
-        (None, Some(error)) => End::Raised(error),
-        (None, None) => End::Completed,
-    };
-    Ok((output, end))
+    }
 }
 
 /// Goes one step further to stop the code.
@@ -180,8 +193,8 @@ async fn press(
     }
 }
 
-/// How a cell that was stopped ended; `None` if it ended of its own accord.
-fn ended(cell: &Cell, pressure: Pressure, state: State) -> Option<End> {
+/// How a cell ended that we stopped; `None` if we did not.
+fn stopped_by(cell: &Cell, pressure: Pressure, state: State) -> Option<End> {
     match pressure {
         Pressure::None => None,
         Pressure::Requested(Reason::Timeout) | Pressure::Signalled(Reason::Timeout) => {

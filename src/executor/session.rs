@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::cell::{self, Cell, End, Outcome, State};
 use super::images::ImageStore;
 use super::{Error, Phase};
-use crate::kernel::{Event, Fold, Kernel, Launch, Output, Text, TextLimit};
+use crate::kernel::{self, Event, Fold, Kernel, Launch, Output, TextLimit};
 use crate::tool_server::ToolServer;
 use crate::{env, environment};
 
@@ -87,19 +88,15 @@ impl Session {
 
     async fn execute(&mut self, cell: &Cell, generation: &CancellationToken) -> Result<Outcome, Error> {
         let request = tokio::select! {
-            request = self.send(&cell.code) => request?,
+            // What was cancelled while it waited must not run.
+            biased;
             () = cell.cancel.cancelled() => return Ok(Outcome::not_run(End::Cancelled(State::Kept))),
             () = generation.cancelled() => return Ok(Outcome::not_run(End::Reset)),
+            request = self.send(&cell.code) => request?,
         };
         let mut notes = Vec::from_iter(self.lost.take());
         let Some(kernel) = self.kernel.as_mut() else { return Err(Error::Stopped) };
-        let (output, end) = match cell::follow(kernel, request, cell, generation).await {
-            Ok(ended) => ended,
-            Err(error) => {
-                self.give_up_kernel("the connection to it failed").await;
-                return Err(error.into());
-            }
-        };
+        let (output, end) = cell::follow(kernel, request, cell, generation).await;
         if State::of(&end) == State::Lost {
             self.give_up_kernel("it was given up").await;
             // The caller learns of the loss by `end`.
@@ -122,8 +119,12 @@ impl Session {
             match kernel.execute(code.to_owned()).await {
                 Ok(request) => return Ok(request),
                 Err(error) => {
-                    tracing::warn!(error = %crate::describe(&error), "the kernel is not reached; starting it anew");
-                    self.give_up_kernel("it could not be reached any more").await;
+                    let why = match error {
+                        kernel::Error::Ended { status, stderr } => ended_with(status, &stderr),
+                        error => format!("the connection to it failed ({})", crate::describe(&error)),
+                    };
+                    tracing::warn!(%why, "the kernel is gone; starting it anew");
+                    self.give_up_kernel(&why).await;
                 }
             }
         }
@@ -153,7 +154,7 @@ impl Session {
                     Event::Died { .. } => return Ok(()),
                 }
             }
-            Ok::<_, crate::kernel::Error>(())
+            Ok::<_, kernel::Error>(())
         };
         match tokio::time::timeout(HOUSEKEEPING_TIMEOUT, refresh).await {
             Ok(Ok(())) => {}
@@ -212,8 +213,8 @@ async fn drain(kernel: &mut Option<Kernel>, lost: &mut Option<String>) {
         let Some(running) = kernel.as_mut() else { return std::future::pending().await };
         match running.next().await {
             Ok(Event::Message(_)) => {}
-            Ok(Event::Died { status, stderr }) => break format!("it ended with {status}{}", after(&stderr)),
-            Err(error) => break format!("its connection failed: {}", crate::describe(&error)),
+            Ok(Event::Died { status, stderr }) => break ended_with(status, &stderr),
+            Err(error) => break format!("the connection to it failed ({})", crate::describe(&error)),
         }
     };
     tracing::warn!(%why, "the kernel ended between cells");
@@ -223,12 +224,14 @@ async fn drain(kernel: &mut Option<Kernel>, lost: &mut Option<String>) {
     *lost = Some(lost_note(&why));
 }
 
-fn after(stderr: &str) -> String {
-    if stderr.is_empty() { String::new() } else { format!(":\n{stderr}") }
+fn ended_with(status: ExitStatus, stderr: &str) -> String {
+    if stderr.is_empty() {
+        format!("it had ended ({status})")
+    } else {
+        format!("it had ended ({status}):\n{stderr}\n")
+    }
 }
 
 fn lost_note(why: &str) -> String {
-    format!(
-        "The kernel was started anew, because {why}. All variables and imports of earlier cells are gone."
-    )
+    format!("The kernel was started anew, since {why}. All variables and imports of earlier cells are gone.")
 }

@@ -20,8 +20,21 @@ def main():
     # Blocked while ipykernel started, available to the user's code from here on.
     del sys.modules["debugpy"]
     app.session.pack = pack
+    wake_loop_by_signals()
     undo_colors()
     app.start()
+
+
+def wake_loop_by_signals():
+    """Let an interrupt end an `await` at once, and not when the event loop happens to wake.
+
+    ipykernel 7.4 handles SIGINT by scheduling a callback, which a loop that sleeps does not notice. A
+    loop with any signal handler of its own is woken by every signal; this one is for a signal that is
+    ignored by default.
+    """
+    from tornado.ioloop import IOLoop
+
+    IOLoop.current().asyncio_loop.add_signal_handler(signal.SIGURG, lambda: None)
 
 
 def undo_colors():

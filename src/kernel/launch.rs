@@ -87,6 +87,11 @@ impl KernelProcess {
         Ok((process, info))
     }
 
+    /// How the process ended, if it has.
+    pub(super) fn ended(&mut self) -> Result<Option<ExitStatus>, Error> {
+        self.leader.try_wait().map_err(Error::Files)
+    }
+
     /// Waits for the process to end. Cancellation safe.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.leader.wait().await
@@ -125,7 +130,7 @@ impl KernelProcess {
 
     async fn wait_for_socket(&mut self, path: &Path) -> Result<(), Error> {
         while tokio::net::UnixStream::connect(path).await.is_err() {
-            if let Some(status) = self.leader.try_wait().map_err(Error::Files)? {
+            if let Some(status) = self.ended()? {
                 return Err(Error::DiedStarting { status, stderr: self.last_words().await });
             }
             tokio::time::sleep(POLL_INTERVAL).await;

@@ -45,6 +45,14 @@ pub(crate) enum Error {
         /// The last lines of its stderr.
         stderr: String,
     },
+    /// The process has ended.
+    #[error("run code in the IPython kernel: it has ended with {status}{}", last_words(stderr))]
+    Ended {
+        /// How it ended.
+        status: ExitStatus,
+        /// The last lines of its stderr.
+        stderr: String,
+    },
     /// The kernel was not ready in time.
     #[error("start the IPython kernel: it was not ready after {} seconds", START_TIMEOUT.as_secs())]
     StartTimeout,
@@ -108,7 +116,11 @@ impl Kernel {
 
     /// Asks for `code` to be run and returns the id that its messages will carry.
     pub(crate) async fn execute(&mut self, code: String) -> Result<String, Error> {
-        self.connection.send_execute(code).await
+        // What is sent to a dead kernel is lost without an error.
+        match self.process.ended()? {
+            None => self.connection.send_execute(code).await,
+            Some(status) => Err(Error::Ended { status, stderr: self.process.last_words().await }),
+        }
     }
 
     /// The next message or the kernel's end. Cancellation safe.

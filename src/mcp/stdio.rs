@@ -148,16 +148,6 @@ impl Process {
 }
 
 impl LastWords {
-    /// The last lines that the server wrote on stderr.
-    pub(crate) fn stderr(&self) -> &str {
-        &self.stderr
-    }
-
-    /// How it exited, if it is known and was its own doing.
-    pub(crate) fn status(&self) -> Option<ExitStatus> {
-        self.status
-    }
-
     /// Forgets how it exited: it was made to.
     pub(super) fn without_status(self) -> Self {
         Self { status: None, ..self }

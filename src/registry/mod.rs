@@ -32,10 +32,12 @@ pub(crate) enum Error {
     #[error("read `server_params`")]
     Parameters(#[from] ParametersError),
     /// The server could not be connected to, or did not tell its tools.
-    #[error("register the MCP server `{name}`")]
+    #[error("register the MCP server `{name}` ({what})")]
     Server {
         /// The name that it was to have.
         name: String,
+        /// The command line or URL, placeholders unresolved.
+        what: String,
         /// Why.
         source: mcp::Error,
     },
@@ -100,7 +102,8 @@ impl Registry {
         codegen::validate_package_name(name)?;
         let parameters = ServerParameters::parse(parameters)?;
         let _turn = self.turn.lock().await;
-        let server_error = |source| Error::Server { name: name.to_owned(), source };
+        let what = parameters.summary();
+        let server_error = |source| Error::Server { name: name.to_owned(), what: what.clone(), source };
         let connection = self.connector.connect(name, &parameters).await.map_err(server_error)?;
         let tools = match connection.list_tools().await {
             Ok(tools) => tools,

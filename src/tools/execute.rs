@@ -71,7 +71,7 @@ traceback. Code that exceeds the timeout is interrupted.";
 pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Call) -> CallToolResult {
     let arguments: Arguments = match parse(arguments) {
         Ok(arguments) => arguments,
-        Err(refusal) => return refusal,
+        Err(refusal) => return reply::failure(refusal),
     };
     let timeout = match arguments.timeout {
         None => DEFAULT_TIMEOUT,

@@ -41,7 +41,7 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
     drop(call.turn);
     let arguments: Arguments = match parse(arguments) {
         Ok(arguments) => arguments,
-        Err(refusal) => return refusal,
+        Err(refusal) => return reply::failure(refusal),
     };
     let (phase, phases) = watch::channel(String::new());
     let tell = |words: &str| drop(phase.send_replace(words.to_owned()));

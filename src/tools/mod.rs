@@ -134,13 +134,13 @@ fn schema(literal: serde_json::Value) -> Arc<JsonObject> {
 }
 
 /// Reads a tool's arguments. What is wrong is told to the model, which can mend it.
-fn parse<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, CallToolResult> {
+fn parse<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, String> {
     serde_path_to_error::deserialize(serde_json::Value::Object(arguments)).map_err(|error| {
         let place = match error.path().to_string() {
             path if path == "." => Cow::Borrowed("the arguments"),
             path => Cow::Owned(format!("the argument `{path}`")),
         };
-        reply::failure(format!("{place} cannot be used: {}", error.inner()))
+        format!("{place} cannot be used: {}", error.inner())
     })
 }
 
@@ -185,7 +185,7 @@ mod tests {
         }
         let check = |arguments: serde_json::Value, expected: &str| {
             let serde_json::Value::Object(arguments) = arguments else { panic!("an object") };
-            let refusal = serde_json::to_string(&parse::<Arguments>(arguments).unwrap_err()).unwrap();
+            let refusal = parse::<Arguments>(arguments).unwrap_err();
             assert!(refusal.contains(expected), "{refusal}");
         };
         check(json!({"count": "x"}), "the argument `count` cannot be used: invalid type");

@@ -69,7 +69,7 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
     drop(call.turn);
     let arguments: Arguments = match parse(arguments) {
         Ok(arguments) => arguments,
-        Err(refusal) => return refusal,
+        Err(refusal) => return reply::failure(refusal),
     };
     let name = &arguments.server_name;
     let (_phase, phases) = watch::channel(format!("connecting to the MCP server `{name}`"));

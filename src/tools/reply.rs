@@ -73,6 +73,14 @@ fn ending(end: &End, limit: usize) -> (bool, String) {
             true,
             "Execution was stopped by a reset of the kernel. All variables and imports are gone.".to_owned(),
         ),
+        End::Unreachable(error) => {
+            let why = crate::describe(error);
+            let text = format!(
+                "The connection to the IPython kernel failed ({why}). \
+                 A fresh kernel takes its place: all variables and imports are gone."
+            );
+            (true, text)
+        }
         End::Died { status, stderr } => {
             let words = if stderr.is_empty() { String::new() } else { format!("\n\n{stderr}") };
             let text = format!(

@@ -26,7 +26,7 @@ MCP servers are closed (the next call of a tool opens them again). Installed pac
 
 pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Call) -> CallToolResult {
     if let Err(refusal) = parse::<Arguments>(arguments) {
-        return refusal;
+        return reply::failure(refusal);
     }
     call.turn.come().await;
     let pending = server.executor.submit_reset().await;

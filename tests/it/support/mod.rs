@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-pub(crate) use self::client::{Answer, Ipybox};
+pub(crate) use self::client::Ipybox;
 pub(crate) use self::tools::{kernel_python, repository, test_server, tool};
 
 /// How long anything may take before a test gives up on it. Long, because machines are slow at times.
