@@ -78,7 +78,9 @@ def remove_tree(top):
         for name in files + directories:
             path = os.path.join(directory, name)
             try:
-                os.rmdir(path) if name in directories and not os.path.islink(path) else os.unlink(path)
+                os.rmdir(path) if name in directories and not os.path.islink(
+                    path
+                ) else os.unlink(path)
             except OSError:
                 pass
     try:

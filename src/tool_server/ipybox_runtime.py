@@ -11,7 +11,12 @@ import os
 import socket
 import threading
 
-__all__ = ["ApprovalRejectedError", "ApprovalTimeoutError", "ToolRunner", "ToolRunnerError"]
+__all__ = [
+    "ApprovalRejectedError",
+    "ApprovalTimeoutError",
+    "ToolRunner",
+    "ToolRunnerError",
+]
 
 # Set by ipybox in the kernel's environment.
 _ADDRESS = "IPYBOX_TOOL_SERVER"
@@ -44,13 +49,17 @@ class ToolRunner:
 
     def run_sync(self, tool_name, tool_args):
         """Call a tool and return its result: a dict, a str, or None. Any thread, any child process."""
-        return _parse(*_exchange(self._body(tool_name, tool_args), _thread_connection()))
+        return _parse(
+            *_exchange(self._body(tool_name, tool_args), _thread_connection())
+        )
 
     async def run(self, tool_name, tool_args):
         """Call a tool without blocking the event loop; cancelling the task cancels the call."""
         body = self._body(tool_name, tool_args)
         connection = _Connection()
-        work = asyncio.get_running_loop().run_in_executor(_async_pool(), _exchange, body, connection)
+        work = asyncio.get_running_loop().run_in_executor(
+            _async_pool(), _exchange, body, connection
+        )
         try:
             return _parse(*await work)
         finally:
@@ -58,7 +67,11 @@ class ToolRunner:
             connection.close()
 
     def _body(self, tool_name, tool_args):
-        call = {"server_name": self.server_name, "tool_name": tool_name, "tool_args": tool_args}
+        call = {
+            "server_name": self.server_name,
+            "tool_name": tool_name,
+            "tool_args": tool_args,
+        }
         return json.dumps(call, allow_nan=False).encode()
 
 
@@ -96,7 +109,10 @@ class _Connection:
 
 
 def _exchange(body, connection):
-    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {_setting(_TOKEN)}"}
+    headers = {
+        "Content-Type": "application/json",
+        "Authorization": f"Bearer {_setting(_TOKEN)}",
+    }
     while True:
         was_used = connection.is_used
         try:
@@ -113,8 +129,13 @@ def _exchange(body, connection):
             if connection.http is not None:
                 connection.reopen()
             # A kept connection may have been closed since the last call: try a new one, once.
-            if not (was_used and isinstance(error, (http.client.RemoteDisconnected, ConnectionError))):
-                raise ToolRunnerError(f"the tool server cannot be reached: {error}") from error
+            if not (
+                was_used
+                and isinstance(error, (http.client.RemoteDisconnected, ConnectionError))
+            ):
+                raise ToolRunnerError(
+                    f"the tool server cannot be reached: {error}"
+                ) from error
         except BaseException:
             # Interrupted half-way: the answer must not be read by the next call.
             if connection.http is not None:
@@ -137,7 +158,9 @@ def _setting(name):
     try:
         return os.environ[name]
     except KeyError:
-        message = f"{name} is not set: tools can only be called from code that ipybox runs"
+        message = (
+            f"{name} is not set: tools can only be called from code that ipybox runs"
+        )
         raise ToolRunnerError(message) from None
 
 
@@ -160,6 +183,8 @@ def _async_pool():
     """The threads in which asynchronous calls wait; a forked child has none of its parent's."""
     global _pool, _pool_pid
     if _pool is None or _pool_pid != os.getpid():
-        _pool = concurrent.futures.ThreadPoolExecutor(_ASYNC_CALLS, thread_name_prefix="ipybox-call")
+        _pool = concurrent.futures.ThreadPoolExecutor(
+            _ASYNC_CALLS, thread_name_prefix="ipybox-call"
+        )
         _pool_pid = os.getpid()
     return _pool

@@ -1,0 +1,19 @@
+# Shortcuts; each line is a command that works without `just` too.
+
+# All checks and tests, as CI runs them
+check:
+    tests/run
+
+# A real session: register an MCP server, chain its tools in a cell
+demo:
+    cargo run --example demo
+
+# Format everything
+format:
+    cargo fmt
+    target/test-tools/lint/bin/ruff format src tests
+    target/test-tools/lint/bin/ruff check --fix src tests
+
+# The tests of one name, after `tests/tools/install`
+test NAME:
+    cargo test {{NAME}}
