@@ -31,7 +31,8 @@ async fn main() -> anyhow::Result<()> {
     let agent = Agent::start(&directory).await?;
 
     agent.call("install_package", json!({"package_name": "mcp-server-time"})).await?;
-    let python = agent.call("execute_ipython_cell", json!({"code": "import sys; print(sys.executable)"})).await?;
+    let python =
+        agent.call("execute_ipython_cell", json!({"code": "import sys; print(sys.executable)"})).await?;
     let server = json!({"command": python, "args": ["-m", "mcp_server_time"]});
     agent.call("register_mcp_server", json!({"server_name": "time", "server_params": server})).await?;
     let times = agent.call("execute_ipython_cell", json!({"code": CODE})).await?;
@@ -73,8 +74,12 @@ impl Agent {
         let arguments: JsonObject = serde_json::from_value(arguments)?;
         let request = CallToolRequestParams::new(tool).with_arguments(arguments);
         let result = self.session.call_tool(request).await?;
-        let texts: Vec<&str> =
-            result.content.iter().filter_map(|block| block.as_text()).map(|text| text.text.as_str()).collect();
+        let texts: Vec<&str> = result
+            .content
+            .iter()
+            .filter_map(|block| block.as_text())
+            .map(|text| text.text.as_str())
+            .collect();
         let text = texts.join("\n");
         println!("←   {}\n", indented(text.trim_end()));
         if result.is_error == Some(true) {

@@ -13,6 +13,7 @@
 mod approval;
 pub mod codegen;
 mod config;
+mod describe;
 pub mod env;
 mod environment;
 mod executor;
@@ -25,19 +26,3 @@ mod tools;
 
 pub use config::{Config, Error as ConfigError, Settings};
 pub use tools::{Error as ServeError, serve_stdio};
-
-/// An error with all its causes, as one text for people and models.
-pub(crate) fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let words = error.to_string();
-        // Some libraries repeat their cause in their own words.
-        if !text.contains(&words) {
-            text.push_str(": ");
-            text.push_str(&words);
-        }
-        cause = error.source();
-    }
-    text
-}

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::cell::{self, Cell, End, Outcome, State};
 use super::images::ImageStore;
 use super::{Error, Phase};
+use crate::describe::describe;
 use crate::kernel::{self, Event, Fold, Kernel, Launch, Output, TextLimit};
 use crate::tool_server::ToolServer;
 use crate::{env, environment};
@@ -61,7 +62,7 @@ impl Session {
     async fn work(&mut self) {
         if let Err(error) = self.start_kernel().await {
             // The first cell tries again, and tells its caller.
-            tracing::error!(error = %crate::describe(&error), "the kernel did not start");
+            tracing::error!(error = %describe(&error), "the kernel did not start");
         }
         loop {
             tokio::select! {
@@ -105,7 +106,7 @@ impl Session {
             if !matches!(end, End::Reset)
                 && let Err(error) = self.start_kernel().await
             {
-                tracing::error!(error = %crate::describe(&error), "the kernel did not start again");
+                tracing::error!(error = %describe(&error), "the kernel did not start again");
             }
         }
         let Output { text, images, .. } = output;
@@ -121,7 +122,7 @@ impl Session {
                 Err(error) => {
                     let why = match error {
                         kernel::Error::Ended { status, stderr } => ended_with(status, &stderr),
-                        error => format!("the connection to it failed ({})", crate::describe(&error)),
+                        error => format!("the connection to it failed ({})", describe(&error)),
                     };
                     tracing::warn!(%why, "the kernel is gone; starting it anew");
                     self.give_up_kernel(&why).await;
@@ -214,7 +215,7 @@ async fn drain(kernel: &mut Option<Kernel>, lost: &mut Option<String>) {
         match running.next().await {
             Ok(Event::Message(_)) => {}
             Ok(Event::Died { status, stderr }) => break ended_with(status, &stderr),
-            Err(error) => break format!("the connection to it failed ({})", crate::describe(&error)),
+            Err(error) => break format!("the connection to it failed ({})", describe(&error)),
         }
     };
     tracing::warn!(%why, "the kernel ended between cells");

@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use super::Token;
 use super::pool::Pool;
 use crate::approval::{self, Approval, Decision};
+use crate::describe::describe;
 use crate::mcp::ToolOutput;
 
 /// The largest request body: arguments of a tool call, which may hold a file's content.
@@ -102,7 +103,7 @@ async fn run(State(shared): State<Shared>, call: Result<Json<Call>, JsonRejectio
                 Ok(ToolOutput::Structured(value)) => Answer::Result(value),
                 Ok(ToolOutput::Text(text)) => Answer::Result(Value::String(text)),
                 Ok(ToolOutput::Nothing) => Answer::Result(Value::Null),
-                Err(error) => Answer::Error { kind: ErrorKind::Tool, message: crate::describe(&error) },
+                Err(error) => Answer::Error { kind: ErrorKind::Tool, message: describe(&error) },
             }
         }
         Decision::Rejected => Answer::Error {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use rmcp::model::{CallToolResult, ContentBlock};
 
+use crate::describe::describe;
 use crate::executor::{End, Outcome, State};
 use crate::kernel::PythonError;
 
@@ -23,7 +24,7 @@ pub(super) fn failure(text: impl Into<String>) -> CallToolResult {
 
 /// An error with its causes, as a failure that a model can act on.
 pub(super) fn error(error: &dyn std::error::Error) -> CallToolResult {
-    failure(format!("Failed to {}", crate::describe(error)))
+    failure(format!("Failed to {}", describe(error)))
 }
 
 /// The result of a cell: its output, its images, and how it ended if not well.
@@ -74,7 +75,7 @@ fn ending(end: &End, limit: usize) -> (bool, String) {
             "Execution was stopped by a reset of the kernel. All variables and imports are gone.".to_owned(),
         ),
         End::Unreachable(error) => {
-            let why = crate::describe(error);
+            let why = describe(error);
             let text = format!(
                 "The connection to the IPython kernel failed ({why}). \
                  A fresh kernel takes its place: all variables and imports are gone."
