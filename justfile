@@ -11,8 +11,8 @@ demo:
 # Format everything
 format:
     cargo fmt
-    target/test-tools/lint/bin/ruff format src tests
-    target/test-tools/lint/bin/ruff check --fix src tests
+    target/test-tools/lint/bin/ruff format src tests benches
+    target/test-tools/lint/bin/ruff check --fix src tests benches
 
 # The tests of one name, after `tests/tools/install`
 test NAME:
