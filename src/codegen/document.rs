@@ -7,6 +7,10 @@ use serde_json::{Map, Value};
 /// A JSON Schema object. (`true` and `false` are schemas too, so a place that holds a schema holds a [`Value`].)
 pub(super) type Schema = Map<String, Value>;
 
+/// Where keywords stand that came from another schema than the ones around them and cannot be merged into one: a list
+/// of schemas that must hold as well. No server sends this.
+pub(super) const ALSO: &str = "$also";
+
 /// Keywords whose value is itself data or names, never a schema: a search for `$id` must not descend into them.
 const DATA_KEYWORDS: [&str; 5] = ["const", "default", "enum", "examples", "required"];
 

@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 
 use serde_json::{Value, json};
 
-use super::document::Schema;
+use super::document::{ALSO, Schema};
+use super::rules;
 
 /// The schema that both `left` and `right` describe. Annotations (`description`, `default` …) are `right`'s where
 /// both have them. `None` if no value could satisfy both.
@@ -12,6 +13,13 @@ use super::document::Schema;
 /// `additionalProperties: false` in one of two parts is taken to speak of the properties of both, as authors mean it;
 /// to the letter it would forbid what the other part declares.
 pub(super) fn merge(left: &Schema, right: &Schema) -> Option<Schema> {
+    if rules::any(left) && rules::any(right) {
+        // `if` belongs to its own `then`: the rules of both stand side by side.
+        let (right, apart) = rules::split(right);
+        let mut merged = merge(left, &right)?;
+        push(&mut merged, ALSO, Value::Object(apart));
+        return Some(merged);
+    }
     let mut merged = left.clone();
     for (keyword, value) in right {
         let Some(old) = merged.get(keyword) else {
@@ -35,12 +43,12 @@ pub(super) fn merge(left: &Schema, right: &Schema) -> Option<Schema> {
             }
             "anyOf" | "oneOf" if old != value => {
                 // Two unions cannot be one: the second is kept as a part that must hold as well.
-                push_part(&mut merged, json!({ keyword: value }));
+                push(&mut merged, "allOf", json!({ keyword: value }));
                 continue;
             }
             "allOf" => {
                 let parts = value.as_array().cloned().unwrap_or_default();
-                parts.into_iter().for_each(|part| push_part(&mut merged, part));
+                parts.into_iter().for_each(|part| push(&mut merged, "allOf", part));
                 continue;
             }
             _ => value.clone(),
@@ -75,11 +83,12 @@ pub(super) fn equal(left: &Value, right: &Value) -> bool {
     }
 }
 
-fn push_part(merged: &mut Schema, part: Value) {
-    match merged.get_mut("allOf") {
+/// Adds `part` to the list of schemas under `keyword`.
+fn push(merged: &mut Schema, keyword: &str, part: Value) {
+    match merged.get_mut(keyword) {
         Some(Value::Array(parts)) => parts.push(part),
         _ => {
-            merged.insert("allOf".to_owned(), Value::Array(vec![part]));
+            merged.insert(keyword.to_owned(), Value::Array(vec![part]));
         }
     }
 }

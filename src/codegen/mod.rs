@@ -1,11 +1,12 @@
 //! MCP tool schemas → typed Python. Pure: text comes out, and whoever asked for it writes the files.
 //!
 //! A schema is cut to a bounded depth (`bounded`), its references are found (`document`), it becomes types and classes
-//! with Python names (`lower`, with `merge`, `identifier`, `scope`, `singular` and `regex`), and these become text
+//! with Python names (`lower`, with `merge`, `identifier`, `scope`, `singular`, `regex` and `rules`), and these become text
 //! (`python`). Nothing fails: what a schema says and Python cannot is left out at that spot, and reported.
 
 mod bounded;
 mod document;
+mod fingerprint;
 mod identifier;
 mod lower;
 mod merge;
@@ -13,13 +14,14 @@ mod model;
 mod package_name;
 mod python;
 mod regex;
+mod rules;
 mod scope;
 mod singular;
 
 use serde_json::{Map, Value};
 
+pub use fingerprint::{Change, Drift, FINGERPRINTS_FILE, Fingerprint, drift, read_fingerprints};
 use lower::{Lowered, Side, lower};
-use model::Classes;
 pub use package_name::{PackageNameError, validate_package_name};
 use scope::{Numbering, Scope};
 
@@ -124,16 +126,17 @@ pub fn generate(server: &Server, tools: &[Tool]) -> Package {
 /// [`generate`], with a choice of form.
 pub fn generate_with(server: &Server, tools: &[Tool], options: Options) -> Package {
     let modules = module_names(tools);
-    let mut files = vec![
-        File { path: python::BASE_FILE.to_owned(), text: python::BASE.to_owned() },
-        File { path: "py.typed".to_owned(), text: String::new() },
-    ];
+    let support = python::SUPPORT.into_iter().chain([("py.typed", "")]);
+    let mut files: Vec<File> =
+        support.map(|(path, text)| File { path: path.to_owned(), text: text.to_owned() }).collect();
     let mut described = Vec::with_capacity(tools.len());
     for (tool, name) in tools.iter().zip(modules) {
         let (text, degraded) = module(tool, options);
         files.push(File { path: format!("{name}.py"), text });
         described.push(Module { tool: tool.name.clone(), name, degraded });
     }
+    let fingerprints: Vec<_> = tools.iter().map(Fingerprint::of).collect();
+    files.push(File { path: FINGERPRINTS_FILE.to_owned(), text: fingerprint::write(&fingerprints) });
     let index: Vec<_> = tools.iter().zip(&described).collect();
     files.insert(0, File { path: "__init__.py".to_owned(), text: python::render_package(server, &index) });
     Package { files, modules: described }
@@ -141,7 +144,7 @@ pub fn generate_with(server: &Server, tools: &[Tool], options: Options) -> Packa
 
 /// A module for each tool. A tool whose name is a module name as it stands keeps it, whatever others come to.
 fn module_names(tools: &[Tool]) -> Vec<String> {
-    let mut scope = Scope::with(["__init__", "_base"]);
+    let mut scope = Scope::with(["__init__", "_base", "_rules"]);
     let mut names = vec![None; tools.len()];
     for is_exact in [true, false] {
         for (tool, slot) in tools.iter().zip(&mut names) {
@@ -157,52 +160,31 @@ fn module_names(tools: &[Tool]) -> Vec<String> {
 
 /// The text of a tool's module, and what it leaves out.
 fn module(tool: &Tool, options: Options) -> (String, Vec<Degradation>) {
-    let mut reserved = python::RESERVED_NAMES.to_vec();
-    if tool.output_schema.is_some() {
-        reserved.push("Result");
-    }
-    let arguments = schema(&tool.input_schema, "Params", Side::Arguments, "input", &reserved);
-    reserved.retain(|name| *name != "Result");
-    reserved.push("Params");
-    let mut output =
-        tool.output_schema.as_ref().map(|output| schema(output, "Result", Side::Output, "output", &reserved));
+    let mut arguments = schema(&tool.input_schema, "Params", Side::Arguments);
+    let mut output = tool.output_schema.as_ref().map(|output| schema(output, "Result", Side::Output));
     if let Some(output) = &mut output {
-        separate(&arguments.classes, &mut output.classes);
+        arguments.classes.rename("Result");
+        output.classes.stand_beside(&arguments.classes);
     }
-    let text =
-        python::render_module(tool, &arguments.classes, output.as_ref().map(|o| &o.classes), options.form);
+    let classes = output.as_mut().map(|output| &mut output.classes);
+    let text = python::render_module(tool, &mut arguments.classes, classes, options.form);
     let degraded =
-        arguments.degraded.into_iter().chain(output.into_iter().flat_map(|o| o.degraded)).collect();
-    (text, degraded)
+        arguments.degraded.into_iter().chain(output.into_iter().flat_map(|output| output.degraded));
+    (text, degraded.collect())
 }
 
-/// One schema of a tool as classes; what it degrades is told under `place`.
-fn schema(schema: &Map<String, Value>, name: &str, side: Side, place: &str, reserved: &[&str]) -> Lowered {
+/// One schema of a tool as classes, the first of which is called `name`.
+fn schema(schema: &Map<String, Value>, name: &str, side: Side) -> Lowered {
     let bounded = bounded::bounded(schema);
-    let mut lowered = lower(&bounded.value, bounded.nodes, name, side, reserved);
-    for spot in &mut lowered.degraded {
-        spot.path.insert_str(0, place);
-    }
+    let mut lowered = lower(&bounded.value, bounded.nodes, name, side);
     if bounded.is_cut {
         let what = "nested too deeply; left as Any below".to_owned();
-        lowered.degraded.push(Degradation { path: place.to_owned(), what });
+        lowered.degraded.push(Degradation { path: String::new(), what });
     }
+    let place = match side {
+        Side::Arguments => "input",
+        Side::Output => "output",
+    };
+    lowered.degraded.iter_mut().for_each(|spot| spot.path.insert_str(0, place));
     lowered
-}
-
-/// Gives the classes of the output names of their own where those of the arguments have them already.
-fn separate(arguments: &Classes, output: &mut Classes) {
-    let mut scope = Scope::with(arguments.0.iter().map(|class| class.name.clone()));
-    for class in &output.0 {
-        if !scope.contains(&class.name) {
-            scope.take(class.name.clone(), Numbering::Joined);
-        }
-    }
-    let taken: std::collections::HashSet<&str> =
-        arguments.0.iter().map(|class| class.name.as_str()).collect();
-    for class in &mut output.0 {
-        if taken.contains(class.name.as_str()) {
-            class.name = scope.take(format!("Result{}", class.name), Numbering::Joined);
-        }
-    }
 }

@@ -1,9 +1,10 @@
 //! What a tool's schemas come to: types, classes and fields, as Python will have them but not yet as text.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Number, Value};
 
+use super::document::Schema;
 use super::scope::{Numbering, Scope};
 
 /// A class among the [`Class`]es of one schema, by position.
@@ -23,8 +24,6 @@ pub(super) enum Type {
     Str,
     /// One of these strings, integers and booleans.
     Literal(Vec<Value>),
-    /// One of these values, compared as JSON: what [`Type::Literal`] cannot say.
-    OneOf(Vec<Value>),
     List(Box<Type>),
     /// Exactly these items, in this order.
     Tuple(Vec<Type>),
@@ -54,18 +53,36 @@ pub(super) enum Check {
     MaxLength(u64),
     /// In Python's syntax.
     Pattern(String),
-    UniqueItems,
+    /// A schema that the value must satisfy.
+    Rule(Schema),
+}
+
+impl Check {
+    /// Whether this is a list of values without `null`.
+    fn refuses_null(&self) -> bool {
+        let values = match self {
+            Check::Rule(rule) => rule.get("enum").and_then(Value::as_array),
+            _ => None,
+        };
+        values.is_some_and(|values| !values.contains(&Value::Null))
+    }
 }
 
 /// A class of the generated module.
 #[derive(Debug)]
 pub(super) struct Class {
     pub(super) name: String,
+    /// The name that it would have if it were the only one to want it.
+    pub(super) wanted: String,
+    /// What a reader is told about it.
+    pub(super) description: Option<String>,
+    /// Whether the tool's other schema has the very same class, so that it need not be written again.
+    pub(super) is_elsewhere: bool,
     pub(super) body: Body,
 }
 
 /// What a class is.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Body {
     /// Reserved and then not needed, or not filled yet.
     Vacant,
@@ -76,14 +93,16 @@ pub(super) enum Body {
 }
 
 /// An object with declared properties.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Model {
     pub(super) fields: Vec<Field>,
     pub(super) extra: Extra,
+    /// A schema that the whole object must satisfy besides.
+    pub(super) rules: Schema,
 }
 
 /// What becomes of properties that are not declared.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Extra {
     Allowed,
     Refused,
@@ -91,7 +110,7 @@ pub(super) enum Extra {
 }
 
 /// One property of a [`Model`].
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Field {
     pub(super) name: String,
     /// The property's name in JSON.
@@ -105,7 +124,7 @@ pub(super) struct Field {
 }
 
 /// What a reader is told about a field.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Doc {
     pub(super) description: Option<String>,
     /// Facts that the type does not show: a format, a pattern nobody checks, why a spot is `Any`.
@@ -113,13 +132,58 @@ pub(super) struct Doc {
 }
 
 /// A member of an enum.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Member {
     pub(super) name: String,
     pub(super) value: Value,
 }
 
+impl Body {
+    /// The same with other classes, if each class in it has a counterpart.
+    fn translated(&self, counterparts: &HashMap<ClassId, ClassId>) -> Option<Body> {
+        let mut missing = false;
+        let mut body = self.clone();
+        body.for_each_class(&mut |id| match counterparts.get(id) {
+            Some(counterpart) => *id = *counterpart,
+            None => missing = true,
+        });
+        (!missing).then_some(body)
+    }
+
+    fn for_each_class(&mut self, visit: &mut impl FnMut(&mut ClassId)) {
+        match self {
+            Body::Model(model) => {
+                model.fields.iter_mut().for_each(|field| field.ty.for_each_class(visit));
+                if let Extra::Typed(ty) = &mut model.extra {
+                    ty.for_each_class(visit);
+                }
+            }
+            Body::Root(ty) => ty.for_each_class(visit),
+            Body::Vacant | Body::Enum(_) => {}
+        }
+    }
+}
+
 impl Type {
+    fn for_each_class(&mut self, visit: &mut impl FnMut(&mut ClassId)) {
+        match self {
+            Type::Class(id) => visit(id),
+            Type::List(inner) | Type::Checked(inner, _) => inner.for_each_class(visit),
+            Type::Dict { key, value } => {
+                key.for_each_class(visit);
+                value.for_each_class(visit);
+            }
+            Type::Tuple(members) | Type::Tagged { members, .. } => {
+                members.iter_mut().for_each(|member| member.for_each_class(visit));
+            }
+            Type::Union(members) => {
+                members.iter_mut().for_each(|member| member.for_each_class(visit));
+                *self = Type::union(std::mem::take(members));
+            }
+            _ => {}
+        }
+    }
+
     /// The union of `members`, flattened and without repetitions; `Any` swallows all the others.
     pub(super) fn union(members: impl IntoIterator<Item = Type>) -> Self {
         let mut unique: Vec<Type> = Vec::new();
@@ -169,6 +233,77 @@ impl Classes {
         &self.0[id.0]
     }
 
+    /// Makes one class of those that wanted the same name and came to the same, as datamodel-code-generator does.
+    pub(super) fn join_equals(&mut self) {
+        let mut latest: HashMap<&str, usize> = HashMap::new();
+        let mut replaced: HashMap<ClassId, ClassId> = HashMap::new();
+        for (position, class) in self.0.iter().enumerate().skip(1) {
+            match latest.get(class.wanted.as_str()) {
+                Some(&first) if self.0[first].body == class.body => {
+                    replaced.insert(ClassId(position), ClassId(first));
+                }
+                _ => {
+                    latest.insert(&class.wanted, position);
+                }
+            }
+        }
+        if replaced.is_empty() {
+            return;
+        }
+        for id in replaced.keys() {
+            self.0[id.0].body = Body::Vacant;
+        }
+        let mut replace = |id: &mut ClassId| *id = replaced.get(id).copied().unwrap_or(*id);
+        self.0.iter_mut().for_each(|class| class.body.for_each_class(&mut replace));
+    }
+
+    /// Makes these classes fit into one module with `others`: those that are the same are shared, and those that only
+    /// have the same name get another.
+    pub(super) fn stand_beside(&mut self, others: &Classes) {
+        let by_name: HashMap<&str, usize> =
+            others.0.iter().enumerate().map(|(position, class)| (class.name.as_str(), position)).collect();
+        let counterpart = |class: &Class| by_name.get(class.name.as_str()).map(|position| ClassId(*position));
+        let mut shared: HashMap<ClassId, ClassId> = self
+            .0
+            .iter()
+            .enumerate()
+            .skip(1)
+            .filter_map(|(position, class)| Some((ClassId(position), counterpart(class)?)))
+            .collect();
+        // A class is the same if its text is and all that it names is the same: drop what is not until nothing is left to drop.
+        loop {
+            let before = shared.len();
+            let same: Vec<ClassId> = shared
+                .iter()
+                .filter(|(own, other)| {
+                    let own = self.get(**own);
+                    own.description == others.get(**other).description
+                        && own.body.translated(&shared).as_ref() == Some(&others.get(**other).body)
+                })
+                .map(|(own, _)| *own)
+                .collect();
+            shared.retain(|own, _| same.contains(own));
+            if shared.len() == before {
+                break;
+            }
+        }
+        let mut scope = Scope::with(self.0.iter().chain(&others.0).map(|class| class.name.clone()));
+        for (position, class) in self.0.iter_mut().enumerate() {
+            class.is_elsewhere = shared.contains_key(&ClassId(position));
+            if !class.is_elsewhere && by_name.contains_key(class.name.as_str()) {
+                class.name = scope.take(format!("Result{}", class.name), Numbering::Joined);
+            }
+        }
+    }
+
+    /// Calls the class `name` otherwise, if there is one besides the first.
+    pub(super) fn rename(&mut self, name: &str) {
+        let mut scope = Scope::with(self.0.iter().map(|class| class.name.clone()));
+        if let Some(class) = self.0.iter_mut().skip(1).find(|class| class.name == name) {
+            class.name = scope.take(format!("{name}Model"), Numbering::Joined);
+        }
+    }
+
     /// Settles what is known of the fields only when all classes are: which of them admit `null`, and that none is
     /// called like a class, because its value would stand for the class in the annotations after it.
     pub(super) fn settle_fields(&mut self) {
@@ -196,11 +331,12 @@ impl Classes {
     fn admits_null_within(&self, ty: &Type, steps: usize) -> bool {
         match ty {
             Type::Any | Type::Null => true,
-            Type::OneOf(values) => values.contains(&Value::Null),
             Type::Union(members) | Type::Tagged { members, .. } => {
                 members.iter().any(|member| self.admits_null_within(member, steps))
             }
-            Type::Checked(inner, _) => self.admits_null_within(inner, steps),
+            Type::Checked(inner, checks) => {
+                self.admits_null_within(inner, steps) && !checks.iter().any(Check::refuses_null)
+            }
             Type::Class(id) => match &self.get(*id).body {
                 Body::Root(inner) => steps > 0 && self.admits_null_within(inner, steps - 1),
                 _ => false,

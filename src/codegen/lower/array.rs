@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::object::length_checks;
-use super::{Lowering, Site};
+use super::{ClassKind, Lowering, Site};
 use crate::codegen::document::Schema;
 use crate::codegen::model::{Check, Type};
 
@@ -25,9 +25,7 @@ impl Lowering<'_> {
         self.trail.pop();
 
         let mut checks = length_checks(schema, "minItems", "maxItems");
-        if schema.get("uniqueItems") == Some(&Value::Bool(true)) {
-            checks.push(Check::UniqueItems);
-        }
+        let rest = if checks.is_empty() { rest } else { self.named_item(rest, site) };
         if prefix.is_empty() && rest != Type::Never {
             return Type::List(Box::new(rest)).checked(checks);
         }
@@ -53,5 +51,19 @@ impl Lowering<'_> {
             item => item,
         };
         Type::List(Box::new(item)).checked(checks)
+    }
+
+    /// In a list with bounds, items with bounds have a name of their own, as datamodel-code-generator has it.
+    fn named_item(&mut self, item: Type, site: Site<'_>) -> Type {
+        match &item {
+            Type::Checked(inner, _)
+                if matches!(**inner, Type::Str | Type::Int | Type::Float | Type::List(_)) =>
+            {
+                let id = self.claim(site.item(), ClassKind::Model);
+                self.fill(id, item);
+                Type::Class(id)
+            }
+            _ => item,
+        }
     }
 }

@@ -11,10 +11,11 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Value, json};
 
 use super::Degradation;
-use super::document::{Document, Schema};
+use super::document::{ALSO, Document, Schema, Target};
 use super::identifier;
 use super::merge::{merge, merge_values, type_names};
-use super::model::{Body, Class, ClassId, Classes, Doc, Type};
+use super::model::{Body, Check, Class, ClassId, Classes, Doc, Type};
+use super::rules;
 use super::scope::{Numbering, Scope};
 use super::singular::singular;
 
@@ -25,6 +26,9 @@ const MAX_DEPTH: usize = 40;
 /// How many times the same part of a schema may be read on average, through `$ref`s with siblings and unions within
 /// unions, before the rest becomes `Any`: such combinations can grow exponentially.
 const MAX_READINGS: usize = 64;
+
+/// Why a schema is given up when [`MAX_READINGS`] are used up.
+const TOO_LARGE: &str = "grows without bounds";
 
 /// Keywords that say nothing about which values are valid. Those that begin with `$` or `x-` do not either.
 const ANNOTATIONS: [&str; 16] = [
@@ -46,22 +50,6 @@ const ANNOTATIONS: [&str; 16] = [
     "contentSchema",
 ];
 
-/// Keywords that are not enforced, wherever they stand.
-const UNCHECKED: [&str; 12] = [
-    "not",
-    "if",
-    "then",
-    "else",
-    "contains",
-    "minContains",
-    "maxContains",
-    "dependentRequired",
-    "dependentSchemas",
-    "dependencies",
-    "unevaluatedProperties",
-    "unevaluatedItems",
-];
-
 /// The classes that a schema comes to, and what could not be said in Python.
 pub(super) struct Lowered {
     /// The class of the schema itself first.
@@ -76,13 +64,12 @@ pub(super) enum Side {
     Output,
 }
 
-/// Turns a schema of `nodes` JSON values into classes, the first of which is called `name`. Names in `reserved` are
-/// not given to classes.
-pub(super) fn lower(root: &Value, nodes: usize, name: &str, side: Side, reserved: &[&str]) -> Lowered {
+/// Turns a schema of `nodes` JSON values into classes, the first of which is called `name`.
+pub(super) fn lower(root: &Value, nodes: usize, name: &str, side: Side) -> Lowered {
     let mut lowering = Lowering {
         document: Document::new(root),
         classes: Classes::default(),
-        names: Scope::with(reserved.iter().copied()),
+        names: Scope::default(),
         known: HashMap::new(),
         active: HashSet::new(),
         degraded: Vec::new(),
@@ -90,6 +77,7 @@ pub(super) fn lower(root: &Value, nodes: usize, name: &str, side: Side, reserved
         readings_left: nodes.saturating_mul(MAX_READINGS).saturating_add(1_000),
     };
     lowering.root(name, side);
+    lowering.classes.join_equals();
     lowering.classes.settle_fields();
     Lowered { classes: lowering.classes, degraded: lowering.degraded }
 }
@@ -152,6 +140,7 @@ impl Lowering<'_> {
         let site = Site { name, is_item: false, slot: Some(slot), depth: 0 };
         let root = self.document.root();
         let ty = match self.root_object(root, side) {
+            Some(object) if rules::any(&object) => self.ruled(&object, site),
             Some(object) => self.model(&object, site),
             None => self.lower(root, site),
         };
@@ -161,7 +150,7 @@ impl Lowering<'_> {
     /// Reads any schema.
     fn lower(&mut self, schema: &Value, site: Site<'_>) -> Type {
         if self.readings_left == 0 || site.depth > MAX_DEPTH {
-            return self.give_up("nested too deeply");
+            return self.give_up(if self.readings_left == 0 { TOO_LARGE } else { "nested too deeply" });
         }
         self.readings_left -= 1;
         match schema {
@@ -182,11 +171,15 @@ impl Lowering<'_> {
         if let Some(whole) = self.fold_all_of(schema) {
             return match whole {
                 Folded::Reference(reference) => self.reference(&reference, &Schema::new(), site),
-                Folded::Schema(whole) => self.lower(&Value::Object(whole), site),
+                Folded::Schema(whole) => {
+                    self.lower(&Value::Object(whole), Site { depth: site.depth + 1, ..site })
+                }
                 Folded::Contradiction => Type::Never,
             };
         }
-        self.note_unchecked(schema);
+        if rules::any(schema) {
+            return self.ruled(schema, site);
+        }
         if let Some(value) = schema.get("const") {
             return self.constant(value);
         }
@@ -199,6 +192,34 @@ impl Lowering<'_> {
             }
         }
         self.by_type(schema, site)
+    }
+
+    /// Reads a schema some of whose keywords are left to a check at run time.
+    fn ruled(&mut self, schema: &Schema, site: Site<'_>) -> Type {
+        let (schema, apart) = rules::split(schema);
+        let ty = self.object(&schema, site);
+        let Some(rule) = rules::rule(&apart) else {
+            let keywords: Vec<_> = apart.keys().map(|keyword| format!("`{keyword}`")).collect();
+            self.degrade(format!("{} is not checked", keywords.join(", ")));
+            return ty;
+        };
+        self.with_rule(ty, rule, site)
+    }
+
+    /// A type whose values must satisfy `rule` as well.
+    fn with_rule(&mut self, ty: Type, rule: Schema, site: Site<'_>) -> Type {
+        if rule.is_empty() {
+            return ty;
+        }
+        if let Type::Class(id) = ty
+            && site.slot.is_none_or(|slot| slot == id)
+            && let Body::Model(model) = &mut self.classes.0[id.0].body
+            && model.rules.is_empty()
+        {
+            model.rules = rule;
+            return ty;
+        }
+        ty.checked(vec![Check::Rule(rule)])
     }
 
     /// Reads a schema by its `type`, or by the one that its other keywords speak of.
@@ -222,6 +243,12 @@ impl Lowering<'_> {
         if lowered.is_empty() { Type::Any } else { Type::union(lowered) }
     }
 
+    /// Counts a schema put together from others as read, as large as it is. Whether there is enough left for it.
+    fn affords(&mut self, schema: &Schema) -> bool {
+        self.readings_left = self.readings_left.saturating_sub(schema.values().map(nodes).sum());
+        self.readings_left > 0
+    }
+
     /// Follows a `$ref`; keywords beside it must hold as well.
     fn reference(&mut self, reference: &str, schema: &Schema, site: Site<'_>) -> Type {
         let Some(target) = self.document.resolve(reference) else {
@@ -229,6 +256,9 @@ impl Lowering<'_> {
         };
         let siblings = validating(schema);
         if siblings.is_empty() {
+            if self.leads_in_a_circle(&target) {
+                return self.give_up(&format!("`$ref` to `{reference}`, which leads in a circle"));
+            }
             if let Some(known) = self.known.get(&target.key) {
                 return known.clone();
             }
@@ -237,6 +267,7 @@ impl Lowering<'_> {
             self.known.insert(target.key, Type::Class(slot));
             let inner = Site { name: &name, is_item: false, slot: Some(slot), depth: site.depth + 1 };
             let ty = self.lower(target.schema, inner);
+            self.classes.0[slot.0].description = self.doc(target.schema).description;
             self.fill(slot, ty);
             return Type::Class(slot);
         }
@@ -246,6 +277,9 @@ impl Lowering<'_> {
         match whole {
             None => Type::Never,
             Some(_) if self.active.contains(&key) => self.reference(reference, &Schema::new(), site),
+            Some(whole) if !whole.as_object().is_none_or(|whole| self.affords(whole)) => {
+                self.give_up(TOO_LARGE)
+            }
             Some(whole) => {
                 self.active.insert(key.clone());
                 let ty = self.lower(&whole, Site { depth: site.depth + 1, ..site });
@@ -255,47 +289,80 @@ impl Lowering<'_> {
         }
     }
 
+    /// Whether nothing but `$ref`s comes after this one, round and round.
+    fn leads_in_a_circle(&self, target: &Target<'_>) -> bool {
+        let mut seen = HashSet::from([target.key.clone()]);
+        let mut schema = target.schema;
+        while let Some(object) = schema.as_object().filter(|object| validating(object).is_empty())
+            && let Some(next) =
+                object.get("$ref").and_then(Value::as_str).and_then(|r| self.document.resolve(r))
+        {
+            if !seen.insert(next.key) {
+                return true;
+            }
+            schema = next.schema;
+        }
+        false
+    }
+
     /// Merges the parts of `allOf` into the schema around them, as far as they go into one.
     fn fold_all_of(&mut self, schema: &Schema) -> Option<Folded> {
         let parts = schema.get("allOf")?.as_array()?;
         let mut whole = schema.clone();
-        whole.remove("allOf");
+        whole.shift_remove("allOf");
         if let ([Value::Object(only)], true) = (parts.as_slice(), validating(&whole).is_empty())
             && let Some(reference) = only.get("$ref").and_then(Value::as_str)
             && validating(only).is_empty()
         {
             return Some(Folded::Reference(reference.to_owned()));
         }
+        let Some(mut parts) = self.flatten(parts) else { return Some(Folded::Contradiction) };
+        let is_union = |of: &Schema| of.contains_key("anyOf") || of.contains_key("oneOf");
+        if is_union(&whole) && !parts.is_empty() && parts.iter().all(is_union) {
+            // Nothing to fold: the union is read first, and takes these parts into each of its branches.
+            return None;
+        }
+        parts.push(whole);
+        let mut whole = Schema::new();
         let mut left_over = Vec::new();
         for part in parts {
-            let part = match part {
-                Value::Object(part) => self.dereference(part, MAX_DEPTH),
-                Value::Bool(true) => continue,
-                _ => return Some(Folded::Contradiction),
-            };
-            let is_second_union = ["anyOf", "oneOf"]
-                .iter()
-                .any(|keyword| whole.contains_key(*keyword) && part.contains_key(*keyword));
-            if is_second_union {
+            if is_union(&whole) && is_union(&part) {
                 left_over.push(Value::Object(part));
                 continue;
             }
-            // The whole is to the right, so that its own description wins.
-            match merge(&part, &whole) {
+            match merge(&whole, &part) {
                 Some(merged) => whole = merged,
                 None => return Some(Folded::Contradiction),
             }
         }
-        if left_over.len() == parts.len() {
-            // Nothing to fold: the union is read first, and takes these parts into each of its branches.
-            return None;
-        }
         if !left_over.is_empty() {
-            let mut rest = whole.get("allOf").and_then(Value::as_array).cloned().unwrap_or_default();
-            rest.extend(left_over);
-            whole.insert("allOf".to_owned(), Value::Array(rest));
+            whole.insert("allOf".to_owned(), Value::Array(left_over));
         }
-        Some(Folded::Schema(whole))
+        Some(if self.affords(&whole) { Folded::Schema(whole) } else { Folded::Schema(Schema::new()) })
+    }
+
+    /// The schemas that must hold together, `$ref` and `allOf` within them resolved. `None` if one of them is `false`.
+    fn flatten(&self, parts: &[Value]) -> Option<Vec<Schema>> {
+        let mut flat = Vec::new();
+        let mut seen = HashSet::new();
+        let mut waiting: Vec<Value> = parts.iter().rev().cloned().collect();
+        while let Some(part) = waiting.pop() {
+            let part = match part {
+                Value::Object(part) => part,
+                Value::Bool(false) => return None,
+                _ => continue,
+            };
+            let mut own = validating(&part);
+            own.shift_remove("allOf");
+            if !own.is_empty() {
+                flat.push(own);
+            }
+            waiting.extend(part.get("allOf").and_then(Value::as_array).into_iter().flatten().rev().cloned());
+            // What holds once need not be said twice, and may lead back here.
+            let target = part.get("$ref").and_then(Value::as_str).and_then(|r| self.document.resolve(r));
+            waiting.extend(target.filter(|target| seen.insert(target.key.clone())).map(|t| t.schema.clone()));
+        }
+        Some(flat)
     }
 
     /// `schema` with what its `$ref` points at merged in, so that it can be merged with others.
@@ -326,8 +393,15 @@ impl Lowering<'_> {
     }
 
     fn new_class(&mut self, name: String) -> ClassId {
+        let wanted = name.clone();
         let name = self.names.take(name, Numbering::Joined);
-        self.classes.0.push(Class { name, body: Body::Vacant });
+        self.classes.0.push(Class {
+            name,
+            wanted,
+            description: None,
+            is_elsewhere: false,
+            body: Body::Vacant,
+        });
         ClassId(self.classes.0.len() - 1)
     }
 
@@ -358,17 +432,13 @@ impl Lowering<'_> {
         Type::Any
     }
 
-    fn note_unchecked(&mut self, schema: &Schema) {
-        for keyword in UNCHECKED {
-            if schema.contains_key(keyword) {
-                self.degrade(format!("`{keyword}` is not checked"));
-            }
-        }
+    fn degrade(&mut self, what: String) {
+        self.degraded.push(Degradation { path: self.location(), what });
     }
 
-    fn degrade(&mut self, what: String) {
-        let path: String = self.trail.iter().flat_map(|step| ["/", step]).collect();
-        self.degraded.push(Degradation { path, what });
+    /// The way from the root to the schema being read, as one text.
+    fn location(&self) -> String {
+        self.trail.iter().flat_map(|step| ["/", step]).collect()
     }
 }
 
@@ -384,9 +454,20 @@ enum Folded {
 /// The keywords of `schema` that decide which values are valid, `$ref` left out.
 fn validating(schema: &Schema) -> Schema {
     let is_validating = |keyword: &str| {
-        !keyword.starts_with('$') && !keyword.starts_with("x-") && !ANNOTATIONS.contains(&keyword)
+        (!keyword.starts_with('$') || keyword == ALSO)
+            && !keyword.starts_with("x-")
+            && !ANNOTATIONS.contains(&keyword)
     };
     schema.iter().filter(|(keyword, _)| is_validating(keyword)).map(|(k, v)| (k.clone(), v.clone())).collect()
+}
+
+/// How many JSON values `value` consists of.
+fn nodes(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(nodes).sum::<usize>(),
+        Value::Object(members) => 1 + members.values().map(nodes).sum::<usize>(),
+        _ => 1,
+    }
 }
 
 /// A schema that no value satisfies, in the form of an object.

@@ -3,11 +3,12 @@
 use serde_json::{Value, json};
 
 use super::{ClassKind, Folded, Lowering, MAX_DEPTH, Side, Site};
-use crate::codegen::document::Schema;
+use crate::codegen::document::{ALSO, Schema};
 use crate::codegen::identifier;
 use crate::codegen::merge::type_names;
-use crate::codegen::model::{Body, Check, Extra, Field, Model, Type};
+use crate::codegen::model::{Body, Check, ClassId, Extra, Field, Model, Type};
 use crate::codegen::regex;
+use crate::codegen::rules;
 use crate::codegen::scope::{Numbering, Scope};
 
 impl Lowering<'_> {
@@ -38,16 +39,19 @@ impl Lowering<'_> {
 
     /// An object that admits what any branch of its union admits: arguments are one model, whichever branch they take.
     fn join_branches(&mut self, mut object: Schema) -> Schema {
-        let branches: Vec<Value> = ["anyOf", "oneOf"]
-            .iter()
-            .filter_map(|keyword| object.remove(*keyword))
-            .flat_map(into_items)
-            .collect();
+        let mut branches = Vec::new();
+        let mut which = Schema::new();
+        for keyword in ["anyOf", "oneOf"] {
+            if let Some(Value::Array(items)) = object.shift_remove(keyword) {
+                let items: Vec<_> = items.into_iter().map(|branch| self.dereferenced(branch)).collect();
+                branches.extend(items.iter().cloned());
+                which.insert(keyword.to_owned(), Value::Array(items));
+            }
+        }
         let mut joined = object.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
         let mut required_by_all: Option<Vec<Value>> = None;
         for branch in &branches {
             let Value::Object(branch) = branch else { continue };
-            let branch = self.dereference(branch, MAX_DEPTH);
             for (name, schema) in branch.get("properties").and_then(Value::as_object).into_iter().flatten() {
                 match joined.get_mut(name) {
                     Some(known) if known == schema => {}
@@ -61,7 +65,10 @@ impl Lowering<'_> {
                 None => required,
             });
         }
-        self.degrade("which properties go together at the top is not checked".to_owned());
+        match rules::rule(&which) {
+            Some(_) => drop(object.insert(ALSO.to_owned(), Value::Array(vec![Value::Object(which)]))),
+            None => self.degrade("which properties go together is not checked".to_owned()),
+        }
         let own = object.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
         object.insert("properties".to_owned(), Value::Object(joined));
         object.insert(
@@ -71,11 +78,22 @@ impl Lowering<'_> {
         object
     }
 
+    fn dereferenced(&self, schema: Value) -> Value {
+        match schema {
+            Value::Object(schema) => Value::Object(self.dereference(&schema, MAX_DEPTH)),
+            other => other,
+        }
+    }
+
     /// Reads a schema of type `object`.
     pub(super) fn object_type(&mut self, schema: &Schema, site: Site<'_>) -> Type {
-        match properties(schema) {
-            Some(_) => self.model(schema, site),
-            None => self.dictionary(schema, site),
+        // A definition that only says `object` is a class all the same, because it has a name.
+        let is_named =
+            site.slot.is_some() && !schema.contains_key("additionalProperties") && patterns(schema).is_none();
+        if properties(schema).is_some() || is_named {
+            self.model(schema, site)
+        } else {
+            self.dictionary(schema, site)
         }
     }
 
@@ -97,9 +115,7 @@ impl Lowering<'_> {
             let noted = self.degraded.len();
             let ty = self.lower(property, site.child(&name));
             let mut doc = self.doc(property);
-            if ty == Type::Any && noted < self.degraded.len() {
-                doc.notes.push(self.degraded[noted].what.clone());
-            }
+            doc.notes.extend(self.noted_here(noted));
             self.trail.pop();
             let is_required = required.contains(&wire.as_str());
             if ty == Type::Never && !is_required {
@@ -117,38 +133,68 @@ impl Lowering<'_> {
                 doc,
             });
         }
-        let extra = self.extra(schema, site);
-        self.classes.0[id.0].body = Body::Model(Model { fields, extra });
+        let extra = self.extra(schema, id, site);
+        let rules = self.object_rules(schema);
+        self.classes.0[id.0].body = Body::Model(Model { fields, extra, rules });
         Type::Class(id)
     }
 
+    /// What was degraded since there were `noted` such spots, as far as it concerns this property itself.
+    fn noted_here(&self, noted: usize) -> impl Iterator<Item = String> {
+        let here = self.location();
+        self.degraded[noted..].iter().filter_map(move |spot| {
+            let below = spot.path.strip_prefix(&here)?;
+            below.split('/').all(|step| matches!(step, "" | "[]" | "*")).then(|| spot.what.clone())
+        })
+    }
+
     /// What becomes of properties that a model does not declare.
-    fn extra(&mut self, schema: &Schema, site: Site<'_>) -> Extra {
-        let patterns =
-            schema.get("patternProperties").and_then(Value::as_object).is_some_and(|p| !p.is_empty());
+    fn extra(&mut self, schema: &Schema, id: ClassId, site: Site<'_>) -> Extra {
+        if patterns(schema).is_some() {
+            return Extra::Typed(Type::Any);
+        }
         match schema.get("additionalProperties").or_else(|| schema.get("unevaluatedProperties")) {
-            Some(Value::Bool(false)) if patterns => {
-                self.degrade("names of further properties are not checked".to_owned());
-                Extra::Allowed
-            }
             Some(Value::Bool(false)) => Extra::Refused,
-            Some(value @ Value::Object(_)) if !patterns => {
+            Some(value @ Value::Object(_)) => {
+                let name = format!("{}AdditionalProperty", self.classes.get(id).name);
                 self.trail.push("*".to_owned());
-                let ty = self.lower(value, site.part());
+                let ty = self.lower(value, site.child(&name));
                 self.trail.pop();
-                if ty == Type::Any { Extra::Allowed } else { Extra::Typed(ty) }
+                Extra::Typed(ty)
             }
             _ => Extra::Allowed,
         }
     }
 
+    /// What a model's fields do not say about an object.
+    fn object_rules(&mut self, schema: &Schema) -> Schema {
+        let mut about = Schema::new();
+        for keyword in ["minProperties", "maxProperties", "propertyNames"] {
+            if let Some(value) = schema.get(keyword) {
+                about.insert(keyword.to_owned(), value.clone());
+            }
+        }
+        if let Some(patterns) = patterns(schema) {
+            let others = schema.get("additionalProperties").filter(|others| **others != Value::Bool(true));
+            let declared = schema.get("properties").and_then(Value::as_object).filter(|_| others.is_some());
+            let declared = declared.into_iter().flat_map(|declared| declared.keys());
+            let declared: Schema = declared.map(|name| (name.clone(), Value::Bool(true))).collect();
+            about.extend((!declared.is_empty()).then(|| ("properties".to_owned(), Value::Object(declared))));
+            about.insert("patternProperties".to_owned(), Value::Object(patterns.clone()));
+            about.extend(others.map(|others| ("additionalProperties".to_owned(), others.clone())));
+        }
+        rules::rule(&about).unwrap_or_else(|| {
+            self.degrade("names of further properties are not checked".to_owned());
+            Schema::new()
+        })
+    }
+
     /// An object without declared properties.
     fn dictionary(&mut self, schema: &Schema, site: Site<'_>) -> Type {
-        let patterns = schema.get("patternProperties").and_then(Value::as_object);
         let others = schema.get("additionalProperties").unwrap_or(&Value::Bool(true));
-        self.trail.push("*".to_owned());
         let mut values: Vec<Type> = Vec::new();
-        for value in patterns.into_iter().flat_map(|patterns| patterns.values()) {
+        self.trail.push("*".to_owned());
+        for value in patterns(schema).into_iter().flat_map(|patterns| patterns.values()) {
             values.push(self.lower(value, site.part()));
         }
         let is_open = *others != Value::Bool(false);
@@ -157,27 +203,32 @@ impl Lowering<'_> {
         }
         self.trail.pop();
 
+        let mut checks = length_checks(schema, "minProperties", "maxProperties");
         let mut key = Type::Str;
-        if let (Some(patterns), false) = (patterns, is_open)
-            && let [pattern] = patterns.keys().collect::<Vec<_>>().as_slice()
-        {
+        let only_pattern = patterns(schema).filter(|patterns| patterns.len() == 1 && !is_open);
+        if let Some(pattern) = only_pattern.and_then(|patterns| patterns.keys().next()) {
             key = self.patterned(pattern);
         } else if let Some(names) = schema.get("propertyNames") {
-            key = match self.lower(names, Site { name: site.name, ..site.part() }) {
+            key = match self.lower(names, site.part()) {
                 Type::Any => Type::Str,
                 key => key,
             };
+        } else if patterns(schema).is_some() {
+            let rule = self.object_rules(schema);
+            checks.extend((!rule.is_empty()).then_some(Check::Rule(rule)));
         }
-        let mut checks = length_checks(schema, "minProperties", "maxProperties");
-        let required = required_names(schema).len() as u64;
-        if required > 0 {
-            self.degrade("which keys are required is not checked".to_owned());
+        if let Some(required @ Value::Array(names)) = schema.get("required")
+            && !names.is_empty()
+        {
+            checks.push(Check::Rule(Schema::from_iter([("required".to_owned(), required.clone())])));
         }
-        if values.is_empty() {
-            values.push(Type::Any);
-            checks = vec![Check::MaxLength(0)];
-        }
-        let value = Type::union(values);
+        let value = match Type::union(values) {
+            Type::Never => {
+                checks = vec![Check::MaxLength(0)];
+                Type::Any
+            }
+            value => value,
+        };
         Type::Dict { key: Box::new(key), value: Box::new(value) }.checked(checks)
     }
 
@@ -196,6 +247,11 @@ impl Lowering<'_> {
 /// The declared properties of an object, if there are any.
 pub(super) fn properties(schema: &Schema) -> Option<&Schema> {
     schema.get("properties").and_then(Value::as_object).filter(|properties| !properties.is_empty())
+}
+
+/// The schemas for properties whose names match a pattern, if there are any.
+fn patterns(schema: &Schema) -> Option<&Schema> {
+    schema.get("patternProperties").and_then(Value::as_object).filter(|patterns| !patterns.is_empty())
 }
 
 /// The required properties of an object, each once.
@@ -230,11 +286,4 @@ fn field_names<'w>(wires: impl Iterator<Item = &'w str> + Clone) -> Vec<String> 
             if name == wire { name } else { scope.take(name, Numbering::Underscore) }
         })
         .collect()
-}
-
-fn into_items(value: Value) -> Vec<Value> {
-    match value {
-        Value::Array(items) => items,
-        _ => Vec::new(),
-    }
 }

@@ -53,7 +53,7 @@ impl Lowering<'_> {
             Value::Null => Type::Null,
             Value::String(_) | Value::Bool(_) => Type::Literal(vec![value.clone()]),
             Value::Number(number) if !number.is_f64() => Type::Literal(vec![value.clone()]),
-            other => Type::OneOf(vec![other.clone()]),
+            other => Type::Any.checked(vec![one_of(vec![other.clone()])]),
         }
     }
 
@@ -76,9 +76,8 @@ impl Lowering<'_> {
         let scalar =
             |value: &&Value| value.is_string() || value.is_boolean() || value.is_i64() || value.is_u64();
         if !admitted.iter().all(scalar) {
-            return Type::union(
-                [Type::OneOf(admitted.into_iter().cloned().collect())].into_iter().chain(null),
-            );
+            let admitted = admitted.into_iter().cloned().chain(is_nullable.then_some(Value::Null));
+            return Type::Any.checked(vec![one_of(admitted.collect())]);
         }
         if has_python_equals(&admitted) {
             return Type::union(
@@ -89,6 +88,11 @@ impl Lowering<'_> {
         self.classes.0[id.0].body = Body::Enum(members(&admitted, &types));
         Type::union([Type::Class(id)].into_iter().chain(null))
     }
+}
+
+/// One of `values`, compared as JSON: for those that Python's own types cannot tell apart.
+fn one_of(values: Vec<Value>) -> Check {
+    Check::Rule(Schema::from_iter([("enum".to_owned(), Value::Array(values))]))
 }
 
 /// The members of an enum, named after their values: `stars`, and `integer_1` for a number of type integer.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::literal;
-use crate::codegen::model::{Check, Classes, Type};
+use crate::codegen::model::{Body, Check, Classes, Type};
 
 /// The names that a module imports, by where they come from.
 #[derive(Default)]
@@ -33,13 +33,6 @@ impl Imports {
                 let values: Vec<_> = values.iter().map(literal::value).collect();
                 format!("{}[{}]", self.typing("Literal"), values.join(", "))
             }
-            Type::OneOf(values) => format!(
-                "{}[{}, {}({})]",
-                self.typing("Annotated"),
-                self.typing("Any"),
-                self.base("OneOf"),
-                literal::list(values)
-            ),
             Type::List(item) => format!("list[{}]", self.annotation(item, classes)),
             Type::Tuple(items) => {
                 let items: Vec<_> = items.iter().map(|item| self.annotation(item, classes)).collect();
@@ -52,7 +45,16 @@ impl Imports {
             }
             Type::Class(id) => classes.get(*id).name.clone(),
             Type::Union(members) => self.union(members, classes),
-            Type::Tagged { members, .. } => self.union(members, classes),
+            Type::Tagged { members, wire } => {
+                let union = self.union(members, classes);
+                match discriminator(members, wire, classes) {
+                    Some(name) => {
+                        let (annotated, field) = (self.typing("Annotated"), self.pydantic("Field"));
+                        format!("{annotated}[{union}, {field}(discriminator={})]", literal::string(name))
+                    }
+                    None => union,
+                }
+            }
             Type::Checked(inner, checks) => self.checked(inner, checks, classes),
         }
     }
@@ -77,13 +79,15 @@ impl Imports {
                 Check::MultipleOf(unit) if !unit.is_f64() && *inner == Type::Int => {
                     constraints.push(format!("multiple_of={unit}"));
                 }
-                Check::MultipleOf(unit) => marks.push(format!("{}({unit})", self.base("MultipleOf"))),
+                Check::MultipleOf(unit) => {
+                    marks.push(format!("{}({{\"multipleOf\": {unit}}})", self.base("Rule")))
+                }
                 Check::MinLength(length) => constraints.push(format!("min_length={length}")),
                 Check::MaxLength(length) => constraints.push(format!("max_length={length}")),
                 Check::Pattern(pattern) => {
                     constraints.push(format!("pattern={}", literal::raw_string(pattern)))
                 }
-                Check::UniqueItems => marks.push(self.base("UniqueItems").to_owned()),
+                Check::Rule(rule) => marks.push(format!("{}({})", self.base("Rule"), literal::object(rule))),
             }
         }
         if !constraints.is_empty() {
@@ -91,6 +95,11 @@ impl Imports {
         }
         let inner = self.annotation(inner, classes);
         format!("{}[{inner}, {}]", self.typing("Annotated"), marks.join(", "))
+    }
+
+    /// All the names, and the one that every module imports besides.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        ["CLIENT"].into_iter().chain(self.typing.iter().chain(&self.pydantic).chain(&self.base).copied())
     }
 
     pub(super) fn typing(&mut self, name: &'static str) -> &'static str {
@@ -109,18 +118,27 @@ impl Imports {
     }
 }
 
+/// The field that holds the property `wire` in all of the models, if it is called the same in all of them.
+fn discriminator<'c>(members: &[Type], wire: &str, classes: &'c Classes) -> Option<&'c str> {
+    let mut names = members.iter().map(|member| {
+        let Type::Class(id) = member else { return None };
+        let Body::Model(model) = &classes.get(*id).body else { return None };
+        model.fields.iter().find(|field| field.wire == wire).map(|field| field.name.as_str())
+    });
+    let first = names.next()??;
+    names.all(|name| name == Some(first)).then_some(first)
+}
+
 /// Whether a type checker takes `value` for a `ty`, so that it can stand as a default just so.
 pub(super) fn is_literally(value: &Value, ty: &Type) -> bool {
     match (ty, value) {
-        (Type::Any | Type::OneOf(_), _) => true,
+        // A mutable default belongs to a factory.
+        (_, Value::Array(_) | Value::Object(_)) => false,
+        (Type::Any, _) => true,
         (Type::Null, Value::Null) | (Type::Bool, Value::Bool(_)) | (Type::Str, Value::String(_)) => true,
         (Type::Int, Value::Number(number)) => !number.is_f64(),
         (Type::Float, Value::Number(_)) => true,
         (Type::Literal(values), value) => values.contains(value),
-        (Type::List(item), Value::Array(values)) => values.iter().all(|value| is_literally(value, item)),
-        (Type::Dict { value: ty, .. }, Value::Object(members)) => {
-            members.values().all(|value| is_literally(value, ty))
-        }
         (Type::Union(members), value) => members.iter().any(|member| is_literally(value, member)),
         (Type::Checked(inner, _), value) => is_literally(value, inner),
         _ => false,

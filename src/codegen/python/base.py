@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import difflib
 import enum
-import json
-import math
 import warnings
 from collections.abc import Iterator
 from copy import deepcopy
-from functools import lru_cache
-from typing import Annotated, Any, Optional, TypeVar
+from functools import cache
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, RootModel, model_validator
-from pydantic_core import PydanticCustomError, core_schema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    RootModel,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError, core_schema, to_jsonable_python
+
+from ._rules import violation
 
 T = TypeVar("T")
 
@@ -37,15 +44,30 @@ class ToolModel(BaseModel):
     None for an optional field whose JSON cannot be null means that the field is not sent.
     """
 
-    model_config = ConfigDict(extra="allow", **CONFIG)
+    model_config = CONFIG | ConfigDict(extra="allow")
+    _rules: ClassVar[Rule | None] = None
 
     @model_validator(mode="before")
     @classmethod
     def _none_is_unset(cls, data: Any) -> Any:
         if isinstance(data, dict) and any(value is None for value in data.values()):
             unset = _never_null(cls)
-            return {key: value for key, value in data.items() if value is not None or key not in unset}
+            return {
+                key: value
+                for key, value in data.items()
+                if value is not None or key not in unset
+            }
         return data
+
+    def __init_subclass__(
+        cls, rules: dict[str, Any] | None = None, **options: Any
+    ) -> None:
+        super().__init_subclass__(**options)
+        cls._rules = Rule(rules) if rules else None
+
+    @model_validator(mode="after")
+    def _obey_rules(self) -> ToolModel:
+        return self._rules.check(self) if self._rules else self
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
@@ -67,16 +89,18 @@ class _Null:
     """Marks an optional field that may be null: None is sent."""
 
 
-Nullable = Annotated[Optional[T], _Null()]
+Nullable = Annotated[T | None, _Null()]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _never_null(model: type[BaseModel]) -> frozenset[str]:
     # A nested model may not be complete yet although the one around it is.
     model.model_rebuild()
     names: set[str] = set()
     for name, field in model.model_fields.items():
-        is_nullable = field.annotation is Any or any(isinstance(mark, _Null) for mark in field.metadata)
+        is_nullable = field.annotation is Any or any(
+            isinstance(mark, _Null) for mark in field.metadata
+        )
         if not field.is_required() and not is_nullable:
             names.update((name, field.alias or name))
     return frozenset(names)
@@ -87,7 +111,9 @@ class _Enum(enum.Enum):
         return str(self._value_)
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(
+        cls, source: Any, handler: Any
+    ) -> core_schema.CoreSchema:
         # Fields hold the plain value, however it was given: `Sort.stars` or "stars".
         values = core_schema.literal_schema([member._value_ for member in cls])
         return core_schema.no_info_before_validator_function(_plain, values)
@@ -110,15 +136,23 @@ def _plain(value: Any) -> Any:
 
 
 class _Integer:
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: Any
+    ) -> core_schema.CoreSchema:
         def integral(value: Any) -> Any:
-            return int(value) if isinstance(value, float) and value.is_integer() else value
+            return (
+                int(value) if isinstance(value, float) and value.is_integer() else value
+            )
 
-        return core_schema.no_info_before_validator_function(integral, core_schema.int_schema(strict=True))
+        return core_schema.no_info_before_validator_function(
+            integral, core_schema.int_schema(strict=True)
+        )
 
 
 class _Number:
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: Any
+    ) -> core_schema.CoreSchema:
         def number(value: Any, check: Any) -> Any:
             return value if type(value) is int else check(value)
 
@@ -133,50 +167,39 @@ Int = Annotated[int, _Integer()]
 Float = Annotated[float, _Number()]
 
 
-class OneOf:
-    """One of some JSON values."""
+class Rule:
+    """What the type does not say about a value: a JSON Schema that it satisfies."""
 
-    def __init__(self, values: list[Any]) -> None:
-        self.values = values
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self.schema = schema
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: Any
+    ) -> core_schema.CoreSchema:
         return core_schema.no_info_after_validator_function(self.check, handler(source))
 
     def check(self, value: Any) -> Any:
-        if not any(_key(value) == _key(admitted) for admitted in self.values):
-            raise PydanticCustomError("one_of", "Input should be one of {values}", {"values": repr(self.values)})
+        broken = violation(self.schema, _as_json(value))
+        if broken:
+            raise PydanticCustomError(
+                "rule", "Input should satisfy {rule}", {"rule": broken}
+            )
         return value
 
 
-class MultipleOf:
-    """A multiple of a number that floating point cannot represent."""
-
-    def __init__(self, unit: float) -> None:
-        self.unit = unit
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
-        return core_schema.no_info_after_validator_function(self.check, handler(source))
-
-    def check(self, value: Any) -> Any:
-        count = value / self.unit
-        if not math.isclose(count, round(count), rel_tol=1e-9, abs_tol=1e-9):
-            raise PydanticCustomError("multiple_of", "Input should be a multiple of {unit}", {"unit": self.unit})
-        return value
+def _as_json(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    if isinstance(value, (list, tuple)):
+        return [_as_json(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _as_json(member) for name, member in value.items()}
+    return to_jsonable_python(value)
 
 
-def _key(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=repr)
-
-
-def _unique(items: list[Any]) -> list[Any]:
-    keys = [_key(item.model_dump(mode="json") if isinstance(item, BaseModel) else item) for item in items]
-    if len(set(keys)) < len(keys):
-        raise PydanticCustomError("unique_items", "Input should not hold the same item twice")
-    return items
-
-
-UniqueItems = AfterValidator(_unique)
-FromList = BeforeValidator(lambda items: tuple(items) if isinstance(items, list) else items)
+FromList = BeforeValidator(
+    lambda items: tuple(items) if isinstance(items, list) else items
+)
 
 
 def json_default(value: Any, alias: str | None = None) -> Any:
@@ -184,31 +207,44 @@ def json_default(value: Any, alias: str | None = None) -> Any:
     return Field(default_factory=lambda: deepcopy(value), alias=alias)
 
 
-def arguments(model: type[BaseModel], params: Any, fields: dict[str, Any]) -> dict[str, Any]:
-    """What is sent for `run(params)` or `run(**fields)`."""
-    if isinstance(params, model):
-        if fields:
-            raise TypeError("run() takes Params or keyword arguments, not both")
-    elif params is None:
-        params = model(**fields) if fields or not issubclass(model, RootModel) else model({})
-    elif isinstance(params, dict) and not fields and not _declares(model, "params"):
+def arguments(
+    model: type[BaseModel], params: Any, fields: dict[str, Any]
+) -> dict[str, Any]:
+    """What is sent for `run(params)`, `run(params=params)` or `run(**fields)`."""
+    named = fields.get("params")
+    is_params = isinstance(named, model) or not _declares(model, "params")
+    if params is None and set(fields) == {"params"} and is_params:
+        params, fields = named, {}
+    if params is None:
+        params = (
+            model(**fields) if fields or not issubclass(model, RootModel) else model({})
+        )
+    elif fields:
+        raise TypeError("run() takes Params or keyword arguments, not both")
+    elif not isinstance(params, model):
         params = model.model_validate(params)
-    else:
-        params = model(**{"params": params, **fields})
     for name, known in _unknown(params):
         similar = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {similar[0]!r}?" if similar else ""
-        warnings.warn(f"sending {name!r}, which the tool does not declare{hint}", UnknownArgumentWarning, stacklevel=3)
+        warnings.warn(
+            f"sending {name!r}, which the tool does not declare{hint}",
+            UnknownArgumentWarning,
+            stacklevel=3,
+        )
     return params.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-def reply(model: type[BaseModel], value: Any) -> Any:
-    """The result of a tool: an instance of its model if the tool answered with an object, else what it answered."""
-    return model.model_validate(value) if isinstance(value, dict) else value
+def reply(answer: Any, model: type[BaseModel] | None = None) -> Any:
+    """The result of a tool: an instance of its model if it has one and answered with an object, else the answer."""
+    return (
+        model.model_validate(answer) if model and isinstance(answer, dict) else answer
+    )
 
 
 def _declares(model: type[BaseModel], name: str) -> bool:
-    return any(name in (field, info.alias) for field, info in model.model_fields.items())
+    return any(
+        name in (field, info.alias) for field, info in model.model_fields.items()
+    )
 
 
 def _unknown(value: Any) -> Iterator[tuple[str, list[str]]]:

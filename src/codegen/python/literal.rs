@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// A JSON value as a Python expression.
 pub(super) fn value(value: &Value) -> String {
@@ -13,12 +13,14 @@ pub(super) fn value(value: &Value) -> String {
         Value::Number(number) => number.to_string(),
         Value::String(text) => string(text),
         Value::Array(items) => list(items),
-        Value::Object(members) => {
-            let members: Vec<_> =
-                members.iter().map(|(k, v)| format!("{}: {}", string(k), self::value(v))).collect();
-            format!("{{{}}}", members.join(", "))
-        }
+        Value::Object(members) => object(members),
     }
+}
+
+/// A JSON object as a Python dictionary.
+pub(super) fn object(members: &Map<String, Value>) -> String {
+    let members: Vec<_> = members.iter().map(|(k, v)| format!("{}: {}", string(k), value(v))).collect();
+    format!("{{{}}}", members.join(", "))
 }
 
 /// JSON values as a Python list.
@@ -52,6 +54,25 @@ pub(super) fn raw_string(pattern: &str) -> String {
     } else {
         string(pattern)
     }
+}
+
+/// The longest line of imports that tools which sort them leave on one line.
+const MAX_IMPORT_COLUMNS: usize = 88;
+
+/// An import statement as isort writes it: capitals, then classes, then functions, in parentheses if it is long.
+pub(super) fn import<'n>(module: &str, names: impl IntoIterator<Item = &'n str>) -> String {
+    let mut names: Vec<&str> = names.into_iter().collect();
+    let kind = |name: &str| match name {
+        _ if name.len() > 1 && name.chars().all(|c| !c.is_lowercase()) => 0,
+        _ if name.starts_with(char::is_uppercase) => 1,
+        _ => 2,
+    };
+    names.sort_by_key(|name| (kind(name), *name));
+    let line = format!("from {module} import {}", names.join(", "));
+    if line.len() <= MAX_IMPORT_COLUMNS {
+        return line;
+    }
+    format!("from {module} import (\n    {},\n)", names.join(",\n    "))
 }
 
 /// A docstring whose lines after the first stand under `indent`. NUL is left out: Python source must not hold it, and

@@ -12,10 +12,33 @@ use crate::codegen::{RunForm, Tool};
 /// The text of the module for `tool`.
 pub(in crate::codegen) fn render(
     tool: &Tool,
+    arguments: &mut Classes,
+    mut output: Option<&mut Classes>,
+    form: RunForm,
+) -> String {
+    let (text, imports) = render_once(tool, arguments, output.as_deref(), form);
+    let is_class = |name: &str| {
+        let is_in = |classes: &Classes| classes.0.iter().any(|class| class.name == name);
+        is_in(arguments) || output.as_deref().is_some_and(is_in)
+    };
+    let taken: Vec<_> = imports.names().filter(|name| is_class(name)).collect();
+    if taken.is_empty() {
+        return text;
+    }
+    // A class that has the name of an import gets another, and only then: which imports there are depends on the text.
+    for name in taken {
+        arguments.rename(name);
+        output.iter_mut().for_each(|output| output.rename(name));
+    }
+    render_once(tool, arguments, output.as_deref(), form).0
+}
+
+fn render_once(
+    tool: &Tool,
     arguments: &Classes,
     output: Option<&Classes>,
     form: RunForm,
-) -> String {
+) -> (String, Imports) {
     let mut imports = Imports::default();
     let mut first = String::new();
     let mut rest = String::new();
@@ -30,30 +53,18 @@ pub(in crate::codegen) fn render(
         }
     }
     let functions = render_functions(tool, output.is_some(), form, &mut imports);
-    let header = render_imports(&imports);
-    format!("{header}{first}{functions}{rest}")
+    (format!("{}{first}{functions}{rest}", render_imports(&imports)), imports)
 }
 
 fn render_imports(imports: &Imports) -> String {
     let mut text = "from __future__ import annotations\n\n".to_owned();
-    let mut line = |module: &str, names: Vec<&str>| {
+    for (module, names) in [("typing", &imports.typing), ("pydantic", &imports.pydantic)] {
         if !names.is_empty() {
-            let _ = writeln!(text, "from {module} import {}", names.join(", "));
+            let _ = writeln!(text, "{}\n", literal::import(module, names.iter().copied()));
         }
-        !names.is_empty()
-    };
-    let has_typing = line("typing", imports.typing.iter().copied().collect());
-    let has_pydantic = !imports.pydantic.is_empty();
-    if has_typing {
-        text.push('\n');
     }
-    if has_pydantic {
-        let names: Vec<_> = imports.pydantic.iter().copied().collect();
-        let _ = writeln!(text, "from pydantic import {}\n", names.join(", "));
-    }
-    text.push_str("from . import CLIENT\n");
-    let names: Vec<_> = imports.base.iter().copied().collect();
-    let _ = writeln!(text, "from ._base import {}", names.join(", "));
+    let _ =
+        writeln!(text, "from . import CLIENT\n{}", literal::import("._base", imports.base.iter().copied()));
     text
 }
 
@@ -77,48 +88,55 @@ fn render_functions(tool: &Tool, has_output: bool, form: RunForm, imports: &mut 
         let doc = literal::docstring(&doc, "    ");
         let _ = write!(
             text,
-            "\n\n{keyword} {function}(params: Params | None = None, **fields: {any}) -> {result}:\n    {doc}\n"
+            "\n\n{keyword} {function}(params: Params | None = None, /, **fields: {any}) -> {result}:\n    {doc}\n"
         );
-        let _ = if has_output {
-            let reply = imports.base("reply");
-            writeln!(text, "    return {reply}(Result, {call})")
-        } else {
-            writeln!(text, "    return {call}")
-        };
+        let reply = imports.base("reply");
+        let _ = writeln!(text, "    return {reply}({call}{})", if has_output { ", Result" } else { "" });
     }
     text
 }
 
+/// A class statement; empty for a class that is not needed.
 fn render_class(class: &Class, classes: &Classes, imports: &mut Imports) -> String {
-    match &class.body {
-        Body::Vacant => String::new(),
-        Body::Model(model) => render_model(&class.name, model, classes, imports),
-        Body::Enum(members) => render_enum(&class.name, members, imports),
+    let (bases, body) = match &class.body {
+        _ if class.is_elsewhere => return String::new(),
+        Body::Vacant => return String::new(),
+        Body::Model(model) => render_model(model, classes, imports),
+        Body::Enum(members) => render_enum(members, imports),
         Body::Root(ty) => {
-            let root = imports.base("ToolRoot");
-            format!("class {}({root}):\n    root: {}\n", class.name, imports.annotation(ty, classes))
-        }
-    }
-}
-
-fn render_model(name: &str, model: &Model, classes: &Classes, imports: &mut Imports) -> String {
-    let mut body = String::new();
-    let base = match &model.extra {
-        Extra::Allowed => imports.base("ToolModel").to_owned(),
-        Extra::Refused => format!("{}, extra=\"forbid\"", imports.base("ToolModel")),
-        Extra::Typed(ty) => {
-            let ty = imports.annotation(ty, classes);
-            let _ = writeln!(body, "    __pydantic_extra__: dict[str, {ty}]");
-            imports.base("OpenModel").to_owned()
+            (imports.base("ToolRoot").to_owned(), format!("    root: {}\n", imports.annotation(ty, classes)))
         }
     };
+    let doc =
+        class.description.as_deref().map(|text| format!("    {}\n\n", literal::docstring(text, "    ")));
+    let (doc, body) = match (doc, body.is_empty()) {
+        (None, true) => (String::new(), "    pass\n".to_owned()),
+        (Some(doc), true) => (doc.trim_end().to_owned() + "\n", body),
+        (doc, false) => (doc.unwrap_or_default(), body),
+    };
+    format!("class {}({bases}):\n{doc}{body}", class.name)
+}
+
+/// The bases and the body of a model.
+fn render_model(model: &Model, classes: &Classes, imports: &mut Imports) -> (String, String) {
+    let mut body = String::new();
+    let mut base = match &model.extra {
+        Extra::Allowed => imports.base("ToolModel").to_owned(),
+        Extra::Refused => format!("{}, extra=\"forbid\"", imports.base("ToolModel")),
+        Extra::Typed(_) => imports.base("OpenModel").to_owned(),
+    };
+    if !model.rules.is_empty() {
+        let _ = write!(base, ", rules={}", literal::object(&model.rules));
+    }
+    if let Extra::Typed(ty) = &model.extra
+        && *ty != Type::Any
+    {
+        let _ = writeln!(body, "    __pydantic_extra__: dict[str, {}]", imports.annotation(ty, classes));
+    }
     for field in &model.fields {
         render_field(&mut body, field, classes, imports);
     }
-    if body.is_empty() {
-        body.push_str("    pass\n");
-    }
-    format!("class {name}({base}):\n{body}")
+    (base, body)
 }
 
 fn render_field(body: &mut String, field: &Field, classes: &Classes, imports: &mut Imports) {
@@ -168,7 +186,61 @@ fn render_default(
     }
 }
 
-fn render_enum(name: &str, members: &[Member], imports: &mut Imports) -> String {
+/// What strings and enum members have by these names a member of the name hides; Python allows it and pyright does not.
+const HIDDEN_BY_MEMBERS: [&str; 49] = [
+    "capitalize",
+    "casefold",
+    "center",
+    "count",
+    "encode",
+    "endswith",
+    "expandtabs",
+    "find",
+    "format",
+    "format_map",
+    "index",
+    "isalnum",
+    "isalpha",
+    "isascii",
+    "isdecimal",
+    "isdigit",
+    "isidentifier",
+    "islower",
+    "isnumeric",
+    "isprintable",
+    "isspace",
+    "istitle",
+    "isupper",
+    "join",
+    "ljust",
+    "lower",
+    "lstrip",
+    "maketrans",
+    "name",
+    "partition",
+    "removeprefix",
+    "removesuffix",
+    "replace",
+    "rfind",
+    "rindex",
+    "rjust",
+    "rpartition",
+    "rsplit",
+    "rstrip",
+    "split",
+    "splitlines",
+    "startswith",
+    "strip",
+    "swapcase",
+    "title",
+    "translate",
+    "upper",
+    "value",
+    "zfill",
+];
+
+/// The base and the body of an enum.
+fn render_enum(members: &[Member], imports: &mut Imports) -> (String, String) {
     let base = if members.iter().all(|member| member.value.is_string()) {
         imports.base("StrEnum")
     } else if members.iter().all(|member| member.value.is_number()) {
@@ -176,9 +248,11 @@ fn render_enum(name: &str, members: &[Member], imports: &mut Imports) -> String 
     } else {
         imports.base("AnyEnum")
     };
-    let mut text = format!("class {name}({base}):\n");
+    let mut text = String::new();
     for member in members {
-        let _ = writeln!(text, "    {} = {}", member.name, literal::value(&member.value));
+        let hidden = HIDDEN_BY_MEMBERS.contains(&member.name.as_str());
+        let remark = if hidden { "  # pyright: ignore" } else { "" };
+        let _ = writeln!(text, "    {} = {}{remark}", member.name, literal::value(&member.value));
     }
-    text
+    (base.to_owned(), text)
 }

@@ -3,10 +3,14 @@
 use std::fmt::Write as _;
 
 use super::literal;
-use crate::codegen::{Module, Server, Tool};
+use crate::codegen::{Module, Server, Tool, identifier};
 
 /// A summary longer than this is cut: the index is one line for each tool.
 const MAX_SUMMARY_CHARS: usize = 120;
+
+/// What the package takes from the runtime: the connection, and the errors that users want to catch.
+const RUNTIME_NAMES: [&str; 4] =
+    ["ApprovalRejectedError", "ApprovalTimeoutError", "ToolRunner", "ToolRunnerError"];
 
 /// The text of `__init__.py`.
 pub(in crate::codegen) fn render(server: &Server, tools: &[(&Tool, &Module)]) -> String {
@@ -20,17 +24,20 @@ pub(in crate::codegen) fn render(server: &Server, tools: &[(&Tool, &Module)]) ->
     }
     for (tool, module) in tools {
         let _ = write!(doc, "\n{}", module.name);
+        if module.name != identifier::module(&tool.name) {
+            let _ = write!(doc, " (tool `{}`)", tool.name);
+        }
         let summary = summary(tool);
         if !summary.is_empty() {
             let _ = write!(doc, ": {summary}");
         }
     }
     format!(
-        "{}\n\n\
-         from ipybox_runtime import ApprovalRejectedError, ApprovalTimeoutError, ToolRunner, ToolRunnerError\n\n\
+        "{}\n\n{}\n\n\
          __all__ = [\"CLIENT\", \"ApprovalRejectedError\", \"ApprovalTimeoutError\", \"ToolRunnerError\"]\n\n\
          CLIENT = ToolRunner(server_name={})\n",
         literal::docstring(&doc, ""),
+        literal::import("ipybox_runtime", RUNTIME_NAMES),
         literal::string(&server.name),
     )
 }

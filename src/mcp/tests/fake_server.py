@@ -21,11 +21,20 @@ def send(message):
 
 
 def text(request, text, **more):
-    send({"id": request["id"], "result": {"content": [{"type": "text", "text": text}], **more}})
+    send(
+        {
+            "id": request["id"],
+            "result": {"content": [{"type": "text", "text": text}], **more},
+        }
+    )
 
 
 def tool(name):
-    return {"name": name, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+    return {
+        "name": name,
+        "inputSchema": {"type": "object"},
+        "annotations": {"readOnlyHint": True},
+    }
 
 
 def list_tools(request):
@@ -39,10 +48,20 @@ def list_tools(request):
 
 
 def ask(request):
-    for method in ["ping", "roots/list", "sampling/createMessage", "elicitation/create"]:
-        params = {"messages": [], "maxTokens": 1} if method.startswith("sampling") else {}
+    for method in [
+        "ping",
+        "roots/list",
+        "sampling/createMessage",
+        "elicitation/create",
+    ]:
+        params = (
+            {"messages": [], "maxTokens": 1} if method.startswith("sampling") else {}
+        )
         if method.startswith("elicitation"):
-            params = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+            params = {
+                "message": "?",
+                "requestedSchema": {"type": "object", "properties": {}},
+            }
         answers[method] = threading.Event()
         send({"id": method, "method": method, "params": params})
         answers[method].wait()
@@ -54,7 +73,11 @@ def call(request):
     arguments = request["params"].get("arguments") or {}
     match request["params"]["name"]:
         case "echo":
-            text(request, arguments["text"], structuredContent=arguments.get("structured"))
+            text(
+                request,
+                arguments["text"],
+                structuredContent=arguments.get("structured"),
+            )
         case "fail":
             text(request, f"it failed: {os.environ.get('SECRET')}", isError=True)
         case "die":
@@ -71,11 +94,20 @@ def call(request):
         case "huge":
             text(request, "x" * arguments["bytes"])
         case "where":
-            text(request, "", structuredContent={"cwd": os.getcwd(), "env": dict(os.environ)})
+            text(
+                request,
+                "",
+                structuredContent={"cwd": os.getcwd(), "env": dict(os.environ)},
+            )
         case "ask":
             ask(request)
         case other:
-            send({"id": request["id"], "error": {"code": -32602, "message": f"no tool {other}"}})
+            send(
+                {
+                    "id": request["id"],
+                    "error": {"code": -32602, "message": f"no tool {other}"},
+                }
+            )
 
 
 def serve():
@@ -83,16 +115,29 @@ def serve():
         message = json.loads(line)
         match message.get("method"):
             case "initialize":
-                told = {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}}}
-                told |= {"serverInfo": {"name": "fake", "version": "1.2"}, "instructions": "be kind"}
+                told = {
+                    "protocolVersion": message["params"]["protocolVersion"],
+                    "capabilities": {"tools": {}},
+                }
+                told |= {
+                    "serverInfo": {"name": "fake", "version": "1.2"},
+                    "instructions": "be kind",
+                }
                 if MODE == "refuse":
-                    send({"id": message["id"], "error": {"code": -32000, "message": "not today"}})
+                    send(
+                        {
+                            "id": message["id"],
+                            "error": {"code": -32000, "message": "not today"},
+                        }
+                    )
                 else:
                     send({"id": message["id"], "result": told})
                 if MODE == "deaf":
                     time.sleep(60)
             case "tools/list" if MODE == "no-tools":
-                send({"id": message["id"], "error": {"code": -32601, "message": "what?"}})
+                send(
+                    {"id": message["id"], "error": {"code": -32601, "message": "what?"}}
+                )
             case "tools/list" if MODE == "dies-listing":
                 os._exit(5)
             case "tools/list":
@@ -102,13 +147,20 @@ def serve():
             case "notifications/cancelled":
                 cancelled.append(message["params"]["requestId"])
             case None if message.get("id") in answers:
-                answers[message["id"]].answer = message.get("error", message.get("result"))
+                answers[message["id"]].answer = message.get(
+                    "error", message.get("result")
+                )
                 answers[message["id"]].set()
 
 
 match MODE:
     case "exits":
-        print("cannot start: SECRET is", os.environ.get("SECRET"), file=sys.stderr, flush=True)
+        print(
+            "cannot start: SECRET is",
+            os.environ.get("SECRET"),
+            file=sys.stderr,
+            flush=True,
+        )
         sys.exit(7)
     case "exits-child-holds-stdout":
         subprocess.Popen(["sleep", "60"])
