@@ -2,15 +2,61 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, ValueEnum};
+use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 use ipybox::Settings;
 
 /// MCP server (stdio) that gives AI agents a stateful IPython kernel with programmatic MCP tool calling
 ///
 /// Started by an MCP client; see the entry for its configuration by running it on a terminal.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100)]
+#[command(version, max_term_width = 100, args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+
+    /// The least severe messages to log, on stderr
+    #[arg(long, value_name = "LEVEL", default_value = "INFO", ignore_case = true, global = true)]
+    pub(crate) log_level: LogLevel,
+}
+
+/// What to do instead of serving.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Generate the Python API for an MCP server's tools, without a session
+    Apigen(ApigenArgs),
+}
+
+/// The flags of `ipybox apigen`.
+#[derive(Debug, clap::Args)]
+#[command(group(ArgGroup::new("source").required(true)))]
+pub(crate) struct ApigenArgs {
+    /// Name of the generated package: a lower-case Python identifier
+    #[arg(long, value_name = "NAME")]
+    pub(crate) server_name: String,
+
+    /// Parent directory of the package, usually `mcptools` in a workspace; created if missing
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root_dir: PathBuf,
+
+    /// How to reach the server, as for the tool `register_mcp_server`
+    #[arg(long, value_name = "JSON", group = "source")]
+    pub(crate) server_params: Option<String>,
+
+    /// A file with the result of `tools/list`: {"tools": […]}
+    #[arg(long, value_name = "FILE", group = "source")]
+    pub(crate) tools: Option<PathBuf>,
+
+    /// Generate `async def run` (and `run_sync`) instead of `def run` (and `run_async`)
+    #[arg(long = "async")]
+    pub(crate) is_async: bool,
+}
+
+/// The flags of the server.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServeArgs {
     /// Working directory of the kernel; created if missing
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) workspace: PathBuf,
@@ -22,10 +68,6 @@ pub(crate) struct Args {
     /// Sandbox settings in sandbox-runtime's format
     #[arg(long, value_name = "FILE")]
     pub(crate) sandbox_config: Option<PathBuf>,
-
-    /// The least severe messages to log, on stderr
-    #[arg(long, value_name = "LEVEL", default_value = "INFO", ignore_case = true)]
-    pub(crate) log_level: LogLevel,
 
     /// Host that the tool server listens on; a loopback address
     #[arg(long, value_name = "HOST", default_value = "localhost")]
@@ -57,8 +99,8 @@ pub(crate) enum LogLevel {
     Critical,
 }
 
-impl From<Args> for Settings {
-    fn from(args: Args) -> Self {
+impl From<ServeArgs> for Settings {
+    fn from(args: ServeArgs) -> Self {
         let mut settings = Self::default();
         settings.workspace = args.workspace;
         settings.python = args.python;

@@ -1,5 +1,6 @@
 //! The command line: flags → configuration → serving → exit code.
 
+mod apigen;
 mod args;
 mod greeting;
 mod logging;
@@ -11,7 +12,7 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use ipybox::Config;
 
-use self::args::Args;
+use self::args::{Args, Command, ServeArgs};
 
 /// What clap exits with on wrong flags, for what only shows after it has parsed them.
 const USAGE: u8 = 2;
@@ -20,15 +21,17 @@ const USAGE: u8 = 2;
 pub(crate) fn main() -> ExitCode {
     let args = Args::parse();
     logging::init(args.log_level);
-    if args.sandbox {
-        tell("`--sandbox` is not available in this version, and ipybox does not run unsandboxed instead");
-        return ExitCode::from(USAGE);
-    }
-    if args.sandbox_config.is_some() {
-        tell("`--sandbox-config` needs `--sandbox`");
-        return ExitCode::from(USAGE);
-    }
-    match run(args) {
+    let done = match args.command {
+        Some(Command::Apigen(args)) => apigen::run(args),
+        None => match sandbox_refusal(&args.serve) {
+            Some(refusal) => {
+                tell(refusal);
+                return ExitCode::from(USAGE);
+            }
+            None => serve(args.serve),
+        },
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tell(&format!("failed to {error:#}"));
@@ -37,7 +40,17 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-fn run(args: Args) -> anyhow::Result<()> {
+fn sandbox_refusal(args: &ServeArgs) -> Option<&'static str> {
+    if args.sandbox {
+        Some("`--sandbox` is not available in this version, and ipybox does not run unsandboxed instead")
+    } else if args.sandbox_config.is_some() {
+        Some("`--sandbox-config` needs `--sandbox`")
+    } else {
+        None
+    }
+}
+
+fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let config = Config::new(args.into())?;
     for problem in config.variables().problems() {
         tracing::warn!("{problem}");

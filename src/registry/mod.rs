@@ -3,16 +3,22 @@
 //! What a name stands for is kept outside the workspace, where code in the kernel neither reads nor
 //! chooses it; the packages are in the workspace, where it imports them.
 
+mod apigen;
+mod generate;
+mod listing;
 mod packages;
 mod store;
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
+pub use self::apigen::{ApigenError, ApigenReport, ApigenSource, apigen};
+use self::generate::Generated;
 use self::packages::Packages;
 use self::store::{Record, Store};
 use crate::codegen;
@@ -32,14 +38,14 @@ pub(crate) enum Error {
     #[error("read `server_params`")]
     Parameters(#[from] ParametersError),
     /// The server could not be connected to, or did not tell its tools.
-    #[error("register the MCP server `{name}` ({what})")]
+    #[error("use the MCP server `{name}` ({what})")]
     Server {
         /// The name that it was to have.
         name: String,
         /// The command line or URL, placeholders unresolved.
         what: String,
         /// Why.
-        source: mcp::Error,
+        source: Box<mcp::Error>,
     },
     /// The generated package could not be written.
     #[error("write the package `mcptools/{name}`")]
@@ -65,29 +71,33 @@ pub(crate) struct Registration {
     pub(crate) modules: Vec<String>,
     /// What a user should know of the generated code.
     pub(crate) warnings: Vec<String>,
+    /// What has become of the tools since the name was registered last; empty if nothing.
+    pub(crate) drift: Vec<String>,
     /// The connection over which the tools were listed, still open.
     pub(crate) connection: Connection,
 }
 
 /// The MCP servers of one workspace.
 pub(crate) struct Registry {
-    store: Store,
-    packages: Packages,
+    files: Arc<Files>,
     connector: Connector,
     /// One registration at a time: two of the same name must not mix their files.
     turn: Mutex<()>,
 }
 
+/// What is kept on disk.
+struct Files {
+    store: Store,
+    packages: Packages,
+}
+
 impl Registry {
     /// The registry kept in `state_directory` for the workspace.
     pub(crate) fn new(state_directory: &Path, workspace: &Path, connector: Connector) -> Self {
+        let store = Store::new(state_directory);
+        let packages = Packages::new(workspace, packages::WORKSPACE_DIRECTORY);
         let connector = connector.with_connect_timeout(REGISTRATION_TIMEOUT);
-        Self {
-            store: Store::new(state_directory),
-            packages: Packages::new(workspace),
-            connector,
-            turn: Mutex::default(),
-        }
+        Self { files: Arc::new(Files { store, packages }), connector, turn: Mutex::default() }
     }
 
     /// Connects to a server, generates the package for its tools, and remembers what the name stands for.
@@ -102,65 +112,48 @@ impl Registry {
         codegen::validate_package_name(name)?;
         let parameters = ServerParameters::parse(parameters)?;
         let _turn = self.turn.lock().await;
-        let what = parameters.summary();
-        let server_error = |source| Error::Server { name: name.to_owned(), what: what.clone(), source };
-        let connection = self.connector.connect(name, &parameters).await.map_err(server_error)?;
-        let tools = match connection.list_tools().await {
-            Ok(tools) => tools,
+        let (tools, connection) = generate::listed_by(&self.connector, name, &parameters).await?;
+        let description = connection.identity().instructions.clone();
+        let Generated { package, fingerprints } =
+            generate::from_tools(name, description, &tools, codegen::Options::default());
+        let warnings = generate::warnings(&package);
+        let modules = package.modules.iter().map(|module| module.name.clone()).collect();
+        let files = Arc::clone(&self.files);
+        let record = Record { parameters, fingerprints };
+        let package_name = name.to_owned();
+        let installed =
+            tokio::task::spawn_blocking(move || files.install(&package_name, &package, &record)).await;
+        let installed = installed.unwrap_or_else(|error| {
+            Err(Error::Package { name: name.to_owned(), source: io::Error::other(error) })
+        });
+        match installed {
+            Ok(drift) => Ok(Registration { modules, warnings, drift, connection }),
             Err(error) => {
                 connection.close().await;
-                return Err(server_error(error));
+                Err(error)
             }
-        };
-        let identity = connection.identity();
-        let server = codegen::Server { name: name.to_owned(), description: identity.instructions.clone() };
-        let tools: Vec<codegen::Tool> = tools.into_iter().map(to_codegen).collect();
-        let package = codegen::generate(&server, &tools);
-        if let Err(error) = self.install(name, &package, parameters).await {
-            connection.close().await;
-            return Err(error);
         }
-        let warnings = package.modules.iter().flat_map(degradations).collect();
-        let modules = package.modules.into_iter().map(|module| module.name).collect();
-        Ok(Registration { modules, warnings, connection })
     }
+}
 
-    async fn install(
-        &self,
-        name: &str,
-        package: &codegen::Package,
-        parameters: ServerParameters,
-    ) -> Result<(), Error> {
+impl Files {
+    /// Puts a package in place and remembers what its name stands for. Returns what has changed, in words.
+    fn install(&self, name: &str, package: &codegen::Package, record: &Record) -> Result<Vec<String>, Error> {
         let package_error = |source| Error::Package { name: name.to_owned(), source };
+        let store_error = |source| Error::Store { name: name.to_owned(), source };
+        let before = self.store.get(name).map_err(store_error)?;
         let replaced = self.packages.replace(name, package).map_err(package_error)?;
-        if let Err(source) = self.store.put(name, Record { parameters }) {
+        if let Err(source) = self.store.put(name, record) {
             replaced.undo().map_err(package_error)?;
-            return Err(Error::Store { name: name.to_owned(), source });
+            return Err(store_error(source));
         }
         replaced.confirm();
-        Ok(())
+        Ok(before.map_or_else(Vec::new, |before| generate::drift(&before.fingerprints, &record.fingerprints)))
     }
 }
 
 impl ServerLookup for Registry {
     fn find(&self, name: &str) -> io::Result<Option<ServerParameters>> {
-        Ok(self.store.get(name)?.map(|record| record.parameters))
+        Ok(self.files.store.get(name)?.map(|record| record.parameters))
     }
-}
-
-fn to_codegen(tool: mcp::Tool) -> codegen::Tool {
-    codegen::Tool {
-        name: tool.name,
-        title: tool.title,
-        description: tool.description,
-        input_schema: tool.input_schema,
-        output_schema: tool.output_schema,
-    }
-}
-
-fn degradations(module: &codegen::Module) -> impl Iterator<Item = String> + '_ {
-    let of_tool = |degradation: &codegen::Degradation| {
-        format!("{}{}: {}", module.tool, degradation.path, degradation.what)
-    };
-    module.degraded.iter().map(of_tool)
 }

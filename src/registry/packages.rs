@@ -1,4 +1,4 @@
-//! The generated packages in the workspace: `mcptools/<server>/`.
+//! The generated packages: `mcptools/<server>/` in a workspace.
 //!
 //! A package is written beside the old one and swapped in whole. Code in the kernel can write in the
 //! workspace too: symbolic links in it are not followed out of it.
@@ -11,12 +11,14 @@ use rustix::fs::{RenameFlags, renameat_with};
 
 use crate::codegen;
 
-/// The directory of all packages in the workspace.
-const DIRECTORY: &str = "mcptools";
+/// The directory of all packages in a workspace.
+pub(super) const WORKSPACE_DIRECTORY: &str = "mcptools";
 
-/// The packages of one workspace.
+/// The packages in one directory.
 pub(super) struct Packages {
-    workspace: PathBuf,
+    /// Trusted, while what lies in it is not.
+    root: PathBuf,
+    directory: PathBuf,
 }
 
 /// A package that has just been put in place, and what was there before.
@@ -29,15 +31,16 @@ pub(super) struct Replaced {
 }
 
 impl Packages {
-    pub(super) fn new(workspace: &Path) -> Self {
-        Self { workspace: workspace.to_owned() }
+    /// The packages in `directory`, a path relative to `root`.
+    pub(super) fn new(root: &Path, directory: impl Into<PathBuf>) -> Self {
+        Self { root: root.to_owned(), directory: directory.into() }
     }
 
     /// Writes `package` and puts it in the place of the package called `name`.
     pub(super) fn replace(&self, name: &str, package: &codegen::Package) -> io::Result<Replaced> {
-        let workspace = Dir::open_ambient_dir(&self.workspace, cap_std::ambient_authority())?;
-        workspace.create_dir_all(DIRECTORY)?;
-        let directory = workspace.open_dir(DIRECTORY)?;
+        let root = Dir::open_ambient_dir(&self.root, cap_std::ambient_authority())?;
+        root.create_dir_all(&self.directory)?;
+        let directory = root.open_dir(&self.directory)?;
         // Not importable under this name, and ignored by the reader.
         let fresh = format!(".{name}-{}", uuid::Uuid::new_v4().simple());
         let written = write(&directory, &fresh, package).and_then(|()| swap(&directory, &fresh, name));
@@ -139,7 +142,7 @@ mod tests {
     #[test]
     fn a_package_replaces_the_one_before_and_leaves_nothing_else() {
         let workspace = tempfile::tempdir().unwrap();
-        let packages = Packages::new(workspace.path());
+        let packages = Packages::new(workspace.path(), WORKSPACE_DIRECTORY);
         packages.replace("s", &package("one")).unwrap().confirm();
         packages.replace("s", &package("two")).unwrap().confirm();
         assert_eq!(entries(&workspace.path().join("mcptools")), ["s"]);
@@ -153,7 +156,7 @@ mod tests {
     #[test]
     fn a_replacement_can_be_undone() {
         let workspace = tempfile::tempdir().unwrap();
-        let packages = Packages::new(workspace.path());
+        let packages = Packages::new(workspace.path(), WORKSPACE_DIRECTORY);
         packages.replace("s", &package("one")).unwrap().undo().unwrap();
         assert_eq!(entries(&workspace.path().join("mcptools")), [""; 0]);
         packages.replace("s", &package("one")).unwrap().confirm();
@@ -168,7 +171,7 @@ mod tests {
         let elsewhere = tempfile::tempdir().unwrap();
         std::fs::create_dir(elsewhere.path().join("s")).unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), workspace.path().join("mcptools")).unwrap();
-        assert!(Packages::new(workspace.path()).replace("s", &package("one")).is_err());
+        assert!(Packages::new(workspace.path(), WORKSPACE_DIRECTORY).replace("s", &package("one")).is_err());
         assert_eq!(entries(elsewhere.path()), ["s"]);
     }
 
@@ -179,7 +182,7 @@ mod tests {
         std::fs::write(elsewhere.path().join("precious"), "x").unwrap();
         std::fs::create_dir(workspace.path().join("mcptools")).unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), workspace.path().join("mcptools/s")).unwrap();
-        Packages::new(workspace.path()).replace("s", &package("one")).unwrap().confirm();
+        Packages::new(workspace.path(), WORKSPACE_DIRECTORY).replace("s", &package("one")).unwrap().confirm();
         assert_eq!(entries(elsewhere.path()), ["precious"]);
         assert!(!workspace.path().join("mcptools/s").is_symlink());
     }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::codegen::Fingerprint;
 use crate::mcp::ServerParameters;
 
 /// The format of the file. A newer one is refused rather than overwritten.
@@ -17,6 +18,9 @@ const VERSION: u32 = 1;
 pub(super) struct Record {
     /// As the user gave them: placeholders unresolved, so no secret is written to disk.
     pub(super) parameters: ServerParameters,
+    /// The tools as they were when the package was generated. Kept here and not with the package, which code in
+    /// the kernel can write.
+    pub(super) fingerprints: Vec<Fingerprint>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -28,6 +32,15 @@ struct Document {
 #[derive(Serialize, Deserialize)]
 struct Entry {
     parameters: Map<String, Value>,
+    #[serde(default)]
+    tools: Vec<ToolEntry>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ToolEntry {
+    name: String,
+    schema: String,
+    description: String,
 }
 
 /// The file. Several servers on one workspace may use it at the same time.
@@ -45,15 +58,26 @@ impl Store {
     pub(super) fn get(&self, name: &str) -> io::Result<Option<Record>> {
         let Some(entry) = self.read()?.servers.remove(name) else { return Ok(None) };
         let parameters = ServerParameters::parse(&entry.parameters).map_err(|error| self.damaged(error))?;
-        Ok(Some(Record { parameters }))
+        let fingerprints = entry.tools.into_iter().map(|tool| Fingerprint {
+            tool: tool.name,
+            schema: tool.schema,
+            description: tool.description,
+        });
+        Ok(Some(Record { parameters, fingerprints: fingerprints.collect() }))
     }
 
     /// Remembers what `name` stands for; on an error, what was there before is still there.
-    pub(super) fn put(&self, name: &str, record: Record) -> io::Result<()> {
+    pub(super) fn put(&self, name: &str, record: &Record) -> io::Result<()> {
         let lock = File::create(&self.lock)?;
         lock.lock()?;
         let mut document = self.read()?;
-        document.servers.insert(name.to_owned(), Entry { parameters: record.parameters.to_json() });
+        let tools = record.fingerprints.iter().map(|fingerprint| ToolEntry {
+            name: fingerprint.tool.clone(),
+            schema: fingerprint.schema.clone(),
+            description: fingerprint.description.clone(),
+        });
+        let entry = Entry { parameters: record.parameters.to_json(), tools: tools.collect() };
+        document.servers.insert(name.to_owned(), entry);
         self.write(&document)
     }
 
@@ -98,26 +122,34 @@ mod tests {
         let Value::Object(parameters) = json!({"command": command, "env": {"KEY": "${KEY}"}}) else {
             panic!("an object")
         };
-        Record { parameters: ServerParameters::parse(&parameters).unwrap() }
+        Record {
+            parameters: ServerParameters::parse(&parameters).unwrap(),
+            fingerprints: vec![fingerprint()],
+        }
+    }
+
+    fn fingerprint() -> Fingerprint {
+        Fingerprint { tool: "t".to_owned(), schema: "s".to_owned(), description: "d".to_owned() }
     }
 
     #[test]
     fn what_is_put_is_found_by_another_process() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::new(directory.path());
-        store.put("a", record("one")).unwrap();
-        store.put("b", record("two")).unwrap();
-        store.put("a", record("three")).unwrap();
+        store.put("a", &record("one")).unwrap();
+        store.put("b", &record("two")).unwrap();
+        store.put("a", &record("three")).unwrap();
         let other = Store::new(directory.path());
         assert_eq!(other.get("a").unwrap().unwrap().parameters.to_json()["command"], "three");
         assert_eq!(other.get("b").unwrap().unwrap().parameters.to_json()["command"], "two");
+        assert_eq!(other.get("b").unwrap().unwrap().fingerprints, [fingerprint()]);
         assert!(other.get("c").unwrap().is_none());
     }
 
     #[test]
     fn placeholders_are_stored_unresolved() {
         let directory = tempfile::tempdir().unwrap();
-        Store::new(directory.path()).put("a", record("x")).unwrap();
+        Store::new(directory.path()).put("a", &record("x")).unwrap();
         let text = std::fs::read_to_string(directory.path().join("servers.json")).unwrap();
         assert!(text.contains("${KEY}"), "{text}");
     }
@@ -130,7 +162,7 @@ mod tests {
             std::fs::write(&path, damage).unwrap();
             let store = Store::new(directory.path());
             assert!(store.get("a").err().unwrap().to_string().contains("servers.json"));
-            assert!(store.put("a", record("x")).is_err());
+            assert!(store.put("a", &record("x")).is_err());
             assert_eq!(std::fs::read_to_string(&path).unwrap(), damage);
         }
     }

@@ -91,14 +91,19 @@ impl Pool {
     }
 
     async fn connection(&self, server: &str) -> Result<Arc<Connection>, Error> {
+        if let Some(slot) = self.existing_slot(server)
+            && let Some(connection) = live(&*slot.lock().await)
+        {
+            return Ok(connection);
+        }
         // Looked up before a slot is made, so that made-up names leave nothing behind.
         let Some(parameters) = self.servers.find(server).map_err(Error::Lookup)? else {
             return Err(Error::NotRegistered { name: server.to_owned() });
         };
         let slot = self.slot(server);
         let mut place = slot.lock().await;
-        if let Some(connection) = place.as_ref().filter(|connection| connection.is_alive()) {
-            return Ok(Arc::clone(connection));
+        if let Some(connection) = live(&place) {
+            return Ok(connection);
         }
         if let Some(dead) = place.take() {
             tracing::warn!(server, "the MCP server has died; connecting again");
@@ -110,4 +115,12 @@ impl Pool {
         *place = Some(Arc::clone(&connection));
         Ok(connection)
     }
+
+    fn existing_slot(&self, server: &str) -> Option<Slot> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner).get(server).cloned()
+    }
+}
+
+fn live(place: &Option<Arc<Connection>>) -> Option<Arc<Connection>> {
+    place.as_ref().filter(|connection| connection.is_alive()).cloned()
 }

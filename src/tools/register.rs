@@ -87,7 +87,15 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
             for warning in &registration.warnings {
                 tracing::warn!(server = %name, "{warning}");
             }
-            CallToolResult::success(registration.modules.into_iter().map(ContentBlock::text).collect())
+            for change in &registration.drift {
+                tracing::info!(server = %name, "since the last registration: {change}");
+            }
+            let mut blocks: Vec<_> = registration.modules.into_iter().map(ContentBlock::text).collect();
+            if !registration.drift.is_empty() {
+                let drift = registration.drift.join("\n");
+                blocks.push(ContentBlock::text(format!("Since the last registration:\n{drift}")));
+            }
+            CallToolResult::success(blocks)
         }
         Err(error) => reply::error(&error),
     }

@@ -99,3 +99,33 @@ async fn a_malformed_line_of_dotenv_is_told_by_its_number() {
     assert!(!log.contains("no assignment"), "the line may hold a secret: {log}");
     ipybox.stop().await;
 }
+
+#[test]
+fn an_api_is_generated_from_a_saved_list_of_tools() {
+    let place = Place::new();
+    let (root, list) = (place.workspace().join("mcptools"), place.workspace().join("tools.json"));
+    place.write(
+        "tools.json",
+        r#"{"tools": [{"name": "Search-Files", "inputSchema": {"type": "object"}}, {}]}"#,
+    );
+    let root = root.to_str().unwrap();
+    let generate =
+        ["apigen", "--server-name", "files", "--root-dir", root, "--tools", list.to_str().unwrap()];
+    let output = run(&generate);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "search_files\n");
+    assert!(String::from_utf8(output.stderr).unwrap().contains("tool 1 was passed over"));
+    assert!(place.read("mcptools/files/search_files.py").contains("\ndef run("));
+    assert!(run(&[&generate[..], &["--async"]].concat()).status.success());
+    assert!(place.read("mcptools/files/search_files.py").contains("\nasync def run("));
+    place.write("tools.json", r#"{"tools": []}"#);
+    refused(&generate, 1, "no tools");
+    place.write("tools.json", "nonsense");
+    refused(&generate, 1, "tools.json");
+    refused(&["apigen", "--server-name", "Files", "--root-dir", root, "--tools", "x"], 1, "Files");
+    refused(&["apigen", "--server-name", "files", "--root-dir", root], 2, "--tools");
+    assert!(
+        place.read("mcptools/files/search_files.py").contains("\nasync def run("),
+        "the old one is still there"
+    );
+}

@@ -1,0 +1,39 @@
+//! `ipybox apigen`: prints the names of the generated modules on stdout, warnings on stderr.
+
+use std::io::Write as _;
+
+use anyhow::Context as _;
+use ipybox::codegen::{Options, RunForm};
+use ipybox::env::Variables;
+use ipybox::{ApigenSource, apigen};
+
+use super::args::ApigenArgs;
+use super::tell;
+
+pub(super) fn run(args: ApigenArgs) -> anyhow::Result<()> {
+    let source = match (args.server_params, args.tools) {
+        (Some(parameters), _) => ApigenSource::Server(
+            serde_json::from_str(&parameters).context("read `--server-params`: it is no JSON object")?,
+        ),
+        (None, Some(file)) => ApigenSource::ToolsFile(file),
+        (None, None) => unreachable!("clap requires one of the two"),
+    };
+    let form = if args.is_async { RunForm::Async } else { RunForm::Sync };
+    let directory = std::env::current_dir().context("find the current directory")?;
+    let variables = Variables::load(&directory);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("start the async runtime")?;
+    let generating =
+        apigen(&args.server_name, &args.root_dir, source, Options::default().form(form), variables);
+    let report = runtime.block_on(generating)?;
+    for warning in &report.warnings {
+        tell(&format!("warning: {warning}"));
+    }
+    let mut stdout = std::io::stdout().lock();
+    for module in &report.modules {
+        writeln!(stdout, "{module}").context("print the names of the modules")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! Generates a package without a session: for a live server, or for a saved list of its tools.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::generate::{self, Generated};
+use super::packages::Packages;
+use super::{REGISTRATION_TIMEOUT, listing};
+use crate::codegen::{self, Options};
+use crate::env::Variables;
+use crate::mcp::{Connector, ServerParameters};
+
+/// Where the tools come from.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum ApigenSource {
+    /// A server, by its parameters: `command`, `args`, `env`, `cwd`, or `url`, `headers`, `type`.
+    Server(Map<String, Value>),
+    /// A file with the result of a `tools/list` request.
+    ToolsFile(PathBuf),
+}
+
+/// What was generated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ApigenReport {
+    /// The names of the modules, one for each tool, in the order of the tools.
+    pub modules: Vec<String>,
+    /// What the generated code does not say of the tools' schemas, and which tools were passed over.
+    pub warnings: Vec<String>,
+}
+
+/// Why no package was generated. What was there before is still there.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApigenError {
+    /// The name cannot be a package's.
+    #[error(transparent)]
+    Name(#[from] codegen::PackageNameError),
+    /// The server's tools could not be listed.
+    #[error("{0}")]
+    Server(String),
+    /// The file of tools could not be read.
+    #[error("read the tools in `{path}`: {reason}", path = path.display())]
+    ToolsFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// There is nothing to generate.
+    #[error("generate a package: there are no tools")]
+    NoTools,
+    /// The package could not be written.
+    #[error("write the package `{path}`", path = path.display())]
+    Write {
+        /// The package's directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Generates the package `<root_dir>/<server_name>/`, replacing one that is there in one step.
+///
+/// `variables` fill the placeholders of a server's parameters. The server is not registered: code finds it under its
+/// name only in a session in which it is.
+///
+/// # Errors
+/// See [`ApigenError`]. A tool whose schema makes no sense is no error; the report tells of it.
+pub async fn apigen(
+    server_name: &str,
+    root_dir: &Path,
+    source: ApigenSource,
+    options: Options,
+    variables: Variables,
+) -> Result<ApigenReport, ApigenError> {
+    codegen::validate_package_name(server_name)?;
+    let (tools, description, mut warnings) = match source {
+        ApigenSource::Server(parameters) => from_server(server_name, &parameters, variables).await?,
+        ApigenSource::ToolsFile(path) => from_file(path)?,
+    };
+    if tools.is_empty() {
+        return Err(ApigenError::NoTools);
+    }
+    let Generated { package, .. } = generate::from_tools(server_name, description, &tools, options);
+    let path = root_dir.join(server_name);
+    let write_error = |source| ApigenError::Write { path: path.clone(), source };
+    std::fs::create_dir_all(root_dir).map_err(write_error)?;
+    Packages::new(root_dir, ".").replace(server_name, &package).map_err(write_error)?.confirm();
+    warnings.extend(generate::warnings(&package));
+    Ok(ApigenReport { modules: package.modules.into_iter().map(|module| module.name).collect(), warnings })
+}
+
+type Listed = (Vec<codegen::Tool>, Option<String>, Vec<String>);
+
+async fn from_server(
+    name: &str,
+    parameters: &Map<String, Value>,
+    variables: Variables,
+) -> Result<Listed, ApigenError> {
+    let told = |error: &dyn std::error::Error| ApigenError::Server(crate::describe::describe(error));
+    let parameters = ServerParameters::parse(parameters).map_err(|error| told(&super::Error::from(error)))?;
+    let directory = std::env::current_dir().map_err(|error| told(&error))?;
+    let connector = Connector::new(Arc::new(variables), directory).with_connect_timeout(REGISTRATION_TIMEOUT);
+    let listed = generate::listed_by(&connector, name, &parameters).await;
+    let (tools, connection) = listed.map_err(|error| told(&error))?;
+    let description = connection.identity().instructions.clone();
+    connection.close().await;
+    Ok((tools, description, Vec::new()))
+}
+
+fn from_file(path: PathBuf) -> Result<Listed, ApigenError> {
+    let read = std::fs::read_to_string(&path).map_err(|error| error.to_string());
+    let listing =
+        read.and_then(|text| listing::read(&text).map_err(|error| crate::describe::describe(&error)));
+    match listing {
+        Ok(listing) => Ok((listing.tools, None, listing.problems)),
+        Err(reason) => Err(ApigenError::ToolsFile { path, reason }),
+    }
+}

@@ -1,0 +1,110 @@
+//! From a connected server, or its listed tools, to the generated package and what is to be said about it.
+
+use super::Error;
+use crate::codegen::{self, Fingerprint, Options, Package, Tool};
+use crate::mcp::{self, Connection, Connector, ServerParameters};
+
+/// A generated package, and what identifies the tools that it was made from.
+pub(super) struct Generated {
+    pub(super) package: Package,
+    pub(super) fingerprints: Vec<Fingerprint>,
+}
+
+/// Connects to a server and lists its tools. The connection is still open.
+pub(super) async fn listed_by(
+    connector: &Connector,
+    name: &str,
+    parameters: &ServerParameters,
+) -> Result<(Vec<Tool>, Connection), Error> {
+    let what = parameters.summary();
+    let server_error =
+        |source| Error::Server { name: name.to_owned(), what: what.clone(), source: Box::new(source) };
+    let connection = connector.connect(name, parameters).await.map_err(server_error)?;
+    match connection.list_tools().await {
+        Ok(tools) => Ok((tools.into_iter().map(to_codegen).collect(), connection)),
+        Err(error) => {
+            connection.close().await;
+            Err(server_error(error))
+        }
+    }
+}
+
+/// Generates the package for these tools.
+pub(super) fn from_tools(
+    name: &str,
+    description: Option<String>,
+    tools: &[Tool],
+    options: Options,
+) -> Generated {
+    let server = codegen::Server { name: name.to_owned(), description };
+    Generated {
+        package: codegen::generate_with(&server, tools, options),
+        fingerprints: tools.iter().map(Fingerprint::of).collect(),
+    }
+}
+
+/// What the generated code does not say, spot by spot.
+pub(super) fn warnings(package: &Package) -> Vec<String> {
+    let of_module = |module: &codegen::Module| {
+        let of_spot = |spot: &codegen::Degradation| format!("{} ({}): {}", module.tool, spot.path, spot.what);
+        module.degraded.iter().map(of_spot).collect::<Vec<_>>()
+    };
+    package.modules.iter().flat_map(of_module).collect()
+}
+
+/// What has become of the tools, one sentence for each kind of change.
+pub(super) fn drift(before: &[Fingerprint], after: &[Fingerprint]) -> Vec<String> {
+    let drift = codegen::drift(before, after);
+    let changed = |is_so: fn(&codegen::Change) -> bool| {
+        let tools = drift.changed.iter().filter(|change| is_so(change)).map(|change| change.tool.as_str());
+        tools.collect::<Vec<_>>()
+    };
+    let described = changed(|change| change.is_description_changed);
+    let schemas = changed(|change| change.is_schema_changed);
+    let (added, removed) = (names(&drift.added), names(&drift.removed));
+    [("Added", added), ("Removed", removed), ("Changed schema", schemas.join(", "))]
+        .into_iter()
+        .filter(|(_, tools)| !tools.is_empty())
+        .map(|(what, tools)| format!("{what}: {tools}"))
+        .chain((!described.is_empty()).then(|| {
+            format!(
+                "Warning: the description of known tools has changed, read it again before you trust it: {}",
+                described.join(", ")
+            )
+        }))
+        .collect()
+}
+
+fn names(tools: &[String]) -> String {
+    tools.join(", ")
+}
+
+fn to_codegen(tool: mcp::Tool) -> Tool {
+    Tool {
+        name: tool.name,
+        title: tool.title,
+        description: tool.description,
+        input_schema: tool.input_schema,
+        output_schema: tool.output_schema,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fingerprint(tool: &str, schema: &str, description: &str) -> Fingerprint {
+        let [tool, schema, description] = [tool, schema, description].map(str::to_owned);
+        Fingerprint { tool, schema, description }
+    }
+
+    #[test]
+    fn each_kind_of_drift_is_told() {
+        let before = [fingerprint("a", "1", "1"), fingerprint("b", "1", "1"), fingerprint("c", "1", "1")];
+        let after = [fingerprint("a", "2", "1"), fingerprint("b", "1", "2"), fingerprint("d", "1", "1")];
+        let told = drift(&before, &after);
+        assert_eq!(told[..3], ["Added: d", "Removed: c", "Changed schema: a"]);
+        assert!(told[3].starts_with("Warning: ") && told[3].ends_with(": b"), "{told:?}");
+        assert!(drift(&before, &before).is_empty());
+    }
+}

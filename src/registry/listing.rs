@@ -1,0 +1,72 @@
+//! Reads the result of a `tools/list` request that was saved in a file.
+
+use serde_json::{Map, Value};
+
+use crate::codegen::Tool;
+
+/// The tools of a file, and what was wrong with the others.
+pub(super) struct Listing {
+    pub(super) tools: Vec<Tool>,
+    pub(super) problems: Vec<String>,
+}
+
+/// Why a file is not a list of tools.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error("it is not JSON")]
+    Json(#[from] serde_json::Error),
+    #[error("it has no list `tools`; expected the result of `tools/list`, {{\"tools\": […]}}")]
+    NoTools,
+}
+
+/// Reads `{"tools": […]}`. A tool without a name is passed over and told; one bad tool does not spoil the rest.
+pub(super) fn read(text: &str) -> Result<Listing, Error> {
+    let document: Value = serde_json::from_str(text)?;
+    let Some(Value::Array(listed)) = document.get("tools") else { return Err(Error::NoTools) };
+    let mut listing = Listing { tools: Vec::with_capacity(listed.len()), problems: Vec::new() };
+    for (index, tool) in listed.iter().enumerate() {
+        match read_tool(tool) {
+            Ok(tool) => listing.tools.push(tool),
+            Err(problem) => listing.problems.push(format!("tool {index} was passed over: {problem}")),
+        }
+    }
+    Ok(listing)
+}
+
+fn read_tool(listed: &Value) -> Result<Tool, &'static str> {
+    let text = |key: &str| listed.get(key).and_then(Value::as_str).map(str::to_owned);
+    let schema = |key: &str| match listed.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Object(schema)) => Ok(Some(schema.clone())),
+        Some(_) => Err("a schema of it is not an object"),
+    };
+    Ok(Tool {
+        name: text("name").filter(|name| !name.is_empty()).ok_or("it has no name")?,
+        title: text("title"),
+        description: text("description"),
+        input_schema: schema("inputSchema")?.unwrap_or_else(Map::new),
+        output_schema: schema("outputSchema")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_tools_do_not_spoil_the_rest() {
+        let text = r#"{"tools": [{"name": "a"}, {"description": "no name"}, {"name": "b", "inputSchema": 5}, 7,
+            {"name": "c", "inputSchema": {"type": "object"}, "outputSchema": null}]}"#;
+        let listing = read(text).unwrap();
+        let names: Vec<&str> = listing.tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, ["a", "c"]);
+        assert_eq!(listing.problems.len(), 3, "{:?}", listing.problems);
+    }
+
+    #[test]
+    fn what_is_no_list_of_tools_is_refused() {
+        for text in ["", "[]", r#"{"tool": []}"#, r#"{"tools": {}}"#] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+}
