@@ -46,6 +46,15 @@ pub(super) fn merge(left: &Schema, right: &Schema) -> Option<Schema> {
                 push(&mut merged, "allOf", json!({ keyword: value }));
                 continue;
             }
+            "pattern" | "multipleOf" if old != value => {
+                push(&mut merged, ALSO, json!({ keyword: value }));
+                continue;
+            }
+            ALSO => {
+                let parts = value.as_array().cloned().unwrap_or_default();
+                parts.into_iter().for_each(|part| push(&mut merged, ALSO, part));
+                continue;
+            }
             "allOf" => {
                 let parts = value.as_array().cloned().unwrap_or_default();
                 parts.into_iter().for_each(|part| push(&mut merged, "allOf", part));

@@ -1,10 +1,11 @@
 //! MCP tool schemas → typed Python. Pure: text comes out, and whoever asked for it writes the files.
 //!
-//! A schema is cut to a bounded depth (`bounded`), its references are found (`document`), it becomes types and classes
-//! with Python names (`lower`, with `merge`, `identifier`, `scope`, `singular`, `regex` and `rules`), and these become text
-//! (`python`). Nothing fails: what a schema says and Python cannot is left out at that spot, and reported.
+//! A schema is cut to a bounded depth (`bounded`), and its references are found (`document`). Then `lower` makes types
+//! and `classes` of it (`model`), with the help of `merge`, `rules`, `regex`, `identifier`, `scope` and `singular`; and
+//! `python` writes them down. Nothing fails: what a schema says and Python cannot is left out at that spot, and reported.
 
 mod bounded;
+mod classes;
 mod document;
 mod fingerprint;
 mod identifier;
@@ -114,6 +115,12 @@ pub struct Degradation {
     pub path: String,
     /// What is left out there, and why.
     pub what: String,
+}
+
+impl std::fmt::Display for Degradation {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}: {}", self.path, self.what)
+    }
 }
 
 /// Generates the package for `server`. The same input gives the same bytes.

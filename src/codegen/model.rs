@@ -1,11 +1,10 @@
 //! What a tool's schemas come to: types, classes and fields, as Python will have them but not yet as text.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use serde_json::{Number, Value};
 
 use super::document::Schema;
-use super::scope::{Numbering, Scope};
 
 /// A class among the [`Class`]es of one schema, by position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,7 +21,7 @@ pub(super) enum Type {
     Int,
     Float,
     Str,
-    /// One of these strings, integers and booleans.
+    /// One of these strings.
     Literal(Vec<Value>),
     List(Box<Type>),
     /// Exactly these items, in this order.
@@ -59,7 +58,7 @@ pub(super) enum Check {
 
 impl Check {
     /// Whether this is a list of values without `null`.
-    fn refuses_null(&self) -> bool {
+    pub(super) fn refuses_null(&self) -> bool {
         let values = match self {
             Check::Rule(rule) => rule.get("enum").and_then(Value::as_array),
             _ => None,
@@ -140,7 +139,7 @@ pub(super) struct Member {
 
 impl Body {
     /// The same with other classes, if each class in it has a counterpart.
-    fn translated(&self, counterparts: &HashMap<ClassId, ClassId>) -> Option<Body> {
+    pub(super) fn translated(&self, counterparts: &HashMap<ClassId, ClassId>) -> Option<Body> {
         let mut missing = false;
         let mut body = self.clone();
         body.for_each_class(&mut |id| match counterparts.get(id) {
@@ -150,7 +149,7 @@ impl Body {
         (!missing).then_some(body)
     }
 
-    fn for_each_class(&mut self, visit: &mut impl FnMut(&mut ClassId)) {
+    pub(super) fn for_each_class(&mut self, visit: &mut impl FnMut(&mut ClassId)) {
         match self {
             Body::Model(model) => {
                 model.fields.iter_mut().for_each(|field| field.ty.for_each_class(visit));
@@ -219,129 +218,6 @@ impl Type {
         match self {
             Type::Union(members) => Type::union(members.iter().filter(|m| **m != Type::Null).cloned()),
             other => other.clone(),
-        }
-    }
-}
-
-/// The classes of one schema, the first of which is the schema itself.
-#[derive(Debug, Default)]
-pub(super) struct Classes(pub(super) Vec<Class>);
-
-impl Classes {
-    /// The class at `id`.
-    pub(super) fn get(&self, id: ClassId) -> &Class {
-        &self.0[id.0]
-    }
-
-    /// Makes one class of those that wanted the same name and came to the same, as datamodel-code-generator does.
-    pub(super) fn join_equals(&mut self) {
-        let mut latest: HashMap<&str, usize> = HashMap::new();
-        let mut replaced: HashMap<ClassId, ClassId> = HashMap::new();
-        for (position, class) in self.0.iter().enumerate().skip(1) {
-            match latest.get(class.wanted.as_str()) {
-                Some(&first) if self.0[first].body == class.body => {
-                    replaced.insert(ClassId(position), ClassId(first));
-                }
-                _ => {
-                    latest.insert(&class.wanted, position);
-                }
-            }
-        }
-        if replaced.is_empty() {
-            return;
-        }
-        for id in replaced.keys() {
-            self.0[id.0].body = Body::Vacant;
-        }
-        let mut replace = |id: &mut ClassId| *id = replaced.get(id).copied().unwrap_or(*id);
-        self.0.iter_mut().for_each(|class| class.body.for_each_class(&mut replace));
-    }
-
-    /// Makes these classes fit into one module with `others`: those that are the same are shared, and those that only
-    /// have the same name get another.
-    pub(super) fn stand_beside(&mut self, others: &Classes) {
-        let by_name: HashMap<&str, usize> =
-            others.0.iter().enumerate().map(|(position, class)| (class.name.as_str(), position)).collect();
-        let counterpart = |class: &Class| by_name.get(class.name.as_str()).map(|position| ClassId(*position));
-        let mut shared: HashMap<ClassId, ClassId> = self
-            .0
-            .iter()
-            .enumerate()
-            .skip(1)
-            .filter_map(|(position, class)| Some((ClassId(position), counterpart(class)?)))
-            .collect();
-        // A class is the same if its text is and all that it names is the same: drop what is not until nothing is left to drop.
-        loop {
-            let before = shared.len();
-            let same: Vec<ClassId> = shared
-                .iter()
-                .filter(|(own, other)| {
-                    let own = self.get(**own);
-                    own.description == others.get(**other).description
-                        && own.body.translated(&shared).as_ref() == Some(&others.get(**other).body)
-                })
-                .map(|(own, _)| *own)
-                .collect();
-            shared.retain(|own, _| same.contains(own));
-            if shared.len() == before {
-                break;
-            }
-        }
-        let mut scope = Scope::with(self.0.iter().chain(&others.0).map(|class| class.name.clone()));
-        for (position, class) in self.0.iter_mut().enumerate() {
-            class.is_elsewhere = shared.contains_key(&ClassId(position));
-            if !class.is_elsewhere && by_name.contains_key(class.name.as_str()) {
-                class.name = scope.take(format!("Result{}", class.name), Numbering::Joined);
-            }
-        }
-    }
-
-    /// Calls the class `name` otherwise, if there is one besides the first.
-    pub(super) fn rename(&mut self, name: &str) {
-        let mut scope = Scope::with(self.0.iter().map(|class| class.name.clone()));
-        if let Some(class) = self.0.iter_mut().skip(1).find(|class| class.name == name) {
-            class.name = scope.take(format!("{name}Model"), Numbering::Joined);
-        }
-    }
-
-    /// Settles what is known of the fields only when all classes are: which of them admit `null`, and that none is
-    /// called like a class, because its value would stand for the class in the annotations after it.
-    pub(super) fn settle_fields(&mut self) {
-        let names: HashSet<String> = self.0.iter().map(|class| class.name.clone()).collect();
-        for position in 0..self.0.len() {
-            let Body::Model(model) = &self.0[position].body else { continue };
-            let nullable: Vec<bool> = model.fields.iter().map(|field| self.admits_null(&field.ty)).collect();
-            let Body::Model(model) = &mut self.0[position].body else { continue };
-            let mut scope = Scope::with(names.iter().chain(model.fields.iter().map(|field| &field.name)));
-            for (field, is_nullable) in model.fields.iter_mut().zip(nullable) {
-                field.is_nullable = is_nullable;
-                if names.contains(&field.name) {
-                    field.name = scope.take(field.name.clone(), Numbering::Underscore);
-                }
-            }
-        }
-    }
-
-    /// Whether a value of type `ty` may be `null`.
-    fn admits_null(&self, ty: &Type) -> bool {
-        self.admits_null_within(ty, self.0.len())
-    }
-
-    /// `steps` bounds the walk through named types that lead to each other.
-    fn admits_null_within(&self, ty: &Type, steps: usize) -> bool {
-        match ty {
-            Type::Any | Type::Null => true,
-            Type::Union(members) | Type::Tagged { members, .. } => {
-                members.iter().any(|member| self.admits_null_within(member, steps))
-            }
-            Type::Checked(inner, checks) => {
-                self.admits_null_within(inner, steps) && !checks.iter().any(Check::refuses_null)
-            }
-            Type::Class(id) => match &self.get(*id).body {
-                Body::Root(inner) => steps > 0 && self.admits_null_within(inner, steps - 1),
-                _ => false,
-            },
-            _ => false,
         }
     }
 }

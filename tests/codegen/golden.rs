@@ -2,6 +2,8 @@
 
 use std::{env, fs};
 
+use ipybox::codegen::{Options, RunForm, Server, generate_with};
+
 use crate::support::{fixtures, package, text, tool};
 
 #[test]
@@ -63,4 +65,16 @@ fn the_package_shows_what_the_server_offers() {
 
     CLIENT = ToolRunner(server_name="demo")
     "#);
+}
+
+#[test]
+fn the_asynchronous_form_swaps_the_two_functions() {
+    let tools = [crate::support::taking("ping", serde_json::json!({"type": "object"}))];
+    let server = Server { name: "demo".to_owned(), description: None };
+    let package = generate_with(&server, &tools, Options::default().form(RunForm::Async));
+    let module = text(&package, "ping.py");
+    assert!(
+        module.contains("async def run(params: Params") && module.contains("await CLIENT.run(tool_name=")
+    );
+    assert!(module.contains("\ndef run_sync(params: Params"));
 }

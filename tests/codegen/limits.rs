@@ -79,3 +79,20 @@ fn unions_of_unions_end() {
     let package = package(&[taking("unions", json!({"type": "object", "properties": {"u": schema}}))]);
     assert_eq!(package.modules.len(), 1);
 }
+
+#[test]
+fn definitions_that_share_definitions_end() {
+    let of = |number: usize| json!({"$ref": format!("#/$defs/d{number}")});
+    let mut defs = serde_json::Map::new();
+    for number in 0..60 {
+        defs.insert(
+            format!("d{number}"),
+            json!({"anyOf": [of(number + 1), {"type": "array", "items": of(number + 1)}, of(number + 2)]}),
+        );
+    }
+    defs.insert("d60".to_owned(), json!({"type": "string"}));
+    defs.insert("d61".to_owned(), json!({"type": "integer"}));
+    let package =
+        package(&[taking("shared", json!({"type": "object", "properties": {"d": of(0)}, "$defs": defs}))]);
+    assert!(text(&package, "shared.py").contains("class D0("));
+}

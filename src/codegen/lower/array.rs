@@ -6,6 +6,7 @@ use super::object::length_checks;
 use super::{ClassKind, Lowering, Site};
 use crate::codegen::document::Schema;
 use crate::codegen::model::{Check, Type};
+use crate::codegen::rules;
 
 impl Lowering<'_> {
     /// Reads a schema of type `array`.
@@ -44,7 +45,11 @@ impl Lowering<'_> {
         if is_closed && most.is_none() {
             checks.push(Check::MaxLength(prefix.len() as u64));
         }
-        self.degrade("which item stands where is not checked".to_owned());
+        let by_position = Schema::from_iter([("prefixItems".to_owned(), Value::Array(prefix.to_vec()))]);
+        match rules::rule(&by_position) {
+            Some(rule) => checks.push(Check::Rule(rule)),
+            None => self.degrade("which item stands where is not checked".to_owned()),
+        }
         let others = if is_closed { Type::Never } else { rest };
         let item = match Type::union(positions.into_iter().chain([others])) {
             Type::Never => Type::Any,

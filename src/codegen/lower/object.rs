@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{ClassKind, Folded, Lowering, MAX_DEPTH, Side, Site};
+use super::combine::Folded;
+use super::{ClassKind, Lowering, MAX_DEPTH, Side, Site};
 use crate::codegen::document::{ALSO, Schema};
 use crate::codegen::identifier;
 use crate::codegen::merge::type_names;
@@ -110,6 +111,7 @@ impl Lowering<'_> {
         let names = field_names(all.iter().map(|(wire, _)| wire.as_str()));
 
         let mut fields = Vec::with_capacity(all.len());
+        let mut forbidden = Schema::new();
         for ((wire, property), name) in all.into_iter().zip(names) {
             self.trail.push(wire.clone());
             let noted = self.degraded.len();
@@ -119,7 +121,8 @@ impl Lowering<'_> {
             self.trail.pop();
             let is_required = required.contains(&wire.as_str());
             if ty == Type::Never && !is_required {
-                // Such a property may only be absent; left undeclared it is at least not suggested.
+                // Such a property may only be absent; left undeclared it is not suggested either.
+                forbidden.insert(wire.clone(), Value::Bool(false));
                 continue;
             }
             let default = property.get("default").cloned();
@@ -134,7 +137,10 @@ impl Lowering<'_> {
             });
         }
         let extra = self.extra(schema, id, site);
-        let rules = self.object_rules(schema);
+        let mut rules = self.object_rules(schema);
+        if !forbidden.is_empty() && !rules.contains_key("properties") {
+            rules.insert("properties".to_owned(), Value::Object(forbidden));
+        }
         self.classes.0[id.0].body = Body::Model(Model { fields, extra, rules });
         Type::Class(id)
     }

@@ -51,8 +51,10 @@ impl Lowering<'_> {
     pub(super) fn constant(&mut self, value: &Value) -> Type {
         match value {
             Value::Null => Type::Null,
-            Value::String(_) | Value::Bool(_) => Type::Literal(vec![value.clone()]),
-            Value::Number(number) if !number.is_f64() => Type::Literal(vec![value.clone()]),
+            Value::String(_) => Type::Literal(vec![value.clone()]),
+            // `Literal[True]` would take 1 for True.
+            Value::Bool(_) => Type::Bool.checked(vec![one_of(vec![value.clone()])]),
+            Value::Number(number) if !number.is_f64() => Type::Int.checked(vec![one_of(vec![value.clone()])]),
             other => Type::Any.checked(vec![one_of(vec![other.clone()])]),
         }
     }
@@ -75,14 +77,9 @@ impl Lowering<'_> {
         }
         let scalar =
             |value: &&Value| value.is_string() || value.is_boolean() || value.is_i64() || value.is_u64();
-        if !admitted.iter().all(scalar) {
+        if !admitted.iter().all(scalar) || has_python_equals(&admitted) {
             let admitted = admitted.into_iter().cloned().chain(is_nullable.then_some(Value::Null));
             return Type::Any.checked(vec![one_of(admitted.collect())]);
-        }
-        if has_python_equals(&admitted) {
-            return Type::union(
-                [Type::Literal(admitted.into_iter().cloned().collect())].into_iter().chain(null),
-            );
         }
         let id = self.claim(site, ClassKind::Enum);
         self.classes.0[id.0].body = Body::Enum(members(&admitted, &types));

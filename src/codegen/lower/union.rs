@@ -24,7 +24,8 @@ impl Lowering<'_> {
         // The branches share the name as it is, even where it is that of a list.
         let site = Site { is_item: false, ..site };
         let mut shared = validating(schema);
-        shared.remove(keyword);
+        shared.shift_remove(keyword);
+        shared.shift_remove("unevaluatedProperties");
         let mut members = Vec::with_capacity(branches.len());
         for branch in branches {
             let is_plain = shared.is_empty() || is_object_reference(branch, &shared);

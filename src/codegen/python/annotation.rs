@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::literal;
-use crate::codegen::model::{Body, Check, Classes, Type};
+use crate::codegen::classes::Classes;
+use crate::codegen::model::{Body, Check, Type};
 
 /// The names that a module imports, by where they come from.
 #[derive(Default)]
@@ -22,7 +23,12 @@ impl Imports {
             Type::Any => self.typing("Any").to_owned(),
             // A required property that nothing satisfies: any value is refused.
             Type::Never => {
-                format!("{}[{}, {}([])]", self.typing("Annotated"), self.typing("Any"), self.base("OneOf"))
+                format!(
+                    "{}[{}, {}({{\"enum\": []}})]",
+                    self.typing("Annotated"),
+                    self.typing("Any"),
+                    self.base("Rule")
+                )
             }
             Type::Null => "None".to_owned(),
             Type::Bool => "bool".to_owned(),

@@ -98,7 +98,7 @@ def _never_null(model: type[BaseModel]) -> frozenset[str]:
     model.model_rebuild()
     names: set[str] = set()
     for name, field in model.model_fields.items():
-        is_nullable = field.annotation is Any or any(
+        is_nullable = field.annotation in (Any, type(None)) or any(
             isinstance(mark, _Null) for mark in field.metadata
         )
         if not field.is_required() and not is_nullable:
@@ -116,7 +116,7 @@ class _Enum(enum.Enum):
     ) -> core_schema.CoreSchema:
         # Fields hold the plain value, however it was given: `Sort.stars` or "stars".
         values = core_schema.literal_schema([member._value_ for member in cls])
-        return core_schema.no_info_before_validator_function(_plain, values)
+        return core_schema.no_info_wrap_validator_function(_one_of, values)
 
 
 class StrEnum(str, _Enum):
@@ -129,6 +129,14 @@ class IntEnum(int, _Enum):
 
 class AnyEnum(_Enum):
     """One of some values."""
+
+
+def _one_of(value: Any, check: Any) -> Any:
+    value = _plain(value)
+    admitted = check(value)
+    # For Python, 1 and True are equal; for JSON they are not.
+    is_same = isinstance(admitted, bool) == isinstance(value, bool)
+    return admitted if is_same else check(repr(value))
 
 
 def _plain(value: Any) -> Any:

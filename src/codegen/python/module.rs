@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::annotation::{Imports, is_literally};
 use super::{literal, run_form};
-use crate::codegen::model::{Body, Class, Classes, Extra, Field, Member, Model, Type};
+use crate::codegen::classes::Classes;
+use crate::codegen::model::{Body, Class, Extra, Field, Member, Model, Type};
 use crate::codegen::{RunForm, Tool};
 
 /// The text of the module for `tool`.

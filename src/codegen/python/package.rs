@@ -25,7 +25,7 @@ pub(in crate::codegen) fn render(server: &Server, tools: &[(&Tool, &Module)]) ->
     for (tool, module) in tools {
         let _ = write!(doc, "\n{}", module.name);
         if module.name != identifier::module(&tool.name) {
-            let _ = write!(doc, " (tool `{}`)", tool.name);
+            let _ = write!(doc, " (tool `{}`)", literal::comment(&tool.name));
         }
         let summary = summary(tool);
         if !summary.is_empty() {

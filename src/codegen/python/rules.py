@@ -60,7 +60,9 @@ def has_type(names: Any, value: Any) -> bool:
 
 def is_multiple(value: Any, unit: float) -> bool:
     count = value / unit
-    return math.isclose(count, round(count), rel_tol=1e-9, abs_tol=1e-9)
+    return math.isfinite(count) and math.isclose(
+        count, round(count), rel_tol=1e-9, abs_tol=1e-9
+    )
 
 
 def others(value: dict[str, Any], schema: dict[str, Any]) -> list[Any]:

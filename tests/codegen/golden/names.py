@@ -36,7 +36,7 @@ class Params(ToolModel):
     field: FieldModel | None = None
     kind: Kind | None = None
     level: Level | None = None
-    mixed: Nullable[Literal["on", 1, True]] = None
+    mixed: Nullable[Annotated[Any, Rule({"enum": ["on", 1, True, None]})]] = None
     values: Annotated[Any, Rule({"enum": [1.5, {"a": 1}]})] | None = None
 
 

@@ -20,7 +20,7 @@ from ._base import (
 )
 
 
-class Params(ToolModel, rules={"dependentRequired": {"code": ["script"]}}):
+class Params(ToolModel, rules={"properties": {"never": False}}):
     tree: Node
     shape: Annotated[Shape | Shape1, Field(discriminator="type")] | None = None
     addresses: Annotated[list[Address], Field(min_length=1)] | None = None
