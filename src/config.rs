@@ -129,12 +129,16 @@ fn default_state_dir(variables: &Variables) -> Result<PathBuf, Error> {
     Ok(platform.data_dir().join("ipybox"))
 }
 
+/// How much of a workspace's name its state directory shows. File names are limited to 255 bytes.
+const NAME_CHARS: usize = 40;
+
 /// The workspace's own directory below `states`, for this user alone.
 fn create_state_dir(states: &Path, workspace: &Path) -> io::Result<PathBuf> {
     use std::os::unix::ffi::OsStrExt as _;
     use std::os::unix::fs::DirBuilderExt as _;
 
     let name = workspace.file_name().unwrap_or_default().to_string_lossy();
+    let name: String = name.chars().take(NAME_CHARS).collect();
     // Readable for a human, unique by the whole path, and the same at every start.
     let hash = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, workspace.as_os_str().as_bytes());
     let directory = states.join("workspaces").join(format!("{name}-{:016x}", hash.as_u64_pair().0));

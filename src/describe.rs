@@ -2,18 +2,41 @@
 
 use std::error::Error;
 
-/// An error with all its causes, as one text.
-pub(crate) fn describe(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
+/// What begins a line that says what to do about an error.
+const HINT: &str = "\nhint: ";
+
+/// An error with all its causes, as one text; hints come last, each on a line of its own.
+pub fn describe(error: &dyn Error) -> String {
+    let mut text = String::new();
+    let mut hints = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
         let words = error.to_string();
+        let (words, hint) = words.split_at(words.find(HINT).unwrap_or(words.len()));
         // Some libraries repeat their cause in their own words.
-        if !text.contains(&words) {
-            text.push_str(": ");
-            text.push_str(&words);
+        if !text.contains(words) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(words);
         }
-        cause = error.source();
+        hints.push_str(hint);
+        next = error.source();
     }
-    text
+    text + &hints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("use `x`\nhint: use `y`")]
+    struct Outer(#[source] std::io::Error);
+
+    #[test]
+    fn hints_come_after_the_causes() {
+        let text = describe(&Outer(std::io::Error::other("it is gone")));
+        assert_eq!(text, "use `x`: it is gone\nhint: use `y`");
+    }
 }

@@ -96,6 +96,14 @@ pub enum DotenvProblem {
         /// The line's number, from 1.
         line: usize,
     },
+    /// A variable that decides what code programs load is taken from the real environment only.
+    #[error("`{name}` in `{path}` was ignored: what decides which code is loaded is set in the real environment", path = path.display())]
+    Loader {
+        /// The file.
+        path: PathBuf,
+        /// The variable.
+        name: String,
+    },
     /// The file as a whole could not be read.
     #[error("`{path}` was ignored: {reason}")]
     File {
@@ -230,22 +238,26 @@ impl Variables {
     }
 
     fn read_dotenv(&mut self, path: &Path) {
-        let text = match read_regular_file(path) {
-            Ok(Some(text)) => text,
+        let content = match read_regular_file(path) {
+            Ok(Some(content)) => content,
             Ok(None) => return,
             Err(reason) => {
                 self.problems.push(DotenvProblem::File { path: path.to_owned(), reason });
                 return;
             }
         };
+        let text = self.valid_lines(path, &content);
         let mut unseen = 0;
-        for item in dotenvy::from_read_iter(text.as_bytes()) {
+        for item in dotenvy::from_read_iter(without_substitution(&text).as_bytes()) {
             match item {
+                Ok((name, _)) if decides_what_is_loaded(&name) => {
+                    self.problems.push(DotenvProblem::Loader { path: path.to_owned(), name });
+                }
                 Ok((name, value)) => {
                     self.dotenv.insert(name, value);
                 }
                 Err(dotenvy::Error::LineParse(line, _)) => {
-                    let number = line_number(&text, &line, &mut unseen);
+                    let number = line_number(&text, &line.replace("\\$", "$"), &mut unseen);
                     self.problems.push(DotenvProblem::Line { path: path.to_owned(), line: number });
                 }
                 Err(error) => {
@@ -256,6 +268,52 @@ impl Variables {
             }
         }
     }
+
+    /// The text of a file with the lines emptied that no variable can be made of.
+    fn valid_lines(&mut self, path: &Path, content: &[u8]) -> String {
+        let content = content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(content);
+        let mut text = String::with_capacity(content.len());
+        for (index, line) in content.split_inclusive(|&byte| byte == b'\n').enumerate() {
+            match std::str::from_utf8(line) {
+                Ok(line) if !line.contains('\0') => text.push_str(line),
+                _ => {
+                    self.problems.push(DotenvProblem::Line { path: path.to_owned(), line: index + 1 });
+                    text.push('\n');
+                }
+            }
+        }
+        text
+    }
+}
+
+/// Makes each `$` stand for itself, also where the parser would put the value of a variable in its place.
+///
+/// It would take that from the process environment: a `.env` that came with a workspace could hand any secret of it to
+/// the kernel, `KERNEL_ENV_X=$SECRET`.
+fn without_substitution(text: &str) -> String {
+    let mut literal = String::with_capacity(text.len());
+    let mut quote = None;
+    let mut is_escaped = false;
+    for character in text.chars() {
+        if character == '$' && quote != Some('\'') && !is_escaped {
+            literal.push('\\');
+        }
+        match (quote, character) {
+            (None, '\'' | '"') if !is_escaped => quote = Some(character),
+            (Some(open), _) if open == character && !is_escaped => quote = None,
+            _ => {}
+        }
+        is_escaped = character == '\\' && !is_escaped && quote != Some('\'');
+        literal.push(character);
+    }
+    literal
+}
+
+/// Whether a variable for the kernel makes programs load code, which a file in the workspace must not decide.
+fn decides_what_is_loaded(name: &str) -> bool {
+    let Some(name) = name.strip_prefix(KERNEL_ENV_PREFIX) else { return false };
+    ["PATH", "IPYTHONDIR", "BASH_ENV", "ENV", "NODE_OPTIONS"].contains(&name)
+        || ["PYTHON", "LD_", "DYLD_", "JUPYTER_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 impl std::fmt::Debug for Variables {
@@ -279,7 +337,7 @@ fn line_number(text: &str, refused: &str, from: &mut usize) -> usize {
 }
 
 /// Reads a small regular file. A FIFO or a device in its place would make the start hang.
-fn read_regular_file(path: &Path) -> Result<Option<String>, String> {
+fn read_regular_file(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -289,12 +347,12 @@ fn read_regular_file(path: &Path) -> Result<Option<String>, String> {
         return Err("it is not a regular file".to_owned());
     }
     let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
-    let mut text = String::new();
-    let read = file.take(DOTENV_LIMIT + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    let mut content = Vec::new();
+    let read = file.take(DOTENV_LIMIT + 1).read_to_end(&mut content).map_err(|error| error.to_string())?;
     if read as u64 > DOTENV_LIMIT {
         return Err(format!("it is larger than {DOTENV_LIMIT} bytes"));
     }
-    Ok(Some(text))
+    Ok(Some(content))
 }
 
 fn is_variable_name(name: &str) -> bool {
@@ -353,6 +411,42 @@ mod tests {
         assert_eq!(variables.get("C"), Some("3"));
         let missing = variables.fill("${D}").unwrap_err().to_string();
         assert!(missing.contains("`D`") && missing.contains("line 3"), "{missing}");
+    }
+
+    #[test]
+    fn dotenv_is_taken_literally() {
+        let variables = with_dotenv(
+            "A=$HOME-${SECRET}\nB=\"$SECRET \\\" $A\"\nC='$SECRET'\nD=\\$SECRET\nE=a'b'$A\n# it's $5\nF=1\n",
+            &[("SECRET", "s3cret"), ("HOME", "/root")],
+        );
+        let values: Vec<Option<&str>> = ["A", "B", "C", "D", "E", "F"]
+            .iter()
+            .map(|name| variables.dotenv.get(*name).map(String::as_str))
+            .collect();
+        let expected = ["$HOME-${SECRET}", "$SECRET \" $A", "$SECRET", "$SECRET", "ab$A", "1"];
+        assert_eq!(values, expected.map(Some), "{:?}", variables.problems);
+    }
+
+    #[test]
+    fn what_decides_which_code_is_loaded_is_not_taken_from_dotenv() {
+        let variables =
+            with_dotenv("KERNEL_ENV_PYTHONPATH=/x\nKERNEL_ENV_LD_PRELOAD=/x\nKERNEL_ENV_A=1\n", &[]);
+        assert_eq!(variables.for_kernel().into_keys().collect::<Vec<_>>(), ["A"]);
+        assert_eq!(variables.problems().len(), 2);
+        let real = Variables::from_pairs([("KERNEL_ENV_PYTHONPATH", "/x")]);
+        assert_eq!(real.for_kernel().into_keys().collect::<Vec<_>>(), ["PYTHONPATH"]);
+    }
+
+    #[test]
+    fn bytes_that_no_variable_can_hold_cost_their_line_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(".env");
+        std::fs::write(&path, b"\xef\xbb\xbfA=1\nB=x\0y\nC=\xff\nD=2\n").unwrap();
+        let mut variables = Variables::default();
+        variables.read_dotenv(&path);
+        assert_eq!((variables.get("A"), variables.get("D")), (Some("1"), Some("2")));
+        assert_eq!((variables.get("B"), variables.get("C")), (None, None));
+        assert_eq!(variables.problems().len(), 2, "{:?}", variables.problems());
     }
 
     #[test]

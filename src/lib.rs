@@ -25,5 +25,6 @@ mod tool_server;
 mod tools;
 
 pub use config::{Config, Error as ConfigError, Settings};
+pub use describe::describe;
 pub use registry::{ApigenError, ApigenReport, ApigenSource, apigen};
 pub use tools::{Error as ServeError, serve_stdio};

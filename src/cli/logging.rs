@@ -2,24 +2,36 @@
 
 use std::io::IsTerminal as _;
 
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
 use super::args::LogLevel;
+
+/// How many lines may wait for a slow reader of stderr.
+const QUEUED_LINES: usize = 10_000;
 
 /// Logs messages of `level` and above.
 ///
 /// Libraries log at most warnings: below that they quote messages, arguments and secrets included. `zeromq`
 /// warns when a kernel dies that it cannot reach it; we notice the death itself.
-pub(crate) fn init(level: LogLevel) {
+///
+/// A thread of its own writes them, and drops what stderr does not take: a client that does not read it must not stop
+/// us. Keep the guard until the end, so that the last lines are written.
+pub(crate) fn init(level: LogLevel) -> WorkerGuard {
     let filter = match level {
         LogLevel::Debug => "warn,ipybox=debug",
         LogLevel::Info => "warn,ipybox=info,zeromq=error",
         LogLevel::Warning => "warn,zeromq=error",
         LogLevel::Error | LogLevel::Critical => "error",
     };
+    let (writer, guard) =
+        NonBlockingBuilder::default().buffered_lines_limit(QUEUED_LINES).finish(std::io::stderr());
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))
         .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
+        .with_writer(writer)
+        // It would write to stderr itself, and panic if that is closed.
+        .log_internal_errors(false)
         .init();
+    guard
 }

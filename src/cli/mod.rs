@@ -20,7 +20,7 @@ const USAGE: u8 = 2;
 /// Runs the program.
 pub(crate) fn main() -> ExitCode {
     let args = Args::parse();
-    logging::init(args.log_level);
+    let _log = logging::init(args.log_level);
     let done = match args.command {
         Some(Command::Apigen(args)) => apigen::run(args),
         None => match sandbox_refusal(&args.serve) {
@@ -34,7 +34,7 @@ pub(crate) fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tell(&format!("failed to {error:#}"));
+            tell(&format!("failed to {}", ipybox::describe(error.as_ref())));
             ExitCode::FAILURE
         }
     }

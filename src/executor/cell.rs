@@ -11,8 +11,14 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::kernel::{self, Event, Fold, Kernel, Output, PythonError, Text, TextLimit};
+use crate::kernel::{self, Content, Event, Fold, Kernel, Message, Output, PythonError, Text, TextLimit};
 
+/// How long code gets to begin before it is interrupted all the same.
+const BEGIN_GRACE: Duration = Duration::from_secs(1);
+/// How long to wait for the reply, and for the replies to interrupts, once the kernel is idle. They come within
+/// milliseconds, or never: ipykernel sends no reply if an interrupt hits it outside of the cell's code, or if the cell
+/// broke `sys.stdout`.
+const LAST_CALL: Duration = Duration::from_secs(1);
 /// How long code gets to react to an interrupt request before it is sent a signal.
 const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
 /// How long code gets to react to the signal before its kernel is killed.
@@ -67,8 +73,10 @@ pub(crate) enum End {
         /// What became of the variables.
         state: State,
     },
-    /// The caller gave up.
+    /// The caller gave up while the code ran.
     Cancelled(State),
+    /// The caller gave up before the code ran.
+    NotRun,
     /// The kernel was reset while the cell ran or waited.
     Reset,
     /// The kernel could not be spoken to any more.
@@ -96,7 +104,7 @@ impl State {
         match end {
             End::TimedOut { state, .. } | End::Cancelled(state) => *state,
             End::Reset | End::Unreachable(_) | End::Died { .. } => Self::Lost,
-            End::Completed | End::Raised(_) => Self::Kept,
+            End::Completed | End::Raised(_) | End::NotRun => Self::Kept,
         }
     }
 }
@@ -105,6 +113,8 @@ impl State {
 #[derive(Clone, Copy)]
 enum Pressure {
     None,
+    /// The code has not begun to run: an interrupt would be lost.
+    Waiting(Reason),
     Requested(Reason),
     Signalled(Reason),
 }
@@ -126,9 +136,16 @@ pub(super) async fn follow(
     cell: &Cell,
     generation: &CancellationToken,
 ) -> (Output, End) {
-    let mut fold = Fold::new(request, cell.limit);
-    let stopped = follow_until_stopped(kernel, &mut fold, cell, generation).await;
-    let mut output = fold.into_output();
+    let mut course = Course {
+        fold: Fold::new(request, cell.limit),
+        pressure: Pressure::None,
+        deadline: Instant::now() + cell.timeout,
+        last_call: None,
+        unanswered_interrupts: 0,
+        unsent: None,
+    };
+    let stopped = course.run(kernel, cell, generation).await;
+    let mut output = course.fold.into_output();
     let end = match (stopped, output.error.take()) {
         (Err(error), _) => End::Unreachable(error),
         (Ok(Some(end)), _) => end,
@@ -138,58 +155,114 @@ pub(super) async fn follow(
     (output, end)
 }
 
-/// `None` if the cell ended of its own accord.
-async fn follow_until_stopped(
-    kernel: &mut Kernel,
-    fold: &mut Fold,
-    cell: &Cell,
-    generation: &CancellationToken,
-) -> Result<Option<End>, kernel::Error> {
-    let mut deadline = Instant::now() + cell.timeout;
-    let mut pressure = Pressure::None;
-    loop {
-        tokio::select! {
-            event = kernel.next() => match event? {
-                Event::Message(message) => {
-                    let text = fold.take(message);
-                    if let (Some(text), Some(chunks)) = (text, &cell.chunks) {
-                        // Nobody listens any more: the outcome still has it all.
-                        drop(chunks.send(text).await);
-                    }
-                    if fold.is_complete() {
-                        return Ok(stopped_by(cell, pressure, State::Kept));
+/// The course of one cell.
+struct Course {
+    fold: Fold,
+    pressure: Pressure,
+    /// When the next step is due to stop the code.
+    deadline: Instant,
+    /// When to stop waiting for what should follow the kernel's being idle.
+    last_call: Option<Instant>,
+    /// Interrupts that the kernel has not yet said to have sent: one of them could hit the next cell.
+    unanswered_interrupts: u32,
+    /// Text that the listener has not had room for. Until it has, the kernel is not read.
+    unsent: Option<String>,
+}
+
+impl Course {
+    /// `None` if the cell ended of its own accord.
+    async fn run(
+        &mut self,
+        kernel: &mut Kernel,
+        cell: &Cell,
+        generation: &CancellationToken,
+    ) -> Result<Option<End>, kernel::Error> {
+        loop {
+            let last_call = self.last_call;
+            tokio::select! {
+                event = kernel.next(), if self.unsent.is_none() => match event? {
+                    Event::Message(message) => self.take(message, kernel, cell).await?,
+                    Event::Died { status, stderr } => return Ok(Some(End::Died { status, stderr })),
+                },
+                sent = send(cell.chunks.as_ref(), &mut self.unsent), if self.unsent.is_some() => sent,
+                () = generation.cancelled() => return Ok(Some(End::Reset)),
+                () = cell.cancel.cancelled(), if matches!(self.pressure, Pressure::None) => {
+                    self.press(kernel, Reason::Cancel).await?;
+                }
+                () = tokio::time::sleep_until(last_call.unwrap_or(self.deadline)) => {
+                    match self.pressure {
+                        _ if last_call.is_some() => return Ok(stopped_by(cell, self.pressure, State::Kept)),
+                        Pressure::Signalled(_) => return Ok(stopped_by(cell, self.pressure, State::Lost)),
+                        _ => self.press(kernel, Reason::Timeout).await?,
                     }
                 }
-                Event::Died { status, stderr } => return Ok(Some(End::Died { status, stderr })),
-            },
-            () = generation.cancelled() => return Ok(Some(End::Reset)),
-            () = cell.cancel.cancelled(), if matches!(pressure, Pressure::None) => {
-                (pressure, deadline) = press(kernel, pressure, Reason::Cancel).await?;
             }
-            () = tokio::time::sleep_until(deadline) => match pressure {
-                Pressure::Signalled(_) => return Ok(stopped_by(cell, pressure, State::Lost)),
-                _ => (pressure, deadline) = press(kernel, pressure, Reason::Timeout).await?,
-            },
+            if self.fold.is_complete() && self.unanswered_interrupts == 0 && self.unsent.is_none() {
+                return Ok(stopped_by(cell, self.pressure, State::Kept));
+            }
         }
+    }
+
+    async fn take(
+        &mut self,
+        message: Message,
+        kernel: &mut Kernel,
+        cell: &Cell,
+    ) -> Result<(), kernel::Error> {
+        if matches!(message.content, Content::InterruptReply) {
+            self.unanswered_interrupts = self.unanswered_interrupts.saturating_sub(1);
+        }
+        let text = self.fold.take(message);
+        if cell.chunks.is_some() && matches!(self.pressure, Pressure::None) {
+            self.unsent = text;
+        }
+        if self.fold.is_idle() && self.last_call.is_none() {
+            self.last_call = Some(Instant::now() + LAST_CALL);
+        }
+        if let Pressure::Waiting(reason) = self.pressure
+            && self.fold.has_begun()
+        {
+            self.press(kernel, reason).await?;
+        }
+        Ok(())
+    }
+
+    /// Goes one step further to stop the code.
+    async fn press(&mut self, kernel: &mut Kernel, reason: Reason) -> Result<(), kernel::Error> {
+        // A listener that does not listen must not keep us from seeing how the code reacts.
+        self.unsent = None;
+        let grace = match self.pressure {
+            Pressure::None if !self.fold.has_begun() => {
+                self.pressure = Pressure::Waiting(reason);
+                BEGIN_GRACE
+            }
+            Pressure::None | Pressure::Waiting(_) => {
+                kernel.request_interrupt().await?;
+                self.unanswered_interrupts += 1;
+                self.pressure = Pressure::Requested(match self.pressure {
+                    Pressure::Waiting(first) => first,
+                    _ => reason,
+                });
+                INTERRUPT_GRACE
+            }
+            Pressure::Requested(first) | Pressure::Signalled(first) => {
+                kernel.signal_interrupt();
+                self.pressure = Pressure::Signalled(first);
+                SIGNAL_GRACE
+            }
+        };
+        self.deadline = Instant::now() + grace;
+        Ok(())
     }
 }
 
-/// Goes one step further to stop the code.
-async fn press(
-    kernel: &mut Kernel,
-    pressure: Pressure,
-    reason: Reason,
-) -> Result<(Pressure, Instant), kernel::Error> {
-    let now = Instant::now();
-    match pressure {
-        Pressure::None => {
-            kernel.request_interrupt().await?;
-            Ok((Pressure::Requested(reason), now + INTERRUPT_GRACE))
-        }
-        Pressure::Requested(reason) | Pressure::Signalled(reason) => {
-            kernel.signal_interrupt();
-            Ok((Pressure::Signalled(reason), now + SIGNAL_GRACE))
-        }
+/// Sends what is unsent as soon as the listener has room for it. Cancellation safe.
+async fn send(chunks: Option<&mpsc::Sender<String>>, unsent: &mut Option<String>) {
+    let Some(chunks) = chunks else { return };
+    // Nobody listens any more: the outcome still has it all.
+    let permit = chunks.reserve().await;
+    if let (Some(text), Ok(permit)) = (unsent.take(), permit) {
+        permit.send(text);
     }
 }
 
@@ -197,11 +270,11 @@ async fn press(
 fn stopped_by(cell: &Cell, pressure: Pressure, state: State) -> Option<End> {
     match pressure {
         Pressure::None => None,
-        Pressure::Requested(Reason::Timeout) | Pressure::Signalled(Reason::Timeout) => {
-            Some(End::TimedOut { after: cell.timeout, state })
-        }
-        Pressure::Requested(Reason::Cancel) | Pressure::Signalled(Reason::Cancel) => {
-            Some(End::Cancelled(state))
+        Pressure::Waiting(reason) | Pressure::Requested(reason) | Pressure::Signalled(reason) => {
+            Some(match reason {
+                Reason::Timeout => End::TimedOut { after: cell.timeout, state },
+                Reason::Cancel => End::Cancelled(state),
+            })
         }
     }
 }

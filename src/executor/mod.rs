@@ -35,6 +35,12 @@ pub(crate) enum Error {
     /// The kernel does not start.
     #[error(transparent)]
     Kernel(#[from] kernel::Error),
+    /// The directories that a kernel needs cannot be made.
+    #[error("make the directories that the kernel needs")]
+    Files(#[source] std::io::Error),
+    /// The task that owns the kernel has failed.
+    #[error("run code: ipybox has a bug and cannot go on; see its log, and restart it")]
+    Crashed,
     /// The executor was stopped.
     #[error("run code: the server is shutting down")]
     Stopped,
@@ -70,7 +76,6 @@ impl CodeExecutor {
     /// Starts the kernel in the background.
     pub(crate) fn start(config: &Config, tool_server: ToolServer) -> std::io::Result<Self> {
         let private_directory = private_directory()?;
-        crate::tool_server::write_runtime(private_directory.path())?;
         let environment = Arc::new(environment::Shared::new(environment::Settings {
             python: config.python.clone(),
             state_dir: config.state_dir.clone(),
@@ -117,7 +122,7 @@ impl CodeExecutor {
         let (reply, outcome) = oneshot::channel();
         // A closed queue drops `reply`, which the waiting side reports as `Stopped`.
         drop(self.commands.send(Command::Execute { cell, generation, reply }).await);
-        Pending(outcome)
+        Pending { outcome, stop: self.stop.clone() }
     }
 
     /// Queues the replacement of the kernel by a fresh one and the closing of the connections to MCP servers.
@@ -131,7 +136,7 @@ impl CodeExecutor {
         let (reply, outcome) = oneshot::channel();
         // As above.
         drop(self.commands.send(Command::Reset { reply }).await);
-        Pending(outcome)
+        Pending { outcome, stop: self.stop.clone() }
     }
 
     /// Lets code that runs from now on find what has just been installed or generated.
@@ -173,12 +178,16 @@ impl Drop for CodeExecutor {
 }
 
 /// Work that is queued or under way.
-pub(crate) struct Pending<T>(oneshot::Receiver<Result<T, Error>>);
+pub(crate) struct Pending<T> {
+    outcome: oneshot::Receiver<Result<T, Error>>,
+    stop: CancellationToken,
+}
 
 impl<T> Pending<T> {
     /// Waits for the outcome. To give up on a cell, cancel its token: dropping this does not end it.
     pub(crate) async fn outcome(self) -> Result<T, Error> {
-        self.0.await.unwrap_or(Err(Error::Stopped))
+        let is_stopped = || if self.stop.is_cancelled() { Error::Stopped } else { Error::Crashed };
+        self.outcome.await.unwrap_or_else(|_| Err(is_stopped()))
     }
 }
 
@@ -191,11 +200,11 @@ const SOCKET_DIRECTORY_BYTES: usize = 80;
 fn private_directory() -> std::io::Result<tempfile::TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("ipybox-").rand_bytes(8);
-    let directory = builder.tempdir()?;
-    if directory.path().as_os_str().len() <= SOCKET_DIRECTORY_BYTES {
-        return Ok(directory);
+    match builder.tempdir() {
+        Ok(directory) if directory.path().as_os_str().len() <= SOCKET_DIRECTORY_BYTES => Ok(directory),
+        // `TMPDIR` leads too deep or nowhere.
+        _ => builder.tempdir_in("/tmp"),
     }
-    builder.tempdir_in("/tmp")
 }
 
 /// How long a cell may run unless its caller says otherwise.

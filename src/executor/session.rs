@@ -4,6 +4,7 @@
 //! notices its death.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -79,8 +80,16 @@ impl Session {
         match command {
             Command::Execute { cell, generation, reply } => {
                 let outcome = self.execute(&cell, &generation).await;
+                let was_reset = outcome.as_ref().is_ok_and(|outcome| matches!(outcome.end, End::Reset));
                 // The caller gave up; there is nobody to tell.
                 drop(reply.send(outcome));
+                // A reset starts the next kernel itself.
+                if self.kernel.is_none()
+                    && !was_reset
+                    && let Err(error) = self.start_kernel().await
+                {
+                    tracing::error!(error = %describe(&error), "the kernel did not start again");
+                }
             }
             Command::RefreshImports => self.refresh_imports().await,
             Command::Reset { reply } => drop(reply.send(self.reset().await)),
@@ -91,7 +100,7 @@ impl Session {
         let request = tokio::select! {
             // What was cancelled while it waited must not run.
             biased;
-            () = cell.cancel.cancelled() => return Ok(Outcome::not_run(End::Cancelled(State::Kept))),
+            () = cell.cancel.cancelled() => return Ok(Outcome::not_run(End::NotRun)),
             () = generation.cancelled() => return Ok(Outcome::not_run(End::Reset)),
             request = self.send(&cell.code) => request?,
         };
@@ -102,12 +111,6 @@ impl Session {
             self.give_up_kernel("it was given up").await;
             // The caller learns of the loss by `end`.
             self.lost = None;
-            // A reset starts the next kernel itself.
-            if !matches!(end, End::Reset)
-                && let Err(error) = self.start_kernel().await
-            {
-                tracing::error!(error = %describe(&error), "the kernel did not start again");
-            }
         }
         let Output { text, images, .. } = output;
         let images = self.images.save(images, &mut notes).await;
@@ -169,6 +172,7 @@ impl Session {
         let report = |words: &str| drop(phase.send_replace(Phase::Preparing(words.to_owned())));
         let environment = self.environment.get(&report).await.map_err(Error::Environment)?;
         report("starting the IPython kernel");
+        self.prepare_files().map_err(Error::Files)?;
         let mut variables = self.variables.clone();
         variables.extend(environment.variables());
         variables.extend(self.our_variables());
@@ -182,6 +186,16 @@ impl Session {
         self.phase.send_replace(Phase::Ready);
         tracing::info!(python = %launch.python.display(), "the kernel is ready");
         Ok(())
+    }
+
+    /// Makes the directories that a kernel needs. Code in an earlier kernel, or a cleaner of temporary files, may
+    /// have removed them.
+    fn prepare_files(&self) -> std::io::Result<()> {
+        std::fs::create_dir_all(&self.workspace)?;
+        if !self.private_directory.exists() {
+            std::fs::DirBuilder::new().mode(0o700).create(&self.private_directory)?;
+        }
+        crate::tool_server::write_runtime(&self.private_directory, &self.workspace)
     }
 
     /// What the kernel gets beside the user's variables: where its tools are.

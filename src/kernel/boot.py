@@ -9,6 +9,9 @@ import os
 import signal
 import sys
 
+# The longest text in a message, in characters.
+PIECE_CHARS = 256 * 1024
+
 
 def main():
     private_directory, connection_file = sys.argv[1:3]
@@ -20,6 +23,7 @@ def main():
     # Blocked while ipykernel started, available to the user's code from here on.
     del sys.modules["debugpy"]
     app.session.pack = pack
+    app.session.send = send_in_pieces(app.session.send)
     wake_loop_by_signals()
     undo_colors()
     app.start()
@@ -62,6 +66,10 @@ def watch_lifeline(private_directory):
         return
     if os.fork():
         os._exit(0)
+    # The server waits for the end of our stderr when the kernel has died.
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     try:
@@ -108,6 +116,49 @@ def make_app():
     config.InteractiveShell.banner1 = ""
     config.HistoryManager.enabled = False
     return App.instance(config=config)
+
+
+def send_in_pieces(send):
+    """Send long text of streams as several messages, and cut exceptions that are longer than anyone reads.
+
+    The server keeps what it needs of each message before it takes the next; one message of a gigabyte would have
+    to be held whole.
+    """
+
+    def send_pieces(stream, message_or_type, content=None, *args, **kwargs):
+        if isinstance(message_or_type, dict):
+            message = message_or_type
+            for piece in pieces(message["msg_type"], message["content"]):
+                sent = send(stream, {**message, "content": piece}, *args, **kwargs)
+        else:
+            for piece in pieces(message_or_type, content):
+                sent = send(stream, message_or_type, piece, *args, **kwargs)
+        return sent
+
+    return send_pieces
+
+
+def pieces(kind, content):
+    if kind == "stream" and len(content["text"]) > PIECE_CHARS:
+        text = content["text"]
+        for start in range(0, len(text), PIECE_CHARS):
+            yield {**content, "text": text[start : start + PIECE_CHARS]}
+    elif kind in ("error", "execute_reply") and content and "traceback" in content:
+        traceback = [shortened(line) for line in content["traceback"]]
+        yield {
+            **content,
+            "evalue": shortened(content["evalue"]),
+            "traceback": traceback,
+        }
+    else:
+        yield content
+
+
+def shortened(text):
+    if len(text) <= PIECE_CHARS:
+        return text
+    half = PIECE_CHARS // 2
+    return f"{text[:half]}\n[...]\n{text[-half:]}"
 
 
 def pack(message):

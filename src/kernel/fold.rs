@@ -10,6 +10,7 @@ use super::message::{Content, Message, PythonError};
 #[derive(Debug)]
 pub(crate) struct Fold {
     request: String,
+    has_begun: bool,
     is_idle: bool,
     is_replied: bool,
     output: Output,
@@ -34,7 +35,7 @@ impl Fold {
     /// Begins with nothing, for the messages that belong to `request`. Text beyond `limit` is dropped.
     pub(crate) fn new(request: String, limit: TextLimit) -> Self {
         let output = Output { text: Text::new(limit), ..Output::default() };
-        Self { request, is_idle: false, is_replied: false, output }
+        Self { request, has_begun: false, is_idle: false, is_replied: false, output }
     }
 
     /// Takes in a message, if it belongs to this cell, and returns the text that it added.
@@ -46,9 +47,10 @@ impl Fold {
             Content::Stream(text) => return Some(self.output.text.push_stream(&text)),
             Content::Display(bundle) => return self.output.take_display(&bundle),
             Content::Error(error) => self.output.error = Some(error),
+            Content::ExecuteInput => self.has_begun = true,
             Content::Idle => self.is_idle = true,
             Content::ExecuteReply => self.is_replied = true,
-            Content::Welcome | Content::Other => {}
+            Content::InterruptReply | Content::Welcome | Content::Other => {}
         }
         None
     }
@@ -56,6 +58,16 @@ impl Fold {
     /// Whether nothing more will come: the reply alone does not say so, output may still follow it.
     pub(crate) fn is_complete(&self) -> bool {
         self.is_idle && self.is_replied
+    }
+
+    /// Whether the code runs, or has run: an interrupt before that is lost.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun || self.is_idle || self.is_replied
+    }
+
+    /// Whether the kernel is done with the request. A reply that has not come by now hardly ever comes.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_idle
     }
 
     /// What the cell produced.
@@ -87,7 +99,8 @@ fn decode_png(encoded: &str) -> Option<Png> {
     match BASE64.decode(packed) {
         Ok(bytes) => Some(Png(bytes)),
         Err(error) => {
-            tracing::warn!(%error, "a cell showed an image that cannot be decoded");
+            // Not a warning: code in the kernel must not fill the log.
+            tracing::debug!(%error, "a cell showed an image that cannot be decoded");
             None
         }
     }

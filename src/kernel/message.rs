@@ -28,8 +28,12 @@ pub(crate) enum Content {
     Error(PythonError),
     /// The kernel is done with the request: everything that it printed was sent before this.
     Idle,
+    /// The code of a request is about to run.
+    ExecuteInput,
     /// The answer to a request to execute code.
     ExecuteReply,
+    /// The answer to a request to interrupt: the signal has been sent.
+    InterruptReply,
     /// The subscription to the kernel's output is in place (JEP 65).
     Welcome,
     /// Something else, which a cell's outcome does not depend on.
@@ -87,7 +91,9 @@ impl Message {
             "display_data" | "execute_result" => Content::Display(parse::<Display>(content)?.data),
             "error" => Content::Error(parse(content)?),
             "status" if parse::<Status>(content)?.execution_state == "idle" => Content::Idle,
+            "execute_input" => Content::ExecuteInput,
             "execute_reply" => Content::ExecuteReply,
+            "interrupt_reply" => Content::InterruptReply,
             "iopub_welcome" => Content::Welcome,
             _ => Content::Other,
         };

@@ -134,7 +134,8 @@ impl Kernel {
                 message = self.connection.read() => match message {
                     Ok(message) => return Ok(Event::Message(message)),
                     Err(Error::Message(error)) => {
-                        tracing::warn!(%error, "ignored a message of the kernel");
+                        // Not a warning: code in the kernel must not fill the log.
+                        tracing::debug!(%error, "ignored a message of the kernel");
                         continue;
                     }
                     Err(error) => self.process.wait_after(error).await?,

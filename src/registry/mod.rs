@@ -81,7 +81,7 @@ pub(crate) struct Registration {
 pub(crate) struct Registry {
     files: Arc<Files>,
     connector: Connector,
-    /// One registration at a time: two of the same name must not mix their files.
+    /// One installation at a time: two of the same name must not mix their files.
     turn: Mutex<()>,
 }
 
@@ -111,7 +111,6 @@ impl Registry {
     ) -> Result<Registration, Error> {
         codegen::validate_package_name(name)?;
         let parameters = ServerParameters::parse(parameters)?;
-        let _turn = self.turn.lock().await;
         let (tools, connection) = generate::listed_by(&self.connector, name, &parameters).await?;
         let description = connection.identity().instructions.clone();
         let Generated { package, fingerprints } =
@@ -121,11 +120,13 @@ impl Registry {
         let files = Arc::clone(&self.files);
         let record = Record { parameters, fingerprints };
         let package_name = name.to_owned();
+        let turn = self.turn.lock().await;
         let installed =
             tokio::task::spawn_blocking(move || files.install(&package_name, &package, &record)).await;
         let installed = installed.unwrap_or_else(|error| {
             Err(Error::Package { name: name.to_owned(), source: io::Error::other(error) })
         });
+        drop(turn);
         match installed {
             Ok(drift) => Ok(Registration { modules, warnings, drift, connection }),
             Err(error) => {

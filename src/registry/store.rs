@@ -1,9 +1,10 @@
 //! The file that says what each registered name stands for: `servers.json` in the state directory.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -13,6 +14,10 @@ use crate::mcp::ServerParameters;
 
 /// The format of the file. A newer one is refused rather than overwritten.
 const VERSION: u32 = 1;
+
+/// How long to wait for another process that writes the file; writing takes milliseconds.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What is remembered of a server.
 pub(super) struct Record {
@@ -66,10 +71,9 @@ impl Store {
         Ok(Some(Record { parameters, fingerprints: fingerprints.collect() }))
     }
 
-    /// Remembers what `name` stands for; on an error, what was there before is still there.
+    /// Remembers what `name` stands for; on an error, what was there before is still there. Blocks.
     pub(super) fn put(&self, name: &str, record: &Record) -> io::Result<()> {
-        let lock = File::create(&self.lock)?;
-        lock.lock()?;
+        let _lock = self.lock()?;
         let mut document = self.read()?;
         let tools = record.fingerprints.iter().map(|fingerprint| ToolEntry {
             name: fingerprint.tool.clone(),
@@ -79,6 +83,26 @@ impl Store {
         let entry = Entry { parameters: record.parameters.to_json(), tools: tools.collect() };
         document.servers.insert(name.to_owned(), entry);
         self.write(&document)
+    }
+
+    /// Waits for other processes, but not for one that never lets go.
+    fn lock(&self) -> io::Result<File> {
+        let file = File::create(&self.lock)?;
+        let deadline = Instant::now() + LOCK_TIMEOUT;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::Error(error)) => return Err(error),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                    std::thread::sleep(LOCK_POLL_INTERVAL);
+                }
+                Err(TryLockError::WouldBlock) => {
+                    let message =
+                        format!("another process has held `{}` for {LOCK_TIMEOUT:?}", self.lock.display());
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+                }
+            }
+        }
     }
 
     fn read(&self) -> io::Result<Document> {

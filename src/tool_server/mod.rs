@@ -181,9 +181,14 @@ pub(crate) fn runtime_directory(private_directory: &Path) -> PathBuf {
     private_directory.join("runtime")
 }
 
-/// Writes the Python package that generated code imports.
-pub(crate) fn write_runtime(private_directory: &Path) -> io::Result<()> {
+/// Writes what generated code imports, and makes the workspace's `mcptools` importable from every directory.
+pub(crate) fn write_runtime(private_directory: &Path, workspace: &Path) -> io::Result<()> {
     let directory = runtime_directory(private_directory);
-    std::fs::create_dir(&directory)?;
-    std::fs::write(directory.join("ipybox_runtime.py"), RUNTIME)
+    std::fs::create_dir_all(&directory)?;
+    std::fs::write(directory.join("ipybox_runtime.py"), RUNTIME)?;
+    // A namespace package: the workspace itself must not be on the path, where its files would hide modules.
+    match std::os::unix::fs::symlink(workspace.join("mcptools"), directory.join("mcptools")) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value};
 use tokio::sync::Mutex as AsyncMutex;
+use tokio_util::sync::CancellationToken;
 
 use super::ServerLookup;
 use crate::mcp::{self, CallError, Connection, Connector, ToolOutput};
@@ -25,6 +26,9 @@ pub(super) enum Error {
     /// The server could not be reached.
     #[error("the MCP server `{name}` cannot be connected to")]
     Connect { name: String, source: mcp::Error },
+    /// The connections were closed meanwhile.
+    #[error("the connection to the MCP server `{name}` was closed by a reset")]
+    Reset { name: String },
     /// The call failed.
     #[error(transparent)]
     Call(#[from] CallError),
@@ -39,11 +43,13 @@ pub(super) struct Pool {
     servers: Arc<dyn ServerLookup>,
     connector: Connector,
     slots: Mutex<HashMap<String, Slot>>,
+    /// Cancelled when all connections are closed: ends the opening of others.
+    generation: Mutex<CancellationToken>,
 }
 
 impl Pool {
     pub(super) fn new(servers: Arc<dyn ServerLookup>, connector: Connector) -> Self {
-        Self { servers, connector, slots: Mutex::default() }
+        Self { servers, connector, slots: Mutex::default(), generation: Mutex::default() }
     }
 
     /// Calls `tool` of the server registered as `server`.
@@ -76,6 +82,7 @@ impl Pool {
 
     /// Closes all connections, all at the same time.
     pub(super) async fn close_all(&self) {
+        std::mem::take(&mut *self.generation.lock().unwrap_or_else(PoisonError::into_inner)).cancel();
         let slots = std::mem::take(&mut *self.slots.lock().unwrap_or_else(PoisonError::into_inner));
         let closing = slots.into_values().map(|slot| async move {
             if let Some(connection) = slot.lock().await.take() {
@@ -109,7 +116,11 @@ impl Pool {
             tracing::warn!(server, "the MCP server has died; connecting again");
             dead.close().await;
         }
-        let connection = self.connector.connect(server, &parameters).await;
+        let generation = self.generation.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let connection = tokio::select! {
+            connection = self.connector.connect(server, &parameters) => connection,
+            () = generation.cancelled() => return Err(Error::Reset { name: server.to_owned() }),
+        };
         let connection =
             Arc::new(connection.map_err(|source| Error::Connect { name: server.to_owned(), source })?);
         *place = Some(Arc::clone(&connection));

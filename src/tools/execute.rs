@@ -26,7 +26,7 @@ const CHUNKS_CAPACITY: usize = 64;
 struct Arguments {
     code: String,
     timeout: Option<f64>,
-    max_output_chars: Option<usize>,
+    max_output_chars: Option<f64>,
 }
 
 pub(super) fn definition() -> Tool {
@@ -82,7 +82,16 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
             ));
         }
     };
-    let max_output_chars = arguments.max_output_chars.unwrap_or(DEFAULT_MAX_OUTPUT_CHARS);
+    let max_output_chars = match arguments.max_output_chars {
+        None => DEFAULT_MAX_OUTPUT_CHARS,
+        // Some clients send every number with a decimal point.
+        Some(chars) if chars >= 0.0 && chars.fract() == 0.0 => chars as usize,
+        Some(chars) => {
+            return reply::failure(format!(
+                "the argument `max_output_chars` cannot be used: {chars} is not a whole number of characters"
+            ));
+        }
+    };
     let (chunks, progress) = match call.progress {
         Some(progress) => {
             let (sender, receiver) = mpsc::channel(CHUNKS_CAPACITY);

@@ -11,6 +11,7 @@ mod register;
 mod reply;
 mod reset;
 mod stdio;
+mod wire;
 
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
@@ -18,8 +19,9 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, JsonObject, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult, ErrorCode,
+    Implementation, JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -101,6 +103,21 @@ impl ServerHandler for McpServer {
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         Ok(ListToolsResult::with_all_items(definitions().into()))
+    }
+
+    /// Requests that are none of the protocol's, or whose parameters have the wrong form.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        if request.method == "tools/call" {
+            let message =
+                "`params` of `tools/call` must be an object with a string `name` and an object `arguments`";
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        let message = format!("there is no method `{}`", request.method);
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None))
     }
 
     async fn call_tool(

@@ -52,7 +52,14 @@ fn image_links(images: &[PathBuf]) -> String {
     let mut links = "Generated images:\n\n".to_owned();
     for image in images {
         let stem = image.file_stem().unwrap_or_default().to_string_lossy();
-        let _infallible = writeln!(links, "- [{stem}]({})", image.display());
+        let path = image.display().to_string();
+        // Markdown ends a bare address at these.
+        let is_bare = !path.contains([' ', '(', ')']);
+        let _infallible = if is_bare {
+            writeln!(links, "- [{stem}]({path})")
+        } else {
+            writeln!(links, "- [{stem}](<{path}>)")
+        };
     }
     links
 }
@@ -70,6 +77,7 @@ fn ending(end: &End, limit: usize) -> (bool, String) {
             )
         }
         End::Cancelled(state) => (true, format!("Execution was cancelled. {}", fate(*state))),
+        End::NotRun => (true, "Execution was cancelled before it began.".to_owned()),
         End::Reset => (
             true,
             "Execution was stopped by a reset of the kernel. All variables and imports are gone.".to_owned(),

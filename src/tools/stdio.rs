@@ -3,24 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rmcp::ServiceExt as _;
 use rmcp::service::ServerInitializeError;
-use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::stdio_pipes;
-use rmcp::{RoleServer, ServiceExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::McpServer;
 use super::arrivals::Arrivals;
+use super::wire::Lines;
 use crate::approval::Approval;
 use crate::config::Config;
 use crate::executor::CodeExecutor;
 use crate::mcp::Connector;
 use crate::registry::Registry;
 use crate::tool_server::{self, ToolServer};
-
-/// The longest message accepted from the client. A longer one is dropped with a line in the log.
-const MAX_MESSAGE_BYTES: usize = 256 * 1024 * 1024;
 
 /// How long a client may take to read the last answers once the kernel and the connections are gone.
 const DRAIN_GRACE: Duration = Duration::from_millis(500);
@@ -83,9 +80,7 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
 
 async fn serve(server: McpServer, closed: CancellationToken) -> Result<(), Error> {
     let (input, output) = stdio_pipes();
-    let transport =
-        AsyncRwTransport::<RoleServer, _, _>::new(input, output).with_max_line_length(MAX_MESSAGE_BYTES);
-    let transport = Arrivals::new(transport, closed.clone());
+    let transport = Arrivals::new(Lines::new(input, output), closed.clone());
     let ended = match server.serve_with_ct(transport, closed.clone()).await {
         Ok(running) => running.waiting().await.map(drop).map_err(|error| Error::Session(error.to_string())),
         // We are to end, or the client went away, before it said anything: nothing is wrong.

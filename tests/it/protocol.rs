@@ -47,12 +47,15 @@ async fn the_revision_without_initialize_is_served() {
 #[tokio::test]
 async fn initialize_does_not_wait_for_python() {
     let place = Place::new();
-    // A named pipe that nobody writes to: an interpreter that never comes up.
-    let mut ipybox = place.start(&["--python", "/bin/cat"]).await;
+    place.write("stuck", "#!/bin/sh\nexec sleep 600\n");
+    let stuck = place.workspace().join("stuck");
+    std::fs::set_permissions(&stuck, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    // A program that is no interpreter, and never answers what an interpreter is asked.
+    let mut ipybox = place.start(&["--python", stuck.to_str().unwrap()]).await;
     let result = ipybox.initialize().await;
     assert_eq!(result["serverInfo"]["name"], "ipybox");
     let refusal = ipybox.cell("1").await.error();
-    assert!(refusal.contains("/bin/cat"), "{refusal}");
+    assert!(refusal.contains("stuck"), "{refusal}");
     ipybox.stop().await;
 }
 
@@ -101,9 +104,21 @@ async fn bad_arguments_are_refused_by_name() {
 async fn garbage_does_not_end_the_session() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
-    for garbage in ["", "no json", "{}", "[1]", r#"{"jsonrpc":"2.0","id":900,"method":"no/such"}"#] {
+    for garbage in ["", "no json", "{}", "[1]", r#"{"method":"notifications/no"}"#] {
         ipybox.send_line(garbage).await;
     }
+    for (garbage, code) in [
+        (r#""jsonrpc":"2.0","method":"no/such""#, -32601),
+        (r#""method":"tools/list""#, -32600),
+        (r#""jsonrpc":"2.0","method":"tools/call","params":{"name":5}"#, -32602),
+        (r#""jsonrpc":"2.0","method":"tools/call","params":{"name":"reset","arguments":[]}"#, -32602),
+        (r#""jsonrpc":"2.0","method":"tools/call""#, -32602),
+    ] {
+        let response = ipybox.raw_request(garbage).await.response().await.unwrap();
+        assert_eq!(response["error"]["code"], code, "{garbage}: {response}");
+    }
+    let lone = r#""jsonrpc":"2.0","method":"tools/call","params":{"name":"execute_ipython_cell","arguments":{"code":"len('\ud800')"}}"#;
+    assert_eq!(ipybox.raw_request(lone).await.answer().await.ok(), "1");
     assert_eq!(ipybox.cell("1+1").await.ok(), "2");
     ipybox.stop().await;
 }

@@ -129,6 +129,16 @@ impl Ipybox {
         Reply { id, receiver }
     }
 
+    /// Sends a request with these members beside its id, whatever they are.
+    pub(crate) async fn raw_request(&mut self, members: &str) -> Reply {
+        self.last_id += 1;
+        let id = self.last_id;
+        let (sender, receiver) = oneshot::channel();
+        self.waiting.lock().unwrap().insert(id, sender);
+        self.send_line(&format!("{{\"id\":{id},{members}}}")).await;
+        Reply { id, receiver }
+    }
+
     pub(crate) async fn notify(&mut self, method: &str, params: Value) {
         self.send_line(&json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()).await;
     }

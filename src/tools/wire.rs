@@ -1,0 +1,263 @@
+//! JSON-RPC messages as lines, in both directions.
+//!
+//! What cannot be understood is answered, so that no client waits for ever: with its id, where that can be read.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use futures::StreamExt as _;
+use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::Mutex;
+use tokio_util::codec::{Decoder, FramedRead};
+
+/// The longest message accepted from the client.
+const MAX_MESSAGE_BYTES: usize = 256 * 1024 * 1024;
+
+const PARSE_ERROR: i32 = -32700;
+const INVALID_REQUEST: i32 = -32600;
+
+/// A transport that speaks lines of JSON.
+pub(super) struct Lines<R, W> {
+    input: FramedRead<R, LineDecoder>,
+    output: Arc<Mutex<W>>,
+    /// An answer that is still to be written. Kept, because reading may be cancelled at any wait.
+    refusal: Option<Value>,
+}
+
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Lines<R, W> {
+    pub(super) fn new(input: R, output: W) -> Self {
+        let input = FramedRead::new(input, LineDecoder::default());
+        Self { input, output: Arc::new(Mutex::new(output)), refusal: None }
+    }
+}
+
+impl<R, W> Transport<RoleServer> for Lines<R, W>
+where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
+        let output = Arc::clone(&self.output);
+        async move { write(&output, &message).await }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        loop {
+            if let Some(refusal) = &self.refusal {
+                write(&self.output, refusal).await.ok()?;
+                self.refusal = None;
+            }
+            let line = match self.input.next().await? {
+                Ok(line) => line,
+                Err(error) => {
+                    tracing::error!(%error, "the client's messages cannot be read any more");
+                    return None;
+                }
+            };
+            match line.map_or_else(too_long, |line| understand(&line)) {
+                Understood::Message(message) => return Some(*message),
+                Understood::Nothing => {}
+                Understood::Refused { id, code, reason } => {
+                    tracing::warn!(%id, %reason, "refused a message of the client");
+                    self.refusal =
+                        Some(json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": reason}}));
+                }
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), io::Error> {
+        self.output.lock().await.shutdown().await
+    }
+}
+
+async fn write<W: AsyncWrite + Unpin>(output: &Mutex<W>, message: &impl serde::Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    let mut output = output.lock().await;
+    output.write_all(&line).await?;
+    output.flush().await
+}
+
+/// What a line turned out to be.
+enum Understood {
+    Message(Box<RxJsonRpcMessage<RoleServer>>),
+    /// Blank, or a notification or response that means nothing to us, to which there is no answer.
+    Nothing,
+    Refused {
+        id: Value,
+        code: i32,
+        reason: String,
+    },
+}
+
+fn too_long() -> Understood {
+    let reason = format!("the message is longer than {MAX_MESSAGE_BYTES} bytes");
+    Understood::Refused { id: Value::Null, code: INVALID_REQUEST, reason }
+}
+
+fn understand(line: &[u8]) -> Understood {
+    if line.trim_ascii().is_empty() {
+        return Understood::Nothing;
+    }
+    if let Ok(message) = serde_json::from_slice(line) {
+        return Understood::Message(Box::new(message));
+    }
+    let text = without_lone_surrogates(&String::from_utf8_lossy(line));
+    let error = match serde_json::from_str(&text) {
+        Ok(message) => return Understood::Message(Box::new(message)),
+        Err(error) => error,
+    };
+    let (id, code, reason) = match serde_json::from_str::<Value>(&text) {
+        Err(error) => (Value::Null, PARSE_ERROR, format!("the message is not JSON: {error}")),
+        Ok(Value::Array(_)) => {
+            (Value::Null, INVALID_REQUEST, "batches are not supported: send one message a line".to_owned())
+        }
+        Ok(message) => match message.get("id") {
+            Some(id @ (Value::String(_) | Value::Number(_))) if message.get("method").is_some() => {
+                (id.clone(), INVALID_REQUEST, format!("the message is not a JSON-RPC 2.0 request: {error}"))
+            }
+            _ if message.is_object() => {
+                tracing::warn!(%error, "ignored a message of the client");
+                return Understood::Nothing;
+            }
+            _ => (Value::Null, INVALID_REQUEST, "the message is not an object".to_owned()),
+        },
+    };
+    Understood::Refused { id, code, reason }
+}
+
+/// Replaces `\ud800` and the like that stand alone. JavaScript writes them for broken strings, and no Rust string can
+/// hold them.
+fn without_lone_surrogates(text: &str) -> String {
+    let mut whole = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find('\\') {
+        let (before, escape) = rest.split_at(start);
+        whole.push_str(before);
+        let length = match (surrogate(escape), escape.get(6..).and_then(surrogate)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
+            (Some(_), _) => {
+                whole.push('\u{fffd}');
+                rest = &escape[6..];
+                continue;
+            }
+            // `\"`, `\\`, … or the `\` at the very end.
+            (None, _) => escape.chars().take(2).map(char::len_utf8).sum(),
+        };
+        whole.push_str(&escape[..length]);
+        rest = &escape[length..];
+    }
+    whole.push_str(rest);
+    whole
+}
+
+/// The value of the surrogate that `text` begins with, if it begins with the escape of one.
+fn surrogate(text: &str) -> Option<u16> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    u16::from_str_radix(digits, 16).ok().filter(|value| (0xd800..=0xdfff).contains(value))
+}
+
+/// Takes lines from a stream of bytes; `None` stands for one that is too long.
+#[derive(Default)]
+struct LineDecoder {
+    /// Where to look for the next newline: what is before has been searched.
+    searched: usize,
+    is_discarding: bool,
+}
+
+impl Decoder for LineDecoder {
+    type Item = Option<Bytes>;
+    type Error = io::Error;
+
+    fn decode(&mut self, buffer: &mut BytesMut) -> io::Result<Option<Self::Item>> {
+        match buffer[self.searched..].iter().position(|&byte| byte == b'\n') {
+            Some(offset) => {
+                let line = buffer.split_to(self.searched + offset).freeze();
+                buffer.advance(1);
+                self.searched = 0;
+                Ok(Some((!std::mem::take(&mut self.is_discarding)).then_some(line)))
+            }
+            None if buffer.len() > MAX_MESSAGE_BYTES || self.is_discarding => {
+                buffer.clear();
+                self.searched = 0;
+                self.is_discarding = true;
+                Ok(None)
+            }
+            None => {
+                self.searched = buffer.len();
+                Ok(None)
+            }
+        }
+    }
+
+    /// A last line without its end is no message.
+    fn decode_eof(&mut self, buffer: &mut BytesMut) -> io::Result<Option<Self::Item>> {
+        let line = self.decode(buffer)?;
+        if line.is_none() {
+            buffer.clear();
+        }
+        Ok(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_surrogates(text: &str, expected: &str) {
+        assert_eq!(without_lone_surrogates(text), expected);
+    }
+
+    #[test]
+    fn only_lone_surrogates_are_replaced() {
+        check_surrogates(r#""plain""#, r#""plain""#);
+        check_surrogates(r"a\ud83d\ude00b", r"a\ud83d\ude00b");
+        check_surrogates(r"a\ud800b", "a\u{fffd}b");
+        check_surrogates(r"\udc00\ud800", "\u{fffd}\u{fffd}");
+        check_surrogates(r"\\ud800", r"\\ud800");
+        check_surrogates(r"\n\u0041\ud8", r"\n\u0041\ud8");
+        check_surrogates("é\\", "é\\");
+    }
+
+    #[track_caller]
+    fn refused(line: &str, expected_id: Value, expected_code: i32) {
+        match understand(line.as_bytes()) {
+            Understood::Refused { id, code, .. } => {
+                assert_eq!((id, code), (expected_id, expected_code), "{line}")
+            }
+            Understood::Message(_) => panic!("{line} is a message"),
+            Understood::Nothing => panic!("{line} is nothing"),
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_refused_by_its_id() {
+        refused("nonsense", Value::Null, PARSE_ERROR);
+        refused("[]", Value::Null, INVALID_REQUEST);
+        refused("5", Value::Null, INVALID_REQUEST);
+        refused(r#"{"id": 7, "method": "ping"}"#, json!(7), INVALID_REQUEST);
+    }
+
+    #[test]
+    fn lines_are_taken_whole_and_in_pieces() {
+        let mut decoder = LineDecoder::default();
+        let mut buffer = BytesMut::from("one\ntw");
+        assert_eq!(decoder.decode(&mut buffer).unwrap(), Some(Some(Bytes::from("one"))));
+        assert_eq!(decoder.decode(&mut buffer).unwrap(), None);
+        buffer.extend_from_slice(b"o\n\nlast");
+        assert_eq!(decoder.decode(&mut buffer).unwrap(), Some(Some(Bytes::from("two"))));
+        assert_eq!(decoder.decode(&mut buffer).unwrap(), Some(Some(Bytes::new())));
+        assert_eq!(decoder.decode_eof(&mut buffer).unwrap(), None);
+    }
+}
