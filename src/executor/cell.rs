@@ -79,6 +79,8 @@ pub(crate) enum End {
     NotRun,
     /// The kernel was reset while the cell ran or waited.
     Reset,
+    /// The kernel is done with the cell and has not said how it went: the code may not have run.
+    Unanswered,
     /// The kernel could not be spoken to any more.
     Unreachable(kernel::Error),
     /// The kernel's process ended.
@@ -104,7 +106,7 @@ impl State {
         match end {
             End::TimedOut { state, .. } | End::Cancelled(state) => *state,
             End::Reset | End::Unreachable(_) | End::Died { .. } => Self::Lost,
-            End::Completed | End::Raised(_) | End::NotRun => Self::Kept,
+            End::Completed | End::Raised(_) | End::NotRun | End::Unanswered => Self::Kept,
         }
     }
 }
@@ -191,7 +193,9 @@ impl Course {
                 }
                 () = tokio::time::sleep_until(last_call.unwrap_or(self.deadline)) => {
                     match self.pressure {
-                        _ if last_call.is_some() => return Ok(stopped_by(cell, self.pressure, State::Kept)),
+                        _ if last_call.is_some() => {
+                            return Ok(stopped_by(cell, self.pressure, State::Kept).or_else(|| self.unanswered()));
+                        }
                         Pressure::Signalled(_) => return Ok(stopped_by(cell, self.pressure, State::Lost)),
                         _ => self.press(kernel, Reason::Timeout).await?,
                     }
@@ -225,6 +229,11 @@ impl Course {
             self.press(kernel, reason).await?;
         }
         Ok(())
+    }
+
+    /// How a cell ended whose reply has not come.
+    fn unanswered(&self) -> Option<End> {
+        (!self.fold.is_complete()).then_some(End::Unanswered)
     }
 
     /// Goes one step further to stop the code.

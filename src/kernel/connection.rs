@@ -70,8 +70,9 @@ impl Connection {
 
 async fn receive<S: SocketRecv>(channel: &mut Channel<S>) -> Result<Message, Error> {
     let frames = channel.socket.recv().await.map_err(|source| Error::Connection(Box::new(source)))?;
+    // An interrupt can hit the kernel between two frames of a message; what it sends next is joined to the torso.
     let raw = RawMessage::from_multipart(frames, &channel.mac)
-        .map_err(|source| Error::Connection(Box::new(source)))?;
+        .map_err(|source| Error::Malformed(Box::new(source)))?;
     match raw.jparts.as_slice() {
         [header, parent, _metadata, content, ..] => Message::decode(header, parent, content),
         _ => unreachable!("`from_multipart` refuses messages of fewer than four parts"),

@@ -59,6 +59,9 @@ pub(crate) enum Error {
     /// The sockets of the kernel failed.
     #[error("speak to the kernel")]
     Connection(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A message has no proper frames or signature.
+    #[error("take apart a message of the kernel")]
+    Malformed(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A message could not be understood.
     #[error("understand a message of the kernel")]
     Message(#[source] serde_json::Error),
@@ -133,7 +136,7 @@ impl Kernel {
                 biased;
                 message = self.connection.read() => match message {
                     Ok(message) => return Ok(Event::Message(message)),
-                    Err(Error::Message(error)) => {
+                    Err(error @ (Error::Message(_) | Error::Malformed(_))) => {
                         // Not a warning: code in the kernel must not fill the log.
                         tracing::debug!(%error, "ignored a message of the kernel");
                         continue;

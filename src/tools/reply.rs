@@ -82,6 +82,12 @@ fn ending(end: &End, limit: usize) -> (bool, String) {
             true,
             "Execution was stopped by a reset of the kernel. All variables and imports are gone.".to_owned(),
         ),
+        End::Unanswered => (
+            true,
+            "The IPython kernel did not say how the cell ended: its code may not have run. An earlier cell may have \
+             broken the kernel, by replacing `sys.stdout` for instance; `reset` makes a fresh one."
+                .to_owned(),
+        ),
         End::Unreachable(error) => {
             let why = describe(error);
             let text = format!(

@@ -7,6 +7,7 @@ mod calls;
 mod cells;
 mod clients;
 mod environment;
+mod hardship;
 mod life;
 mod protocol;
 mod registration;

@@ -1,0 +1,195 @@
+//! Clients, files and code that make life hard.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::{Place, eventually, kernel_python, probe};
+
+#[tokio::test]
+async fn interrupts_that_race_with_the_end_of_a_cell_cost_nothing() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.cell("keep = 0").await.ok();
+    for round in 0..60 {
+        let racing = ipybox.start_cell("keep += 1").await;
+        tokio::time::sleep(Duration::from_micros(round * 100)).await;
+        ipybox.cancel(&racing).await;
+        // The next cell is not hit by an interrupt that was meant for the one before.
+        assert_eq!(ipybox.cell("1 + 1").await.ok(), "2", "round {round}");
+    }
+    for round in 1..20 {
+        let arguments = json!({"code": "keep += 1", "timeout": f64::from(round) * 2e-4});
+        let answer = ipybox.call("execute_ipython_cell", arguments).await;
+        assert!(!answer.is_error || answer.text.contains("still there"), "{}", answer.text);
+    }
+    assert_eq!(ipybox.cell("keep > 0").await.ok(), "True");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_kernel_that_a_cell_has_broken_is_told_of() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.cell("import sys; sys.stdout = None").await;
+    let text = ipybox.cell("open('ran', 'w')").await.error();
+    assert!(text.contains("may not have run") && text.contains("`reset`"), "{text}");
+    ipybox.reset().await;
+    assert_eq!(ipybox.cell("1").await.ok(), "1");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_stderr_that_is_closed_or_not_read_stops_nothing() {
+    use std::process::Stdio;
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
+
+    for is_closed in [true, false] {
+        let place = Place::new();
+        let mut child = tokio::process::Command::new(env!("CARGO_BIN_EXE_ipybox"))
+            .args(["--log-level", "DEBUG", "--workspace"])
+            .arg(place.workspace())
+            .arg("--state-dir")
+            .arg(place.states())
+            .arg("--python")
+            .arg(kernel_python())
+            .env("TMPDIR", place.temporary())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stderr = child.stderr.take();
+        let unread = (!is_closed).then_some(stderr);
+        let mut input = child.stdin.take().unwrap();
+        let mut lines = tokio::io::BufReader::new(child.stdout.take().unwrap()).lines();
+        let client = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "it", "version": "0"}});
+        let flood = "for i in range(3000): display({'image/png': '%'}, raw=True)\n'survived'";
+        for (id, method, params) in [
+            (1, "initialize", client),
+            (2, "tools/call", json!({"name": "execute_ipython_cell", "arguments": {"code": flood}})),
+        ] {
+            let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+            input.write_all(format!("{request}\n").as_bytes()).await.unwrap();
+        }
+        let answer = async {
+            loop {
+                let line = lines.next_line().await.unwrap().expect("no answer");
+                if line.contains(r#""id":2"#) {
+                    return line;
+                }
+            }
+        };
+        let answer = tokio::time::timeout(crate::support::PATIENCE, answer).await.expect("it hangs");
+        assert!(answer.contains("survived"), "{answer}");
+        drop(input);
+        assert!(child.wait().await.unwrap().success());
+        drop(unread);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_does_not_suspend_a_timeout() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let code = "open('started', 'w').close()\nwhile True: print('x' * 1000)";
+    let params = json!({
+        "name": "execute_ipython_cell", "arguments": {"code": code, "timeout": 1, "max_output_chars": 100},
+        "_meta": {"progressToken": 1},
+    });
+    let answer = ipybox.request("tools/call", params).await.answer().await;
+    assert!(answer.error().contains("timed out after 1 seconds"));
+    assert_eq!(ipybox.cell("1").await.ok(), "1");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn directories_that_vanish_are_made_again() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.register("probe", probe()).await.ok();
+    let code = "import os, shutil\nshutil.rmtree(os.path.dirname(os.environ['PYTHONPATH'].split(':')[0]))";
+    ipybox.cell(code).await.ok();
+    ipybox.reset().await;
+    let call = "from mcptools.probe import echo\necho.run(text='again')";
+    assert_eq!(ipybox.cell(call).await.ok(), "'again'");
+    std::fs::remove_dir_all(place.workspace()).unwrap();
+    ipybox.reset().await;
+    assert_eq!(ipybox.cell("import os; os.listdir()").await.ok(), "[]");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn generated_code_is_found_from_every_directory() {
+    let place = Place::new();
+    place.write("sub/script.py", "from mcptools.probe import echo\nprint(echo.run(text='from a script'))");
+    // A file that would hide a module of the standard library if the workspace came before it.
+    place.write("random.py", "raise ImportError('not this one')");
+    let mut ipybox = place.ipybox().await;
+    ipybox.register("probe", probe()).await.ok();
+    assert_eq!(ipybox.cell("!python sub/script.py").await.ok(), "from a script");
+    let code = "import os; os.chdir('/')\nfrom mcptools.probe import echo\necho.run(text='from afar')";
+    assert_eq!(ipybox.cell(code).await.ok(), "'from afar'");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_planted_dotenv_reaches_neither_secrets_nor_the_loader() {
+    let place = Place::new();
+    place.write("evil/sitecustomize.py", "open('ran', 'w')");
+    let evil = place.workspace().join("evil");
+    let planted = format!("KERNEL_ENV_LEAK=${{SECRET}}\nKERNEL_ENV_PYTHONPATH={}\n", evil.display());
+    place.write(".env", &planted);
+    let flags = ["--python", kernel_python().to_str().unwrap().to_owned().leak()];
+    let mut ipybox = place.start_with(&flags, &[("SECRET", "s3cret")]).await;
+    ipybox.initialize().await;
+    assert_eq!(ipybox.cell("import os; os.environ['LEAK']").await.ok(), "'${SECRET}'");
+    assert!(!place.workspace().join("ran").exists());
+    assert!(ipybox.log().contains("KERNEL_ENV_PYTHONPATH"), "{}", ipybox.log());
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_reset_does_not_wait_for_a_server_that_does_not_answer() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.register("probe", probe()).await.ok();
+    ipybox.reset().await;
+    // From now on the server says nothing.
+    let registry =
+        std::fs::read_dir(place.states().join("workspaces")).unwrap().next().unwrap().unwrap().path();
+    let registry = registry.join("servers.json");
+    let text = std::fs::read_to_string(&registry).unwrap();
+    let silent = text
+        .replace(probe()["command"].as_str().unwrap(), "/bin/sleep")
+        .replace(&probe()["args"][0].to_string(), "\"600\"");
+    std::fs::write(&registry, silent.replace("\"--transport\"", "\"0\"").replace("\"stdio\"", "\"0\""))
+        .unwrap();
+    let calling =
+        ipybox.start_cell("from mcptools.probe import echo\nopen('started', 'w')\necho.run(text='x')").await;
+    let started = place.workspace().join("started");
+    eventually("the call is under way", || started.exists()).await;
+    tokio::time::timeout(Duration::from_secs(15), ipybox.reset()).await.expect("reset waits for the server");
+    calling.answer().await.error();
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn output_beyond_the_limit_costs_no_memory() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.cell("1").await.ok();
+    let peak = |id: i32| -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    };
+    let before = peak(ipybox.id());
+    let text = ipybox.cell("print('x' * 300_000_000)").await.ok();
+    assert!(text.ends_with("[Output truncated: exceeded 5000 character limit]"), "{} bytes", text.len());
+    let text = ipybox.cell("raise ValueError('y' * 100_000_000)").await.error();
+    assert!(text.len() < 20_000, "{} bytes", text.len());
+    let grown = peak(ipybox.id()) - before;
+    assert!(grown < 64 * 1024, "the server grew by {grown} KiB");
+    ipybox.stop().await;
+}
