@@ -76,6 +76,7 @@ impl CodeExecutor {
     /// Starts the kernel in the background.
     pub(crate) fn start(config: &Config, tool_server: ToolServer) -> std::io::Result<Self> {
         let private_directory = private_directory()?;
+        crate::process::guard_directory(private_directory.path());
         let environment = Arc::new(environment::Shared::new(environment::Settings {
             python: config.python.clone(),
             state_dir: config.state_dir.clone(),

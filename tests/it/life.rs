@@ -88,6 +88,38 @@ async fn killing_it_leaves_no_orphan_even_if_code_holds_the_interpreter_lock() {
 }
 
 #[tokio::test]
+async fn killing_it_ends_mcp_servers_that_do_not_end_by_themselves() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    // A wrapper that ignores the end of its input, around a server that does not.
+    let marker = place.workspace().join("id");
+    let probe = probe();
+    let script = format!(
+        "echo $$ > {}; {} {} --transport stdio; sleep 600",
+        marker.display(),
+        probe["command"].as_str().unwrap(),
+        probe["args"][0].as_str().unwrap()
+    );
+    ipybox.register("stubborn", serde_json::json!({"command": "sh", "args": ["-c", script]})).await.ok();
+    let id: i32 = place.read("id").trim().parse().unwrap();
+    assert!(is_running(id));
+    ipybox.signal(Signal::SIGKILL);
+    ipybox.ended().await;
+    all_gone(&[id]).await;
+}
+
+#[tokio::test]
+async fn killing_it_before_there_is_a_kernel_leaves_no_files() {
+    let place = Place::new();
+    let mut ipybox = place.start(&["--python", "/nonexistent"]).await;
+    ipybox.initialize().await;
+    eventually("there are temporary files", || temporary_files(&place) > 0).await;
+    ipybox.signal(Signal::SIGKILL);
+    ipybox.ended().await;
+    eventually("the temporary files are gone", || temporary_files(&place) == 0).await;
+}
+
+#[tokio::test]
 async fn ending_before_a_session_began_is_clean() {
     let place = Place::new();
     let mut ipybox = place.start(&[]).await;

@@ -1,0 +1,64 @@
+//! A small process that outlives us by a moment, and ends what we could not end because we were killed.
+//!
+//! It reads from a pipe that only we hold. When the pipe closes, whatever the reason, it kills the
+//! process groups that it was told of and not told of any more. Nothing of it is left then.
+
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+const SCRIPT: &str = include_str!("guardian.sh");
+
+/// Started with the first child. There is one for the program, as there is one program to be killed.
+static GUARDIAN: LazyLock<Mutex<Option<ChildStdin>>> = LazyLock::new(|| Mutex::new(start()));
+
+/// Has the process group killed if we are killed before it ends.
+pub(super) fn add_group(group: i32) {
+    tell(&format!("+ {group}\n"));
+}
+
+/// The process group has ended.
+pub(super) fn remove_group(group: i32) {
+    tell(&format!("- {group}\n"));
+}
+
+/// Has a directory removed if we are killed before we remove it.
+///
+/// A path that is not text of one line is left alone.
+pub(crate) fn guard_directory(directory: &Path) {
+    if let Some(path) = directory.to_str().filter(|path| !path.contains('\n')) {
+        tell(&format!("/ {path}\n"));
+    }
+}
+
+fn tell(line: &str) {
+    let mut guardian = GUARDIAN.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(pipe) = guardian.as_mut() else { return };
+    if let Err(error) = pipe.write_all(line.as_bytes()) {
+        tracing::warn!(%error, "child processes would survive a sudden end of this one");
+        *guardian = None;
+    }
+}
+
+fn start() -> Option<ChildStdin> {
+    let started = Command::new("sh")
+        .args(["-c", SCRIPT, "ipybox-guardian"])
+        // Ctrl-C on a terminal goes to our group.
+        .process_group(0)
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    match started {
+        Ok(mut child) => child.stdin.take(),
+        Err(error) => {
+            tracing::warn!(%error, "child processes would survive a sudden end of this one");
+            None
+        }
+    }
+}
