@@ -1,4 +1,4 @@
-//! Errors in words, for people and models.
+//! Errors and commands in words, for people and models.
 
 use std::error::Error;
 
@@ -24,6 +24,16 @@ pub fn describe(error: &dyn Error) -> String {
         next = error.source();
     }
     text + &hints
+}
+
+/// `word` as it would be typed in a shell.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |character: char| character.is_alphanumeric() || "-_./:=@%+,~${}".contains(character);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }
 
 #[cfg(test)]

@@ -118,9 +118,7 @@ pub(super) fn last_lines(output: &str, count: usize) -> String {
 
 /// `path` as a word of a shell command.
 pub(super) fn quoted(path: &Path) -> String {
-    let path = path.display().to_string();
-    let is_plain = |character: char| character.is_alphanumeric() || "/._-+@:".contains(character);
-    if path.chars().all(is_plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
+    crate::describe::quoted(&path.display().to_string())
 }
 
 #[cfg(test)]

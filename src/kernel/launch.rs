@@ -107,7 +107,7 @@ impl KernelProcess {
 
     /// Sends SIGINT to the kernel and all that it started.
     pub(super) fn interrupt(&self) {
-        self.leader.signal(nix::sys::signal::Signal::SIGINT);
+        self.leader.signal(rustix::process::Signal::INT);
     }
 
     /// Kills the kernel and all that it started.

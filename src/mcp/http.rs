@@ -20,6 +20,7 @@ use sse_stream::Sse;
 
 use super::Error;
 use super::filled::FilledHttp;
+use crate::describe::describe;
 
 /// How long one TCP and TLS connection may take to come about.
 const TCP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -48,9 +49,9 @@ pub(super) fn client() -> Result<Client, Error> {
     };
     builder().build().or_else(|error| {
         // A machine without CA certificates can still reach servers by plain HTTP.
-        tracing::debug!(error = chain(&error), "no TLS trust anchors");
+        tracing::debug!(error = describe(&error), "no TLS trust anchors");
         let without_anchors = builder().tls_certs_only([]).build();
-        without_anchors.map_err(|error| Error::HttpClient { reason: chain(&error) })
+        without_anchors.map_err(|error| Error::HttpClient { reason: describe(&error) })
     })
 }
 
@@ -89,7 +90,7 @@ pub(super) fn transport(
 /// What happened, without URLs and in words for people.
 pub(super) fn explain(error: &HttpError) -> String {
     match error {
-        StreamableHttpError::Client(error) => chain(error),
+        StreamableHttpError::Client(error) => describe(error),
         StreamableHttpError::AuthRequired(_) => status(StatusCode::UNAUTHORIZED),
         StreamableHttpError::InsufficientScope(_) => status(StatusCode::FORBIDDEN),
         StreamableHttpError::HttpStatus(error) => {
@@ -144,21 +145,6 @@ pub(super) fn shortened(text: &str) -> String {
     let mut characters = text.chars();
     let short: String = characters.by_ref().take(BODY_CHARS).collect();
     if characters.next().is_some() { format!("{short}…") } else { short }
-}
-
-/// An error with its causes, in one line.
-pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let told = cause.to_string();
-        if !text.contains(&told) {
-            text.push_str(": ");
-            text.push_str(&told);
-        }
-        source = cause.source();
-    }
-    text
 }
 
 /// reqwest's client, as rmcp uses it, with two repairs.

@@ -8,6 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
 
+use crate::describe::quoted;
+
 /// How to reach an MCP server; `${NAME}` placeholders stand as the user wrote them.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum ServerParameters {
@@ -270,16 +272,6 @@ fn is_free_header(name: &str) -> bool {
     const TAKEN: &[&str] =
         &["mcp-session-id", "last-event-id", "host", "content-length", "transfer-encoding"];
     reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_ok_and(|name| !TAKEN.contains(&name.as_str()))
-}
-
-/// `word` as it would be typed in a shell.
-fn quoted(word: &str) -> String {
-    let is_plain = |character: char| character.is_alphanumeric() || "-_./:=@%+,~${}".contains(character);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 /// `character`, or its escape if it would break the line or steer a terminal.

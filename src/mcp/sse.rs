@@ -31,7 +31,7 @@ pub(super) struct SseTransport {
 /// What can go wrong with HTTP+SSE. No variant holds a URL.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SseFailure {
-    #[error("{}", http::chain(.0))]
+    #[error("{}", crate::describe::describe(.0))]
     Request(reqwest::Error),
     #[error("{}", http::status(*.0))]
     Status(StatusCode),
@@ -168,7 +168,8 @@ fn message(event: Sse) -> Option<RxJsonRpcMessage<RoleClient>> {
 fn bounded(response: Response) -> impl Stream<Item = Result<bytes::Bytes, std::io::Error>> {
     let mut event = EventLength::default();
     response.bytes_stream().map(move |chunk| {
-        let chunk = chunk.map_err(|error| std::io::Error::other(http::chain(&error.without_url())))?;
+        let chunk =
+            chunk.map_err(|error| std::io::Error::other(crate::describe::describe(&error.without_url())))?;
         if event.grow(&chunk) > EVENT_LIMIT {
             return Err(std::io::Error::other(format!("an event has more than {EVENT_LIMIT} bytes")));
         }

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
 use rmcp::RoleClient;
 use rmcp::transport::async_rw::AsyncRwTransport;
+use rustix::process::Signal;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
@@ -123,14 +123,14 @@ impl Process {
 
     /// Kills every process of the group; [`end`](Self::end) still has to be awaited.
     pub(super) fn kill(&self) {
-        self.leader.signal(Signal::SIGKILL);
+        self.leader.signal(Signal::KILL);
     }
 
     /// Lets the server end by itself, its stdin being closed; then SIGTERM; then SIGKILL to its group.
     pub(super) async fn end(mut self) -> LastWords {
         let mut status = timeout(STDIN_GRACE, self.leader.wait()).await;
         if status.is_err() {
-            self.leader.signal(Signal::SIGTERM);
+            self.leader.signal(Signal::TERM);
             status = timeout(TERM_GRACE, self.leader.wait()).await;
         }
         self.leader.kill().await;

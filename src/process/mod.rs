@@ -10,8 +10,7 @@ mod tail;
 use std::io;
 use std::process::ExitStatus;
 
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 pub(crate) use self::guardian::guard_directory;
@@ -31,12 +30,13 @@ impl GroupLeader {
         let id = child.id().ok_or_else(|| io::Error::other("the child has no process id"))?;
         let group = i32::try_from(id).map_err(io::Error::other)?;
         guardian::add_group(group);
-        Ok(Self { child, group: Pid::from_raw(group) })
+        let group = Pid::from_raw(group).ok_or_else(|| io::Error::other("the child has the process id 0"))?;
+        Ok(Self { child, group })
     }
 
     /// The process id of the leader, which is the id of its group too.
     pub(crate) fn id(&self) -> i32 {
-        self.group.as_raw()
+        self.group.as_raw_nonzero().get()
     }
 
     /// Takes the pipe to the child's stdin. Take it before [`wait`](Self::wait), which closes it.
@@ -71,7 +71,7 @@ impl GroupLeader {
 
     /// Kills the group at once and reaps the leader.
     pub(crate) async fn kill(mut self) {
-        self.signal(Signal::SIGKILL);
+        self.signal(Signal::KILL);
         if let Err(error) = self.child.wait().await {
             tracing::warn!(%error, process = self.id(), "could not reap a child process");
         }
@@ -81,16 +81,16 @@ impl GroupLeader {
 impl Drop for GroupLeader {
     fn drop(&mut self) {
         // The leader may be gone while processes that it started live on in its group.
-        self.signal(Signal::SIGKILL);
+        self.signal(Signal::KILL);
         guardian::remove_group(self.id());
     }
 }
 
 /// Sends `signal` to every process of `group`; a group that is empty already needs none.
 fn signal_group(group: Pid, signal: Signal) {
-    match killpg(group, signal) {
-        Ok(()) | Err(nix::errno::Errno::ESRCH) => {}
-        Err(error) => tracing::debug!(%error, %group, %signal, "could not signal a process group"),
+    match kill_process_group(group, signal) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+        Err(error) => tracing::debug!(%error, ?group, ?signal, "could not signal a process group"),
     }
 }
 
