@@ -17,3 +17,11 @@ format:
 # The tests of one name, after `tests/tools/install`
 test NAME:
     cargo test {{NAME}}
+
+# Generate a package for every saved `tools/list` result in a directory, and tell how long it took
+corpus SERVERS ROOT:
+    cargo run --release --example corpus {{SERVERS}} {{ROOT}}
+
+# How long schemas take
+bench:
+    cargo bench --bench codegen

@@ -105,10 +105,13 @@ pub(super) fn class(wire: &str) -> String {
     if is_keyword(&name) { name + "_" } else { name }
 }
 
+/// The longest name of a module. File names are limited to 255 bytes, of which a number and an ending take some.
+const MODULE_CHARS: usize = 200;
+
 /// The module of the tool `wire`: what is not a letter or digit of ASCII becomes `_`, and all of it lower case.
 pub(super) fn module(wire: &str) -> String {
-    let mut name: String =
-        wire.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect();
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+    let mut name: String = wire.chars().take(MODULE_CHARS).map(letter).collect();
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         name.insert(0, '_');
     }
@@ -209,5 +212,6 @@ mod tests {
         {
             assert_eq!(module(wire), expected, "{wire}");
         }
+        assert_eq!(module(&"x".repeat(1_000)).len(), MODULE_CHARS);
     }
 }
