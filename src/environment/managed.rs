@@ -1,30 +1,18 @@
 //! The environment that belongs to the workspace: recalled, repaired or made anew. How it is made is `create`'s.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::contents::requested_packages;
 use super::create;
-use super::installer::Installer;
 use super::lock::Turn;
+use super::place::Place;
 use super::probe::{self, Facts, ProbeError, Version};
-use super::record::{Recalled, RecordFile, Tool};
+use super::record::{Recalled, Tool};
 use super::search;
 use super::{Attempt, Attempts, Error, Progress};
 
 /// How many lost packages are named in a message.
 const NAMED_PACKAGES: usize = 20;
-
-/// The managed environment of one workspace: a directory, its lock and its record.
-pub(super) struct Managed<'a> {
-    pub(super) directory: PathBuf,
-    pub(super) lock: &'a Path,
-    pub(super) record: RecordFile,
-    pub(super) installer: &'a Installer,
-    /// The value of `PATH`, where interpreters are looked for.
-    pub(super) path: &'a str,
-    /// Our own executable, which may lie in a virtual environment.
-    pub(super) executable: Option<PathBuf>,
-}
 
 /// What an environment that is not known to be good needs.
 enum Need {
@@ -33,7 +21,7 @@ enum Need {
     Rebuild(&'static str),
 }
 
-impl Managed<'_> {
+impl Place<'_> {
     /// Finds the environment good, or makes it so; returns what installs into it and what it is.
     pub(super) async fn prepare(&self, progress: Progress<'_>) -> Result<(Tool, Facts), Error> {
         let python = self.directory.join("bin/python");
@@ -133,14 +121,6 @@ impl Managed<'_> {
         }
     }
 
-    /// Removes what a broken or interrupted creation has left.
-    pub(super) async fn clear(&self) -> Result<(), Error> {
-        match tokio::fs::remove_dir_all(&self.directory).await {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(self.failed(error)),
-            _ => Ok(()),
-        }
-    }
-
     /// What cannot be repaired is not thrown away with all its packages: the user may want them.
     fn not_repaired(&self, what: &str, output: &str) -> Error {
         let hint = format!("{output}\nhint: remove `{}` to have it made again", self.directory.display());
@@ -150,10 +130,6 @@ impl Managed<'_> {
     fn not_made(&self, what: &str, output: String) -> Error {
         let attempt = Attempt { what: what.to_owned(), output };
         Error::Create { directory: self.directory.clone(), attempts: Attempts(vec![attempt]) }
-    }
-
-    fn failed(&self, source: std::io::Error) -> Error {
-        Error::File { path: self.directory.clone(), source }
     }
 }
 

@@ -16,6 +16,7 @@ mod installer;
 mod lock;
 mod managed;
 mod named;
+mod place;
 mod probe;
 mod record;
 mod requirement;
@@ -30,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use installer::Installer;
-use managed::Managed;
+use place::Place;
 use probe::{Facts, ProbeError};
 use record::{RecordFile, Tool};
 pub(crate) use shared::Shared;
@@ -177,7 +178,7 @@ impl Environment {
                 (installer.default_tool(), named::prepare(named, path, &record, &installer).await?)
             }
             None => {
-                let managed = Managed {
+                let managed = Place {
                     directory: state("python"),
                     lock: &lock,
                     record: RecordFile::new(state("python.json")),

@@ -3,9 +3,12 @@
 //! The process environment and `<workspace>/.env` are read once, at start, into [`Variables`];
 //! nothing is ever written back to the process environment.
 
+mod dotenv;
+
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+pub use self::dotenv::DotenvProblem;
 
 /// Prefix of variables for the kernel: `KERNEL_ENV_X=v` becomes `X=v` in the kernel.
 pub const KERNEL_ENV_PREFIX: &str = "KERNEL_ENV_";
@@ -64,9 +67,6 @@ const INSTALLER_PREFIXES: &[&str] = &["PIP_", "UV_"];
 /// Source: `DEFAULT_INHERITED_ENV_VARS` of the official Python and TypeScript SDKs.
 const MCP_SERVER: &[&str] = &["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
 
-/// The largest `.env` file that is read, in bytes.
-const DOTENV_LIMIT: u64 = 1024 * 1024;
-
 /// The process environment over the variables of `<workspace>/.env`.
 #[derive(Clone, Default)]
 pub struct Variables {
@@ -84,36 +84,6 @@ pub struct MissingVariable {
     note: String,
 }
 
-/// Why (a line of) `.env` could not be read. The line itself is not kept: it may hold a secret.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum DotenvProblem {
-    /// A line is not of the form `NAME=value`.
-    #[error("`{path}` line {line} is not of the form `NAME=value` and was ignored")]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// The line's number, from 1.
-        line: usize,
-    },
-    /// A variable that decides what code programs load is taken from the real environment only.
-    #[error("`{name}` in `{path}` was ignored: what decides which code is loaded is set in the real environment", path = path.display())]
-    Loader {
-        /// The file.
-        path: PathBuf,
-        /// The variable.
-        name: String,
-    },
-    /// The file as a whole could not be read.
-    #[error("`{path}` was ignored: {reason}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
-}
-
 impl Variables {
     /// Reads the process environment and `<workspace>/.env`.
     ///
@@ -122,7 +92,7 @@ impl Variables {
         let process = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let mut variables = Self { process: process.collect(), ..Self::default() };
-        variables.read_dotenv(&workspace.join(".env"));
+        variables.take(dotenv::read(&workspace.join(".env")));
         variables
     }
 
@@ -232,88 +202,15 @@ impl Variables {
             .collect()
     }
 
+    fn take(&mut self, dotenv: dotenv::Dotenv) {
+        self.dotenv = dotenv.variables;
+        self.problems = dotenv.problems;
+    }
+
     fn missing(&self, name: &str) -> MissingVariable {
         let note = self.problems.iter().map(|problem| format!("\nhint: {problem}")).collect();
         MissingVariable { name: name.to_owned(), note }
     }
-
-    fn read_dotenv(&mut self, path: &Path) {
-        let content = match read_regular_file(path) {
-            Ok(Some(content)) => content,
-            Ok(None) => return,
-            Err(reason) => {
-                self.problems.push(DotenvProblem::File { path: path.to_owned(), reason });
-                return;
-            }
-        };
-        let text = self.valid_lines(path, &content);
-        let mut unseen = 0;
-        for item in dotenvy::from_read_iter(without_substitution(&text).as_bytes()) {
-            match item {
-                Ok((name, _)) if decides_what_is_loaded(&name) => {
-                    self.problems.push(DotenvProblem::Loader { path: path.to_owned(), name });
-                }
-                Ok((name, value)) => {
-                    self.dotenv.insert(name, value);
-                }
-                Err(dotenvy::Error::LineParse(line, _)) => {
-                    let number = line_number(&text, &line.replace("\\$", "$"), &mut unseen);
-                    self.problems.push(DotenvProblem::Line { path: path.to_owned(), line: number });
-                }
-                Err(error) => {
-                    self.problems
-                        .push(DotenvProblem::File { path: path.to_owned(), reason: error.to_string() });
-                    return;
-                }
-            }
-        }
-    }
-
-    /// The text of a file with the lines emptied that no variable can be made of.
-    fn valid_lines(&mut self, path: &Path, content: &[u8]) -> String {
-        let content = content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(content);
-        let mut text = String::with_capacity(content.len());
-        for (index, line) in content.split_inclusive(|&byte| byte == b'\n').enumerate() {
-            match std::str::from_utf8(line) {
-                Ok(line) if !line.contains('\0') => text.push_str(line),
-                _ => {
-                    self.problems.push(DotenvProblem::Line { path: path.to_owned(), line: index + 1 });
-                    text.push('\n');
-                }
-            }
-        }
-        text
-    }
-}
-
-/// Makes each `$` stand for itself, also where the parser would put the value of a variable in its place.
-///
-/// It would take that from the process environment: a `.env` that came with a workspace could hand any secret of it to
-/// the kernel, `KERNEL_ENV_X=$SECRET`.
-fn without_substitution(text: &str) -> String {
-    let mut literal = String::with_capacity(text.len());
-    let mut quote = None;
-    let mut is_escaped = false;
-    for character in text.chars() {
-        if character == '$' && quote != Some('\'') && !is_escaped {
-            literal.push('\\');
-        }
-        match (quote, character) {
-            (None, '\'' | '"') if !is_escaped => quote = Some(character),
-            (Some(open), _) if open == character && !is_escaped => quote = None,
-            _ => {}
-        }
-        is_escaped = character == '\\' && !is_escaped && quote != Some('\'');
-        literal.push(character);
-    }
-    literal
-}
-
-/// Whether a variable for the kernel makes programs load code, which a file in the workspace must not decide.
-fn decides_what_is_loaded(name: &str) -> bool {
-    let Some(name) = name.strip_prefix(KERNEL_ENV_PREFIX) else { return false };
-    ["PATH", "IPYTHONDIR", "BASH_ENV", "ENV", "NODE_OPTIONS"].contains(&name)
-        || ["PYTHON", "LD_", "DYLD_", "JUPYTER_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 impl std::fmt::Debug for Variables {
@@ -325,34 +222,6 @@ impl std::fmt::Debug for Variables {
             .field("dotenv", &self.dotenv.keys())
             .finish_non_exhaustive()
     }
-}
-
-/// The number of the first line at or after `from` that begins what the parser refused as `refused`.
-fn line_number(text: &str, refused: &str, from: &mut usize) -> usize {
-    let first = refused.lines().next().unwrap_or_default().trim();
-    let found = text.lines().enumerate().skip(*from).find(|(_, line)| line.trim() == first);
-    let index = found.map_or(*from, |(index, _)| index);
-    *from = index + 1;
-    index + 1
-}
-
-/// Reads a small regular file. A FIFO or a device in its place would make the start hang.
-fn read_regular_file(path: &Path) -> Result<Option<Vec<u8>>, String> {
-    let metadata = match std::fs::metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.to_string()),
-    };
-    if !metadata.is_file() {
-        return Err("it is not a regular file".to_owned());
-    }
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
-    let mut content = Vec::new();
-    let read = file.take(DOTENV_LIMIT + 1).read_to_end(&mut content).map_err(|error| error.to_string())?;
-    if read as u64 > DOTENV_LIMIT {
-        return Err(format!("it is larger than {DOTENV_LIMIT} bytes"));
-    }
-    Ok(Some(content))
 }
 
 fn is_variable_name(name: &str) -> bool {
@@ -369,7 +238,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join(".env"), dotenv).unwrap();
         let mut variables = Variables::from_pairs(process.iter().copied());
-        variables.read_dotenv(&directory.path().join(".env"));
+        variables.take(dotenv::read(&directory.path().join(".env")));
         variables
     }
 
@@ -443,7 +312,7 @@ mod tests {
         let path = directory.path().join(".env");
         std::fs::write(&path, b"\xef\xbb\xbfA=1\nB=x\0y\nC=\xff\nD=2\n").unwrap();
         let mut variables = Variables::default();
-        variables.read_dotenv(&path);
+        variables.take(dotenv::read(&path));
         assert_eq!((variables.get("A"), variables.get("D")), (Some("1"), Some("2")));
         assert_eq!((variables.get("B"), variables.get("C")), (None, None));
         assert_eq!(variables.problems().len(), 2, "{:?}", variables.problems());
@@ -453,7 +322,7 @@ mod tests {
     fn a_directory_in_place_of_dotenv_is_told() {
         let directory = tempfile::tempdir().unwrap();
         let mut variables = Variables::default();
-        variables.read_dotenv(directory.path());
+        variables.take(dotenv::read(directory.path()));
         assert!(variables.problems()[0].to_string().contains("not a regular file"));
     }
 
