@@ -97,7 +97,8 @@ fn indented(text: &str) -> String {
 fn build() -> anyhow::Result<PathBuf> {
     let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
     let built = std::process::Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--bin", "ipybox", "--profile", profile])
+        // Together with this example, which is built already: alone it would be built with other features, all anew.
+        .args(["build", "--quiet", "--bin", "ipybox", "--example", "demo", "--profile", profile])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status()?;
     ensure!(built.success(), "`cargo build --bin ipybox` failed");

@@ -128,7 +128,7 @@ enum Reason {
     Cancel,
 }
 
-/// Follows a cell, sent as `request`, to its end, which comes at the latest 5 seconds after its timeout or
+/// Follows a cell, sent as `request`, to its end, which comes at the latest 6 seconds after its timeout or
 /// cancellation.
 ///
 /// If the state is [`State::Lost`], the kernel is of no more use.
