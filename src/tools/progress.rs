@@ -85,7 +85,8 @@ impl Progress {
         }
     }
 
-    async fn send(&mut self, message: String) {
+    /// Tells the client one thing.
+    pub(super) async fn send(&mut self, message: String) {
         self.sent += 1.0;
         let notification =
             ProgressNotificationParam::new(self.token.clone(), self.sent).with_message(message);

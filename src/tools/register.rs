@@ -3,9 +3,8 @@
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
-use tokio::sync::watch;
 
-use super::{Call, McpServer, Progress, parse, reply, schema};
+use super::{Call, McpServer, parse, reply, schema};
 
 pub(super) const NAME: &str = "register_mcp_server";
 
@@ -72,12 +71,14 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
         Err(refusal) => return reply::failure(refusal),
     };
     let name = &arguments.server_name;
-    let (_phase, phases) = watch::channel(format!("connecting to the MCP server `{name}`"));
-    let mut phases = phases;
-    phases.mark_changed();
-    let register = server.registry.register(name, &arguments.server_params);
+    let register = async {
+        if let Some(mut progress) = call.progress {
+            progress.send(format!("connecting to the MCP server `{name}`")).await;
+        }
+        server.registry.register(name, &arguments.server_params).await
+    };
     let registered = tokio::select! {
-        registered = Progress::tell_while(call.progress, phases, register) => registered,
+        registered = register => registered,
         () = call.cancelled.cancelled() => return reply::failure("Registration was cancelled."),
     };
     match registered {
