@@ -144,6 +144,7 @@ pub(super) async fn follow(
         deadline: Instant::now() + cell.timeout,
         last_call: None,
         unanswered_interrupts: 0,
+        is_torn: false,
         unsent: None,
     };
     let stopped = course.run(kernel, cell, generation).await;
@@ -167,6 +168,8 @@ struct Course {
     last_call: Option<Instant>,
     /// Interrupts that the kernel has not yet said to have sent: one of them could hit the next cell.
     unanswered_interrupts: u32,
+    /// Whether a message was torn by an interrupt, of this cell or the one before: it may have been the reply.
+    is_torn: bool,
     /// Text that the listener has not had room for. Until it has, the kernel is not read.
     unsent: Option<String>,
 }
@@ -184,6 +187,7 @@ impl Course {
             tokio::select! {
                 event = kernel.next(), if self.unsent.is_none() => match event? {
                     Event::Message(message) => self.take(message, kernel, cell).await?,
+                    Event::Torn => self.is_torn = true,
                     Event::Died { status, stderr } => return Ok(Some(End::Died { status, stderr })),
                 },
                 sent = send(cell.chunks.as_ref(), &mut self.unsent), if self.unsent.is_some() => sent,
@@ -231,9 +235,10 @@ impl Course {
         Ok(())
     }
 
-    /// How a cell ended whose reply has not come.
+    /// How a cell ended whose reply has not come. If it was torn, nothing else is lost: output and exceptions come
+    /// by another way.
     fn unanswered(&self) -> Option<End> {
-        (!self.fold.is_complete()).then_some(End::Unanswered)
+        (!self.fold.is_complete() && !self.is_torn).then_some(End::Unanswered)
     }
 
     /// Goes one step further to stop the code.

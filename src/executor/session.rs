@@ -154,6 +154,7 @@ impl Session {
             while !fold.is_complete() {
                 match kernel.next().await? {
                     Event::Message(message) => drop(fold.take(message)),
+                    Event::Torn => {}
                     // The next cell notices it, and tells its caller.
                     Event::Died { .. } => return Ok(()),
                 }
@@ -227,7 +228,7 @@ async fn drain(kernel: &mut Option<Kernel>, lost: &mut Option<String>) {
     let why = loop {
         let Some(running) = kernel.as_mut() else { return std::future::pending().await };
         match running.next().await {
-            Ok(Event::Message(_)) => {}
+            Ok(Event::Message(_) | Event::Torn) => {}
             Ok(Event::Died { status, stderr }) => break ended_with(status, &stderr),
             Err(error) => break format!("the connection to it failed ({})", describe(&error)),
         }

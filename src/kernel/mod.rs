@@ -75,6 +75,8 @@ fn last_words(stderr: &str) -> String {
 pub(crate) enum Event {
     /// It said something.
     Message(Message),
+    /// It said something that cannot be understood: an interrupt may have torn it.
+    Torn,
     /// Its process ended.
     Died {
         /// How.
@@ -111,9 +113,12 @@ impl Kernel {
     }
 
     async fn next_message(&mut self) -> Result<Message, Error> {
-        match self.next().await? {
-            Event::Message(message) => Ok(message),
-            Event::Died { status, stderr } => Err(Error::DiedStarting { status, stderr }),
+        loop {
+            match self.next().await? {
+                Event::Message(message) => return Ok(message),
+                Event::Torn => {}
+                Event::Died { status, stderr } => return Err(Error::DiedStarting { status, stderr }),
+            }
         }
     }
 
@@ -130,23 +135,21 @@ impl Kernel {
     ///
     /// Call it between cells too: what nobody reads slows the kernel down.
     pub(crate) async fn next(&mut self) -> Result<Event, Error> {
-        loop {
-            let status = tokio::select! {
-                // What a dying kernel still said comes before its death.
-                biased;
-                message = self.connection.read() => match message {
-                    Ok(message) => return Ok(Event::Message(message)),
-                    Err(error @ (Error::Message(_) | Error::Malformed(_))) => {
-                        // Not a warning: code in the kernel must not fill the log.
-                        tracing::debug!(%error, "ignored a message of the kernel");
-                        continue;
-                    }
-                    Err(error) => self.process.wait_after(error).await?,
-                },
-                status = self.process.wait() => status.map_err(Error::Files)?,
-            };
-            return Ok(Event::Died { status, stderr: self.process.last_words().await });
-        }
+        let status = tokio::select! {
+            // What a dying kernel still said comes before its death.
+            biased;
+            message = self.connection.read() => match message {
+                Ok(message) => return Ok(Event::Message(message)),
+                Err(error @ (Error::Message(_) | Error::Malformed(_))) => {
+                    // Not a warning: code in the kernel must not fill the log.
+                    tracing::debug!(%error, "ignored a message of the kernel");
+                    return Ok(Event::Torn);
+                }
+                Err(error) => self.process.wait_after(error).await?,
+            },
+            status = self.process.wait() => status.map_err(Error::Files)?,
+        };
+        Ok(Event::Died { status, stderr: self.process.last_words().await })
     }
 
     /// Asks for a KeyboardInterrupt in the running code, by message: the gentlest way.
