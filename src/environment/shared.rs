@@ -45,4 +45,9 @@ impl Shared {
         *place = Some(Arc::clone(&environment));
         Ok(environment)
     }
+
+    /// Has the environment looked at again by who asks next: something is wrong with it.
+    pub(crate) async fn forget(&self) {
+        *self.place.lock().await = None;
+    }
 }

@@ -3,7 +3,6 @@
 //! The bounds on stubborn code are set here. What becomes of a kernel that has to be given up is the
 //! session's business.
 
-use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -11,7 +10,10 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::kernel::{self, Content, Event, Fold, Kernel, Message, Output, PythonError, Text, TextLimit};
+use super::images::SavedImage;
+use super::late::Late;
+use super::record::{Record, Recorded, Text};
+use crate::kernel::{self, Content, Event, Fold, Kernel, Message, PythonError};
 
 /// How long code gets to begin before it is interrupted all the same.
 const BEGIN_GRACE: Duration = Duration::from_secs(1);
@@ -31,8 +33,8 @@ pub(crate) struct Cell {
     pub(crate) code: String,
     /// How long it may run. Waiting for its turn and for the kernel does not count.
     pub(crate) timeout: Duration,
-    /// How much of its text is kept.
-    pub(crate) limit: TextLimit,
+    /// How many characters of its output are told.
+    pub(crate) max_output_chars: usize,
     /// Ends the cell: at once if it waits, by an interrupt if it runs.
     pub(crate) cancel: CancellationToken,
     /// Where text goes while it is produced.
@@ -44,8 +46,10 @@ pub(crate) struct Cell {
 pub(crate) struct Outcome {
     /// Streams and shown objects, in order.
     pub(crate) text: Text,
-    /// Paths of saved images, in order.
-    pub(crate) images: Vec<PathBuf>,
+    /// What earlier cells have shown since the last outcome, after they had ended.
+    pub(crate) late: Text,
+    /// Saved images, in order.
+    pub(crate) images: Vec<SavedImage>,
     /// How it ended.
     pub(crate) end: End,
     /// What the caller must know beyond this cell: that variables were lost before it, that an image was.
@@ -55,7 +59,7 @@ pub(crate) struct Outcome {
 impl Outcome {
     /// Of a cell that ended before its code ran.
     pub(super) fn not_run(end: End) -> Self {
-        Self { text: Text::default(), images: Vec::new(), end, notes: Vec::new() }
+        Self { text: Text::default(), late: Text::default(), images: Vec::new(), end, notes: Vec::new() }
     }
 }
 
@@ -129,7 +133,7 @@ enum Reason {
 }
 
 /// Follows a cell, sent as `request`, to its end, which comes at the latest 6 seconds after its timeout or
-/// cancellation.
+/// cancellation. What other cells say meanwhile goes to `late`.
 ///
 /// If the state is [`State::Lost`], the kernel is of no more use.
 pub(super) async fn follow(
@@ -137,9 +141,12 @@ pub(super) async fn follow(
     request: String,
     cell: &Cell,
     generation: &CancellationToken,
-) -> (Output, End) {
+    late: &mut Late,
+) -> (Recorded, End) {
     let mut course = Course {
-        fold: Fold::new(request, cell.limit),
+        fold: Fold::new(request),
+        record: Record::new(late.workspace(), cell.max_output_chars),
+        late,
         pressure: Pressure::None,
         deadline: Instant::now() + cell.timeout,
         last_call: None,
@@ -148,19 +155,21 @@ pub(super) async fn follow(
         unsent: None,
     };
     let stopped = course.run(kernel, cell, generation).await;
-    let mut output = course.fold.into_output();
-    let end = match (stopped, output.error.take()) {
+    let (rest, error) = course.fold.finish();
+    let end = match (stopped, error) {
         (Err(error), _) => End::Unreachable(error),
         (Ok(Some(end)), _) => end,
         (Ok(None), Some(error)) => End::Raised(error),
         (Ok(None), None) => End::Completed,
     };
-    (output, end)
+    (course.record.finish(rest).await, end)
 }
 
 /// The course of one cell.
-struct Course {
+struct Course<'a> {
     fold: Fold,
+    record: Record,
+    late: &'a mut Late,
     pressure: Pressure,
     /// When the next step is due to stop the code.
     deadline: Instant,
@@ -174,7 +183,7 @@ struct Course {
     unsent: Option<String>,
 }
 
-impl Course {
+impl Course<'_> {
     /// `None` if the cell ended of its own accord.
     async fn run(
         &mut self,
@@ -220,7 +229,11 @@ impl Course {
         if matches!(message.content, Content::InterruptReply) {
             self.unanswered_interrupts = self.unanswered_interrupts.saturating_sub(1);
         }
-        let text = self.fold.take(message);
+        if !self.fold.is_parent_of(&message) {
+            self.late.take(message.content).await;
+            return Ok(());
+        }
+        let text = self.record.keep(self.fold.take(message.content)).await;
         if cell.chunks.is_some() && matches!(self.pressure, Pressure::None) {
             self.unsent = text;
         }

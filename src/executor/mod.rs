@@ -4,7 +4,11 @@
 //! outcome looks like to a client is not decided here.
 
 mod cell;
+mod excerpt;
 mod images;
+mod late;
+mod outputs;
+mod record;
 mod session;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +19,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::cell::{Cell, End, Outcome, State};
-use self::images::ImageStore;
+pub(crate) use self::images::SavedImage;
+use self::late::Late;
+pub(crate) use self::record::{Cut, Text};
 use self::session::{Command, Session};
 use crate::config::Config;
 use crate::environment::{self, Environment};
@@ -94,7 +100,8 @@ impl CodeExecutor {
             phase: phase_sender,
             environment: Arc::clone(&environment),
             tool_server: Arc::clone(&tool_server),
-            images: ImageStore::new(config.workspace.clone()),
+            late: Late::new(config.workspace.clone()),
+            failed_starts: None,
             workspace: config.workspace.clone(),
             variables: config.variables.for_kernel(),
             private_directory: private_directory.path().to_owned(),

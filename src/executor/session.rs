@@ -8,16 +8,16 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::cell::{self, Cell, End, Outcome, State};
-use super::images::ImageStore;
+use super::late::Late;
 use super::{Error, Phase};
 use crate::describe::describe;
-use crate::kernel::{self, Event, Fold, Kernel, Launch, Output, TextLimit};
+use crate::kernel::{self, Event, Kernel, Launch};
 use crate::tool_server::ToolServer;
 use crate::{env, environment};
 
@@ -42,7 +42,10 @@ pub(super) struct Session {
     pub(super) phase: watch::Sender<Phase>,
     pub(super) environment: Arc<environment::Shared>,
     pub(super) tool_server: Arc<ToolServer>,
-    pub(super) images: ImageStore,
+    /// What earlier cells have shown since the last outcome.
+    pub(super) late: Late,
+    /// How often in a row the kernel has not started, and when it last did not.
+    pub(super) failed_starts: Option<(u32, Instant)>,
     pub(super) workspace: PathBuf,
     pub(super) variables: BTreeMap<String, String>,
     pub(super) private_directory: PathBuf,
@@ -71,7 +74,7 @@ impl Session {
                     Some(command) => self.obey(command).await,
                     None => return,
                 },
-                () = drain(&mut self.kernel, &mut self.lost) => {}
+                event = next_event(&mut self.kernel) => self.overhear(event).await,
             }
         }
     }
@@ -83,9 +86,10 @@ impl Session {
                 let was_reset = outcome.as_ref().is_ok_and(|outcome| matches!(outcome.end, End::Reset));
                 // The caller gave up; there is nobody to tell.
                 drop(reply.send(outcome));
-                // A reset starts the next kernel itself.
+                // A reset starts the next kernel itself. One that does not start is left to the next cell.
                 if self.kernel.is_none()
                     && !was_reset
+                    && self.failed_starts.is_none()
                     && let Err(error) = self.start_kernel().await
                 {
                     tracing::error!(error = %describe(&error), "the kernel did not start again");
@@ -106,15 +110,17 @@ impl Session {
         };
         let mut notes = Vec::from_iter(self.lost.take());
         let Some(kernel) = self.kernel.as_mut() else { return Err(Error::Stopped) };
-        let (output, end) = cell::follow(kernel, request, cell, generation).await;
+        let (recorded, end) = cell::follow(kernel, request, cell, generation, &mut self.late).await;
         if State::of(&end) == State::Lost {
             self.give_up_kernel("it was given up").await;
             // The caller learns of the loss by `end`.
             self.lost = None;
         }
-        let Output { text, images, .. } = output;
-        let images = self.images.save(images, &mut notes).await;
-        Ok(Outcome { text, images, end, notes })
+        let late = self.late.tell().await;
+        notes.extend(late.troubles);
+        notes.extend(recorded.troubles);
+        let images = late.images.into_iter().chain(recorded.images).collect();
+        Ok(Outcome { text: recorded.text, late: late.text, images, end, notes })
     }
 
     /// Sends code to the kernel, to a fresh one if it has died since the last cell.
@@ -142,6 +148,7 @@ impl Session {
             kernel.kill().await;
         }
         self.lost = None;
+        self.failed_starts = None;
         let tool_server = Arc::clone(&self.tool_server);
         let (started, ()) = tokio::join!(self.start_kernel(), tool_server.close_connections());
         started
@@ -149,26 +156,49 @@ impl Session {
 
     async fn refresh_imports(&mut self) {
         let Some(kernel) = self.kernel.as_mut() else { return };
-        let refresh = async {
-            let mut fold = Fold::new(kernel.execute(REFRESH_IMPORTS.to_owned()).await?, TextLimit::None);
-            while !fold.is_complete() {
-                match kernel.next().await? {
-                    Event::Message(message) => drop(fold.take(message)),
-                    Event::Torn => {}
-                    // The next cell notices it, and tells its caller.
-                    Event::Died { .. } => return Ok(()),
-                }
-            }
-            Ok::<_, kernel::Error>(())
-        };
-        match tokio::time::timeout(HOUSEKEEPING_TIMEOUT, refresh).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "could not refresh the kernel's imports"),
-            Err(_) => tracing::warn!("the kernel was too busy to refresh its imports"),
+        let said =
+            match tokio::time::timeout(HOUSEKEEPING_TIMEOUT, kernel.run(REFRESH_IMPORTS.to_owned())).await {
+                Ok(Ok(said)) => said,
+                // A death is noticed by the next cell, which tells its caller.
+                Ok(Err(error)) => return tracing::warn!(%error, "could not refresh the kernel's imports"),
+                Err(_) => return tracing::warn!("the kernel was too busy to refresh its imports"),
+            };
+        for message in said {
+            self.late.take(message.content).await;
         }
     }
 
+    /// Starts a kernel. After failures it waits a while before.
     async fn start_kernel(&mut self) -> Result<(), Error> {
+        if let Some((count, last)) = self.failed_starts {
+            let pause = pause_after(count).saturating_sub(last.elapsed());
+            if !pause.is_zero() {
+                let words = format!(
+                    "waiting {} s, since the kernel did not start {count} times",
+                    pause.as_secs() + 1
+                );
+                self.phase.send_replace(Phase::Preparing(words));
+                tokio::time::sleep(pause).await;
+            }
+        }
+        let mut started = self.try_to_start().await;
+        if let Err(Error::Kernel(kernel::Error::Spawn { .. })) = started {
+            // The interpreter is gone: find or make another.
+            self.environment.forget().await;
+            started = self.try_to_start().await;
+        }
+        match &started {
+            Ok(()) => self.failed_starts = None,
+            Err(_) => {
+                self.environment.forget().await;
+                let count = self.failed_starts.map_or(0, |(count, _)| count);
+                self.failed_starts = Some((count + 1, Instant::now()));
+            }
+        }
+        started
+    }
+
+    async fn try_to_start(&mut self) -> Result<(), Error> {
         let phase = &self.phase;
         let report = |words: &str| drop(phase.send_replace(Phase::Preparing(words.to_owned())));
         let environment = self.environment.get(&report).await.map_err(Error::Environment)?;
@@ -215,6 +245,18 @@ impl Session {
         .map(|(name, value)| (name.to_owned(), value))
     }
 
+    /// Takes in what the kernel says between cells.
+    async fn overhear(&mut self, event: Result<Event, kernel::Error>) {
+        let why = match event {
+            Ok(Event::Message(message)) => return self.late.take(message.content).await,
+            Ok(Event::Torn) => return,
+            Ok(Event::Died { status, stderr }) => ended_with(status, &stderr),
+            Err(error) => format!("the connection to it failed ({})", describe(&error)),
+        };
+        tracing::warn!(%why, "the kernel ended between cells");
+        self.give_up_kernel(&why).await;
+    }
+
     async fn give_up_kernel(&mut self, why: &str) {
         if let Some(kernel) = self.kernel.take() {
             kernel.kill().await;
@@ -223,21 +265,21 @@ impl Session {
     }
 }
 
-/// Reads what the kernel says between cells. Ends only when the kernel does.
-async fn drain(kernel: &mut Option<Kernel>, lost: &mut Option<String>) {
-    let why = loop {
-        let Some(running) = kernel.as_mut() else { return std::future::pending().await };
-        match running.next().await {
-            Ok(Event::Message(_) | Event::Torn) => {}
-            Ok(Event::Died { status, stderr }) => break ended_with(status, &stderr),
-            Err(error) => break format!("the connection to it failed ({})", describe(&error)),
-        }
-    };
-    tracing::warn!(%why, "the kernel ended between cells");
-    if let Some(kernel) = kernel.take() {
-        kernel.kill().await;
+/// What the kernel says between cells. Cancellation safe; never ends without a kernel.
+async fn next_event(kernel: &mut Option<Kernel>) -> Result<Event, kernel::Error> {
+    match kernel {
+        Some(kernel) => kernel.next().await,
+        None => std::future::pending().await,
     }
-    *lost = Some(lost_note(&why));
+}
+
+/// How long to wait before a kernel that has not started `count` times is started again: not at all at first, since
+/// the cause may have been mended, then 1, 2, 4, 8 seconds.
+fn pause_after(count: u32) -> Duration {
+    match count {
+        0 | 1 => Duration::ZERO,
+        _ => Duration::from_secs(1 << (count - 2).min(3)),
+    }
 }
 
 fn ended_with(status: ExitStatus, stderr: &str) -> String {

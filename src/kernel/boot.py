@@ -128,30 +128,58 @@ def send_in_pieces(send):
     def send_pieces(stream, message_or_type, content=None, *args, **kwargs):
         if isinstance(message_or_type, dict):
             message = message_or_type
-            for piece in pieces(message["msg_type"], message["content"]):
-                sent = send(stream, {**message, "content": piece}, *args, **kwargs)
+            for kind, piece in pieces(message["msg_type"], message["content"]):
+                renamed = {**message, "content": piece}
+                if kind != message["msg_type"]:
+                    renamed["msg_type"] = kind
+                    renamed["header"] = {**message["header"], "msg_type": kind}
+                sent = send(stream, renamed, *args, **kwargs)
         else:
-            for piece in pieces(message_or_type, content):
-                sent = send(stream, message_or_type, piece, *args, **kwargs)
+            for kind, piece in pieces(message_or_type, content):
+                sent = send(stream, kind, piece, *args, **kwargs)
         return sent
 
     return send_pieces
 
 
 def pieces(kind, content):
+    """The type and content of each of the messages that carry one message's content."""
     if kind == "stream" and len(content["text"]) > PIECE_CHARS:
-        text = content["text"]
-        for start in range(0, len(text), PIECE_CHARS):
-            yield {**content, "text": text[start : start + PIECE_CHARS]}
+        for text in cut(content["text"]):
+            yield kind, {**content, "text": text}
+    elif kind in ("display_data", "execute_result") and is_long_text(content["data"]):
+        # The server shows the object's text and what is streamed after it as one.
+        first, *rest = cut(content["data"]["text/plain"])
+        metadata = {**content["metadata"], "ipybox_begun": True}
+        yield kind, {**content, "data": {"text/plain": first}, "metadata": metadata}
+        for text in rest:
+            yield "stream", {"name": "object", "text": text}
+        yield "stream", {"name": "object", "text": "\n"}
     elif kind in ("error", "execute_reply") and content and "traceback" in content:
         traceback = [shortened(line) for line in content["traceback"]]
-        yield {
-            **content,
-            "evalue": shortened(content["evalue"]),
-            "traceback": traceback,
-        }
+        yield (
+            kind,
+            {
+                **content,
+                "evalue": shortened(content["evalue"]),
+                "traceback": traceback,
+            },
+        )
     else:
-        yield content
+        yield kind, content
+
+
+def cut(text):
+    return [text[at : at + PIECE_CHARS] for at in range(0, len(text), PIECE_CHARS)]
+
+
+def is_long_text(data):
+    """Whether an object is nothing but text, or HTML beside it, and more than fits in a message."""
+    return (
+        set(data) <= {"text/plain", "text/html"}
+        and isinstance(data.get("text/plain"), str)
+        and len(data["text/plain"]) > PIECE_CHARS
+    )
 
 
 def shortened(text):

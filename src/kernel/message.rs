@@ -3,10 +3,10 @@
 //! Independent of the transport: a message comes as the JSON parts of the
 //! [Jupyter messaging protocol](https://jupyter-client.readthedocs.io/en/stable/messaging.html).
 
-use serde::Deserialize;
-use serde_json::{Map, Value};
-
 use super::Error;
+use super::fold::{MimeBundle, plain};
+use serde::Deserialize;
+use serde_json::Value;
 
 /// A message from the kernel.
 #[derive(Debug)]
@@ -20,10 +20,8 @@ pub(crate) struct Message {
 /// What a message says.
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// Text written to stdout or stderr.
-    Stream(String),
-    /// An object shown by `display()`, or the value of the last expression; by MIME type.
-    Display(Map<String, Value>),
+    /// Something that is shown to the reader of the output, or shown no more.
+    Shown(Shown),
     /// An uncaught exception.
     Error(PythonError),
     /// The kernel is done with the request: everything that it printed was sent before this.
@@ -40,6 +38,34 @@ pub(crate) enum Content {
     Other,
 }
 
+/// What a reader of the output sees.
+#[derive(Debug)]
+pub(crate) enum Shown {
+    /// Text written to stdout or stderr.
+    Stream(String),
+    /// An object shown by `display()`, or the value of the last expression.
+    Object {
+        /// Its representations.
+        bundle: MimeBundle,
+        /// Under this id it can be updated.
+        id: Option<String>,
+        /// Whether its text goes on in streams, because it is too long for one message.
+        is_begun: bool,
+    },
+    /// An object shown before looks different now.
+    Update {
+        /// Its representations.
+        bundle: MimeBundle,
+        /// The id under which it was shown.
+        id: Option<String>,
+    },
+    /// All that was shown is gone.
+    Clear {
+        /// Only when something else is shown.
+        is_delayed: bool,
+    },
+}
+
 /// A Python exception that ended a cell.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct PythonError {
@@ -52,6 +78,18 @@ pub(crate) struct PythonError {
     /// The traceback as IPython formats it.
     #[serde(default)]
     pub(crate) traceback: Vec<String>,
+}
+
+impl PythonError {
+    /// The traceback without colours, which names the exception and its value; those alone if there is none.
+    pub(crate) fn text(&self) -> String {
+        let traceback = plain(&self.traceback.join("\n"));
+        if traceback.contains(&self.name) {
+            return traceback;
+        }
+        let line = plain(&format!("{}: {}", self.name, self.value));
+        if traceback.is_empty() { line } else { format!("{traceback}\n{line}") }
+    }
 }
 
 #[derive(Deserialize)]
@@ -71,7 +109,36 @@ struct Stream {
 
 #[derive(Deserialize)]
 struct Display {
-    data: Map<String, Value>,
+    data: MimeBundle,
+    #[serde(default)]
+    metadata: Metadata,
+    #[serde(default)]
+    transient: Transient,
+}
+
+/// What boot.py adds to the metadata of an object.
+#[derive(Default, Deserialize)]
+struct Metadata {
+    #[serde(default, rename = "ipybox_begun")]
+    is_begun: Value,
+}
+
+#[derive(Default, Deserialize)]
+struct Transient {
+    // Any value: what code in the kernel puts here must not cost its output.
+    display_id: Option<Value>,
+}
+
+impl Transient {
+    fn id(self) -> Option<String> {
+        self.display_id.map(|id| id.to_string())
+    }
+}
+
+#[derive(Deserialize)]
+struct ClearOutput {
+    #[serde(default)]
+    wait: bool,
 }
 
 #[derive(Deserialize)]
@@ -87,8 +154,22 @@ impl Message {
         let header: Header = parse(header)?;
         let parent: ParentHeader = parse(parent)?;
         let content = match header.msg_type.as_str() {
-            "stream" => Content::Stream(parse::<Stream>(content)?.text),
-            "display_data" | "execute_result" => Content::Display(parse::<Display>(content)?.data),
+            "stream" => Content::Shown(Shown::Stream(parse::<Stream>(content)?.text)),
+            "display_data" | "execute_result" => {
+                let Display { data, metadata, transient } = parse(content)?;
+                Content::Shown(Shown::Object {
+                    bundle: data,
+                    id: transient.id(),
+                    is_begun: metadata.is_begun == true,
+                })
+            }
+            "update_display_data" => {
+                let Display { data, transient, .. } = parse(content)?;
+                Content::Shown(Shown::Update { bundle: data, id: transient.id() })
+            }
+            "clear_output" => {
+                Content::Shown(Shown::Clear { is_delayed: parse::<ClearOutput>(content)?.wait })
+            }
             "error" => Content::Error(parse(content)?),
             "status" if parse::<Status>(content)?.execution_state == "idle" => Content::Idle,
             "execute_input" => Content::ExecuteInput,
@@ -119,7 +200,7 @@ mod tests {
     #[test]
     fn output_that_is_not_utf_8_is_kept() {
         let content = decode("stream", b"{\"name\":\"stdout\",\"text\":\"a\xffb\"}");
-        assert!(matches!(content, Content::Stream(text) if text == "a\u{fffd}b"));
+        assert!(matches!(content, Content::Shown(Shown::Stream(text)) if text == "a\u{fffd}b"));
     }
 
     #[test]

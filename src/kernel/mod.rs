@@ -13,9 +13,9 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-pub(crate) use self::fold::{Fold, Output, Png, Text, TextLimit};
+pub(crate) use self::fold::{Fold, Image, ImageFormat, ImageId, Settled, Taken, Transcript, plain};
 pub(crate) use self::launch::Launch;
-pub(crate) use self::message::{Content, Message, PythonError};
+pub(crate) use self::message::{Content, Message, PythonError, Shown};
 
 use self::connection::Connection;
 use self::launch::KernelProcess;
@@ -104,22 +104,36 @@ impl Kernel {
         let (process, info) = KernelProcess::start(launch).await?;
         let connection = Connection::open(&info).await?;
         let mut kernel = Self { process, connection };
-        while !matches!(kernel.next_message().await?.content, Content::Welcome) {}
-        let mut greeting = Fold::new(kernel.execute(String::new()).await?, TextLimit::None);
-        while !greeting.is_complete() {
-            greeting.take(kernel.next_message().await?);
-        }
-        Ok(kernel)
-    }
-
-    async fn next_message(&mut self) -> Result<Message, Error> {
         loop {
-            match self.next().await? {
-                Event::Message(message) => return Ok(message),
-                Event::Torn => {}
+            match kernel.next().await? {
+                Event::Message(Message { content: Content::Welcome, .. }) => break,
+                Event::Message(_) | Event::Torn => {}
                 Event::Died { status, stderr } => return Err(Error::DiedStarting { status, stderr }),
             }
         }
+        match kernel.run(String::new()).await {
+            Ok(_) => Ok(kernel),
+            Err(Error::Ended { status, stderr }) => Err(Error::DiedStarting { status, stderr }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Runs code of our own to its end and returns what else was said meanwhile.
+    ///
+    /// # Errors
+    /// Among others that the kernel has ended; [`next`](Self::next) says so too.
+    pub(crate) async fn run(&mut self, code: String) -> Result<Vec<Message>, Error> {
+        let mut fold = Fold::new(self.execute(code).await?);
+        let mut others = Vec::new();
+        while !fold.is_complete() {
+            match self.next().await? {
+                Event::Message(message) if fold.is_parent_of(&message) => drop(fold.take(message.content)),
+                Event::Message(message) => others.push(message),
+                Event::Torn => {}
+                Event::Died { status, stderr } => return Err(Error::Ended { status, stderr }),
+            }
+        }
+        Ok(others)
     }
 
     /// Asks for `code` to be run and returns the id that its messages will carry.

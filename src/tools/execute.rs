@@ -9,7 +9,6 @@ use tokio::sync::mpsc;
 
 use super::{Call, McpServer, parse, reply, schema};
 use crate::executor::{Cell, DEFAULT_TIMEOUT};
-use crate::kernel::TextLimit;
 
 pub(super) const NAME: &str = "execute_ipython_cell";
 
@@ -44,7 +43,8 @@ pub(super) fn definition() -> Tool {
                 "type": "integer",
                 "minimum": 0,
                 "default": DEFAULT_MAX_OUTPUT_CHARS,
-                "description": "How many characters of output to return; what exceeds them is cut off",
+                "description": "How many characters of output to return. Of longer output the beginning and the end \
+                    are returned, and the path of a file with all of it",
             },
         },
         "required": ["code"],
@@ -63,10 +63,12 @@ calls run one at a time, in the order in which they arrive.
 `<tool_name>.run(<tool_name>.Params(...))`.
 - `await` works at top level; in async code use `await <tool_name>.run_async(...)`.
 - `!command` and IPython magics work. Plots are saved as files in `images/`.
+- Nobody can answer `input()` or a debugger: they raise an error.
 
 Returns what was printed, the value of the last expression, and links to generated images; an empty text \
-if there is nothing. An exception is returned as an error, with what was printed before it and the \
-traceback. Code that exceeds the timeout is interrupted.";
+if there is nothing. Progress bars are reduced to their final state. What threads and tasks of earlier cells \
+printed meanwhile is returned too, marked. An exception is returned as an error, with what was printed before \
+it and the traceback. Code that exceeds the timeout is interrupted; the answer says whether variables survived.";
 
 pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Call) -> CallToolResult {
     let arguments: Arguments = match parse(arguments) {
@@ -99,19 +101,13 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
         }
         None => (None, None),
     };
-    let cell = Cell {
-        code: arguments.code,
-        timeout,
-        limit: TextLimit::Chars(max_output_chars),
-        cancel: call.cancelled,
-        chunks,
-    };
+    let cell = Cell { code: arguments.code, timeout, max_output_chars, cancel: call.cancelled, chunks };
     call.turn.come().await;
     let pending = server.executor.submit(cell).await;
     drop(call.turn);
     let (outcome, _) = tokio::join!(pending.outcome(), futures::future::OptionFuture::from(progress));
     match outcome {
-        Ok(outcome) => reply::cell(outcome, max_output_chars),
+        Ok(outcome) => reply::cell(&outcome, max_output_chars),
         Err(error) => reply::error(&error),
     }
 }

@@ -7,12 +7,20 @@ use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
 use rmcp::{Peer, RoleServer};
 use tokio::sync::{mpsc, watch};
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::executor::Phase;
+use crate::kernel::plain;
 
 /// The least time between two notifications: what comes faster is sent together.
 const INTERVAL: Duration = Duration::from_millis(200);
+
+/// How long nothing may be told: clients give up on requests of which they hear nothing for a while, the SDKs by default
+/// after 60 seconds.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// How much output, in characters, is looked at for a message. Progress bars write much and show little.
+const UNSENT_CHARS: usize = 20_000;
 
 /// The longest message, in characters: the newest output is what matters, and the answer has it all.
 const MESSAGE_CHARS: usize = 2_000;
@@ -22,13 +30,16 @@ pub(super) struct Progress {
     peer: Peer<RoleServer>,
     token: ProgressToken,
     sent: f64,
+    begun: Instant,
+    last_sent: Instant,
 }
 
 impl Progress {
     /// For a request whose client gave a progress token.
     pub(super) fn wanted_by(context: &RequestContext<RoleServer>) -> Option<Self> {
         let token = context.meta.get_progress_token()?;
-        Some(Self { peer: context.peer.clone(), token, sent: 0.0 })
+        let now = Instant::now();
+        Some(Self { peer: context.peer.clone(), token, sent: 0.0, begun: now, last_sent: now })
     }
 
     /// Runs `work` and tells `phases` meanwhile, each as it becomes the newest.
@@ -39,12 +50,16 @@ impl Progress {
     ) -> T {
         let Some(mut progress) = progress else { return work.await };
         let tell = async {
-            while phases.changed().await.is_ok() {
-                let phase = phases.borrow_and_update().clone();
-                progress.send(phase).await;
-                tokio::time::sleep(INTERVAL).await;
+            loop {
+                tokio::select! {
+                    Ok(()) = phases.changed() => {
+                        let phase = phases.borrow_and_update().clone();
+                        progress.send(phase).await;
+                        tokio::time::sleep(INTERVAL).await;
+                    }
+                    () = progress.silence() => progress.beat().await,
+                }
             }
-            std::future::pending::<()>().await;
         };
         tokio::select! {
             result = work => result,
@@ -77,17 +92,36 @@ impl Progress {
                         self.send(words).await;
                     }
                 }
-                _ = ticks.tick(), if !unsent.is_empty() => self.send(std::mem::take(&mut unsent)).await,
+                _ = ticks.tick(), if !unsent.is_empty() => self.send_output(&std::mem::take(&mut unsent)).await,
+                () = self.silence() => self.beat().await,
             }
         }
-        if !unsent.is_empty() {
-            self.send(unsent).await;
+        self.send_output(&unsent).await;
+    }
+
+    /// Tells the newest of what was printed.
+    async fn send_output(&mut self, output: &str) {
+        let shown = plain(output);
+        let shown = shown.trim_matches('\n');
+        if !shown.trim().is_empty() {
+            self.send(newest(shown, MESSAGE_CHARS).to_owned()).await;
         }
+    }
+
+    /// Waits until nothing has been told for a while.
+    fn silence(&self) -> impl Future<Output = ()> + use<> {
+        tokio::time::sleep_until(self.last_sent + HEARTBEAT)
+    }
+
+    /// Tells that we are still at it.
+    async fn beat(&mut self) {
+        self.send(format!("still running after {} s", self.begun.elapsed().as_secs())).await;
     }
 
     /// Tells the client one thing.
     pub(super) async fn send(&mut self, message: String) {
         self.sent += 1.0;
+        self.last_sent = Instant::now();
         let notification =
             ProgressNotificationParam::new(self.token.clone(), self.sent).with_message(message);
         if let Err(error) = pin!(self.peer.notify_progress(notification)).await {
@@ -97,12 +131,18 @@ impl Progress {
     }
 }
 
-/// Appends `chunk` and keeps the last [`MESSAGE_CHARS`].
+/// Appends `chunk` and keeps at least the last [`UNSENT_CHARS`].
 fn append(text: &mut String, chunk: &str) {
     text.push_str(chunk);
-    if let Some((start, _)) = text.char_indices().rev().nth(MESSAGE_CHARS) {
-        text.drain(..start);
+    // Seldom, so that small pieces do not have it moved each time.
+    if text.len() > 8 * UNSENT_CHARS {
+        *text = newest(text, UNSENT_CHARS).to_owned();
     }
+}
+
+/// The last `count` characters of `text`.
+fn newest(text: &str, count: usize) -> &str {
+    text.char_indices().nth_back(count - 1).map_or(text, |(begin, _)| &text[begin..])
 }
 
 #[cfg(test)]
@@ -112,8 +152,10 @@ mod tests {
     #[test]
     fn only_the_newest_output_is_told() {
         let mut text = String::new();
-        append(&mut text, &"a".repeat(MESSAGE_CHARS));
+        append(&mut text, &"a".repeat(8 * UNSENT_CHARS));
         append(&mut text, "éé");
-        assert!(text.ends_with("aéé") && text.chars().count() <= MESSAGE_CHARS + 1, "{}", text.len());
+        assert!(text.ends_with("aéé") && text.chars().count() == UNSENT_CHARS, "{}", text.len());
+        assert_eq!(newest("aé", 1), "é");
+        assert_eq!(newest("aé", 5), "aé");
     }
 }

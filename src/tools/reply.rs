@@ -1,13 +1,11 @@
 //! From outcomes and errors to what a model reads: pure.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
 use rmcp::model::{CallToolResult, ContentBlock};
 
 use crate::describe::describe;
-use crate::executor::{End, Outcome, State};
-use crate::kernel::PythonError;
+use crate::executor::{Cut, End, Outcome, SavedImage, State, Text};
 
 /// Room for an exception's text, in characters, where the limit for output is smaller.
 const ERROR_CHARS: usize = 5_000;
@@ -28,31 +26,53 @@ pub(super) fn error(error: &dyn std::error::Error) -> CallToolResult {
 }
 
 /// The result of a cell: its output, its images, and how it ended if not well.
-pub(super) fn cell(outcome: Outcome, max_output_chars: usize) -> CallToolResult {
-    let is_cut = outcome.text.is_cut();
-    let mut sections = outcome.notes;
-    let mut output = outcome.text.into_string();
-    if is_cut {
-        let _infallible =
-            write!(output, "\n\n[Output truncated: exceeded {max_output_chars} character limit]");
-    }
-    sections.push(output);
+pub(super) fn cell(outcome: &Outcome, max_output_chars: usize) -> CallToolResult {
+    let mut sections = outcome.notes.clone();
+    sections.push(late(&outcome.late));
+    sections.push(outcome.text.excerpt.clone());
+    sections.push(cut_notice(outcome.text.cut.as_ref()));
     sections.push(image_links(&outcome.images));
     let (is_error, ending) = ending(&outcome.end, max_output_chars.max(ERROR_CHARS));
     sections.push(ending);
-    sections.retain(|section| !section.is_empty());
-    let text = sections.join("\n\n");
+    let text = joined(sections);
     if is_error { failure(text) } else { success(text) }
 }
 
-fn image_links(images: &[PathBuf]) -> String {
+fn joined(mut sections: Vec<String>) -> String {
+    sections.retain(|section| !section.is_empty());
+    sections.join("\n\n")
+}
+
+/// What earlier cells printed, so that nobody takes it for this cell's.
+fn late(text: &Text) -> String {
+    if text.excerpt.is_empty() && text.cut.is_none() {
+        return String::new();
+    }
+    let body = joined(vec![text.excerpt.clone(), cut_notice(text.cut.as_ref())]);
+    format!("[Output of earlier cells, after they had ended:]\n{body}\n[End of the output of earlier cells]")
+}
+
+fn cut_notice(cut: Option<&Cut>) -> String {
+    match cut {
+        None => String::new(),
+        Some(Cut { limit, chars, file }) => {
+            let notice = format!("[Output truncated: exceeded {limit} character limit]");
+            match file {
+                Some(file) => format!("{notice}\n[All {chars} characters are in {}]", file.display()),
+                None => notice,
+            }
+        }
+    }
+}
+
+fn image_links(images: &[SavedImage]) -> String {
     if images.is_empty() {
         return String::new();
     }
     let mut links = "Generated images:\n\n".to_owned();
-    for image in images {
-        let stem = image.file_stem().unwrap_or_default().to_string_lossy();
-        let path = image.display().to_string();
+    for SavedImage { path, .. } in images {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let path = path.display().to_string();
         // Markdown ends a bare address at these.
         let is_bare = !path.contains([' ', '(', ')']);
         let _infallible = if is_bare {
@@ -68,7 +88,7 @@ fn image_links(images: &[PathBuf]) -> String {
 fn ending(end: &End, limit: usize) -> (bool, String) {
     match end {
         End::Completed => (false, String::new()),
-        End::Raised(error) => (true, middle_cut(&exception(error), limit)),
+        End::Raised(error) => (true, middle_cut(&error.text(), limit)),
         End::TimedOut { after, state } => {
             let seconds = after.as_secs_f64();
             (
@@ -117,16 +137,6 @@ fn fate(state: State) -> &'static str {
     }
 }
 
-/// The traceback, which names the exception and its value; those alone if there is none.
-fn exception(error: &PythonError) -> String {
-    let traceback = anstream::adapter::strip_str(&error.traceback.join("\n")).to_string();
-    if traceback.contains(&error.name) {
-        return traceback;
-    }
-    let line = anstream::adapter::strip_str(&format!("{}: {}", error.name, error.value)).to_string();
-    if traceback.is_empty() { line } else { format!("{traceback}\n{line}") }
-}
-
 /// Cuts out the middle of a text that is longer than `limit` characters: an exception says most at its ends.
 fn middle_cut(text: &str, limit: usize) -> String {
     let chars = text.chars().count();
@@ -144,6 +154,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::kernel::{ImageFormat, PythonError};
 
     fn error(name: &str, value: &str, traceback: &[&str]) -> PythonError {
         PythonError {
@@ -153,52 +164,66 @@ mod tests {
         }
     }
 
-    fn check(end: End, notes: &[&str], images: &[&str], expected: &str) {
-        let outcome = Outcome {
-            text: crate::kernel::Text::default(),
-            images: images.iter().map(PathBuf::from).collect(),
-            end,
-            notes: notes.iter().map(|&note| note.to_owned()).collect(),
-        };
+    fn outcome(end: End) -> Outcome {
+        Outcome { text: Text::default(), late: Text::default(), images: Vec::new(), end, notes: Vec::new() }
+    }
+
+    #[track_caller]
+    fn check(outcome: &Outcome, expected: &str) {
         let result = serde_json::to_value(cell(outcome, 5_000)).unwrap();
         assert_eq!(result["content"][0]["text"], expected);
     }
 
     #[test]
     fn nothing_is_an_empty_text() {
-        check(End::Completed, &[], &[], "");
+        check(&outcome(End::Completed), "");
     }
 
     #[test]
     fn images_are_markdown_links() {
+        let image = |path: &str| SavedImage { path: path.into(), format: ImageFormat::Png, bytes: None };
+        let images = vec![image("/w/images/0a1b2c3d.png"), image("/w (1)/images/1a1b2c3d.png")];
         check(
-            End::Completed,
-            &[],
-            &["/w/images/0a1b2c3d.png"],
-            "Generated images:\n\n- [0a1b2c3d](/w/images/0a1b2c3d.png)\n",
+            &Outcome { images, ..outcome(End::Completed) },
+            "Generated images:\n\n- [0a1b2c3d](/w/images/0a1b2c3d.png)\n- [1a1b2c3d](</w (1)/images/1a1b2c3d.png>)\n",
         );
     }
 
     #[test]
     fn an_exception_is_told_without_colours() {
-        check(
-            End::Raised(error("E", "v", &["\u{1b}[31mTraceback\u{1b}[0m", "E: v"])),
-            &["note"],
-            &[],
-            "note\n\nTraceback\nE: v",
-        );
-        check(End::Raised(error("E", "v", &[])), &[], &[], "E: v");
+        let raised = End::Raised(error("E", "v", &["\u{1b}[31mTraceback\u{1b}[0m", "E: v"]));
+        check(&Outcome { notes: vec!["note".to_owned()], ..outcome(raised) }, "note\n\nTraceback\nE: v");
+        check(&outcome(End::Raised(error("E", "v", &[]))), "E: v");
     }
 
     #[test]
     fn a_timeout_says_whether_variables_survived() {
         let after = Duration::from_millis(1500);
         check(
-            End::TimedOut { after, state: State::Kept },
-            &[],
-            &[],
+            &outcome(End::TimedOut { after, state: State::Kept }),
             "Execution timed out after 1.5 seconds and was interrupted. \
              The kernel is fine: variables and imports are still there.",
+        );
+    }
+
+    #[test]
+    fn cut_output_says_where_the_rest_is_and_cuts_no_image_or_error() {
+        let file = Some("/w/.ipybox/outputs/0a1b2c3d.txt".into());
+        let text = Text { excerpt: "a…z".to_owned(), cut: Some(Cut { limit: 3, chars: 26, file }) };
+        let raised = End::Raised(error("E", "v", &[]));
+        check(
+            &Outcome { text, ..outcome(raised) },
+            "a…z\n\n[Output truncated: exceeded 3 character limit]\n[All 26 characters are in \
+             /w/.ipybox/outputs/0a1b2c3d.txt]\n\nE: v",
+        );
+    }
+
+    #[test]
+    fn late_output_is_marked() {
+        let text = |excerpt: &str| Text { excerpt: excerpt.to_owned(), cut: None };
+        check(
+            &Outcome { late: text("tick"), text: text("own"), ..outcome(End::Completed) },
+            "[Output of earlier cells, after they had ended:]\ntick\n[End of the output of earlier cells]\n\nown",
         );
     }
 

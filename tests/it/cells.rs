@@ -76,10 +76,13 @@ async fn long_output_is_cut_with_a_notice() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let cut = json!({"code": "print('é' * 100)", "max_output_chars": 10});
-    assert_eq!(
-        ipybox.call("execute_ipython_cell", cut).await.ok(),
-        format!("{}\n\n[Output truncated: exceeded 10 character limit]", "é".repeat(10))
-    );
+    let text = ipybox.call("execute_ipython_cell", cut).await.ok();
+    let (text, path) = text.split_once("\n[All 101 characters are in ").unwrap();
+    let (begin, end) = ("é".repeat(5), "é".repeat(4));
+    let notice = "[Output truncated: exceeded 10 character limit]";
+    assert_eq!(text, format!("{begin}\n\n[… 91 characters left out …]\n\n{end}\n\n{notice}"));
+    let whole = std::fs::read_to_string(path.trim_end_matches(']')).unwrap();
+    assert_eq!(whole, format!("{}\n", "é".repeat(100)));
     let fits = json!({"code": "print('é' * 10)", "max_output_chars": 10});
     assert_eq!(ipybox.call("execute_ipython_cell", fits).await.ok(), "é".repeat(10));
     let whole = json!({"code": "print('x' * 10_000_000)", "max_output_chars": 20_000_000});

@@ -205,7 +205,7 @@ async fn output_beyond_the_limit_costs_no_memory() {
     };
     let before = peak(ipybox.id());
     let text = ipybox.cell("print('x' * 300_000_000)").await.ok();
-    assert!(text.ends_with("[Output truncated: exceeded 5000 character limit]"), "{} bytes", text.len());
+    assert!(text.contains("[Output truncated: exceeded 5000 character limit]"), "{} bytes", text.len());
     let text = ipybox.cell("raise ValueError('y' * 100_000_000)").await.error();
     assert!(text.len() < 20_000, "{} bytes", text.len());
     let grown = peak(ipybox.id()) - before;

@@ -9,6 +9,7 @@ mod clients;
 mod environment;
 mod hardship;
 mod life;
+mod output;
 mod protocol;
 mod registration;
 mod start;

@@ -1,0 +1,185 @@
+//! What of a shown object a reader sees who has no browser: its text, and its images. Pure.
+//!
+//! An object comes in several representations, by
+//! [MIME type](https://jupyter-client.readthedocs.io/en/stable/messaging.html#display-data).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Map, Value};
+
+/// An object's representations, by MIME type.
+pub(crate) type MimeBundle = Map<String, Value>;
+
+/// The longest HTML, in characters and without its scripts and styles, that is shown for want of a text. What is
+/// longer is data: a sound, an interactive plot.
+const HTML_CHARS: usize = 20_000;
+
+/// A picture, as the kernel sent it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Image {
+    /// What its bytes claim to be.
+    pub(crate) format: ImageFormat,
+    /// The file's bytes.
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The formats of images that are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ImageFormat {
+    Png,
+    Jpeg,
+    Gif,
+    WebP,
+    Svg,
+    Pdf,
+}
+
+impl ImageFormat {
+    const ALL: [Self; 6] = [Self::Png, Self::Jpeg, Self::Gif, Self::WebP, Self::Svg, Self::Pdf];
+
+    /// The name that files of this format end with.
+    pub(crate) fn extension(self) -> &'static str {
+        match self {
+            Self::Png => "png",
+            Self::Jpeg => "jpg",
+            Self::Gif => "gif",
+            Self::WebP => "webp",
+            Self::Svg => "svg",
+            Self::Pdf => "pdf",
+        }
+    }
+
+    fn mime_type(self) -> &'static str {
+        match self {
+            Self::Png => "image/png",
+            Self::Jpeg => "image/jpeg",
+            Self::Gif => "image/gif",
+            Self::WebP => "image/webp",
+            Self::Svg => "image/svg+xml",
+            Self::Pdf => "application/pdf",
+        }
+    }
+
+    /// Reads an image's bytes: SVG is text, the others are Base64, possibly in lines.
+    fn read(self, data: &str) -> Option<Vec<u8>> {
+        if matches!(self, Self::Svg) {
+            return Some(data.as_bytes().to_vec());
+        }
+        let packed: String = data.split_ascii_whitespace().collect();
+        BASE64.decode(packed).ok()
+    }
+}
+
+/// The images among an object's representations.
+pub(super) fn images(bundle: &MimeBundle) -> Vec<Image> {
+    let image = |format: ImageFormat| {
+        let bytes = format.read(text(bundle, format.mime_type())?)?;
+        Some(Image { format, bytes })
+    };
+    ImageFormat::ALL.into_iter().filter_map(image).collect()
+}
+
+/// The text that says most about an object of which `images` are seen beside it.
+pub(super) fn best_text(bundle: &MimeBundle, images: &[Image]) -> Option<String> {
+    let plain = text(bundle, "text/plain");
+    let telling = plain.filter(|plain| !is_placeholder(plain));
+    if !images.is_empty() {
+        return telling.map(str::to_owned);
+    }
+    let written = text(bundle, "text/markdown").or(telling).or_else(|| text(bundle, "text/latex"));
+    written
+        .map(str::to_owned)
+        .or_else(|| Some(bundle.get("application/json")?.to_string()))
+        .or_else(|| readable_html(text(bundle, "text/html")?))
+        .or_else(|| plain.map(str::to_owned))
+}
+
+fn text<'a>(bundle: &'a MimeBundle, mime_type: &str) -> Option<&'a str> {
+    bundle.get(mime_type)?.as_str().filter(|text| !text.is_empty())
+}
+
+/// `<Figure size 640x480 with 1 Axes>`, `<IPython.core.display.HTML object>`: says nothing beside the thing itself.
+fn is_placeholder(text: &str) -> bool {
+    text.starts_with('<') && text.ends_with('>') && !text.contains('\n')
+}
+
+/// HTML as it was written, without what only a browser understands, if that is not too much to read.
+fn readable_html(html: &str) -> Option<String> {
+    let html = without_element(&without_element(html, "script"), "style");
+    let html = html.trim();
+    (!html.is_empty() && html.chars().count() <= HTML_CHARS).then(|| html.to_owned())
+}
+
+/// Cuts every `<name …>…</name>` out of `html`, whatever its case.
+fn without_element(html: &str, name: &str) -> String {
+    // Of the same length, so that places in one are places in the other.
+    let lower = html.to_ascii_lowercase();
+    let (open, close) = (format!("<{name}"), format!("</{name}>"));
+    let mut kept = String::new();
+    let mut from = 0;
+    while let Some(begin) = lower[from..].find(&open) {
+        kept.push_str(&html[from..from + begin]);
+        let end = lower[from + begin..].find(&close);
+        from = end.map_or(html.len(), |end| from + begin + end + close.len());
+    }
+    kept.push_str(&html[from..]);
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(bundle: Value, expected: Option<&str>, formats: &[ImageFormat]) {
+        let Value::Object(bundle) = bundle else { panic!("a bundle is an object") };
+        let images = images(&bundle);
+        assert_eq!(best_text(&bundle, &images).as_deref(), expected, "{bundle:?}");
+        assert_eq!(Vec::from_iter(images.iter().map(|image| image.format)), formats);
+    }
+
+    #[test]
+    fn a_picture_is_not_described_by_its_repr() {
+        let figure = "<Figure size 640x480 with 1 Axes>";
+        check(json!({"image/png": "iVBO\nRw==\n", "text/plain": figure}), None, &[ImageFormat::Png]);
+        check(json!({"image/png": "iVBORw==", "text/plain": "cat"}), Some("cat"), &[ImageFormat::Png]);
+        check(json!({"image/png": "%", "text/plain": figure}), Some(figure), &[]);
+    }
+
+    #[test]
+    fn every_format_of_a_figure_is_kept() {
+        check(
+            json!({"image/svg+xml": "<svg/>", "application/pdf": "JVBERg==", "image/jpeg": "/9j/"}),
+            None,
+            &[ImageFormat::Jpeg, ImageFormat::Svg, ImageFormat::Pdf],
+        );
+        check(
+            json!({"image/gif": "R0lG", "image/webp": "UklG"}),
+            None,
+            &[ImageFormat::Gif, ImageFormat::WebP],
+        );
+    }
+
+    #[test]
+    fn the_most_telling_text_is_shown() {
+        let placeholder = "<IPython.core.display.Thing object>";
+        check(json!({"text/plain": placeholder, "text/markdown": "**bold**"}), Some("**bold**"), &[]);
+        check(json!({"text/plain": placeholder, "text/latex": "$x$"}), Some("$x$"), &[]);
+        check(json!({"text/plain": "x", "text/latex": "$x$"}), Some("x"), &[]);
+        check(json!({"text/plain": placeholder, "application/json": {"a": [1]}}), Some(r#"{"a":[1]}"#), &[]);
+        check(json!({"text/plain": "a  b", "text/html": "<table/>"}), Some("a  b"), &[]);
+        check(json!({"text/plain": placeholder}), Some(placeholder), &[]);
+        check(json!({}), None, &[]);
+    }
+
+    #[test]
+    fn html_is_shown_for_want_of_a_text() {
+        let placeholder = "<pandas.io.formats.style.Styler at 0x7f>";
+        let styled = "<STYLE a='b'>.x {}</STYLE><b>é</b><script>1</script> text<style>";
+        check(json!({"text/plain": placeholder, "text/html": styled}), Some("<b>é</b> text"), &[]);
+        check(json!({"text/html": "<script>", "text/plain": placeholder}), Some(placeholder), &[]);
+        let sound = format!("<audio src='data:{}'>", "x".repeat(HTML_CHARS));
+        check(json!({"text/html": sound, "text/plain": placeholder}), Some(placeholder), &[]);
+    }
+}

@@ -1,0 +1,76 @@
+//! From the messages of one cell to its output: pure, without sockets, files or clocks.
+
+mod bundle;
+mod terminal;
+#[cfg(test)]
+mod tests;
+mod transcript;
+
+pub(crate) use self::bundle::{Image, ImageFormat, MimeBundle};
+pub(crate) use self::terminal::plain;
+pub(crate) use self::transcript::{ImageId, Settled, Taken, Transcript};
+
+use super::message::{Content, Message, PythonError};
+
+/// What a cell has produced so far.
+#[derive(Debug)]
+pub(crate) struct Fold {
+    request: String,
+    has_begun: bool,
+    is_idle: bool,
+    is_replied: bool,
+    transcript: Transcript,
+    error: Option<PythonError>,
+}
+
+impl Fold {
+    /// Begins with nothing, for the messages that belong to `request`.
+    pub(crate) fn new(request: String) -> Self {
+        Self {
+            request,
+            has_begun: false,
+            is_idle: false,
+            is_replied: false,
+            transcript: Transcript::default(),
+            error: None,
+        }
+    }
+
+    /// Whether a message belongs to this cell.
+    pub(crate) fn is_parent_of(&self, message: &Message) -> bool {
+        message.parent.as_ref() == Some(&self.request)
+    }
+
+    /// Takes in a message of this cell.
+    pub(crate) fn take(&mut self, content: Content) -> Taken {
+        match content {
+            Content::Shown(shown) => return self.transcript.take(shown),
+            Content::Error(error) => self.error = Some(error),
+            Content::ExecuteInput => self.has_begun = true,
+            Content::Idle => self.is_idle = true,
+            Content::ExecuteReply => self.is_replied = true,
+            Content::InterruptReply | Content::Welcome | Content::Other => {}
+        }
+        Taken::default()
+    }
+
+    /// Whether nothing more will come: the reply alone does not say so, output may still follow it.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_idle && self.is_replied
+    }
+
+    /// Whether the code runs, or has run: an interrupt before that is lost.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun || self.is_idle || self.is_replied
+    }
+
+    /// Whether the kernel is done with the request. A reply that has not come by now hardly ever comes.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_idle
+    }
+
+    /// The rest of what the cell showed, and the exception that ended it.
+    pub(crate) fn finish(self) -> (Settled, Option<PythonError>) {
+        (self.transcript.finish(), self.error)
+    }
+}

@@ -1,0 +1,433 @@
+//! What a terminal shows of a stream: carriage returns overwrite, cursors move, colours are gone. Pure.
+//!
+//! Progress bars collapse to their final state that way, whoever draws them: tqdm returns to the beginning of its line,
+//! pip and rich go up several. The codes are those of [ECMA-48](https://ecma-international.org/publications-and-standards/standards/ecma-48/)
+//! that such programs use; the others are dropped.
+//!
+//! Unlike a terminal it never loses text to the edge of a screen: lines do not wrap, what scrolls out of reach of the
+//! cursor is settled, and so is what a program asks to clear.
+
+use std::collections::VecDeque;
+use std::mem;
+
+/// How many lines the cursor can go back, as on a tall terminal.
+const ROWS: usize = 100;
+
+/// How many characters of a line can still be overwritten. What is longer is no progress bar, and must not be held.
+const COLUMNS: usize = 16 * 1024;
+
+/// The longest control string (a window's title, a link) in characters. A longer one is text of some other kind, and
+/// what follows its beginning is shown again.
+const CONTROL_STRING_CHARS: usize = 4 * 1024;
+
+/// A stream as a terminal shows it.
+#[derive(Debug)]
+pub(super) struct Terminal {
+    /// Text that no cursor reaches any more.
+    settled: String,
+    rows: VecDeque<Row>,
+    row: usize,
+    column: usize,
+    state: State,
+}
+
+/// One line.
+#[derive(Debug, Default)]
+struct Row {
+    text: String,
+    /// How many characters `text` has.
+    chars: usize,
+}
+
+/// How far an escape sequence has been read.
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Text,
+    Escape,
+    Control(Parameters),
+    /// A string that ends with BEL or ESC `\`, and its characters so far.
+    String {
+        chars: usize,
+        after_escape: bool,
+    },
+}
+
+/// The parameters of a control sequence.
+#[derive(Debug, Default)]
+struct Parameters {
+    /// The first one, which is all that the sequences need that we follow.
+    first: Option<usize>,
+    is_past_first: bool,
+    is_private: bool,
+}
+
+impl Default for Terminal {
+    fn default() -> Self {
+        Self {
+            settled: String::new(),
+            rows: VecDeque::from([Row::default()]),
+            row: 0,
+            column: 0,
+            state: State::Text,
+        }
+    }
+}
+
+impl Terminal {
+    /// Shows what was written.
+    pub(super) fn write(&mut self, text: &str) {
+        let mut rest = text;
+        while !rest.is_empty() {
+            if matches!(self.state, State::Text) {
+                let is_special = |byte| matches!(byte, b'\n' | b'\r' | b'\x08' | b'\x1b');
+                let end = rest.bytes().position(is_special).unwrap_or(rest.len());
+                let (plain, special) = rest.split_at(end);
+                self.put(plain);
+                rest = special;
+            }
+            let mut chars = rest.chars();
+            if let Some(char) = chars.next() {
+                self.read(char);
+                rest = chars.as_str();
+            }
+        }
+    }
+
+    /// Takes the text that no cursor reaches any more.
+    pub(super) fn take_settled(&mut self) -> String {
+        mem::take(&mut self.settled)
+    }
+
+    /// All that is shown.
+    pub(super) fn into_text(mut self) -> String {
+        self.settle_screen();
+        self.settled
+    }
+
+    /// Whether nothing is shown.
+    pub(super) fn is_empty(&self) -> bool {
+        self.settled.is_empty() && self.rows.iter().all(|row| row.chars == 0) && self.rows.len() == 1
+    }
+
+    /// Whether what is shown next stands at the beginning of a line.
+    pub(super) fn is_at_line_start(&self) -> bool {
+        self.rows.back().is_none_or(|row| row.chars == 0)
+    }
+
+    fn read(&mut self, char: char) {
+        match &mut self.state {
+            State::Text => self.control(char),
+            State::Escape => {
+                self.state = match char {
+                    '[' => State::Control(Parameters::default()),
+                    ']' | 'P' | 'X' | '^' | '_' => State::String { chars: 0, after_escape: false },
+                    // Intermediate bytes, before the one that ends the sequence.
+                    ' '..='/' => State::Escape,
+                    '\n' | '\r' => {
+                        self.control(char);
+                        State::Text
+                    }
+                    _ => State::Text,
+                }
+            }
+            State::Control(parameters) => match char {
+                '0'..='9' => parameters.digit(char),
+                ';' | ':' => parameters.is_past_first = true,
+                '<'..='?' => parameters.is_private = true,
+                ' '..='/' => {}
+                '@'..='~' => {
+                    let parameters = mem::take(parameters);
+                    self.state = State::Text;
+                    if !parameters.is_private {
+                        self.perform(char, parameters.first);
+                    }
+                }
+                // No character of a sequence: it was none.
+                _ => {
+                    self.state = State::Text;
+                    self.write(char.encode_utf8(&mut [0; 4]));
+                }
+            },
+            State::String { chars, after_escape } => {
+                *chars += 1;
+                let is_end = matches!(char, '\u{7}' | '\n') || *chars > CONTROL_STRING_CHARS;
+                if is_end || *after_escape {
+                    self.state = State::Text;
+                } else {
+                    *after_escape = char == '\u{1b}';
+                }
+                if char == '\n' {
+                    self.control(char);
+                }
+            }
+        }
+    }
+
+    fn control(&mut self, char: char) {
+        match char {
+            '\n' => {
+                self.row += 1;
+                self.column = 0;
+                if self.row == self.rows.len() {
+                    self.rows.push_back(Row::default());
+                    self.settle_top();
+                }
+            }
+            '\r' => self.column = 0,
+            '\u{8}' => self.column = self.column.saturating_sub(1),
+            '\u{1b}' => self.state = State::Escape,
+            other => self.put(other.encode_utf8(&mut [0; 4])),
+        }
+    }
+
+    /// Follows a control sequence.
+    fn perform(&mut self, command: char, parameter: Option<usize>) {
+        let count = parameter.unwrap_or(1).max(1);
+        match command {
+            'A' | 'F' => self.row = self.row.saturating_sub(count),
+            'B' | 'E' => self.row = (self.row + count).min(self.rows.len() - 1),
+            'C' => self.column = (self.column + count).min(COLUMNS),
+            'D' => self.column = self.column.saturating_sub(count),
+            'G' => self.column = (count - 1).min(COLUMNS),
+            // To another place of the screen, or a screen that is cleared: what was shown stays.
+            'H' | 'f' => self.begin_screen(),
+            'J' if parameter.unwrap_or(0) == 0 => {
+                self.rows.truncate(self.row + 1);
+                self.rows[self.row].cut(self.column);
+            }
+            'J' => self.begin_screen(),
+            'K' => match parameter.unwrap_or(0) {
+                0 => self.rows[self.row].cut(self.column),
+                1 => self.rows[self.row].blank(self.column + 1),
+                _ => self.rows[self.row] = Row::default(),
+            },
+            _ => {}
+        }
+        if matches!(command, 'E' | 'F') {
+            self.column = 0;
+        }
+    }
+
+    /// Writes text without control characters where the cursor is.
+    fn put(&mut self, mut text: &str) {
+        while !text.is_empty() {
+            if self.column >= COLUMNS {
+                self.settle_line();
+            }
+            let room = COLUMNS - self.column;
+            let end = text.char_indices().nth(room).map_or(text.len(), |(end, _)| end);
+            let (fitting, rest) = text.split_at(end);
+            self.column += self.rows[self.row].write(self.column, fitting);
+            text = rest;
+        }
+    }
+
+    /// Settles the topmost line if there are more than the cursor can reach.
+    fn settle_top(&mut self) {
+        if self.rows.len() > ROWS
+            && let Some(top) = self.rows.pop_front()
+        {
+            self.settled.push_str(&top.text);
+            self.settled.push('\n');
+            self.row -= 1;
+        }
+    }
+
+    /// Settles the beginning of a line that is too long to be held, and all above it. The line goes on.
+    fn settle_line(&mut self) {
+        for above in self.rows.drain(..self.row) {
+            self.settled.push_str(&above.text);
+            self.settled.push('\n');
+        }
+        self.row = 0;
+        self.column = 0;
+        let line = mem::take(&mut self.rows[0]);
+        self.settled.push_str(&line.text);
+    }
+
+    /// Settles everything, and begins a new line.
+    fn begin_screen(&mut self) {
+        let is_at_line_start = self.is_at_line_start();
+        self.settle_screen();
+        if !is_at_line_start {
+            self.settled.push('\n');
+        }
+    }
+
+    /// Settles everything.
+    fn settle_screen(&mut self) {
+        self.row = self.rows.len() - 1;
+        self.settle_line();
+    }
+}
+
+impl Row {
+    /// Writes `text` from `column` on, over what stands there, and returns how many characters it has.
+    fn write(&mut self, column: usize, text: &str) -> usize {
+        let chars = text.chars().count();
+        if column == self.chars {
+            self.text.push_str(text);
+        } else if column > self.chars {
+            self.text.extend(std::iter::repeat_n(' ', column - self.chars));
+            self.text.push_str(text);
+        } else {
+            let range = self.offset(column)..self.offset(column + chars);
+            self.text.replace_range(range, text);
+        }
+        self.chars = self.chars.max(column + chars);
+        chars
+    }
+
+    fn cut(&mut self, column: usize) {
+        self.text.truncate(self.offset(column));
+        self.chars = self.chars.min(column);
+    }
+
+    fn blank(&mut self, columns: usize) {
+        let blanks = " ".repeat(columns.min(self.chars));
+        self.write(0, &blanks);
+    }
+
+    /// Where the character at `column` begins, or the end.
+    fn offset(&self, column: usize) -> usize {
+        if self.text.len() == self.chars {
+            return column.min(self.chars);
+        }
+        self.text.char_indices().nth(column).map_or(self.text.len(), |(offset, _)| offset)
+    }
+}
+
+impl Parameters {
+    fn digit(&mut self, char: char) {
+        if !self.is_past_first {
+            let digit = char.to_digit(10).unwrap_or_default() as usize;
+            self.first = Some(self.first.unwrap_or_default().saturating_mul(10).saturating_add(digit));
+        }
+    }
+}
+
+/// What a terminal shows of `text`.
+pub(crate) fn plain(text: &str) -> String {
+    let mut terminal = Terminal::default();
+    terminal.write(text);
+    terminal.into_text()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(written: &str, shown: &str) {
+        assert_eq!(plain(written), shown, "{written:?}");
+        // In whatever pieces it comes.
+        let mut terminal = Terminal::default();
+        for char in written.chars() {
+            terminal.write(char.encode_utf8(&mut [0; 4]));
+        }
+        assert_eq!(terminal.into_text(), shown, "{written:?} in pieces");
+    }
+
+    #[test]
+    fn text_without_codes_is_shown_as_it_is() {
+        check("", "");
+        check("a\nb\n", "a\nb\n");
+        check("\n\n tab\t null \0 bell \u{7} é\n", "\n\n tab\t null \0 bell \u{7} é\n");
+    }
+
+    #[test]
+    fn a_carriage_return_overwrites_its_line() {
+        check("  0%|     |\r 50%|██   |\r100%|█████|\ndone\n", "100%|█████|\ndone\n");
+        check("long line\rshort", "shortline");
+        check("a\r\nb\r\n", "a\nb\n");
+        check("a\r\r\n", "a\n");
+        check("ünï\rc", "cnï");
+    }
+
+    #[test]
+    fn a_backspace_goes_back_and_no_further() {
+        check("12\u{8}3", "13");
+        check("\u{8}\u{8}a", "a");
+    }
+
+    #[test]
+    fn colours_titles_and_links_are_dropped() {
+        check("\u{1b}[1;38;5;208mred\u{1b}[0m text", "red text");
+        check("\u{1b}]0;title\u{7}text", "text");
+        check("\u{1b}]8;;https://example.org\u{1b}\\link\u{1b}]8;;\u{1b}\\", "link");
+        check("\u{1b}[?25lhidden cursor\u{1b}[?25h", "hidden cursor");
+        check("\u{1b}(Bcharset", "charset");
+    }
+
+    #[test]
+    fn several_lines_are_drawn_anew() {
+        // rich: down the lines, then up again, erasing each.
+        check("a 0%\nb 0%\r\u{1b}[2K\u{1b}[1A\u{1b}[2Ka 9%\nb 9%\n", "a 9%\nb 9%\n");
+        check("a\nb\nc\u{1b}[2A\rx\u{1b}[Jy", "xy");
+        check("abc\u{1b}[1Gx\u{1b}[K", "x");
+        check("abc\u{1b}[1K|", "   |");
+        check("a\u{1b}[3Cb", "a   b");
+    }
+
+    #[test]
+    fn a_cleared_screen_is_not_lost() {
+        check("before\u{1b}[2J\u{1b}[Hafter", "before\nafter");
+        check("before\n\u{1b}[H\u{1b}[2Jafter", "before\nafter");
+    }
+
+    #[test]
+    fn broken_sequences_do_not_swallow_what_follows() {
+        check("\u{1b}[12é", "é");
+        check("\u{1b}]never ended\nnext line", "\nnext line");
+        check("\u{1b}\ntext", "\ntext");
+        check(&format!("\u{1b}]{}text", "x".repeat(CONTROL_STRING_CHARS + 1)), "text");
+        check("end \u{1b}", "end ");
+        check("\u{1b}[99999999999999999999Ax\u{1b}[99999999999999999999Dy", "y");
+    }
+
+    #[test]
+    fn lines_out_of_reach_are_settled() {
+        let mut terminal = Terminal::default();
+        for line in 0..ROWS + 10 {
+            terminal.write(&format!("{line}\n"));
+        }
+        assert!(terminal.take_settled().ends_with("\n9\n10\n"));
+        terminal.write(&format!("\u{1b}[{}Atop", ROWS * 2));
+        assert!(terminal.into_text().starts_with("top\n12\n"));
+    }
+
+    #[test]
+    fn an_endless_line_is_not_held() {
+        let mut terminal = Terminal::default();
+        let mut settled = String::new();
+        for _ in 0..1_000 {
+            terminal.write(&"é".repeat(1_000));
+            settled += &terminal.take_settled();
+        }
+        assert!(terminal.rows[0].text.len() <= 2 * COLUMNS);
+        assert_eq!((settled + &terminal.into_text()).chars().count(), 1_000_000);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_shown_without_panic_and_the_same_in_pieces(
+            text in "([a-c\n\r\u{8}\u{1b}\\[\\];?0-9ABCDGHJKm\u{7}é]|\u{1b}\\[[0-9]{0,3}[A-K]){0,80}",
+            cut in 0..80_usize,
+        ) {
+            let at = text.char_indices().nth(cut).map_or(text.len(), |(at, _)| at);
+            let mut terminal = Terminal::default();
+            terminal.write(&text[..at]);
+            let mut shown = terminal.take_settled();
+            terminal.write(&text[at..]);
+            shown += &terminal.into_text();
+            prop_assert_eq!(shown, plain(&text));
+        }
+
+        #[test]
+        fn text_without_codes_is_kept(text in "[^\r\u{8}\u{1b}]{0,200}") {
+            prop_assert_eq!(plain(&text), text);
+        }
+    }
+}

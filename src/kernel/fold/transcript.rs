@@ -1,0 +1,269 @@
+//! What has been shown, in order, as long as it can still change: a display can be updated, everything can be cleared.
+//! Pure.
+//!
+//! What is shown grows without bound, so only the newest of it is held. The rest is settled: it is handed on and will
+//! not change any more.
+
+use std::mem;
+
+use super::bundle::{self, Image, MimeBundle};
+use super::terminal::{Terminal, plain};
+use crate::kernel::message::Shown;
+
+/// How much text, in bytes, is held before what is older than the newest object is settled.
+const HELD_BYTES: usize = 1024 * 1024;
+
+/// The number of an image, in order of appearance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ImageId(u32);
+
+/// Streams and shown objects, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Transcript {
+    joined: Joined,
+    pieces: Vec<Piece>,
+    images: u32,
+    /// The images of pieces that are settled.
+    settled_images: Vec<ImageId>,
+    /// How much text has come since some was settled.
+    held_bytes: usize,
+    /// Whether the next thing that is shown replaces everything before it.
+    is_clear_pending: bool,
+    /// Whether everything that was handed on before is void.
+    is_cleared: bool,
+}
+
+/// What became of one more message.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// The text that it added, as written, for those who follow along.
+    pub(crate) chunk: Option<String>,
+    /// Images that it showed.
+    pub(crate) images: Vec<(ImageId, Image)>,
+    /// Images that are shown no more.
+    pub(crate) discarded: Vec<ImageId>,
+    /// Text that will not change any more.
+    pub(crate) settled: Option<Settled>,
+}
+
+/// Text that will not change any more. It goes on where the one before it ended.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Settled {
+    /// Whether all that was settled before has been cleared.
+    pub(crate) is_anew: bool,
+    /// The text.
+    pub(crate) text: String,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Stream(Terminal),
+    Object(Object),
+}
+
+/// A shown object.
+#[derive(Debug)]
+struct Object {
+    id: Option<String>,
+    text: Option<String>,
+    images: Vec<ImageId>,
+}
+
+/// Text on lines: objects stand on lines of their own.
+#[derive(Debug)]
+struct Joined {
+    text: String,
+    is_at_line_start: bool,
+    is_after_object: bool,
+}
+
+impl Transcript {
+    /// Adds one more thing that was shown.
+    pub(crate) fn take(&mut self, shown: Shown) -> Taken {
+        let mut taken = Taken::default();
+        match shown {
+            Shown::Stream(text) => {
+                self.clear_if_pending(&mut taken);
+                self.write(text, &mut taken);
+            }
+            Shown::Object { bundle, id, is_begun } => {
+                self.clear_if_pending(&mut taken);
+                match is_begun {
+                    true => self.write_object(&bundle, &mut taken),
+                    false => self.show(&bundle, id, &mut taken),
+                }
+            }
+            Shown::Update { bundle, id } => self.update(&bundle, id, &mut taken),
+            Shown::Clear { is_delayed: true } => self.is_clear_pending = true,
+            Shown::Clear { is_delayed: false } => self.clear(&mut taken),
+        }
+        if self.held_bytes > HELD_BYTES {
+            self.settle();
+            taken.settled = Some(self.hand_on());
+        }
+        taken
+    }
+
+    /// The text that has not been handed on yet.
+    pub(crate) fn finish(mut self) -> Settled {
+        for piece in mem::take(&mut self.pieces) {
+            self.join(piece);
+        }
+        self.hand_on()
+    }
+
+    fn write(&mut self, text: String, taken: &mut Taken) {
+        self.held_bytes += text.len();
+        let break_before = if self.joined_end().is_after_object { "\n" } else { "" };
+        match self.pieces.last_mut() {
+            Some(Piece::Stream(terminal)) => terminal.write(&text),
+            _ => {
+                let mut terminal = Terminal::default();
+                terminal.write(&text);
+                self.pieces.push(Piece::Stream(terminal));
+            }
+        }
+        taken.chunk = Some(break_before.to_owned() + &text);
+    }
+
+    /// Begins an object whose text is too long for one message: the rest follows as a stream.
+    fn write_object(&mut self, bundle: &MimeBundle, taken: &mut Taken) {
+        let Some(text) = bundle::best_text(bundle, &[]) else { return };
+        let end = self.joined_end();
+        let is_line_broken = end.is_at_line_start || end.is_after_object;
+        self.write(if is_line_broken { text } else { format!("\n{text}") }, taken);
+    }
+
+    fn show(&mut self, bundle: &MimeBundle, id: Option<String>, taken: &mut Taken) {
+        let object = self.object(bundle, id, taken);
+        if let Some(text) = &object.text {
+            let end = self.joined_end();
+            let break_before = if end.is_after_object || !end.is_at_line_start { "\n" } else { "" };
+            taken.chunk = Some(format!("{break_before}{text}"));
+        }
+        self.pieces.push(Piece::Object(object));
+    }
+
+    fn object(&mut self, bundle: &MimeBundle, id: Option<String>, taken: &mut Taken) -> Object {
+        let images = bundle::images(bundle);
+        let text = bundle::best_text(bundle, &images).map(|text| plain(&text));
+        self.held_bytes += text.as_ref().map_or(0, String::len);
+        let mut ids = Vec::new();
+        for image in images {
+            let id = ImageId(self.images);
+            self.images += 1;
+            ids.push(id);
+            taken.images.push((id, image));
+        }
+        Object { id, text, images: ids }
+    }
+
+    /// Changes what is shown of an object. If it is settled, or was never shown here, it is shown once more.
+    fn update(&mut self, bundle: &MimeBundle, id: Option<String>, taken: &mut Taken) {
+        let is_same =
+            |piece: &Piece| matches!(piece, Piece::Object(object) if object.id == id && id.is_some());
+        let Some(place) = self.pieces.iter().rposition(is_same) else {
+            return self.show(bundle, id, taken);
+        };
+        let object = self.object(bundle, id, taken);
+        taken.chunk.clone_from(&object.text);
+        if let Piece::Object(before) = mem::replace(&mut self.pieces[place], Piece::Object(object)) {
+            taken.discarded.extend(before.images);
+        }
+    }
+
+    fn clear_if_pending(&mut self, taken: &mut Taken) {
+        if mem::take(&mut self.is_clear_pending) {
+            self.clear(taken);
+        }
+    }
+
+    fn clear(&mut self, taken: &mut Taken) {
+        self.is_clear_pending = false;
+        taken.discarded.append(&mut self.settled_images);
+        for piece in self.pieces.drain(..) {
+            if let Piece::Object(object) = piece {
+                taken.discarded.extend(object.images);
+            }
+        }
+        self.joined = Joined::default();
+        self.held_bytes = 0;
+        self.is_cleared = true;
+    }
+
+    /// Settles all but the newest piece, and of a stream all that it cannot change any more.
+    fn settle(&mut self) {
+        self.held_bytes = 0;
+        let newest = self.pieces.pop();
+        for piece in mem::take(&mut self.pieces) {
+            self.join(piece);
+        }
+        if let Some(mut piece) = newest {
+            if let Piece::Stream(terminal) = &mut piece {
+                self.joined.push_stream(&terminal.take_settled());
+            }
+            self.pieces.push(piece);
+        }
+    }
+
+    fn join(&mut self, piece: Piece) {
+        match piece {
+            Piece::Stream(terminal) => self.joined.push_stream(&terminal.into_text()),
+            Piece::Object(object) => {
+                self.settled_images.extend(object.images);
+                if let Some(text) = object.text {
+                    self.joined.push_object(&text);
+                }
+            }
+        }
+    }
+
+    fn hand_on(&mut self) -> Settled {
+        Settled { is_anew: mem::take(&mut self.is_cleared), text: mem::take(&mut self.joined.text) }
+    }
+
+    /// How the text ends that has been shown so far.
+    fn joined_end(&self) -> Joined {
+        let mut end = Joined { text: String::new(), ..self.joined };
+        let is_telling = |piece: &&Piece| match piece {
+            Piece::Stream(terminal) => !terminal.is_empty(),
+            Piece::Object(object) => object.text.is_some(),
+        };
+        match self.pieces.iter().rfind(is_telling) {
+            Some(Piece::Stream(terminal)) => {
+                end.is_after_object = false;
+                end.is_at_line_start = terminal.is_at_line_start();
+            }
+            Some(Piece::Object(_)) => end.is_after_object = true,
+            None => {}
+        }
+        end
+    }
+}
+
+impl Default for Joined {
+    fn default() -> Self {
+        Self { text: String::new(), is_at_line_start: true, is_after_object: false }
+    }
+}
+
+impl Joined {
+    fn push_stream(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        if mem::take(&mut self.is_after_object) {
+            self.text.push('\n');
+        }
+        self.text.push_str(text);
+        self.is_at_line_start = text.ends_with('\n');
+    }
+
+    fn push_object(&mut self, text: &str) {
+        if self.is_after_object || !self.is_at_line_start {
+            self.text.push('\n');
+        }
+        self.text.push_str(text);
+        self.is_after_object = true;
+    }
+}

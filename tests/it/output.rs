@@ -1,0 +1,249 @@
+//! What becomes of a cell's output: nothing is lost, and a reader without a screen can read it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::{Ipybox, Place, eventually};
+
+/// Cells and what they show, in one session.
+async fn check(cells: &[(&str, &str)]) {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    for (code, expected) in cells {
+        assert_eq!(ipybox.cell(code).await.ok(), *expected, "{code}");
+    }
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn progress_bars_collapse_to_their_final_state() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let code = "
+import sys, time
+for step in range(101):
+    sys.stderr.write(f'\\r{step:3}%|' + '#' * (step // 10)); sys.stderr.flush()
+print()";
+    assert_eq!(ipybox.cell(code).await.ok(), "100%|##########");
+    let text = ipybox.cell("from tqdm import tqdm\nfor _ in tqdm(range(300)): time.sleep(0.001)").await.ok();
+    assert!(text.starts_with("100%|") && text.contains("300/300") && text.lines().count() == 1, "{text:?}");
+    // What pip and rich write to the pseudo-terminal of a `!command`: several lines, drawn anew.
+    let code = r#"!printf 'a 0%%\nb 0%%\r\033[2K\033[1A\033[2K\033[32ma 9%%\033[0m\nb 9%%\n'"#;
+    assert_eq!(ipybox.cell(code).await.ok(), "a 9%\nb 9%");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn every_kind_of_object_is_shown_as_text() {
+    let styled = "<table><tr><td>1</td></tr></table>";
+    let html = format!("from IPython.display import HTML; HTML('<style>td {{}}</style>{styled}')");
+    check(&[
+        ("from IPython.display import Markdown; Markdown('**bold**')", "**bold**"),
+        ("from IPython.display import Latex; Latex('$x^2$')", "$x^2$"),
+        ("from IPython.display import JSON; JSON({'a': [1, 2]})", r#"{"a":[1,2]}"#),
+        (&html, styled),
+        ("import pandas; pandas.DataFrame({'a': [1, 2]})", "   a\n0  1\n1  2"),
+        ("display('one', 2)", "'one'\n2"),
+        ("display({'text/plain': 'raw'}, raw=True)", "raw"),
+        ("print('\\x1b[31mred\\x1b[0m')", "red"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn displays_are_updated_and_cleared() {
+    check(&[
+        ("handle = display('first', display_id=True); print('x'); handle.update('second')", "'second'\nx"),
+        ("handle.update('third')", "'third'"),
+        ("display('a', display_id='odd'); display('b', display_id='odd', update=True)", "'b'"),
+        ("from IPython.display import clear_output\nprint('a'); clear_output(); print('b')", "b"),
+        ("for i in range(5):\n    clear_output(wait=True); print(i)", "4"),
+        ("print('kept'); clear_output(wait=True)", "kept"),
+    ])
+    .await;
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn figures_are_saved_with_the_extension_of_their_format() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let images = place.workspace().join("images");
+    ipybox.cell("%matplotlib inline\nimport matplotlib.pyplot as plt").await.ok();
+    for (format, extension, magic) in
+        [("jpeg", "jpg", b"\xff\xd8\xff".as_slice()), ("svg", "svg", b"<?xml"), ("pdf", "pdf", b"%PDF")]
+    {
+        let code = format!(
+            "from matplotlib_inline.backend_inline import set_matplotlib_formats\n\
+             set_matplotlib_formats('{format}')\nplt.plot([1, 2]); plt.show()"
+        );
+        let text = ipybox.cell(&code).await.ok();
+        let name = names(&images).into_iter().find(|name| name.ends_with(&format!(".{extension}"))).unwrap();
+        assert!(text.contains(&name), "{text}");
+        assert!(std::fs::read(images.join(name)).unwrap().starts_with(magic));
+    }
+    let gif = "
+import base64
+from IPython.display import Image, display
+data = base64.b64decode('R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7')
+display(Image(data, format='gif'))";
+    assert!(ipybox.cell(gif).await.ok().contains(".gif)"));
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn an_animation_leaves_its_last_frame() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let code = "
+import matplotlib.pyplot as plt
+from IPython.display import clear_output
+for frame in range(4):
+    clear_output(wait=True)
+    plt.plot([frame, 1]); plt.show()";
+    let text = ipybox.cell(code).await.ok();
+    let saved = names(&place.workspace().join("images"));
+    assert_eq!(saved.len(), 1, "{saved:?}");
+    assert!(text.contains(&saved[0]), "{text}");
+    ipybox.stop().await;
+}
+
+/// The file that a reply names for the whole of its output.
+fn whole(text: &str) -> PathBuf {
+    let (_, after) = text.split_once(" characters are in ").unwrap_or_else(|| panic!("no file: {text}"));
+    PathBuf::from(after.split_once(']').unwrap().0)
+}
+
+#[tokio::test]
+async fn long_output_arrives_whole_in_a_file() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let text = ipybox.cell("for i in range(1_000_000): print(i)").await.ok();
+    assert!(text.starts_with("0\n1\n") && text.contains("\n999999\n\n[Output truncated"), "{text}");
+    assert!(text.len() < 6_000);
+    let file = std::fs::read_to_string(whole(&text)).unwrap();
+    assert!(file.lines().map(|line| line.parse::<u32>().unwrap()).eq(0..1_000_000));
+    assert!(whole(&text).starts_with(place.workspace().join(".ipybox/outputs")));
+
+    let text = ipybox.cell("print('begin' + 'x' * 100_000_000 + 'end')").await.ok();
+    assert!(text.starts_with("beginxx") && text.contains("xxend\n"), "{} bytes", text.len());
+    let file = std::fs::read_to_string(whole(&text)).unwrap();
+    assert_eq!(file, format!("begin{}end\n", "x".repeat(100_000_000)));
+
+    let text = ipybox.cell("'begin' + 'y' * 10_000_000 + 'end'").await.ok();
+    let file = std::fs::read_to_string(whole(&text)).unwrap();
+    assert_eq!(file.trim_end(), format!("'begin{}end'", "y".repeat(10_000_000)));
+
+    // Errors and images are never cut away.
+    let code = "
+import matplotlib.pyplot as plt
+plt.plot([1]); plt.show()
+print('x' * 10_000)
+1 / 0";
+    let text = ipybox.cell(code).await.error();
+    assert!(text.contains("Generated images") && text.ends_with("division by zero"), "{text}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn output_that_cannot_be_saved_is_told() {
+    let place = Place::new();
+    place.write(".ipybox", "a file where a directory should be");
+    let mut ipybox = place.ipybox().await;
+    let text = ipybox.cell("print('x' * 10_000)").await.ok();
+    assert!(
+        text.contains("could not be saved in `.ipybox/outputs/`") && text.contains("truncated"),
+        "{text}"
+    );
+    ipybox.stop().await;
+}
+
+/// The late output that an answer tells, and the cell's own.
+fn parts(text: &str) -> (String, String) {
+    let begin = "[Output of earlier cells, after they had ended:]\n";
+    let end = "\n[End of the output of earlier cells]";
+    let Some(rest) = text.strip_prefix(begin) else { return (String::new(), text.to_owned()) };
+    let (late, own) = rest.split_once(end).unwrap_or_else(|| panic!("no end: {text}"));
+    (late.to_owned(), own.trim_start().to_owned())
+}
+
+#[tokio::test]
+async fn what_threads_and_tasks_print_later_is_told_apart() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let code = "
+import asyncio, threading, time
+def work():
+    while not done.wait(0.01): pass
+    print('from the thread')
+    open('thread', 'w').close()
+done = threading.Event()
+threading.Thread(target=work).start()
+async def task():
+    while not done.is_set(): await asyncio.sleep(0.01)
+    print('from the task')
+background = asyncio.create_task(task())
+print('started')";
+    assert_eq!(ipybox.cell(code).await.ok(), "started");
+    // While another cell runs.
+    let (late, own) =
+        parts(&ipybox.cell("print('own'); done.set(); await background; time.sleep(0.5)").await.ok());
+    assert_eq!(own, "own");
+    assert!(late.contains("from the thread") && late.contains("from the task"), "{late}");
+    assert_eq!(ipybox.cell("1").await.ok(), "1");
+
+    // Between cells, by a thread, a task and a child process.
+    let code = "
+import subprocess
+def work():
+    time.sleep(0.2); print('from the thread')
+threading.Thread(target=work).start()
+async def task():
+    await asyncio.sleep(0.2); print('from the task')
+background = asyncio.create_task(task())
+child = subprocess.Popen(['sh', '-c', 'sleep 0.2; echo from the child; touch child'])
+print('started')";
+    assert_eq!(ipybox.cell(code).await.ok(), "started");
+    let child = place.workspace().join("child");
+    eventually("the child has printed", || child.exists()).await;
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    let (late, own) = parts(&ipybox.cell("'own'").await.ok());
+    assert_eq!(own, "'own'");
+    for source in ["thread", "task", "child"] {
+        assert!(late.contains(&format!("from the {source}")), "{source}: {late}");
+    }
+    // A cell that fails tells it too.
+    ipybox.cell("threading.Thread(target=lambda: (time.sleep(0.1), print('late'))).start()").await.ok();
+    let (late, own) = parts(&ipybox.cell("time.sleep(0.6); 1 / 0").await.error());
+    assert_eq!(late, "late");
+    assert!(own.ends_with("division by zero"), "{own}");
+    ipybox.stop().await;
+}
+
+async fn peak_kib(ipybox: &Ipybox) -> u64 {
+    let status = tokio::fs::read_to_string(format!("/proc/{}/status", ipybox.id())).await.unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_gigabyte_of_output_costs_no_memory_and_arrives_whole() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.cell("print('x' * 100_000)").await.ok();
+    let before = peak_kib(&ipybox).await;
+    let code = "line = 'x' * 999_999\nfor _ in range(1000): print(line)";
+    let text = ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 300})).await.ok();
+    assert_eq!(std::fs::metadata(whole(&text)).unwrap().len(), 1_000_000_000);
+    let text = ipybox.cell("'y' * 100_000_000").await.ok();
+    assert_eq!(std::fs::metadata(whole(&text)).unwrap().len(), 100_000_003);
+    let grown = peak_kib(&ipybox).await - before;
+    assert!(grown < 64 * 1024, "the server grew by {grown} KiB");
+    ipybox.stop().await;
+}
