@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::{Call, McpServer, parse, reply, schema};
-use crate::executor::{Cell, DEFAULT_TIMEOUT};
+use super::{Call, McpServer, parse, pictures, reply, schema};
+use crate::config::Images;
+use crate::executor::{Cell, DEFAULT_TIMEOUT, Outcome};
 use crate::kernel::TextLimit;
 
 pub(super) const NAME: &str = "execute_ipython_cell";
@@ -64,8 +65,8 @@ calls run one at a time, in the order in which they arrive.
 - `await` works at top level; in async code use `await <tool_name>.run_async(...)`.
 - `!command` and IPython magics work. Plots are saved as files in `images/`.
 
-Returns what was printed, the value of the last expression, and links to generated images; an empty text \
-if there is nothing. An exception is returned as an error, with what was printed before it and the \
+Returns what was printed, the value of the last expression, and generated images: links to the files, and \
+the first four to look at unless the user does not want that; an empty text if there is nothing. An exception is returned as an error, with what was printed before it and the \
 traceback. Code that exceeds the timeout is interrupted.";
 
 pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Call) -> CallToolResult {
@@ -111,7 +112,19 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
     drop(call.turn);
     let (outcome, _) = tokio::join!(pending.outcome(), futures::future::OptionFuture::from(progress));
     match outcome {
-        Ok(outcome) => reply::cell(outcome, max_output_chars),
+        Ok(outcome) => {
+            let pictures = pictures_of(&outcome, server.images).await;
+            reply::cell(outcome, max_output_chars, pictures)
+        }
         Err(error) => reply::error(&error),
     }
+}
+
+/// The images of a cell that its reply shows.
+async fn pictures_of(outcome: &Outcome, images: Images) -> Vec<ContentBlock> {
+    if images == Images::Link || outcome.images.is_empty() {
+        return Vec::new();
+    }
+    let files = outcome.images.clone();
+    pictures::shown(files.into_iter().filter_map(|path| std::fs::read(path).ok())).await
 }

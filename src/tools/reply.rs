@@ -27,8 +27,8 @@ pub(super) fn error(error: &dyn std::error::Error) -> CallToolResult {
     failure(format!("Failed to {}", describe(error)))
 }
 
-/// The result of a cell: its output, its images, and how it ended if not well.
-pub(super) fn cell(outcome: Outcome, max_output_chars: usize) -> CallToolResult {
+/// The result of a cell: its output, links to its images, and how it ended if not well; then the images to show.
+pub(super) fn cell(outcome: Outcome, max_output_chars: usize, pictures: Vec<ContentBlock>) -> CallToolResult {
     let is_cut = outcome.text.is_cut();
     let mut sections = outcome.notes;
     let mut output = outcome.text.into_string();
@@ -41,8 +41,9 @@ pub(super) fn cell(outcome: Outcome, max_output_chars: usize) -> CallToolResult 
     let (is_error, ending) = ending(&outcome.end, max_output_chars.max(ERROR_CHARS));
     sections.push(ending);
     sections.retain(|section| !section.is_empty());
-    let text = sections.join("\n\n");
-    if is_error { failure(text) } else { success(text) }
+    let mut content = vec![ContentBlock::text(sections.join("\n\n"))];
+    content.extend(pictures);
+    if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) }
 }
 
 fn image_links(images: &[PathBuf]) -> String {
@@ -160,7 +161,7 @@ mod tests {
             end,
             notes: notes.iter().map(|&note| note.to_owned()).collect(),
         };
-        let result = serde_json::to_value(cell(outcome, 5_000)).unwrap();
+        let result = serde_json::to_value(cell(outcome, 5_000, Vec::new())).unwrap();
         assert_eq!(result["content"][0]["text"], expected);
     }
 
@@ -177,6 +178,23 @@ mod tests {
             &["/w/images/0a1b2c3d.png"],
             "Generated images:\n\n- [0a1b2c3d](/w/images/0a1b2c3d.png)\n",
         );
+    }
+
+    #[test]
+    fn pictures_follow_the_text_of_any_end() {
+        for (end, is_error) in [(End::Completed, false), (End::NotRun, true)] {
+            let outcome = Outcome {
+                text: crate::kernel::Text::default(),
+                images: Vec::new(),
+                end,
+                notes: vec!["note".to_owned()],
+            };
+            let pictures = vec![ContentBlock::image("AAAA", "image/png")];
+            let result = serde_json::to_value(cell(outcome, 5_000, pictures)).unwrap();
+            let image = serde_json::json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
+            assert_eq!((&result["content"][1], &result["isError"]), (&image, &is_error.into()));
+            assert_eq!(result["content"][0]["type"], "text");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod clients;
 mod environment;
 mod hardship;
 mod life;
+mod pictures;
 mod protocol;
 mod registration;
 mod start;
