@@ -23,6 +23,19 @@ pub struct Settings {
     pub tool_server_host: String,
     /// The port that the tool server listens on. Default: a free one.
     pub tool_server_port: Option<u16>,
+    /// What a cell's reply holds of its images. Default: [`Images::Inline`].
+    pub images: Images,
+}
+
+/// What a cell's reply holds of its images, all of which are saved in the workspace.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Images {
+    /// Links in the text, and the first few as MCP image content, made small enough for that.
+    #[default]
+    Inline,
+    /// Links in the text alone.
+    Link,
 }
 
 impl Default for Settings {
@@ -33,6 +46,7 @@ impl Default for Settings {
             state_dir: None,
             tool_server_host: "localhost".to_owned(),
             tool_server_port: None,
+            images: Images::default(),
         }
     }
 }
@@ -77,6 +91,7 @@ pub struct Config {
     pub(crate) python: Option<PathBuf>,
     pub(crate) tool_server_host: String,
     pub(crate) tool_server_port: u16,
+    pub(crate) images: Images,
     pub(crate) variables: Arc<Variables>,
 }
 
@@ -101,6 +116,7 @@ impl Config {
             python: settings.python,
             tool_server_host: settings.tool_server_host,
             tool_server_port: settings.tool_server_port.unwrap_or(0),
+            images: settings.images,
             variables: Arc::new(variables),
         })
     }

@@ -24,7 +24,7 @@ mod registry;
 mod tool_server;
 mod tools;
 
-pub use config::{Config, Error as ConfigError, Settings};
+pub use config::{Config, Error as ConfigError, Images, Settings};
 pub use describe::describe;
 pub use registry::{ApigenError, ApigenReport, ApigenSource, apigen};
 pub use tools::{Error as ServeError, serve_stdio};

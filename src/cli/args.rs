@@ -69,6 +69,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) sandbox_config: Option<PathBuf>,
 
+    /// Whether replies show the images of a cell, besides links to their files
+    #[arg(long, value_name = "HOW", default_value = "inline")]
+    pub(crate) images: Images,
+
     /// Host that the tool server listens on; a loopback address
     #[arg(long, value_name = "HOST", default_value = "localhost")]
     pub(crate) tool_server_host: String,
@@ -86,6 +90,15 @@ pub(crate) struct ServeArgs {
     /// $IPYBOX_STATE_DIR, else `ipybox` in your data directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
+}
+
+/// What a cell's reply holds of its images.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Images {
+    /// Up to 4 images of up to 1 MiB, scaled down to 1568 pixels
+    Inline,
+    /// Links alone
+    Link,
 }
 
 /// The names that Python's logging has for its levels.
@@ -107,6 +120,10 @@ impl From<ServeArgs> for Settings {
         settings.state_dir = args.state_dir;
         settings.tool_server_host = args.tool_server_host;
         settings.tool_server_port = args.tool_server_port;
+        settings.images = match args.images {
+            Images::Inline => ipybox::Images::Inline,
+            Images::Link => ipybox::Images::Link,
+        };
         settings
     }
 }

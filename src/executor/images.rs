@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use cap_std::fs::{Dir, OpenOptions};
 
-use crate::kernel::{Image, ImageFormat};
+use crate::kernel::Image;
 
 /// The directory's name in the workspace.
 pub(super) const DIRECTORY: &str = "images";
@@ -18,8 +18,6 @@ pub(super) const DIRECTORY: &str = "images";
 pub(crate) struct SavedImage {
     /// Where it is saved: `<workspace>/images/<8 hex digits>.<extension>`.
     pub(crate) path: PathBuf,
-    /// What it claims to be.
-    pub(crate) format: ImageFormat,
     /// The file's bytes as the cell showed them, unless there are too many to hold.
     pub(crate) bytes: Option<Vec<u8>>,
 }
@@ -35,7 +33,7 @@ pub(super) fn save(workspace: &Path, image: Image) -> io::Result<SavedImage> {
             Ok(mut file) => {
                 file.write_all(&image.bytes)?;
                 let path = workspace.join(DIRECTORY).join(name);
-                return Ok(SavedImage { path, format: image.format, bytes: Some(image.bytes) });
+                return Ok(SavedImage { path, bytes: Some(image.bytes) });
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
@@ -53,6 +51,7 @@ pub(super) fn remove(workspace: &Path, image: &SavedImage) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::fold::ImageFormat;
 
     fn image(format: ImageFormat, bytes: &[u8]) -> Image {
         Image { format, bytes: bytes.to_vec() }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-pub(crate) use self::fold::{Fold, Image, ImageFormat, ImageId, Settled, Taken, Transcript, plain};
+pub(crate) use self::fold::{Fold, Image, ImageId, Settled, Taken, Transcript, plain};
 pub(crate) use self::launch::Launch;
 pub(crate) use self::message::{Content, Message, PythonError, Shown};
 

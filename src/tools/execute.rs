@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::{Call, McpServer, parse, reply, schema};
-use crate::executor::{Cell, DEFAULT_TIMEOUT};
+use super::{Call, McpServer, parse, pictures, reply, schema};
+use crate::config::Images;
+use crate::executor::{Cell, DEFAULT_TIMEOUT, Outcome};
 
 pub(super) const NAME: &str = "execute_ipython_cell";
 
@@ -65,10 +66,11 @@ calls run one at a time, in the order in which they arrive.
 - `!command` and IPython magics work. Plots are saved as files in `images/`.
 - Nobody can answer `input()` or a debugger: they raise an error.
 
-Returns what was printed, the value of the last expression, and links to generated images; an empty text \
-if there is nothing. Progress bars are reduced to their final state. What threads and tasks of earlier cells \
-printed meanwhile is returned too, marked. An exception is returned as an error, with what was printed before \
-it and the traceback. Code that exceeds the timeout is interrupted; the answer says whether variables survived.";
+Returns what was printed, the value of the last expression, and generated images: links to the files, and \
+the first four to look at unless the user does not want that; an empty text if there is nothing. Progress bars \
+are reduced to their final state. What threads and tasks of earlier cells printed meanwhile is returned too, \
+marked. An exception is returned as an error, with what was printed before it and the traceback. Code that \
+exceeds the timeout is interrupted; the answer says whether variables survived.";
 
 pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Call) -> CallToolResult {
     let arguments: Arguments = match parse(arguments) {
@@ -107,7 +109,19 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
     drop(call.turn);
     let (outcome, _) = tokio::join!(pending.outcome(), futures::future::OptionFuture::from(progress));
     match outcome {
-        Ok(outcome) => reply::cell(&outcome, max_output_chars),
+        Ok(mut outcome) => {
+            let pictures = pictures_of(&mut outcome, server.images).await;
+            reply::cell(&outcome, max_output_chars, pictures)
+        }
         Err(error) => reply::error(&error),
     }
+}
+
+/// The images of a cell that its reply shows.
+async fn pictures_of(outcome: &mut Outcome, images: Images) -> Vec<ContentBlock> {
+    let files: Vec<Vec<u8>> = outcome.images.iter_mut().filter_map(|image| image.bytes.take()).collect();
+    if images == Images::Link || files.is_empty() {
+        return Vec::new();
+    }
+    pictures::shown(files).await
 }

@@ -6,6 +6,7 @@
 mod arrivals;
 mod execute;
 mod install;
+mod pictures;
 mod progress;
 mod register;
 mod reply;
@@ -31,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use self::arrivals::Turn;
 use self::progress::Progress;
 pub use self::stdio::{Error, serve_stdio};
+use crate::config::Images;
 use crate::executor::CodeExecutor;
 use crate::registry::Registry;
 
@@ -53,6 +55,8 @@ intermediate results stay out of your context. Servers registered earlier work w
 pub(crate) struct McpServer {
     executor: Arc<CodeExecutor>,
     registry: Arc<Registry>,
+    /// What a cell's reply holds of its images.
+    images: Images,
     /// Cancelled when the session ends: nobody waits for answers any more.
     closed: CancellationToken,
 }

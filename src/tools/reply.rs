@@ -25,8 +25,12 @@ pub(super) fn error(error: &dyn std::error::Error) -> CallToolResult {
     failure(format!("Failed to {}", describe(error)))
 }
 
-/// The result of a cell: its output, its images, and how it ended if not well.
-pub(super) fn cell(outcome: &Outcome, max_output_chars: usize) -> CallToolResult {
+/// The result of a cell: its output, links to its images, and how it ended if not well; then the images to show.
+pub(super) fn cell(
+    outcome: &Outcome,
+    max_output_chars: usize,
+    pictures: Vec<ContentBlock>,
+) -> CallToolResult {
     let mut sections = outcome.notes.clone();
     sections.push(late(&outcome.late));
     sections.push(outcome.text.excerpt.clone());
@@ -34,8 +38,9 @@ pub(super) fn cell(outcome: &Outcome, max_output_chars: usize) -> CallToolResult
     sections.push(image_links(&outcome.images));
     let (is_error, ending) = ending(&outcome.end, max_output_chars.max(ERROR_CHARS));
     sections.push(ending);
-    let text = joined(sections);
-    if is_error { failure(text) } else { success(text) }
+    let mut content = vec![ContentBlock::text(joined(sections))];
+    content.extend(pictures);
+    if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) }
 }
 
 fn joined(mut sections: Vec<String>) -> String {
@@ -154,7 +159,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::kernel::{ImageFormat, PythonError};
+    use crate::kernel::PythonError;
 
     fn error(name: &str, value: &str, traceback: &[&str]) -> PythonError {
         PythonError {
@@ -170,7 +175,7 @@ mod tests {
 
     #[track_caller]
     fn check(outcome: &Outcome, expected: &str) {
-        let result = serde_json::to_value(cell(outcome, 5_000)).unwrap();
+        let result = serde_json::to_value(cell(outcome, 5_000, Vec::new())).unwrap();
         assert_eq!(result["content"][0]["text"], expected);
     }
 
@@ -181,12 +186,23 @@ mod tests {
 
     #[test]
     fn images_are_markdown_links() {
-        let image = |path: &str| SavedImage { path: path.into(), format: ImageFormat::Png, bytes: None };
+        let image = |path: &str| SavedImage { path: path.into(), bytes: None };
         let images = vec![image("/w/images/0a1b2c3d.png"), image("/w (1)/images/1a1b2c3d.png")];
         check(
             &Outcome { images, ..outcome(End::Completed) },
             "Generated images:\n\n- [0a1b2c3d](/w/images/0a1b2c3d.png)\n- [1a1b2c3d](</w (1)/images/1a1b2c3d.png>)\n",
         );
+    }
+
+    #[test]
+    fn pictures_follow_the_text_of_any_end() {
+        for (end, is_error) in [(End::Completed, false), (End::NotRun, true)] {
+            let pictures = vec![ContentBlock::image("AAAA", "image/png")];
+            let result = serde_json::to_value(cell(&outcome(end), 5_000, pictures)).unwrap();
+            let image = serde_json::json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
+            assert_eq!((&result["content"][1], &result["isError"]), (&image, &is_error.into()));
+            assert_eq!(result["content"][0]["type"], "text");
+        }
     }
 
     #[test]

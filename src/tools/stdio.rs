@@ -61,7 +61,12 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
     )
     .await?;
     let executor = Arc::new(CodeExecutor::start(&config, tool_server).map_err(Error::PrivateDirectory)?);
-    let server = McpServer { executor: Arc::clone(&executor), registry, closed: closed.clone() };
+    let server = McpServer {
+        executor: Arc::clone(&executor),
+        registry,
+        images: config.images,
+        closed: closed.clone(),
+    };
 
     let serving = serve(server, closed.clone());
     let stopping = async {

@@ -10,6 +10,7 @@ mod environment;
 mod hardship;
 mod life;
 mod output;
+mod pictures;
 mod protocol;
 mod registration;
 mod start;

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
@@ -28,6 +30,8 @@ pub(crate) struct Ipybox {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) text: String,
+    /// The mime types and files of the images.
+    pub(crate) images: Vec<(String, Vec<u8>)>,
     pub(crate) is_error: bool,
 }
 
@@ -65,8 +69,13 @@ impl Reply {
         let result = &response["result"];
         assert!(result.is_object(), "a protocol error: {response}");
         let content = result["content"].as_array().unwrap();
-        let texts: Vec<&str> = content.iter().map(|block| block["text"].as_str().unwrap()).collect();
-        Answer { text: texts.join("\n"), is_error: result["isError"] == true }
+        let (images, texts): (Vec<_>, Vec<_>) = content.iter().partition(|block| block["type"] == "image");
+        let texts: Vec<&str> = texts.into_iter().map(|block| block["text"].as_str().unwrap()).collect();
+        let images = images.into_iter().map(|block| {
+            let file = BASE64.decode(block["data"].as_str().unwrap()).unwrap();
+            (block["mimeType"].as_str().unwrap().to_owned(), file)
+        });
+        Answer { text: texts.join("\n"), images: images.collect(), is_error: result["isError"] == true }
     }
 }
 
