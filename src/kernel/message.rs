@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::Error;
+use super::journal::{self, Written};
 
 /// A message from the kernel.
 #[derive(Debug)]
@@ -67,6 +68,23 @@ struct ParentHeader {
 #[derive(Deserialize)]
 struct Stream {
     text: String,
+    /// `stdout` or `stderr`.
+    #[serde(default)]
+    name: Option<String>,
+    /// How many characters the kernel's own process had written with this text, if it says so.
+    #[serde(default)]
+    end: Option<u64>,
+}
+
+impl Stream {
+    fn written(&self) -> Option<Written> {
+        let stream = match self.name.as_deref()? {
+            "stdout" => journal::Stream::Stdout,
+            "stderr" => journal::Stream::Stderr,
+            _ => return None,
+        };
+        Some(Written { stream, end: self.end? })
+    }
 }
 
 #[derive(Deserialize)]
@@ -80,14 +98,24 @@ struct Status {
 }
 
 impl Message {
-    /// Reads a message from its header, parent header and content.
+    /// Reads a message from its header, parent header and content. With text of a stream comes how much its request
+    /// had written by then.
     ///
     /// Bytes that are not UTF-8 become replacement characters: output must not be lost over them.
-    pub(crate) fn decode(header: &[u8], parent: &[u8], content: &[u8]) -> Result<Self, Error> {
+    pub(super) fn decode(
+        header: &[u8],
+        parent: &[u8],
+        content: &[u8],
+    ) -> Result<(Self, Option<Written>), Error> {
         let header: Header = parse(header)?;
         let parent: ParentHeader = parse(parent)?;
+        let mut written = None;
         let content = match header.msg_type.as_str() {
-            "stream" => Content::Stream(parse::<Stream>(content)?.text),
+            "stream" => {
+                let stream: Stream = parse(content)?;
+                written = stream.written();
+                Content::Stream(stream.text)
+            }
             "display_data" | "execute_result" => Content::Display(parse::<Display>(content)?.data),
             "error" => Content::Error(parse(content)?),
             "status" if parse::<Status>(content)?.execution_state == "idle" => Content::Idle,
@@ -97,7 +125,7 @@ impl Message {
             "iopub_welcome" => Content::Welcome,
             _ => Content::Other,
         };
-        Ok(Self { parent: parent.msg_id, content })
+        Ok((Self { parent: parent.msg_id, content }, written))
     }
 }
 
@@ -113,13 +141,25 @@ mod tests {
 
     fn decode(kind: &str, content: &[u8]) -> Content {
         let header = format!(r#"{{"msg_id":"1","msg_type":"{kind}"}}"#);
-        Message::decode(header.as_bytes(), br#"{"msg_id":"7"}"#, content).unwrap().content
+        Message::decode(header.as_bytes(), br#"{"msg_id":"7"}"#, content).unwrap().0.content
     }
 
     #[test]
     fn output_that_is_not_utf_8_is_kept() {
         let content = decode("stream", b"{\"name\":\"stdout\",\"text\":\"a\xffb\"}");
         assert!(matches!(content, Content::Stream(text) if text == "a\u{fffd}b"));
+    }
+
+    #[test]
+    fn text_tells_how_much_was_written_with_it() {
+        let written =
+            |content: &[u8]| Message::decode(br#"{"msg_type":"stream"}"#, b"{}", content).unwrap().1;
+        assert_eq!(
+            written(br#"{"name":"stderr","text":"a","end":7}"#),
+            Some(Written { stream: journal::Stream::Stderr, end: 7 })
+        );
+        assert_eq!(written(br#"{"name":"stdout","text":"a"}"#), None);
+        assert_eq!(written(br#"{"name":"other","text":"a","end":7}"#), None);
     }
 
     #[test]
@@ -131,7 +171,7 @@ mod tests {
 
     #[test]
     fn an_empty_parent_header_is_no_parent() {
-        let message = Message::decode(br#"{"msg_type":"iopub_welcome"}"#, b"{}", b"{}").unwrap();
+        let (message, _) = Message::decode(br#"{"msg_type":"iopub_welcome"}"#, b"{}", b"{}").unwrap();
         assert!(message.parent.is_none());
     }
 }
