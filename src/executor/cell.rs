@@ -26,6 +26,9 @@ const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
 /// How long code gets to react to the signal before its kernel is killed.
 const SIGNAL_GRACE: Duration = Duration::from_secs(3);
 
+/// How long to wait for what a killed kernel had said. It is there already.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// Code to run.
 #[derive(Debug)]
 pub(crate) struct Cell {
@@ -209,7 +212,10 @@ impl Course<'_> {
                         _ if last_call.is_some() => {
                             return Ok(stopped_by(cell, self.pressure, State::Kept).or_else(|| self.unanswered()));
                         }
-                        Pressure::Signalled(_) => return Ok(stopped_by(cell, self.pressure, State::Lost)),
+                        Pressure::Signalled(_) => {
+                            self.kill(kernel).await;
+                            return Ok(stopped_by(cell, self.pressure, State::Lost));
+                        }
                         _ => self.press(kernel, Reason::Timeout).await?,
                     }
                 }
@@ -246,6 +252,23 @@ impl Course<'_> {
             self.press(kernel, reason).await?;
         }
         Ok(())
+    }
+
+    /// Kills the kernel and takes in what the code had printed: code that never lets go of the interpreter's lock keeps
+    /// it from being sent.
+    async fn kill(&mut self, kernel: &mut Kernel) {
+        kernel.signal_kill();
+        let last_words = async {
+            while let Ok(Event::Message(message)) = kernel.next().await {
+                match self.fold.is_parent_of(&message) {
+                    true => drop(self.record.keep(self.fold.take(message.content)).await),
+                    false => self.late.take(message.content).await,
+                }
+            }
+        };
+        if tokio::time::timeout(LAST_WORDS, last_words).await.is_err() {
+            tracing::warn!("a killed kernel takes long to end");
+        }
     }
 
     /// How a cell ended whose reply has not come. If it was torn, nothing else is lost: output and exceptions come

@@ -28,7 +28,7 @@ pub(super) fn save(workspace: &Path, image: Image) -> io::Result<SavedImage> {
     root.create_dir_all(DIRECTORY)?;
     let directory = root.open_dir(DIRECTORY)?;
     loop {
-        let name = format!("{:08x}.{}", uuid::Uuid::new_v4().as_fields().0, image.format.extension());
+        let name = format!("{:08x}.{}", uuid::Uuid::new_v4().as_fields().0, image.extension);
         match directory.open_with(&name, OpenOptions::new().write(true).create_new(true)) {
             Ok(mut file) => {
                 file.write_all(&image.bytes)?;
@@ -51,16 +51,15 @@ pub(super) fn remove(workspace: &Path, image: &SavedImage) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::fold::ImageFormat;
 
-    fn image(format: ImageFormat, bytes: &[u8]) -> Image {
-        Image { format, bytes: bytes.to_vec() }
+    fn image(extension: &'static str, bytes: &[u8]) -> Image {
+        Image { extension, bytes: bytes.to_vec() }
     }
 
     #[test]
     fn images_are_saved_under_eight_hex_digits() {
         let workspace = tempfile::tempdir().unwrap();
-        let saved = save(workspace.path(), image(ImageFormat::Svg, b"<svg/>")).unwrap();
+        let saved = save(workspace.path(), image("svg", b"<svg/>")).unwrap();
         assert_eq!(std::fs::read(&saved.path).unwrap(), b"<svg/>");
         let stem = saved.path.file_stem().unwrap().to_str().unwrap();
         assert!(stem.len() == 8 && stem.chars().all(|digit| digit.is_ascii_hexdigit()), "{stem}");
@@ -74,7 +73,7 @@ mod tests {
         let workspace = tempfile::tempdir().unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), workspace.path().join(DIRECTORY)).unwrap();
-        save(workspace.path(), image(ImageFormat::Png, b"\x89")).unwrap_err();
+        save(workspace.path(), image("png", b"\x89")).unwrap_err();
         assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
     }
 }

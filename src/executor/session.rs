@@ -129,6 +129,9 @@ impl Session {
             match kernel.execute(code.to_owned()).await {
                 Ok(request) => return Ok(request),
                 Err(error) => {
+                    while let Ok(Event::Message(message)) = kernel.next().await {
+                        self.late.take(message.content).await;
+                    }
                     let why = match error {
                         kernel::Error::Ended { status, stderr } => ended_with(status, &stderr),
                         error => format!("the connection to it failed ({})", describe(&error)),

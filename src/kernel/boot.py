@@ -1,7 +1,7 @@
-"""Starts the ipykernel that ipybox talks to: boot.py PRIVATE_DIRECTORY CONNECTION_FILE.
+"""Starts the ipykernel that ipybox talks to: boot.py SETTINGS, where SETTINGS is an object in JSON.
 
-PRIVATE_DIRECTORY is the server's directory for temporary files; it is removed if the server dies
-without being able to do so. Standard library and ipykernel only.
+`private_directory` is the server's directory for temporary files; it is removed if the server dies without being able
+to do so. `connection_file` and `journal_file` are made by the server. Standard library and ipykernel only.
 """
 
 import json
@@ -14,19 +14,32 @@ PIECE_CHARS = 256 * 1024
 
 
 def main():
-    private_directory, connection_file = sys.argv[1:3]
-    watch_lifeline(private_directory)
-    # The directory of this script is no place to import from; IPython adds the working directory.
-    del sys.path[0]
-    app = make_app()
-    app.initialize(["-f", connection_file])
+    settings = json.loads(sys.argv[1])
+    watch_lifeline(settings["private_directory"])
+    app = make_app(settings["journal_file"])
+    app.initialize(["-f", settings["connection_file"]])
     # Blocked while ipykernel started, available to the user's code from here on.
     del sys.modules["debugpy"]
     app.session.pack = pack
     app.session.send = send_in_pieces(app.session.send)
+    ipybox_streams.settle_after_cells(app.kernel, [sys.stdout, sys.stderr])
+    ipybox_shell.adapt(app.shell)
     wake_loop_by_signals()
     undo_colors()
     app.start()
+
+
+def import_ours():
+    """Import what lies beside this script, whose directory is no place to import from otherwise."""
+    global ipybox_journal, ipybox_shell, ipybox_streams
+
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path.append(here)
+    import ipybox_journal
+    import ipybox_shell
+    import ipybox_streams
+
+    sys.path[:] = [path for path in sys.path if path != here]
 
 
 def wake_loop_by_signals():
@@ -97,12 +110,15 @@ def remove_tree(top):
         pass
 
 
-def make_app():
+def make_app(journal_file):
     # Importing the debugger costs 60 ms and 9 MB at every start, and nobody attaches one here.
     sys.modules["debugpy"] = None
     import zmq
     from ipykernel.kernelapp import IPKernelApp
     from traitlets.config import Config
+
+    import_ours()
+    ipybox_streams.Stream.journal = ipybox_journal.Journal(journal_file)
 
     class App(IPKernelApp):
         def _bind_socket(self, s, port):
@@ -112,9 +128,8 @@ def make_app():
             return super()._bind_socket(s, port)
 
     config = Config()
-    config.InteractiveShell.colors = "nocolor"
-    config.InteractiveShell.banner1 = ""
-    config.HistoryManager.enabled = False
+    ipybox_shell.configure(config)
+    config.IPKernelApp.outstream_class = "ipybox_streams.Stream"
     return App.instance(config=config)
 
 
@@ -122,13 +137,21 @@ def send_in_pieces(send):
     """Send long text of streams as several messages, and cut exceptions that are longer than anyone reads.
 
     The server keeps what it needs of each message before it takes the next; one message of a gigabyte would have
-    to be held whole.
+    to be held whole. Each piece of what this process printed tells how much was printed with it, so that the server
+    can tell what is missing if the kernel dies.
     """
+    counts = ipybox_journal.Sent()
+    process = os.getpid()
 
     def send_pieces(stream, message_or_type, content=None, *args, **kwargs):
         if isinstance(message_or_type, dict):
             message = message_or_type
+            is_counted = message["msg_type"] == "stream" and os.getpid() == process
             for kind, piece in pieces(message["msg_type"], message["content"]):
+                if is_counted:
+                    parent = message["parent_header"]
+                    end = counts.count(parent, piece["name"], piece["text"])
+                    piece = {**piece, "end": end}
                 renamed = {**message, "content": piece}
                 if kind != message["msg_type"]:
                     renamed["msg_type"] = kind

@@ -12,6 +12,7 @@ use jupyter_zmq_client::{
 use zeromq::SocketRecv;
 
 use super::Error;
+use super::journal::Written;
 use super::message::Message;
 
 /// A client's end of a kernel's shell, iopub and control channels.
@@ -41,7 +42,7 @@ impl Connection {
         let request = ExecuteRequest {
             code,
             silent: false,
-            store_history: false,
+            store_history: true,
             user_expressions: None,
             allow_stdin: false,
             stop_on_error: false,
@@ -58,8 +59,8 @@ impl Connection {
         self.control.send(message).await.map_err(|source| Error::Connection(Box::new(source)))
     }
 
-    /// The next message of any channel. Cancellation safe.
-    pub(super) async fn read(&mut self) -> Result<Message, Error> {
+    /// The next message of any channel, and how much its request had written by then. Cancellation safe.
+    pub(super) async fn read(&mut self) -> Result<(Message, Option<Written>), Error> {
         tokio::select! {
             message = receive(&mut self.iopub) => message,
             message = receive(&mut self.shell) => message,
@@ -68,7 +69,7 @@ impl Connection {
     }
 }
 
-async fn receive<S: SocketRecv>(channel: &mut Channel<S>) -> Result<Message, Error> {
+async fn receive<S: SocketRecv>(channel: &mut Channel<S>) -> Result<(Message, Option<Written>), Error> {
     let frames = channel.socket.recv().await.map_err(|source| Error::Connection(Box::new(source)))?;
     // An interrupt can hit the kernel between two frames of a message; what it sends next is joined to the torso.
     let raw = RawMessage::from_multipart(frames, &channel.mac)

@@ -8,13 +8,21 @@ use std::time::Duration;
 
 use jupyter_protocol::ConnectionInfo;
 use jupyter_protocol::connection_info::Transport;
+use serde_json::json;
 use tokio::process::{ChildStdin, Command};
 use tokio::task::JoinHandle;
 
 use super::Error;
+use super::journal::Journal;
 use crate::process::{GroupLeader, Tail};
 
-const BOOT: &str = include_str!("boot.py");
+/// The files that the kernel starts from; the first is the script.
+const SCRIPTS: [(&str, &str); 4] = [
+    ("boot.py", include_str!("boot.py")),
+    ("ipybox_journal.py", include_str!("ipybox_journal.py")),
+    ("ipybox_shell.py", include_str!("ipybox_shell.py")),
+    ("ipybox_streams.py", include_str!("ipybox_streams.py")),
+];
 
 /// How often to look whether the kernel's sockets are bound. A kernel is ready after 190 ms at best.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
@@ -49,7 +57,7 @@ pub(super) struct KernelProcess {
 
 impl KernelProcess {
     /// Starts the process and waits until its sockets are bound.
-    pub(super) async fn start(launch: &Launch) -> Result<(Self, ConnectionInfo), Error> {
+    pub(super) async fn start(launch: &Launch) -> Result<(Self, ConnectionInfo, Journal), Error> {
         let directory = tempfile::Builder::new()
             .prefix("k")
             .rand_bytes(4)
@@ -58,12 +66,21 @@ impl KernelProcess {
         let info = connection_info(directory.path());
         let connection_file = directory.path().join("connection.json");
         write_private(&connection_file, &serde_json::to_vec(&info).map_err(Error::Message)?)?;
-        let boot = directory.path().join("boot.py");
-        write_private(&boot, BOOT.as_bytes())?;
+        for (name, content) in SCRIPTS {
+            write_private(&directory.path().join(name), content.as_bytes())?;
+        }
+        let journal_file = directory.path().join("journal");
+        let journal = Journal::create(&journal_file).map_err(Error::Files)?;
+        let settings = json!({
+            "private_directory": launch.private_directory,
+            "connection_file": connection_file,
+            "journal_file": journal_file,
+        });
 
         let mut command = Command::new(&launch.python);
         command
-            .args([boot.as_os_str(), launch.private_directory.as_os_str(), connection_file.as_os_str()])
+            .arg(directory.path().join(SCRIPTS[0].0))
+            .arg(settings.to_string())
             .current_dir(&launch.working_directory)
             .env_clear()
             .envs(private_environment(&launch.private_directory))
@@ -84,7 +101,7 @@ impl KernelProcess {
         };
         let mut process = Self { leader, _lifeline: lifeline, stderr, stderr_reader, _directory: directory };
         process.wait_for_socket(Path::new(&format!("{}-{}", info.ip, info.iopub_port))).await?;
-        Ok((process, info))
+        Ok((process, info, journal))
     }
 
     /// How the process ended, if it has.
@@ -105,9 +122,9 @@ impl KernelProcess {
         }
     }
 
-    /// Sends SIGINT to the kernel and all that it started.
-    pub(super) fn interrupt(&self) {
-        self.leader.signal(rustix::process::Signal::INT);
+    /// Sends a signal to the kernel and all that it started.
+    pub(super) fn signal(&self, signal: rustix::process::Signal) {
+        self.leader.signal(signal);
     }
 
     /// Kills the kernel and all that it started.

@@ -3,10 +3,12 @@
 //! Independent of the transport: a message comes as the JSON parts of the
 //! [Jupyter messaging protocol](https://jupyter-client.readthedocs.io/en/stable/messaging.html).
 
-use super::Error;
-use super::fold::{MimeBundle, plain};
 use serde::Deserialize;
 use serde_json::Value;
+
+use super::Error;
+use super::fold::{MimeBundle, plain};
+use super::journal::{self, Written};
 
 /// A message from the kernel.
 #[derive(Debug)]
@@ -28,8 +30,9 @@ pub(crate) enum Content {
     Idle,
     /// The code of a request is about to run.
     ExecuteInput,
-    /// The answer to a request to execute code.
-    ExecuteReply,
+    /// The answer to a request to execute code, and the exception that ended it. Of some exceptions nothing else tells:
+    /// groups of them, and wrong use of a magic.
+    ExecuteReply(Option<PythonError>),
     /// The answer to a request to interrupt: the signal has been sent.
     InterruptReply,
     /// The subscription to the kernel's output is in place (JEP 65).
@@ -105,6 +108,23 @@ struct ParentHeader {
 #[derive(Deserialize)]
 struct Stream {
     text: String,
+    /// `stdout` or `stderr`.
+    #[serde(default)]
+    name: Option<String>,
+    /// How many characters the kernel's own process had written with this text, if it says so.
+    #[serde(default)]
+    end: Option<u64>,
+}
+
+impl Stream {
+    fn written(&self) -> Option<Written> {
+        let stream = match self.name.as_deref()? {
+            "stdout" => journal::Stream::Stdout,
+            "stderr" => journal::Stream::Stderr,
+            _ => return None,
+        };
+        Some(Written { stream, end: self.end? })
+    }
 }
 
 #[derive(Deserialize)]
@@ -142,19 +162,37 @@ struct ClearOutput {
 }
 
 #[derive(Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+enum ExecuteReply {
+    Error(PythonError),
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
 struct Status {
     execution_state: String,
 }
 
 impl Message {
-    /// Reads a message from its header, parent header and content.
+    /// Reads a message from its header, parent header and content. With text of a stream comes how much its request
+    /// had written by then.
     ///
     /// Bytes that are not UTF-8 become replacement characters: output must not be lost over them.
-    pub(crate) fn decode(header: &[u8], parent: &[u8], content: &[u8]) -> Result<Self, Error> {
+    pub(super) fn decode(
+        header: &[u8],
+        parent: &[u8],
+        content: &[u8],
+    ) -> Result<(Self, Option<Written>), Error> {
         let header: Header = parse(header)?;
         let parent: ParentHeader = parse(parent)?;
+        let mut written = None;
         let content = match header.msg_type.as_str() {
-            "stream" => Content::Shown(Shown::Stream(parse::<Stream>(content)?.text)),
+            "stream" => {
+                let stream: Stream = parse(content)?;
+                written = stream.written();
+                Content::Shown(Shown::Stream(stream.text))
+            }
             "display_data" | "execute_result" => {
                 let Display { data, metadata, transient } = parse(content)?;
                 Content::Shown(Shown::Object {
@@ -173,12 +211,15 @@ impl Message {
             "error" => Content::Error(parse(content)?),
             "status" if parse::<Status>(content)?.execution_state == "idle" => Content::Idle,
             "execute_input" => Content::ExecuteInput,
-            "execute_reply" => Content::ExecuteReply,
+            "execute_reply" => match parse::<ExecuteReply>(content)? {
+                ExecuteReply::Error(error) => Content::ExecuteReply(Some(error)),
+                ExecuteReply::Other => Content::ExecuteReply(None),
+            },
             "interrupt_reply" => Content::InterruptReply,
             "iopub_welcome" => Content::Welcome,
             _ => Content::Other,
         };
-        Ok(Self { parent: parent.msg_id, content })
+        Ok((Self { parent: parent.msg_id, content }, written))
     }
 }
 
@@ -194,13 +235,25 @@ mod tests {
 
     fn decode(kind: &str, content: &[u8]) -> Content {
         let header = format!(r#"{{"msg_id":"1","msg_type":"{kind}"}}"#);
-        Message::decode(header.as_bytes(), br#"{"msg_id":"7"}"#, content).unwrap().content
+        Message::decode(header.as_bytes(), br#"{"msg_id":"7"}"#, content).unwrap().0.content
     }
 
     #[test]
     fn output_that_is_not_utf_8_is_kept() {
         let content = decode("stream", b"{\"name\":\"stdout\",\"text\":\"a\xffb\"}");
         assert!(matches!(content, Content::Shown(Shown::Stream(text)) if text == "a\u{fffd}b"));
+    }
+
+    #[test]
+    fn text_tells_how_much_was_written_with_it() {
+        let written =
+            |content: &[u8]| Message::decode(br#"{"msg_type":"stream"}"#, b"{}", content).unwrap().1;
+        assert_eq!(
+            written(br#"{"name":"stderr","text":"a","end":7}"#),
+            Some(Written { stream: journal::Stream::Stderr, end: 7 })
+        );
+        assert_eq!(written(br#"{"name":"stdout","text":"a"}"#), None);
+        assert_eq!(written(br#"{"name":"other","text":"a","end":7}"#), None);
     }
 
     #[test]
@@ -212,7 +265,7 @@ mod tests {
 
     #[test]
     fn an_empty_parent_header_is_no_parent() {
-        let message = Message::decode(br#"{"msg_type":"iopub_welcome"}"#, b"{}", b"{}").unwrap();
+        let (message, _) = Message::decode(br#"{"msg_type":"iopub_welcome"}"#, b"{}", b"{}").unwrap();
         assert!(message.parent.is_none());
     }
 }

@@ -6,18 +6,24 @@
 
 mod connection;
 mod fold;
+mod journal;
 mod launch;
 mod message;
 
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
+
+use rustix::process::Signal;
 
 pub(crate) use self::fold::{Fold, Image, ImageId, Settled, Taken, Transcript, plain};
 pub(crate) use self::launch::Launch;
 pub(crate) use self::message::{Content, Message, PythonError, Shown};
 
 use self::connection::Connection;
+use self::journal::Journal;
 use self::launch::KernelProcess;
 
 /// How long a kernel may take to start. A cold disk and no compiled bytecode cost several seconds.
@@ -90,6 +96,11 @@ pub(crate) enum Event {
 pub(crate) struct Kernel {
     process: KernelProcess,
     connection: Connection,
+    journal: Journal,
+    /// Set when the process has ended.
+    ended_with: Option<ExitStatus>,
+    /// What it printed before its end and could not send any more.
+    unsaid: VecDeque<Message>,
 }
 
 impl Kernel {
@@ -101,9 +112,9 @@ impl Kernel {
     }
 
     async fn start_and_greet(launch: &Launch) -> Result<Self, Error> {
-        let (process, info) = KernelProcess::start(launch).await?;
+        let (process, info, journal) = KernelProcess::start(launch).await?;
         let connection = Connection::open(&info).await?;
-        let mut kernel = Self { process, connection };
+        let mut kernel = Self { process, connection, journal, ended_with: None, unsaid: VecDeque::new() };
         loop {
             match kernel.next().await? {
                 Event::Message(Message { content: Content::Welcome, .. }) => break,
@@ -140,7 +151,11 @@ impl Kernel {
     pub(crate) async fn execute(&mut self, code: String) -> Result<String, Error> {
         // What is sent to a dead kernel is lost without an error.
         match self.process.ended()? {
-            None => self.connection.send_execute(code).await,
+            None => {
+                let request = self.connection.send_execute(code).await?;
+                self.journal.expect(&request);
+                Ok(request)
+            }
             Some(status) => Err(Error::Ended { status, stderr: self.process.last_words().await }),
         }
     }
@@ -149,21 +164,43 @@ impl Kernel {
     ///
     /// Call it between cells too: what nobody reads slows the kernel down.
     pub(crate) async fn next(&mut self) -> Result<Event, Error> {
-        let status = tokio::select! {
+        let status = match self.ended_with {
+            Some(status) => status,
+            None => match self.listen().await? {
+                ControlFlow::Continue(event) => return Ok(event),
+                ControlFlow::Break(status) => {
+                    self.unsaid = self.journal.recover();
+                    // From here on nothing is read: what still came would be said twice.
+                    *self.ended_with.insert(status)
+                }
+            },
+        };
+        match self.unsaid.pop_front() {
+            Some(message) => Ok(Event::Message(message)),
+            None => Ok(Event::Died { status, stderr: self.process.last_words().await }),
+        }
+    }
+
+    async fn listen(&mut self) -> Result<ControlFlow<ExitStatus, Event>, Error> {
+        tokio::select! {
             // What a dying kernel still said comes before its death.
             biased;
             message = self.connection.read() => match message {
-                Ok(message) => return Ok(Event::Message(message)),
+                Ok((message, written)) => {
+                    if let (Some(request), Some(written)) = (&message.parent, written) {
+                        self.journal.note(request, written);
+                    }
+                    Ok(ControlFlow::Continue(Event::Message(message)))
+                }
                 Err(error @ (Error::Message(_) | Error::Malformed(_))) => {
                     // Not a warning: code in the kernel must not fill the log.
                     tracing::debug!(%error, "ignored a message of the kernel");
-                    return Ok(Event::Torn);
+                    Ok(ControlFlow::Continue(Event::Torn))
                 }
-                Err(error) => self.process.wait_after(error).await?,
+                Err(error) => Ok(ControlFlow::Break(self.process.wait_after(error).await?)),
             },
-            status = self.process.wait() => status.map_err(Error::Files)?,
-        };
-        Ok(Event::Died { status, stderr: self.process.last_words().await })
+            status = self.process.wait() => Ok(ControlFlow::Break(status.map_err(Error::Files)?)),
+        }
     }
 
     /// Asks for a KeyboardInterrupt in the running code, by message: the gentlest way.
@@ -173,7 +210,12 @@ impl Kernel {
 
     /// Sends SIGINT to the kernel and all that it started.
     pub(crate) fn signal_interrupt(&self) {
-        self.process.interrupt();
+        self.process.signal(Signal::INT);
+    }
+
+    /// Kills the kernel and all that it started; what it said before is still there to be read.
+    pub(crate) fn signal_kill(&self) {
+        self.process.signal(Signal::KILL);
     }
 
     /// Kills the kernel and all that it started.

@@ -179,3 +179,44 @@ async fn the_kernel_is_like_ipython_on_a_plain_terminal() {
     }
     ipybox.stop().await;
 }
+
+#[tokio::test]
+async fn what_programs_print_belongs_to_the_cell_that_ran_them() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.cell("import os, subprocess, sys").await.ok();
+    let busy = || std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let mut load = [busy(), busy()];
+    let mut strays = Vec::new();
+    for round in 0..200 {
+        let code = match round % 4 {
+            0 => format!("os.write(1, b'tick {round}\\n')"),
+            1 => format!("os.system('echo tick {round}')"),
+            2 => format!("subprocess.run(['sh', '-c', 'echo tick {round}'])"),
+            _ => format!("os.write(2, b'tick {round}\\n')"),
+        };
+        let text = ipybox.cell(&format!("_ = {code}")).await.ok();
+        if text != format!("tick {round}") {
+            strays.push((code, text));
+        }
+    }
+    for process in &mut load {
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+    assert!(strays.is_empty(), "{strays:?}");
+    // Characters are not cut in two, and programs in the background hold up nothing.
+    assert_eq!(
+        ipybox.cell("_ = os.write(1, b'x' + 'é'.encode() * 2000)").await.ok(),
+        format!("x{}", "é".repeat(2000))
+    );
+    let background = "endless = subprocess.Popen(['sh', '-c', 'while :; do echo x; done'])";
+    ipybox.cell(background).await.ok();
+    for _ in 0..5 {
+        let begin = std::time::Instant::now();
+        ipybox.cell("1").await.ok();
+        assert!(begin.elapsed() < std::time::Duration::from_secs(5), "{:?}", begin.elapsed());
+    }
+    ipybox.cell("endless.kill()").await.ok();
+    ipybox.stop().await;
+}

@@ -6,6 +6,7 @@ mod architecture;
 mod calls;
 mod cells;
 mod clients;
+mod deaths;
 mod environment;
 mod hardship;
 mod life;

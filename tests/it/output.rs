@@ -57,7 +57,7 @@ async fn displays_are_updated_and_cleared() {
     check(&[
         ("handle = display('first', display_id=True); print('x'); handle.update('second')", "'second'\nx"),
         ("handle.update('third')", "'third'"),
-        ("display('a', display_id='odd'); display('b', display_id='odd', update=True)", "'b'"),
+        ("display('a', display_id='odd'); display('b', display_id='odd', update=True);", "'b'"),
         ("from IPython.display import clear_output\nprint('a'); clear_output(); print('b')", "b"),
         ("for i in range(5):\n    clear_output(wait=True); print(i)", "4"),
         ("print('kept'); clear_output(wait=True)", "kept"),

@@ -14,69 +14,41 @@ pub(crate) type MimeBundle = Map<String, Value>;
 /// longer is data: a sound, an interactive plot.
 const HTML_CHARS: usize = 20_000;
 
-/// A picture, as the kernel sent it.
+/// The MIME types of the images that are kept, and what their files' names end with.
+const IMAGES: [(&str, &str); 6] = [
+    ("image/png", "png"),
+    ("image/jpeg", "jpg"),
+    ("image/gif", "gif"),
+    ("image/webp", "webp"),
+    (SVG, "svg"),
+    ("application/pdf", "pdf"),
+];
+
+const SVG: &str = "image/svg+xml";
+
+/// An image, as the kernel sent it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Image {
-    /// What its bytes claim to be.
-    pub(crate) format: ImageFormat,
+    /// What the name of its file ends with.
+    pub(crate) extension: &'static str,
     /// The file's bytes.
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The formats of images that are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ImageFormat {
-    Png,
-    Jpeg,
-    Gif,
-    WebP,
-    Svg,
-    Pdf,
-}
-
-impl ImageFormat {
-    const ALL: [Self; 6] = [Self::Png, Self::Jpeg, Self::Gif, Self::WebP, Self::Svg, Self::Pdf];
-
-    /// The name that files of this format end with.
-    pub(crate) fn extension(self) -> &'static str {
-        match self {
-            Self::Png => "png",
-            Self::Jpeg => "jpg",
-            Self::Gif => "gif",
-            Self::WebP => "webp",
-            Self::Svg => "svg",
-            Self::Pdf => "pdf",
-        }
-    }
-
-    fn mime_type(self) -> &'static str {
-        match self {
-            Self::Png => "image/png",
-            Self::Jpeg => "image/jpeg",
-            Self::Gif => "image/gif",
-            Self::WebP => "image/webp",
-            Self::Svg => "image/svg+xml",
-            Self::Pdf => "application/pdf",
-        }
-    }
-
-    /// Reads an image's bytes: SVG is text, the others are Base64, possibly in lines.
-    fn read(self, data: &str) -> Option<Vec<u8>> {
-        if matches!(self, Self::Svg) {
-            return Some(data.as_bytes().to_vec());
-        }
-        let packed: String = data.split_ascii_whitespace().collect();
-        BASE64.decode(packed).ok()
-    }
-}
-
 /// The images among an object's representations.
 pub(super) fn images(bundle: &MimeBundle) -> Vec<Image> {
-    let image = |format: ImageFormat| {
-        let bytes = format.read(text(bundle, format.mime_type())?)?;
-        Some(Image { format, bytes })
+    let image = |(mime_type, extension)| {
+        let data = text(bundle, mime_type)?;
+        let bytes = if mime_type == SVG { data.as_bytes().to_vec() } else { decode(data)? };
+        Some(Image { extension, bytes })
     };
-    ImageFormat::ALL.into_iter().filter_map(image).collect()
+    IMAGES.into_iter().filter_map(image).collect()
+}
+
+/// Decodes Base64, possibly in lines.
+fn decode(data: &str) -> Option<Vec<u8>> {
+    let packed: String = data.split_ascii_whitespace().collect();
+    BASE64.decode(packed).ok()
 }
 
 /// The text that says most about an object of which `images` are seen beside it.
@@ -132,18 +104,18 @@ mod tests {
 
     use super::*;
 
-    fn check(bundle: Value, expected: Option<&str>, formats: &[ImageFormat]) {
+    fn check(bundle: Value, expected: Option<&str>, extensions: &[&str]) {
         let Value::Object(bundle) = bundle else { panic!("a bundle is an object") };
         let images = images(&bundle);
         assert_eq!(best_text(&bundle, &images).as_deref(), expected, "{bundle:?}");
-        assert_eq!(Vec::from_iter(images.iter().map(|image| image.format)), formats);
+        assert_eq!(Vec::from_iter(images.iter().map(|image| image.extension)), extensions);
     }
 
     #[test]
     fn a_picture_is_not_described_by_its_repr() {
         let figure = "<Figure size 640x480 with 1 Axes>";
-        check(json!({"image/png": "iVBO\nRw==\n", "text/plain": figure}), None, &[ImageFormat::Png]);
-        check(json!({"image/png": "iVBORw==", "text/plain": "cat"}), Some("cat"), &[ImageFormat::Png]);
+        check(json!({"image/png": "iVBO\nRw==\n", "text/plain": figure}), None, &["png"]);
+        check(json!({"image/png": "iVBORw==", "text/plain": "cat"}), Some("cat"), &["png"]);
         check(json!({"image/png": "%", "text/plain": figure}), Some(figure), &[]);
     }
 
@@ -152,13 +124,9 @@ mod tests {
         check(
             json!({"image/svg+xml": "<svg/>", "application/pdf": "JVBERg==", "image/jpeg": "/9j/"}),
             None,
-            &[ImageFormat::Jpeg, ImageFormat::Svg, ImageFormat::Pdf],
+            &["jpg", "svg", "pdf"],
         );
-        check(
-            json!({"image/gif": "R0lG", "image/webp": "UklG"}),
-            None,
-            &[ImageFormat::Gif, ImageFormat::WebP],
-        );
+        check(json!({"image/gif": "R0lG", "image/webp": "UklG"}), None, &["gif", "webp"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod terminal;
 mod tests;
 mod transcript;
 
-pub(crate) use self::bundle::{Image, ImageFormat, MimeBundle};
+pub(crate) use self::bundle::{Image, MimeBundle};
 pub(crate) use self::terminal::plain;
 pub(crate) use self::transcript::{ImageId, Settled, Taken, Transcript};
 
@@ -48,7 +48,10 @@ impl Fold {
             Content::Error(error) => self.error = Some(error),
             Content::ExecuteInput => self.has_begun = true,
             Content::Idle => self.is_idle = true,
-            Content::ExecuteReply => self.is_replied = true,
+            Content::ExecuteReply(error) => {
+                self.is_replied = true;
+                self.error = self.error.take().or(error);
+            }
             Content::InterruptReply | Content::Welcome | Content::Other => {}
         }
         Taken::default()

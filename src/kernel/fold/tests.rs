@@ -171,7 +171,8 @@ fn an_object_that_was_handed_on_is_updated_by_showing_it_again() {
 
 #[test]
 fn a_cell_ends_at_idle_and_reply_in_either_order() {
-    for (first, second) in [(Content::Idle, Content::ExecuteReply), (Content::ExecuteReply, Content::Idle)] {
+    let reply = || Content::ExecuteReply(None);
+    for (first, second) in [(Content::Idle, reply()), (reply(), Content::Idle)] {
         let mut fold = Fold::new("cell".to_owned());
         fold.take(first);
         assert!(!fold.is_complete());

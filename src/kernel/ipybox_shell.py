@@ -1,0 +1,124 @@
+"""IPython's shell, made for someone who sees nothing but what cells show and types nothing but cells."""
+
+import functools
+import signal
+import sys
+import threading
+import types
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+from IPython.utils.process import system as run_command
+
+
+def configure(config):
+    """Set what IPython offers to be set."""
+    config.InteractiveShell.colors = "nocolor"
+    config.InteractiveShell.banner1 = ""
+    # What `len?` and `%page` show is output of the cell.
+    config.InteractiveShell.display_page = True
+    config.HistoryManager.enabled = False
+
+
+def adapt(shell):
+    """Change what cannot be set."""
+    shell.ask_exit = refuse_to_exit
+    shell.system = types.MethodType(system, shell)
+    warnings.filterwarnings("ignore", message="To exit: use")
+    # As in an interactive Python: ours are nobody's business, and `argparse` reads them.
+    sys.argv = [""]
+    give_threads_their_cell(
+        [sys.stdout, sys.stderr, shell.display_pub, shell.displayhook]
+    )
+
+
+def refuse_to_exit():
+    # ipykernel would stop a moment later, in the middle of the next cell.
+    print(
+        "`exit` does not end the kernel: reset it for a fresh one.",
+        file=sys.stderr,
+    )
+
+
+def system(self, command):
+    """Run the command of a `!` line.
+
+    IPython lets it wait for input from a terminal where nobody types, and goes on with the cell after an interrupt of
+    the command: a loop could not be interrupted.
+    """
+    if command.rstrip().endswith("&"):
+        raise OSError("Background processes not supported.")
+    with Interruption() as interruption:
+        status = run_command("exec </dev/null; " + self.var_expand(command, depth=1))
+    self.user_ns["_exit_code"] = status
+    if interruption.is_noticed:
+        raise KeyboardInterrupt
+    if self.system_raise_on_error and status != 0:
+        from subprocess import CalledProcessError
+
+        raise CalledProcessError(status, command)
+
+
+class Interruption:
+    """Notices a SIGINT whose KeyboardInterrupt somebody else catches."""
+
+    is_noticed = False
+
+    def __enter__(self):
+        # Signals are handled by the main thread, and only it may ask for them.
+        self.handler = None
+        if threading.current_thread() is threading.main_thread():
+            handler = signal.getsignal(signal.SIGINT)
+            if callable(handler):
+                self.handler = handler
+                signal.signal(signal.SIGINT, self.notice)
+        return self
+
+    def __exit__(self, *_):
+        if self.handler is not None:
+            signal.signal(signal.SIGINT, self.handler)
+
+    def notice(self, number, frame):
+        self.is_noticed = True
+        self.handler(number, frame)
+
+
+def give_threads_their_cell(sources):
+    """Let what a thread shows belong to the cell that started it, or that gave work to it.
+
+    ipykernel 7 lets it belong to the cell that happens to run; ipykernel 6 does this itself.
+    """
+    sources = [source for source in sources if hasattr(source, "set_thread_parent")]
+    sources = [source for source in sources if hasattr(source, "_parent_header")]
+    if not sources:
+        return
+
+    def in_this_cell(run):
+        parents = [(source._parent_header, source.parent_header) for source in sources]
+
+        @functools.wraps(run)
+        def run_in_cell(*args, **kwargs):
+            for variable, parent in parents:
+                variable.set(parent)
+            return run(*args, **kwargs)
+
+        return run_in_cell
+
+    start_thread = threading.Thread.start
+    submit_work = ThreadPoolExecutor.submit
+
+    @functools.wraps(start_thread)
+    def start(self):
+        try:
+            self.run = in_this_cell(self.run)
+        except AttributeError:
+            # A class that lets nobody replace it.
+            pass
+        start_thread(self)
+
+    @functools.wraps(submit_work)
+    def submit(self, fn, /, *args, **kwargs):
+        return submit_work(self, in_this_cell(fn), *args, **kwargs)
+
+    threading.Thread.start = start
+    ThreadPoolExecutor.submit = submit

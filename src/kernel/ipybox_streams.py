@@ -1,0 +1,159 @@
+"""ipykernel's streams, made to lose nothing: neither at a sudden death nor at the end of a cell.
+
+ipykernel's private names are used where it has them; without them its own streams do what they always do.
+"""
+
+import codecs
+import os
+import select
+import sys
+import threading
+import time
+
+import ipybox_journal
+from ipykernel.iostream import OutStream
+
+# More than a pipe holds, so that one read empties it.
+READ_BYTES = 64 * 1024
+# How long the end of a cell waits for text from pipes. It takes a millisecond where the machine is not busy.
+SETTLE_SECONDS = 0.1
+SETTLE_POLL_SECONDS = 0.0002
+
+NAMES_FOR_WRITING = (
+    "_buffer_lock",
+    "_buffers",
+    "_flush_pending",
+    "_master_pid",
+    "_schedule_flush",
+    "echo",
+    "parent_header",
+    "pub_thread",
+)
+NAMES_FOR_WATCHING = ("_fid", "_original_stdstream_copy", "_should_watch")
+
+# One for all streams, because they share a journal. A signal handler may print while it is held.
+LOCK = threading.RLock()
+
+
+class Stream(OutStream):
+    """stdout or stderr."""
+
+    journal = None
+    # Whether text is under way from the pipe to the stream.
+    is_busy = False
+    _consumed_bytes = 0
+
+    def __init__(self, session, pub_thread, name, *args, **kwargs):
+        super().__init__(session, pub_thread, name, *args, **kwargs)
+        self._is_recorded = self.journal is not None and has(self, NAMES_FOR_WRITING)
+        if self._is_recorded:
+            self._buffer_lock = LOCK
+            self._runs = ipybox_journal.Runs(name)
+            self._run = self._runs.find({})
+
+    def write(self, text):
+        """Write text as ipykernel does, and to the journal; a forked child writes as ipykernel does."""
+        if (
+            not self._is_recorded
+            or os.getpid() != self._master_pid
+            or self.pub_thread is None
+            or self.echo is not None
+            or not isinstance(text, str)
+        ):
+            return super().write(text)
+        if type(text) is not str:
+            text = str.__str__(text)
+        parent = self.parent_header
+        run = self._run
+        if run.parent is not parent:
+            with LOCK:
+                run = self._run = self._runs.find(parent)
+        with LOCK:
+            self._buffers[run.key].write(text)
+            self.journal.add(run, text)
+        if not self._flush_pending:
+            self._schedule_flush()
+        return len(text)
+
+    # It may be called while the stream is still being made.
+    _is_recorded = False
+
+    def _watch_pipe_fd(self):
+        """Write to the stream what programs write to the file descriptor; runs in a thread of its own.
+
+        Unlike ipykernel's, it can be seen to be at work, and cuts no character in two.
+        """
+        if not has(self, NAMES_FOR_WATCHING):
+            return super()._watch_pipe_fd()
+        if self._fid is None:
+            return None
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        poll = select.poll()
+        poll.register(self._fid, select.POLLIN)
+        data = b"-"
+        try:
+            while data and self._should_watch:
+                poll.poll()
+                self.is_busy = True
+                data = os.read(self._fid, READ_BYTES)
+                text = decode(data)
+                if text and self._should_watch:
+                    self.write(text)
+                self._consumed_bytes += len(data)
+                self.is_busy = False
+                os.write(self._original_stdstream_copy, data)
+        except Exception:  # noqa: BLE001 - as in ipykernel: `close` tells of it
+            self.is_busy = False
+            self._exc = sys.exc_info()
+
+
+def has(stream, names):
+    return all(hasattr(stream, name) for name in names)
+
+
+def settle_after_cells(kernel, streams):
+    """Let no cell of `kernel` end before what its programs wrote to file descriptors is in the streams."""
+    if not all(
+        isinstance(stream, Stream) and has(stream, NAMES_FOR_WATCHING)
+        for stream in streams
+    ):
+        return
+    do_execute = kernel.do_execute
+    settle = make_settle(streams)
+
+    async def do_execute_and_settle(*args, **kwargs):
+        try:
+            return await do_execute(*args, **kwargs)
+        finally:
+            try:
+                settle()
+            except KeyboardInterrupt:
+                # It came for a cell that has ended.
+                pass
+
+    kernel.do_execute = do_execute_and_settle
+
+
+def make_settle(streams):
+    pipes = select.poll()
+    for stream in streams:
+        pipes.register(stream._fid, select.POLLIN)
+    process = os.getpid()
+
+    def unsettled():
+        # In this order: what is no longer in a pipe is on its way or has arrived.
+        full = {fd for fd, event in pipes.poll(0) if event & select.POLLIN}
+        return [stream for stream in streams if stream._fid in full or stream.is_busy]
+
+    def settle():
+        if not unsettled() or os.getpid() != process:
+            return
+        # What was there when the cell ended has passed when this much has: programs in the background may go on.
+        enough = {stream: stream._consumed_bytes + 2 * READ_BYTES for stream in streams}
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while time.monotonic() < deadline:
+            if all(stream._consumed_bytes > enough[stream] for stream in unsettled()):
+                return
+            time.sleep(SETTLE_POLL_SECONDS)
+
+    return settle
