@@ -80,7 +80,7 @@ SCENARIOS = {
         "import sys\nfor i in range(3):\n    print('out', i)\n    print('err', i, file=sys.stderr)",
     ),
     "value": cells(
-        "the value of the last expression, `None`, one hidden by a semicolon",
+        "the value of the last expression, `None`, one with a semicolon, which hides it only where history is stored",
         "6 * 7",
         "None",
         "6 * 7;",
@@ -109,6 +109,15 @@ SCENARIOS = {
         "    failure = RuntimeError('outer')\n"
         "    failure.add_note('a note') if hasattr(failure, 'add_note') else None\n"
         "    raise failure from error",
+    ),
+    "exception_group": cells(
+        "an exception group, which IPython prints to stderr: no `error` comes, but the reply says that there was one",
+        "raise ExceptionGroup('group', [ValueError('one'), TypeError('two')])",
+    ),
+    "usage_error": cells(
+        "an unknown magic: again no `error`, but the reply says that there was one",
+        "%nosuchmagic",
+        "'next'",
     ),
     "syntax_error": cells("a cell that is no Python", "def ("),
     "input": cells("`input()`, which nobody can answer", "input('name? ')"),
