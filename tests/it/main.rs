@@ -13,4 +13,5 @@ mod protocol;
 mod registration;
 mod start;
 mod support;
+mod terminal;
 mod tool_server;
