@@ -16,4 +16,5 @@ mod protocol;
 mod registration;
 mod start;
 mod support;
+mod terminal;
 mod tool_server;

@@ -1,5 +1,7 @@
 //! A small vocabulary: start ipybox, speak MCP to it, look at what it leaves behind.
 
+#![allow(dead_code, unused_imports, reason = "each test binary uses what it needs")]
+
 mod client;
 mod tools;
 
@@ -8,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-pub(crate) use self::client::Ipybox;
+pub(crate) use self::client::{Ipybox, Reply};
 pub(crate) use self::tools::{kernel_python, repository, test_server, tool};
 
 /// How long anything may take before a test gives up on it. Long, because machines are slow at times.
