@@ -233,14 +233,14 @@ async fn peak_kib(ipybox: &Ipybox) -> u64 {
 }
 
 #[tokio::test]
-async fn a_gigabyte_of_output_costs_no_memory_and_arrives_whole() {
+async fn output_costs_no_memory_and_arrives_whole() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     ipybox.cell("print('x' * 100_000)").await.ok();
     let before = peak_kib(&ipybox).await;
-    let code = "line = 'x' * 999_999\nfor _ in range(1000): print(line)";
+    let code = "line = 'x' * 999_999\nfor _ in range(150): print(line)";
     let text = ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 300})).await.ok();
-    assert_eq!(std::fs::metadata(whole(&text)).unwrap().len(), 1_000_000_000);
+    assert_eq!(std::fs::metadata(whole(&text)).unwrap().len(), 150_000_000);
     let text = ipybox.cell("'y' * 100_000_000").await.ok();
     assert_eq!(std::fs::metadata(whole(&text)).unwrap().len(), 100_000_003);
     let grown = peak_kib(&ipybox).await - before;
