@@ -23,6 +23,12 @@ pub struct Settings {
     pub tool_server_host: String,
     /// The port that the tool server listens on. Default: a free one.
     pub tool_server_port: Option<u16>,
+    /// How much memory the kernel, and each process that it starts, may use, in bytes; Linux only. Default: as much
+    /// as there is.
+    pub kernel_memory_limit: Option<u64>,
+    /// How many processes and threads the kernel may add to those that its user runs when it starts; Linux only, and
+    /// without effect on root. Default: as many as the system allows.
+    pub kernel_max_processes: Option<u32>,
 }
 
 impl Default for Settings {
@@ -33,6 +39,8 @@ impl Default for Settings {
             state_dir: None,
             tool_server_host: "localhost".to_owned(),
             tool_server_port: None,
+            kernel_memory_limit: None,
+            kernel_max_processes: None,
         }
     }
 }
@@ -77,6 +85,8 @@ pub struct Config {
     pub(crate) python: Option<PathBuf>,
     pub(crate) tool_server_host: String,
     pub(crate) tool_server_port: u16,
+    pub(crate) kernel_memory_limit: Option<u64>,
+    pub(crate) kernel_max_processes: Option<u32>,
     pub(crate) variables: Arc<Variables>,
 }
 
@@ -101,6 +111,8 @@ impl Config {
             python: settings.python,
             tool_server_host: settings.tool_server_host,
             tool_server_port: settings.tool_server_port.unwrap_or(0),
+            kernel_memory_limit: settings.kernel_memory_limit,
+            kernel_max_processes: settings.kernel_max_processes,
             variables: Arc::new(variables),
         })
     }

@@ -86,6 +86,16 @@ pub(crate) struct ServeArgs {
     /// $IPYBOX_STATE_DIR, else `ipybox` in your data directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
+
+    /// Memory of the kernel and of each process that it starts: bytes, or with K, M, G or T; multiples of 1024; Linux
+    /// only [default: no limit]
+    #[arg(long, value_name = "SIZE", value_parser = super::size::parse)]
+    pub(crate) kernel_memory_limit: Option<u64>,
+
+    /// How many processes and threads the kernel may add to those that you run when it starts; Linux only, and does not
+    /// bind root [default: no limit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) kernel_max_processes: Option<u32>,
 }
 
 /// The names that Python's logging has for its levels.
@@ -107,6 +117,8 @@ impl From<ServeArgs> for Settings {
         settings.state_dir = args.state_dir;
         settings.tool_server_host = args.tool_server_host;
         settings.tool_server_port = args.tool_server_port;
+        settings.kernel_memory_limit = args.kernel_memory_limit;
+        settings.kernel_max_processes = args.kernel_max_processes;
         settings
     }
 }

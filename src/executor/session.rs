@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
-use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use super::cell::{self, Cell, End, Outcome, State};
 use super::images::ImageStore;
 use super::{Error, Phase};
 use crate::describe::describe;
-use crate::kernel::{self, Event, Fold, Kernel, Launch, Output, TextLimit};
+use crate::kernel::{self, Death, Event, Fold, Kernel, Launch, Limits, Output, TextLimit};
 use crate::tool_server::ToolServer;
 use crate::{env, environment};
 
@@ -46,6 +45,7 @@ pub(super) struct Session {
     pub(super) workspace: PathBuf,
     pub(super) variables: BTreeMap<String, String>,
     pub(super) private_directory: PathBuf,
+    pub(super) limits: Limits,
 }
 
 impl Session {
@@ -124,7 +124,7 @@ impl Session {
                 Ok(request) => return Ok(request),
                 Err(error) => {
                     let why = match error {
-                        kernel::Error::Ended { status, stderr } => ended_with(status, &stderr),
+                        kernel::Error::Ended(death) => ended_with(&death),
                         error => format!("the connection to it failed ({})", describe(&error)),
                     };
                     tracing::warn!(%why, "the kernel is gone; starting it anew");
@@ -156,7 +156,7 @@ impl Session {
                     Event::Message(message) => drop(fold.take(message)),
                     Event::Torn => {}
                     // The next cell notices it, and tells its caller.
-                    Event::Died { .. } => return Ok(()),
+                    Event::Died(_) => return Ok(()),
                 }
             }
             Ok::<_, kernel::Error>(())
@@ -182,6 +182,7 @@ impl Session {
             working_directory: self.workspace.clone(),
             environment: variables,
             private_directory: self.private_directory.clone(),
+            limits: self.limits,
         };
         self.kernel = Some(Kernel::start(&launch).await?);
         self.phase.send_replace(Phase::Ready);
@@ -229,7 +230,7 @@ async fn drain(kernel: &mut Option<Kernel>, lost: &mut Option<String>) {
         let Some(running) = kernel.as_mut() else { return std::future::pending().await };
         match running.next().await {
             Ok(Event::Message(_) | Event::Torn) => {}
-            Ok(Event::Died { status, stderr }) => break ended_with(status, &stderr),
+            Ok(Event::Died(death)) => break ended_with(&death),
             Err(error) => break format!("the connection to it failed ({})", describe(&error)),
         }
     };
@@ -240,11 +241,15 @@ async fn drain(kernel: &mut Option<Kernel>, lost: &mut Option<String>) {
     *lost = Some(lost_note(&why));
 }
 
-fn ended_with(status: ExitStatus, stderr: &str) -> String {
+fn ended_with(death: &Death) -> String {
+    let Death { status, stderr, .. } = death;
+    let causes = death.causes();
+    let causes = causes.trim_end_matches('.').trim_start();
+    let causes = if causes.is_empty() { String::new() } else { format!(": {causes}") };
     if stderr.is_empty() {
-        format!("it had ended ({status})")
+        format!("it had ended ({status}{causes})")
     } else {
-        format!("it had ended ({status}):\n{stderr}\n")
+        format!("it had ended ({status}{causes}):\n{stderr}\n")
     }
 }
 

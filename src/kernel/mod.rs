@@ -5,9 +5,11 @@
 //! the executor's.
 
 mod connection;
+mod death;
 mod fold;
 mod journal;
 mod launch;
+mod limits;
 mod message;
 
 use std::collections::VecDeque;
@@ -16,8 +18,10 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+pub(crate) use self::death::Death;
 pub(crate) use self::fold::{Fold, Output, Png, Text, TextLimit};
 pub(crate) use self::launch::Launch;
+pub(crate) use self::limits::Limits;
 pub(crate) use self::message::{Content, Message, PythonError};
 
 use self::connection::Connection;
@@ -42,21 +46,11 @@ pub(crate) enum Error {
         source: std::io::Error,
     },
     /// The process ended before it could be spoken to.
-    #[error("start the IPython kernel: it ended with {status}{}", last_words(stderr))]
-    DiedStarting {
-        /// How it ended.
-        status: ExitStatus,
-        /// The last lines of its stderr.
-        stderr: String,
-    },
+    #[error("start the IPython kernel: it ended with {0}{causes}", causes = line_of(&.0.causes()))]
+    DiedStarting(Death),
     /// The process has ended.
-    #[error("run code in the IPython kernel: it has ended with {status}{}", last_words(stderr))]
-    Ended {
-        /// How it ended.
-        status: ExitStatus,
-        /// The last lines of its stderr.
-        stderr: String,
-    },
+    #[error("run code in the IPython kernel: it has ended with {0}")]
+    Ended(Death),
     /// The kernel was not ready in time.
     #[error("start the IPython kernel: it was not ready after {} seconds", START_TIMEOUT.as_secs())]
     StartTimeout,
@@ -71,8 +65,8 @@ pub(crate) enum Error {
     Message(#[source] serde_json::Error),
 }
 
-fn last_words(stderr: &str) -> String {
-    if stderr.is_empty() { String::new() } else { format!("; its last words:\n{stderr}") }
+fn line_of(causes: &str) -> String {
+    if causes.is_empty() { String::new() } else { format!("\n{}", causes.trim_start()) }
 }
 
 /// What comes next from a kernel.
@@ -82,12 +76,7 @@ pub(crate) enum Event {
     /// It said something that cannot be understood: an interrupt may have torn it.
     Torn,
     /// Its process ended.
-    Died {
-        /// How.
-        status: ExitStatus,
-        /// The last lines of its real stderr.
-        stderr: String,
-    },
+    Died(Death),
 }
 
 /// A running kernel. Dropping it kills it and all that it started.
@@ -126,7 +115,7 @@ impl Kernel {
             match self.next().await? {
                 Event::Message(message) => return Ok(message),
                 Event::Torn => {}
-                Event::Died { status, stderr } => return Err(Error::DiedStarting { status, stderr }),
+                Event::Died(death) => return Err(Error::DiedStarting(death)),
             }
         }
     }
@@ -140,7 +129,7 @@ impl Kernel {
                 self.journal.expect(&request);
                 Ok(request)
             }
-            Some(status) => Err(Error::Ended { status, stderr: self.process.last_words().await }),
+            Some(status) => Err(Error::Ended(self.process.death(status).await)),
         }
     }
 
@@ -161,7 +150,7 @@ impl Kernel {
         };
         match self.unsaid.pop_front() {
             Some(message) => Ok(Event::Message(message)),
-            None => Ok(Event::Died { status, stderr: self.process.last_words().await }),
+            None => Ok(Event::Died(self.process.death(status).await)),
         }
     }
 

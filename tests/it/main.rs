@@ -10,6 +10,7 @@ mod deaths;
 mod environment;
 mod hardship;
 mod life;
+mod limits;
 mod protocol;
 mod registration;
 mod start;
