@@ -25,6 +25,12 @@ pub struct Settings {
     pub tool_server_port: Option<u16>,
     /// What a cell's reply holds of its images. Default: [`Images::Inline`].
     pub images: Images,
+    /// How much memory the kernel, and each process that it starts, may use, in bytes; Linux only. Default: as much
+    /// as there is.
+    pub kernel_memory_limit: Option<u64>,
+    /// How many processes and threads the kernel may add to those that its user runs when it starts; Linux only, and
+    /// without effect on root. Default: as many as the system allows.
+    pub kernel_max_processes: Option<u32>,
 }
 
 /// What a cell's reply holds of its images, all of which are saved in the workspace.
@@ -47,6 +53,8 @@ impl Default for Settings {
             tool_server_host: "localhost".to_owned(),
             tool_server_port: None,
             images: Images::default(),
+            kernel_memory_limit: None,
+            kernel_max_processes: None,
         }
     }
 }
@@ -92,6 +100,8 @@ pub struct Config {
     pub(crate) tool_server_host: String,
     pub(crate) tool_server_port: u16,
     pub(crate) images: Images,
+    pub(crate) kernel_memory_limit: Option<u64>,
+    pub(crate) kernel_max_processes: Option<u32>,
     pub(crate) variables: Arc<Variables>,
 }
 
@@ -117,6 +127,8 @@ impl Config {
             tool_server_host: settings.tool_server_host,
             tool_server_port: settings.tool_server_port.unwrap_or(0),
             images: settings.images,
+            kernel_memory_limit: settings.kernel_memory_limit,
+            kernel_max_processes: settings.kernel_max_processes,
             variables: Arc::new(variables),
         })
     }

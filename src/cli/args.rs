@@ -90,6 +90,16 @@ pub(crate) struct ServeArgs {
     /// $IPYBOX_STATE_DIR, else `ipybox` in your data directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
+
+    /// Memory of the kernel and of each process that it starts: bytes, or with K, M, G or T; multiples of 1024; Linux
+    /// only [default: no limit]
+    #[arg(long, value_name = "SIZE", value_parser = super::size::parse)]
+    pub(crate) kernel_memory_limit: Option<u64>,
+
+    /// How many processes and threads the kernel may add to those that you run when it starts; Linux only, and does not
+    /// bind root [default: no limit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) kernel_max_processes: Option<u32>,
 }
 
 /// What a cell's reply holds of its images.
@@ -124,6 +134,8 @@ impl From<ServeArgs> for Settings {
             Images::Inline => ipybox::Images::Inline,
             Images::Link => ipybox::Images::Link,
         };
+        settings.kernel_memory_limit = args.kernel_memory_limit;
+        settings.kernel_max_processes = args.kernel_max_processes;
         settings
     }
 }

@@ -4,6 +4,7 @@ mod apigen;
 mod args;
 mod greeting;
 mod logging;
+mod size;
 
 use std::io::Write as _;
 use std::process::ExitCode;

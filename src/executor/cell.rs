@@ -3,7 +3,6 @@
 //! The bounds on stubborn code are set here. What becomes of a kernel that has to be given up is the
 //! session's business.
 
-use std::process::ExitStatus;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -13,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::images::SavedImage;
 use super::late::Late;
 use super::record::{Record, Recorded, Text};
-use crate::kernel::{self, Content, Event, Fold, Kernel, Message, PythonError};
+use crate::kernel::{self, Content, Death, Event, Fold, Kernel, Message, PythonError};
 
 /// How long code gets to begin before it is interrupted all the same.
 const BEGIN_GRACE: Duration = Duration::from_secs(1);
@@ -91,12 +90,7 @@ pub(crate) enum End {
     /// The kernel could not be spoken to any more.
     Unreachable(kernel::Error),
     /// The kernel's process ended.
-    Died {
-        /// How.
-        status: ExitStatus,
-        /// The last lines of its real stderr.
-        stderr: String,
-    },
+    Died(Death),
 }
 
 /// What became of the kernel's variables.
@@ -112,7 +106,7 @@ impl State {
     pub(super) fn of(end: &End) -> Self {
         match end {
             End::TimedOut { state, .. } | End::Cancelled(state) => *state,
-            End::Reset | End::Unreachable(_) | End::Died { .. } => Self::Lost,
+            End::Reset | End::Unreachable(_) | End::Died(_) => Self::Lost,
             End::Completed | End::Raised(_) | End::NotRun | End::Unanswered => Self::Kept,
         }
     }
@@ -200,7 +194,7 @@ impl Course<'_> {
                 event = kernel.next(), if self.unsent.is_none() => match event? {
                     Event::Message(message) => self.take(message, kernel, cell).await?,
                     Event::Torn => self.is_torn = true,
-                    Event::Died { status, stderr } => return Ok(Some(End::Died { status, stderr })),
+                    Event::Died(death) => return Ok(Some(End::Died(death))),
                 },
                 sent = send(cell.chunks.as_ref(), &mut self.unsent), if self.unsent.is_some() => sent,
                 () = generation.cancelled() => return Ok(Some(End::Reset)),

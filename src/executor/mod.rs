@@ -25,7 +25,7 @@ pub(crate) use self::record::{Cut, Text};
 use self::session::{Command, Session};
 use crate::config::Config;
 use crate::environment::{self, Environment};
-use crate::kernel;
+use crate::kernel::{self, Limits};
 use crate::mcp::Connection;
 use crate::tool_server::ToolServer;
 
@@ -105,6 +105,7 @@ impl CodeExecutor {
             workspace: config.workspace.clone(),
             variables: config.variables.for_kernel(),
             private_directory: private_directory.path().to_owned(),
+            limits: Limits { memory: config.kernel_memory_limit, processes: config.kernel_max_processes },
         };
         let task = tokio::spawn(session.run(stop.clone()));
         Ok(Self {

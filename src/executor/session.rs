@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
-use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +16,7 @@ use super::cell::{self, Cell, End, Outcome, State};
 use super::late::Late;
 use super::{Error, Phase};
 use crate::describe::describe;
-use crate::kernel::{self, Event, Kernel, Launch};
+use crate::kernel::{self, Death, Event, Kernel, Launch, Limits};
 use crate::tool_server::ToolServer;
 use crate::{env, environment};
 
@@ -49,6 +48,7 @@ pub(super) struct Session {
     pub(super) workspace: PathBuf,
     pub(super) variables: BTreeMap<String, String>,
     pub(super) private_directory: PathBuf,
+    pub(super) limits: Limits,
 }
 
 impl Session {
@@ -133,7 +133,7 @@ impl Session {
                         self.late.take(message.content).await;
                     }
                     let why = match error {
-                        kernel::Error::Ended { status, stderr } => ended_with(status, &stderr),
+                        kernel::Error::Ended(death) => ended_with(&death),
                         error => format!("the connection to it failed ({})", describe(&error)),
                     };
                     tracing::warn!(%why, "the kernel is gone; starting it anew");
@@ -215,6 +215,7 @@ impl Session {
             working_directory: self.workspace.clone(),
             environment: variables,
             private_directory: self.private_directory.clone(),
+            limits: self.limits,
         };
         self.kernel = Some(Kernel::start(&launch).await?);
         self.phase.send_replace(Phase::Ready);
@@ -253,7 +254,7 @@ impl Session {
         let why = match event {
             Ok(Event::Message(message)) => return self.late.take(message.content).await,
             Ok(Event::Torn) => return,
-            Ok(Event::Died { status, stderr }) => ended_with(status, &stderr),
+            Ok(Event::Died(death)) => ended_with(&death),
             Err(error) => format!("the connection to it failed ({})", describe(&error)),
         };
         tracing::warn!(%why, "the kernel ended between cells");
@@ -285,11 +286,15 @@ fn pause_after(count: u32) -> Duration {
     }
 }
 
-fn ended_with(status: ExitStatus, stderr: &str) -> String {
+fn ended_with(death: &Death) -> String {
+    let Death { status, stderr, .. } = death;
+    let causes = death.causes();
+    let causes = causes.trim_end_matches('.').trim_start();
+    let causes = if causes.is_empty() { String::new() } else { format!(": {causes}") };
     if stderr.is_empty() {
-        format!("it had ended ({status})")
+        format!("it had ended ({status}{causes})")
     } else {
-        format!("it had ended ({status}):\n{stderr}\n")
+        format!("it had ended ({status}{causes}):\n{stderr}\n")
     }
 }
 

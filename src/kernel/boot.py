@@ -16,30 +16,41 @@ PIECE_CHARS = 256 * 1024
 def main():
     settings = json.loads(sys.argv[1])
     watch_lifeline(settings["private_directory"])
-    app = make_app(settings["journal_file"])
+    here = open_directory()
+    import ipybox_limits
+
+    ipybox_limits.limit(**settings["limits"])
+    # Importing the debugger costs 60 ms and 9 MB at every start, and nobody attaches one here.
+    sys.modules["debugpy"] = None
+    import ipybox_input
+    import ipybox_journal
+    import ipybox_shell
+    import ipybox_streams
+
+    # IPython adds the working directory instead.
+    sys.path.remove(here)
+    ipybox_streams.Stream.journal = ipybox_journal.Journal(settings["journal_file"])
+    app = make_app()
     app.initialize(["-f", settings["connection_file"]])
     # Blocked while ipykernel started, available to the user's code from here on.
     del sys.modules["debugpy"]
     app.session.pack = pack
-    app.session.send = send_in_pieces(app.session.send)
+    app.session.send = send_in_pieces(app.session.send, ipybox_journal.Sent())
     ipybox_streams.settle_after_cells(app.kernel, [sys.stdout, sys.stderr])
     ipybox_shell.adapt(app.shell)
+    ipybox_input.refuse_input(app.kernel)
     wake_loop_by_signals()
     undo_colors()
     app.start()
 
 
-def import_ours():
-    """Import what lies beside this script, whose directory is no place to import from otherwise."""
-    global ipybox_journal, ipybox_shell, ipybox_streams
-
+def open_directory():
+    """Make the directory of this script a place to import from, the last one, and return its name."""
+    if not getattr(sys.flags, "safe_path", False):
+        del sys.path[0]
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path.append(here)
-    import ipybox_journal
-    import ipybox_shell
-    import ipybox_streams
-
-    sys.path[:] = [path for path in sys.path if path != here]
+    return here
 
 
 def wake_loop_by_signals():
@@ -110,15 +121,10 @@ def remove_tree(top):
         pass
 
 
-def make_app(journal_file):
-    # Importing the debugger costs 60 ms and 9 MB at every start, and nobody attaches one here.
-    sys.modules["debugpy"] = None
+def make_app():
     import zmq
     from ipykernel.kernelapp import IPKernelApp
     from traitlets.config import Config
-
-    import_ours()
-    ipybox_streams.Stream.journal = ipybox_journal.Journal(journal_file)
 
     class App(IPKernelApp):
         def _bind_socket(self, s, port):
@@ -133,14 +139,13 @@ def make_app(journal_file):
     return App.instance(config=config)
 
 
-def send_in_pieces(send):
+def send_in_pieces(send, counts):
     """Send long text of streams as several messages, and cut exceptions that are longer than anyone reads.
 
     The server keeps what it needs of each message before it takes the next; one message of a gigabyte would have
     to be held whole. Each piece of what this process printed tells how much was printed with it, so that the server
     can tell what is missing if the kernel dies.
     """
-    counts = ipybox_journal.Sent()
     process = os.getpid()
 
     def send_pieces(stream, message_or_type, content=None, *args, **kwargs):

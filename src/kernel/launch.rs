@@ -12,14 +12,16 @@ use serde_json::json;
 use tokio::process::{ChildStdin, Command};
 use tokio::task::JoinHandle;
 
-use super::Error;
 use super::journal::Journal;
+use super::{Death, Error, Limits};
 use crate::process::{GroupLeader, Tail};
 
 /// The files that the kernel starts from; the first is the script.
-const SCRIPTS: [(&str, &str); 4] = [
+const SCRIPTS: [(&str, &str); 6] = [
     ("boot.py", include_str!("boot.py")),
+    ("ipybox_input.py", include_str!("ipybox_input.py")),
     ("ipybox_journal.py", include_str!("ipybox_journal.py")),
+    ("ipybox_limits.py", include_str!("ipybox_limits.py")),
     ("ipybox_shell.py", include_str!("ipybox_shell.py")),
     ("ipybox_streams.py", include_str!("ipybox_streams.py")),
 ];
@@ -41,12 +43,15 @@ pub(crate) struct Launch {
     pub(crate) environment: BTreeMap<String, String>,
     /// A directory that only this user can enter, with a path short enough for sockets in it.
     pub(crate) private_directory: PathBuf,
+    /// What the kernel and each process that it starts may use.
+    pub(crate) limits: Limits,
 }
 
 /// An ipykernel process. Dropping it kills the process and all that it started.
 #[derive(Debug)]
 pub(super) struct KernelProcess {
     leader: GroupLeader,
+    limits: Limits,
     /// The kernel's group is killed when this closes, even if we are killed ourselves.
     _lifeline: Option<ChildStdin>,
     stderr: Tail,
@@ -75,6 +80,7 @@ impl KernelProcess {
             "private_directory": launch.private_directory,
             "connection_file": connection_file,
             "journal_file": journal_file,
+            "limits": launch.limits,
         });
 
         let mut command = Command::new(&launch.python);
@@ -99,7 +105,14 @@ impl KernelProcess {
             }
             None => (Tail::default(), None),
         };
-        let mut process = Self { leader, _lifeline: lifeline, stderr, stderr_reader, _directory: directory };
+        let mut process = Self {
+            leader,
+            limits: launch.limits,
+            _lifeline: lifeline,
+            stderr,
+            stderr_reader,
+            _directory: directory,
+        };
         process.wait_for_socket(Path::new(&format!("{}-{}", info.ip, info.iopub_port))).await?;
         Ok((process, info, journal))
     }
@@ -135,8 +148,13 @@ impl KernelProcess {
         }
     }
 
+    /// What can be said of the process's end.
+    pub(super) async fn death(&mut self, status: ExitStatus) -> Death {
+        Death { status, stderr: self.last_words().await, limits: self.limits }
+    }
+
     /// The end of what the process wrote to its real stderr, once it is dead.
-    pub(super) async fn last_words(&mut self) -> String {
+    async fn last_words(&mut self) -> String {
         // Processes that the kernel started may hold the pipe open for longer than we care.
         if let Some(reader) = &mut self.stderr_reader {
             drop(tokio::time::timeout(Duration::from_millis(100), reader).await);
@@ -148,7 +166,7 @@ impl KernelProcess {
     async fn wait_for_socket(&mut self, path: &Path) -> Result<(), Error> {
         while tokio::net::UnixStream::connect(path).await.is_err() {
             if let Some(status) = self.ended()? {
-                return Err(Error::DiedStarting { status, stderr: self.last_words().await });
+                return Err(Error::DiedStarting(self.death(status).await));
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }

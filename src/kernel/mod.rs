@@ -5,9 +5,11 @@
 //! the executor's.
 
 mod connection;
+mod death;
 mod fold;
 mod journal;
 mod launch;
+mod limits;
 mod message;
 
 use std::collections::VecDeque;
@@ -18,8 +20,10 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+pub(crate) use self::death::Death;
 pub(crate) use self::fold::{Fold, Image, ImageId, Settled, Taken, Transcript, plain};
 pub(crate) use self::launch::Launch;
+pub(crate) use self::limits::Limits;
 pub(crate) use self::message::{Content, Message, PythonError, Shown};
 
 use self::connection::Connection;
@@ -44,21 +48,11 @@ pub(crate) enum Error {
         source: std::io::Error,
     },
     /// The process ended before it could be spoken to.
-    #[error("start the IPython kernel: it ended with {status}{}", last_words(stderr))]
-    DiedStarting {
-        /// How it ended.
-        status: ExitStatus,
-        /// The last lines of its stderr.
-        stderr: String,
-    },
+    #[error("start the IPython kernel: it ended with {0}{causes}", causes = line_of(&.0.causes()))]
+    DiedStarting(Death),
     /// The process has ended.
-    #[error("run code in the IPython kernel: it has ended with {status}{}", last_words(stderr))]
-    Ended {
-        /// How it ended.
-        status: ExitStatus,
-        /// The last lines of its stderr.
-        stderr: String,
-    },
+    #[error("run code in the IPython kernel: it has ended with {0}")]
+    Ended(Death),
     /// The kernel was not ready in time.
     #[error("start the IPython kernel: it was not ready after {} seconds", START_TIMEOUT.as_secs())]
     StartTimeout,
@@ -73,8 +67,8 @@ pub(crate) enum Error {
     Message(#[source] serde_json::Error),
 }
 
-fn last_words(stderr: &str) -> String {
-    if stderr.is_empty() { String::new() } else { format!("; its last words:\n{stderr}") }
+fn line_of(causes: &str) -> String {
+    if causes.is_empty() { String::new() } else { format!("\n{}", causes.trim_start()) }
 }
 
 /// What comes next from a kernel.
@@ -84,12 +78,7 @@ pub(crate) enum Event {
     /// It said something that cannot be understood: an interrupt may have torn it.
     Torn,
     /// Its process ended.
-    Died {
-        /// How.
-        status: ExitStatus,
-        /// The last lines of its real stderr.
-        stderr: String,
-    },
+    Died(Death),
 }
 
 /// A running kernel. Dropping it kills it and all that it started.
@@ -119,12 +108,12 @@ impl Kernel {
             match kernel.next().await? {
                 Event::Message(Message { content: Content::Welcome, .. }) => break,
                 Event::Message(_) | Event::Torn => {}
-                Event::Died { status, stderr } => return Err(Error::DiedStarting { status, stderr }),
+                Event::Died(death) => return Err(Error::DiedStarting(death)),
             }
         }
         match kernel.run(String::new()).await {
             Ok(_) => Ok(kernel),
-            Err(Error::Ended { status, stderr }) => Err(Error::DiedStarting { status, stderr }),
+            Err(Error::Ended(death)) => Err(Error::DiedStarting(death)),
             Err(error) => Err(error),
         }
     }
@@ -141,7 +130,7 @@ impl Kernel {
                 Event::Message(message) if fold.is_parent_of(&message) => drop(fold.take(message.content)),
                 Event::Message(message) => others.push(message),
                 Event::Torn => {}
-                Event::Died { status, stderr } => return Err(Error::Ended { status, stderr }),
+                Event::Died(death) => return Err(Error::Ended(death)),
             }
         }
         Ok(others)
@@ -156,7 +145,7 @@ impl Kernel {
                 self.journal.expect(&request);
                 Ok(request)
             }
-            Some(status) => Err(Error::Ended { status, stderr: self.process.last_words().await }),
+            Some(status) => Err(Error::Ended(self.process.death(status).await)),
         }
     }
 
@@ -177,7 +166,7 @@ impl Kernel {
         };
         match self.unsaid.pop_front() {
             Some(message) => Ok(Event::Message(message)),
-            None => Ok(Event::Died { status, stderr: self.process.last_words().await }),
+            None => Ok(Event::Died(self.process.death(status).await)),
         }
     }
 

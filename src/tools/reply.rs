@@ -6,6 +6,7 @@ use rmcp::model::{CallToolResult, ContentBlock};
 
 use crate::describe::describe;
 use crate::executor::{Cut, End, Outcome, SavedImage, State, Text};
+use crate::kernel::Death;
 
 /// Room for an exception's text, in characters, where the limit for output is smaller.
 const ERROR_CHARS: usize = 5_000;
@@ -121,11 +122,13 @@ fn ending(end: &End, limit: usize) -> (bool, String) {
             );
             (true, text)
         }
-        End::Died { status, stderr } => {
+        End::Died(death) => {
+            let Death { status, stderr, .. } = death;
+            let causes = death.causes();
             let words = if stderr.is_empty() { String::new() } else { format!("\n\n{stderr}") };
             let text = format!(
                 "The IPython kernel died while running the cell ({status}). \
-                 A fresh one takes its place: all variables and imports are gone.{words}"
+                 A fresh one takes its place: all variables and imports are gone.{causes}{words}"
             );
             (true, text)
         }

@@ -49,9 +49,34 @@ async fn asking_for_input_fails_at_once() {
     let mut ipybox = place.ipybox().await;
     for code in ["input('? ')", "import getpass; getpass.getpass()"] {
         let text = ipybox.cell(code).await.error();
-        assert!(text.contains("StdinNotImplementedError"), "{text}");
+        assert!(text.ends_with("Write the values into the code instead of asking for them."), "{text}");
+        assert!(text.contains("StdinNotImplementedError: nobody can answer"), "{text}");
     }
     assert_eq!(ipybox.cell("import sys; sys.stdin.read()").await.ok(), "''");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn asking_for_a_debugger_fails_at_once_and_leaves_nothing_behind() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.cell("1 / 0").await.error();
+    for code in [
+        "x = 1\nbreakpoint()\nx = 2\nx = 3",
+        "def f():\n    breakpoint()\n    return 1\nf()",
+        "import pdb; pdb.set_trace()\nprint('after')",
+        "import pdb; pdb.run('1')",
+        "import pdb; pdb.pm()",
+        "%debug",
+    ] {
+        let text = ipybox.cell(code).await.error();
+        assert!(text.contains("StdinNotImplementedError: nobody can give commands"), "{code}: {text}");
+        assert_eq!(ipybox.cell("import sys; sys.gettrace(), 1 + 1").await.ok(), "(None, 2)", "{code}");
+    }
+    // IPython drops the exception.
+    ipybox.cell("%debug 1 + 1").await.ok();
+    let scripted = "import io, pdb\npdb.Pdb(stdin=io.StringIO('p 6 * 7\\nc\\n'), stdout=sys.stdout).run('1')";
+    assert!(ipybox.cell(scripted).await.ok().contains("42"));
     ipybox.stop().await;
 }
 

@@ -10,6 +10,7 @@ mod deaths;
 mod environment;
 mod hardship;
 mod life;
+mod limits;
 mod output;
 mod pictures;
 mod protocol;

@@ -1,0 +1,56 @@
+"""Limits on what this process and those that it starts may use. Standard library only."""
+
+import os
+import resource
+import sys
+
+# Threads of the kernel itself, most of them ZeroMQ's; 12 were counted.
+OWN_TASKS = 16
+
+
+def limit(memory_limit, max_processes):
+    """Set the limits that are not None, or end this process if that cannot be done."""
+    if memory_limit is None and max_processes is None:
+        return
+    if sys.platform != "linux":
+        sys.exit(
+            "`--kernel-memory-limit` and `--kernel-max-processes` are available on Linux only"
+        )
+    if memory_limit is not None:
+        # Not RLIMIT_AS: allocators, numpy and memory-mapped files reserve far more addresses than they use memory.
+        # RLIMIT_DATA counts all private memory that can be written to.
+        set_limit("--kernel-memory-limit", resource.RLIMIT_DATA, memory_limit)
+    if max_processes is not None:
+        # The system counts processes and threads of a user, not of a process, and may count some that are not to be
+        # seen here (in other containers): then there is room for fewer.
+        most = count_tasks() + OWN_TASKS + max_processes
+        set_limit("--kernel-max-processes", resource.RLIMIT_NPROC, most)
+
+
+def set_limit(flag, kind, value):
+    _, hard = resource.getrlimit(kind)
+    # A tighter limit that is there already stays.
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    try:
+        resource.setrlimit(kind, (value, value))
+    except (OSError, ValueError) as error:
+        sys.exit(f"`{flag}` cannot be set: {error}")
+
+
+def count_tasks():
+    """How many processes and threads of this user are running."""
+    user = str(os.getuid())
+    tasks = 0
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(
+                f"/proc/{process}/status", encoding="utf-8", errors="replace"
+            ) as file:
+                status = dict(line.split(":", 1) for line in file)
+        except (OSError, ValueError):
+            # It has ended.
+            continue
+        if status["Uid"].split()[0] == user:
+            tasks += int(status["Threads"])
+    return tasks

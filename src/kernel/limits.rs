@@ -1,0 +1,67 @@
+//! How much a kernel may use, whatever its code does.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// Limits that the operating system enforces on the kernel and on what it starts. Default: none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Limits {
+    /// The memory of each process, in bytes.
+    #[serde(rename = "memory_limit")]
+    pub(crate) memory: Option<u64>,
+    /// How many processes and threads may be added to those that the user runs when the kernel starts.
+    #[serde(rename = "max_processes")]
+    pub(crate) processes: Option<u32>,
+}
+
+/// What to say about a death that they may have caused; nothing if there are none.
+impl fmt::Display for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(bytes) = self.memory {
+            let size = Size(bytes);
+            write!(f, " Its memory was limited to {size} per process (`--kernel-memory-limit`).")?;
+        }
+        if let Some(count) = self.processes {
+            write!(f, " It could start {count} processes and threads (`--kernel-max-processes`).")?;
+        }
+        Ok(())
+    }
+}
+
+/// A number of bytes, in the largest unit that it is a whole number of.
+struct Size(u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(bytes) = self;
+        let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+        match units.into_iter().find(|(shift, _)| *bytes > 0 && bytes % (1 << shift) == 0) {
+            Some((shift, unit)) => write!(f, "{} {unit}", bytes >> shift),
+            None => write!(f, "{bytes} bytes"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_is_told_in_the_unit_it_was_meant_in() {
+        for (bytes, expected) in [
+            (1 << 30, "1 GiB"),
+            (3 << 29, "1536 MiB"),
+            (5 << 10, "5 KiB"),
+            (1000, "1000 bytes"),
+            (1 << 50, "1024 TiB"),
+        ] {
+            assert_eq!(Size(bytes).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn no_limits_are_not_worth_a_word() {
+        assert_eq!(Limits::default().to_string(), "");
+    }
+}
