@@ -54,6 +54,8 @@ pub(crate) struct Outcome {
     pub(crate) images: Vec<SavedImage>,
     /// How it ended.
     pub(crate) end: End,
+    /// The exception that ended its code. One that was interrupted tells where it was.
+    pub(crate) error: Option<PythonError>,
     /// What the caller must know beyond this cell: that variables were lost before it, that an image was.
     pub(crate) notes: Vec<String>,
 }
@@ -61,17 +63,22 @@ pub(crate) struct Outcome {
 impl Outcome {
     /// Of a cell that ended before its code ran.
     pub(super) fn not_run(end: End) -> Self {
-        Self { text: Text::default(), late: Text::default(), images: Vec::new(), end, notes: Vec::new() }
+        Self {
+            text: Text::default(),
+            late: Text::default(),
+            images: Vec::new(),
+            end,
+            error: None,
+            notes: Vec::new(),
+        }
     }
 }
 
 /// How a cell ended.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// All of the code ran.
-    Completed,
-    /// The code raised an exception.
-    Raised(PythonError),
+    /// Of its own accord: all of the code ran, or it raised an exception.
+    Finished,
     /// The code took too long.
     TimedOut {
         /// How long it was given.
@@ -107,7 +114,7 @@ impl State {
         match end {
             End::TimedOut { state, .. } | End::Cancelled(state) => *state,
             End::Reset | End::Unreachable(_) | End::Died(_) => Self::Lost,
-            End::Completed | End::Raised(_) | End::NotRun | End::Unanswered => Self::Kept,
+            End::Finished | End::NotRun | End::Unanswered => Self::Kept,
         }
     }
 }
@@ -139,7 +146,7 @@ pub(super) async fn follow(
     cell: &Cell,
     generation: &CancellationToken,
     late: &mut Late,
-) -> (Recorded, End) {
+) -> (Recorded, Option<PythonError>, End) {
     let mut course = Course {
         fold: Fold::new(request),
         record: Record::new(late.workspace(), cell.max_output_chars),
@@ -153,13 +160,8 @@ pub(super) async fn follow(
     };
     let stopped = course.run(kernel, cell, generation).await;
     let (rest, error) = course.fold.finish();
-    let end = match (stopped, error) {
-        (Err(error), _) => End::Unreachable(error),
-        (Ok(Some(end)), _) => end,
-        (Ok(None), Some(error)) => End::Raised(error),
-        (Ok(None), None) => End::Completed,
-    };
-    (course.record.finish(rest).await, end)
+    let end = stopped.map_or_else(End::Unreachable, |end| end.unwrap_or(End::Finished));
+    (course.record.finish(rest).await, error, end)
 }
 
 /// The course of one cell.

@@ -110,7 +110,7 @@ impl Session {
         };
         let mut notes = Vec::from_iter(self.lost.take());
         let Some(kernel) = self.kernel.as_mut() else { return Err(Error::Stopped) };
-        let (recorded, end) = cell::follow(kernel, request, cell, generation, &mut self.late).await;
+        let (recorded, error, end) = cell::follow(kernel, request, cell, generation, &mut self.late).await;
         if State::of(&end) == State::Lost {
             self.give_up_kernel("it was given up").await;
             // The caller learns of the loss by `end`.
@@ -120,7 +120,7 @@ impl Session {
         notes.extend(late.troubles);
         notes.extend(recorded.troubles);
         let images = late.images.into_iter().chain(recorded.images).collect();
-        Ok(Outcome { text: recorded.text, late: late.text, images, end, notes })
+        Ok(Outcome { text: recorded.text, late: late.text, images, error, end, notes })
     }
 
     /// Sends code to the kernel, to a fresh one if it has died since the last cell.

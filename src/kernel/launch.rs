@@ -153,6 +153,11 @@ impl KernelProcess {
         Death { status, stderr: self.last_words().await, limits: self.limits }
     }
 
+    /// Drops what the process has written to its real stderr so far: it is not what it dies of later.
+    pub(super) fn forget_words(&self) {
+        self.stderr.forget();
+    }
+
     /// The end of what the process wrote to its real stderr, once it is dead.
     async fn last_words(&mut self) -> String {
         // Processes that the kernel started may hold the pipe open for longer than we care.

@@ -141,6 +141,7 @@ impl Kernel {
         // What is sent to a dead kernel is lost without an error.
         match self.process.ended()? {
             None => {
+                self.process.forget_words();
                 let request = self.connection.send_execute(code).await?;
                 self.journal.expect(&request);
                 Ok(request)

@@ -55,6 +55,11 @@ impl Tail {
         Vec::from_iter(lines.iter().map(String::as_str)).join("\n")
     }
 
+    /// Drops what is kept.
+    pub(crate) fn forget(&self) {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     fn push(&self, line: String) {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.len() == TAIL_LINES {

@@ -37,8 +37,11 @@ pub(super) fn cell(
     sections.push(outcome.text.excerpt.clone());
     sections.push(cut_notice(outcome.text.cut.as_ref()));
     sections.push(image_links(&outcome.images));
-    let (is_error, ending) = ending(&outcome.end, max_output_chars.max(ERROR_CHARS));
-    sections.push(ending);
+    sections.push(ending(&outcome.end));
+    if let Some(error) = &outcome.error {
+        sections.push(middle_cut(&error.text(), max_output_chars.max(ERROR_CHARS)));
+    }
+    let is_error = !matches!(outcome.end, End::Finished) || outcome.error.is_some();
     let mut content = vec![ContentBlock::text(joined(sections))];
     content.extend(pictures);
     if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) }
@@ -90,47 +93,37 @@ fn image_links(images: &[SavedImage]) -> String {
     links
 }
 
-/// Whether an end is an error, and what is said about it.
-fn ending(end: &End, limit: usize) -> (bool, String) {
+/// What is said about an end that is not the code's own.
+fn ending(end: &End) -> String {
     match end {
-        End::Completed => (false, String::new()),
-        End::Raised(error) => (true, middle_cut(&error.text(), limit)),
+        End::Finished => String::new(),
         End::TimedOut { after, state } => {
             let seconds = after.as_secs_f64();
-            (
-                true,
-                format!("Execution timed out after {seconds} seconds and was interrupted. {}", fate(*state)),
-            )
+            format!("Execution timed out after {seconds} seconds and was interrupted. {}", fate(*state))
         }
-        End::Cancelled(state) => (true, format!("Execution was cancelled. {}", fate(*state))),
-        End::NotRun => (true, "Execution was cancelled before it began.".to_owned()),
-        End::Reset => (
-            true,
-            "Execution was stopped by a reset of the kernel. All variables and imports are gone.".to_owned(),
-        ),
-        End::Unanswered => (
-            true,
-            "The IPython kernel did not say how the cell ended: its code may not have run. An earlier cell may have \
-             broken the kernel, by replacing `sys.stdout` for instance; `reset` makes a fresh one."
-                .to_owned(),
-        ),
+        End::Cancelled(state) => format!("Execution was cancelled. {}", fate(*state)),
+        End::NotRun => "Execution was cancelled before it began.".to_owned(),
+        End::Reset => {
+            "Execution was stopped by a reset of the kernel. All variables and imports are gone.".to_owned()
+        }
+        End::Unanswered => "The IPython kernel did not say how the cell ended: its code may not have run. An earlier \
+             cell may have broken the kernel, by replacing `sys.stdout` for instance; `reset` makes a fresh one."
+            .to_owned(),
         End::Unreachable(error) => {
             let why = describe(error);
-            let text = format!(
+            format!(
                 "The connection to the IPython kernel failed ({why}). \
                  A fresh kernel takes its place: all variables and imports are gone."
-            );
-            (true, text)
+            )
         }
         End::Died(death) => {
             let Death { status, stderr, .. } = death;
             let causes = death.causes();
             let words = if stderr.is_empty() { String::new() } else { format!("\n\n{stderr}") };
-            let text = format!(
+            format!(
                 "The IPython kernel died while running the cell ({status}). \
                  A fresh one takes its place: all variables and imports are gone.{causes}{words}"
-            );
-            (true, text)
+            )
         }
     }
 }
@@ -173,7 +166,12 @@ mod tests {
     }
 
     fn outcome(end: End) -> Outcome {
-        Outcome { text: Text::default(), late: Text::default(), images: Vec::new(), end, notes: Vec::new() }
+        let (text, late) = (Text::default(), Text::default());
+        Outcome { text, late, images: Vec::new(), end, error: None, notes: Vec::new() }
+    }
+
+    fn raised(error: PythonError) -> Outcome {
+        Outcome { error: Some(error), ..outcome(End::Finished) }
     }
 
     #[track_caller]
@@ -184,7 +182,7 @@ mod tests {
 
     #[test]
     fn nothing_is_an_empty_text() {
-        check(&outcome(End::Completed), "");
+        check(&outcome(End::Finished), "");
     }
 
     #[test]
@@ -192,14 +190,14 @@ mod tests {
         let image = |path: &str| SavedImage { path: path.into(), bytes: None };
         let images = vec![image("/w/images/0a1b2c3d.png"), image("/w (1)/images/1a1b2c3d.png")];
         check(
-            &Outcome { images, ..outcome(End::Completed) },
+            &Outcome { images, ..outcome(End::Finished) },
             "Generated images:\n\n- [0a1b2c3d](/w/images/0a1b2c3d.png)\n- [1a1b2c3d](</w (1)/images/1a1b2c3d.png>)\n",
         );
     }
 
     #[test]
     fn pictures_follow_the_text_of_any_end() {
-        for (end, is_error) in [(End::Completed, false), (End::NotRun, true)] {
+        for (end, is_error) in [(End::Finished, false), (End::NotRun, true)] {
             let pictures = vec![ContentBlock::image("AAAA", "image/png")];
             let result = serde_json::to_value(cell(&outcome(end), 5_000, pictures)).unwrap();
             let image = serde_json::json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
@@ -210,18 +208,19 @@ mod tests {
 
     #[test]
     fn an_exception_is_told_without_colours() {
-        let raised = End::Raised(error("E", "v", &["\u{1b}[31mTraceback\u{1b}[0m", "E: v"]));
-        check(&Outcome { notes: vec!["note".to_owned()], ..outcome(raised) }, "note\n\nTraceback\nE: v");
-        check(&outcome(End::Raised(error("E", "v", &[]))), "E: v");
+        let error_in_red = error("E", "v", &["\u{1b}[31mTraceback\u{1b}[0m", "E: v"]);
+        check(&Outcome { notes: vec!["note".to_owned()], ..raised(error_in_red) }, "note\n\nTraceback\nE: v");
+        check(&raised(error("E", "v", &[])), "E: v");
     }
 
     #[test]
-    fn a_timeout_says_whether_variables_survived() {
+    fn a_timeout_says_whether_variables_survived_and_where_the_code_was() {
         let after = Duration::from_millis(1500);
+        let error = Some(error("KeyboardInterrupt", "", &["line 3", "KeyboardInterrupt"]));
         check(
-            &outcome(End::TimedOut { after, state: State::Kept }),
+            &Outcome { error, ..outcome(End::TimedOut { after, state: State::Kept }) },
             "Execution timed out after 1.5 seconds and was interrupted. \
-             The kernel is fine: variables and imports are still there.",
+             The kernel is fine: variables and imports are still there.\n\nline 3\nKeyboardInterrupt",
         );
     }
 
@@ -229,9 +228,8 @@ mod tests {
     fn cut_output_says_where_the_rest_is_and_cuts_no_image_or_error() {
         let file = Some("/w/.ipybox/outputs/0a1b2c3d.txt".into());
         let text = Text { excerpt: "a…z".to_owned(), cut: Some(Cut { limit: 3, chars: 26, file }) };
-        let raised = End::Raised(error("E", "v", &[]));
         check(
-            &Outcome { text, ..outcome(raised) },
+            &Outcome { text, ..raised(error("E", "v", &[])) },
             "a…z\n\n[Output truncated: exceeded 3 character limit]\n[All 26 characters are in \
              /w/.ipybox/outputs/0a1b2c3d.txt]\n\nE: v",
         );
@@ -241,7 +239,7 @@ mod tests {
     fn late_output_is_marked() {
         let text = |excerpt: &str| Text { excerpt: excerpt.to_owned(), cut: None };
         check(
-            &Outcome { late: text("tick"), text: text("own"), ..outcome(End::Completed) },
+            &Outcome { late: text("tick"), text: text("own"), ..outcome(End::Finished) },
             "[Output of earlier cells, after they had ended:]\ntick\n[End of the output of earlier cells]\n\nown",
         );
     }

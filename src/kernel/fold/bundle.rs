@@ -64,10 +64,11 @@ pub(super) fn best_text(bundle: &MimeBundle, images: &[Image]) -> Option<String>
         .or_else(|| Some(bundle.get("application/json")?.to_string()))
         .or_else(|| readable_html(text(bundle, "text/html")?))
         .or_else(|| plain.map(str::to_owned))
+        .filter(|text| !text.is_empty())
 }
 
 fn text<'a>(bundle: &'a MimeBundle, mime_type: &str) -> Option<&'a str> {
-    bundle.get(mime_type)?.as_str().filter(|text| !text.is_empty())
+    bundle.get(mime_type)?.as_str()
 }
 
 /// `<Figure size 640x480 with 1 Axes>`, `<IPython.core.display.HTML object>`: says nothing beside the thing itself.
@@ -138,6 +139,7 @@ mod tests {
         check(json!({"text/plain": placeholder, "application/json": {"a": [1]}}), Some(r#"{"a":[1]}"#), &[]);
         check(json!({"text/plain": "a  b", "text/html": "<table/>"}), Some("a  b"), &[]);
         check(json!({"text/plain": placeholder}), Some(placeholder), &[]);
+        check(json!({"text/plain": "", "text/html": "<pre></pre>"}), None, &[]);
         check(json!({}), None, &[]);
     }
 

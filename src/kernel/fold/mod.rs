@@ -1,6 +1,8 @@
 //! From the messages of one cell to its output: pure, without sockets, files or clocks.
 
 mod bundle;
+#[cfg(test)]
+mod recordings;
 mod terminal;
 #[cfg(test)]
 mod tests;
@@ -10,7 +12,7 @@ pub(crate) use self::bundle::{Image, MimeBundle};
 pub(crate) use self::terminal::plain;
 pub(crate) use self::transcript::{ImageId, Settled, Taken, Transcript};
 
-use super::message::{Content, Message, PythonError};
+use super::message::{Content, Message, PythonError, Shown};
 
 /// What a cell has produced so far.
 #[derive(Debug)]
@@ -20,6 +22,9 @@ pub(crate) struct Fold {
     is_idle: bool,
     is_replied: bool,
     transcript: Transcript,
+    /// The last thing that was shown, if it was an exception. Nothing is known of its being the end of the cell.
+    exception: Option<PythonError>,
+    /// The exception that ended the cell, by its reply.
     error: Option<PythonError>,
 }
 
@@ -32,6 +37,7 @@ impl Fold {
             is_idle: false,
             is_replied: false,
             transcript: Transcript::default(),
+            exception: None,
             error: None,
         }
     }
@@ -44,13 +50,20 @@ impl Fold {
     /// Takes in a message of this cell.
     pub(crate) fn take(&mut self, content: Content) -> Taken {
         match content {
-            Content::Shown(shown) => return self.transcript.take(shown),
-            Content::Error(error) => self.error = Some(error),
+            Content::Shown(shown) => {
+                let told = self.tell_exception();
+                return told.and(self.transcript.take(shown));
+            }
+            Content::Error(error) => {
+                let told = self.tell_exception();
+                self.exception = Some(error);
+                return told;
+            }
             Content::ExecuteInput => self.has_begun = true,
             Content::Idle => self.is_idle = true,
             Content::ExecuteReply(error) => {
                 self.is_replied = true;
-                self.error = self.error.take().or(error);
+                self.error = error;
             }
             Content::InterruptReply | Content::Welcome | Content::Other => {}
         }
@@ -73,7 +86,18 @@ impl Fold {
     }
 
     /// The rest of what the cell showed, and the exception that ended it.
+    ///
+    /// An exception that was the last thing shown counts as one, also if the reply does not say so: `%run script.py`
+    /// shows what ended the script.
     pub(crate) fn finish(self) -> (Settled, Option<PythonError>) {
-        (self.transcript.finish(), self.error)
+        (self.transcript.finish(), self.exception.or(self.error))
+    }
+
+    /// Something else follows an exception that was shown: it was output, and stands in its place.
+    fn tell_exception(&mut self) -> Taken {
+        match self.exception.take() {
+            Some(error) => self.transcript.take(Shown::Stream(format!("{}\n", error.text()))),
+            None => Taken::default(),
+        }
     }
 }

@@ -3,8 +3,6 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::kernel::message::Shown;
-
 fn stream(text: &str) -> Content {
     Content::Shown(Shown::Stream(text.to_owned()))
 }
@@ -181,6 +179,34 @@ fn a_cell_ends_at_idle_and_reply_in_either_order() {
         assert!(fold.is_complete());
         assert_eq!(fold.finish().0.text, "late");
     }
+}
+
+fn exception(name: &str) -> PythonError {
+    PythonError { name: name.to_owned(), value: "v".to_owned(), traceback: Vec::new() }
+}
+
+/// The text of a cell, and what ended it.
+fn ended(contents: impl IntoIterator<Item = Content>) -> (String, Option<PythonError>) {
+    let mut fold = Fold::new("cell".to_owned());
+    contents.into_iter().for_each(|content| drop(fold.take(content)));
+    let (settled, error) = fold.finish();
+    (settled.text, error)
+}
+
+#[test]
+fn an_exception_ends_a_cell_by_its_message_or_by_the_reply() {
+    let (one, other) = (|| exception("One"), || exception("Other"));
+    let shown = || Content::Error(one());
+    assert_eq!(ended([stream("a"), shown(), Content::ExecuteReply(Some(one()))]), ("a".into(), Some(one())));
+    assert_eq!(ended([Content::ExecuteReply(Some(one())), shown()]), (String::new(), Some(one())));
+    // Exception groups are shown as a stream.
+    assert_eq!(ended([stream("a"), Content::ExecuteReply(Some(one()))]), ("a".into(), Some(one())));
+    // `%run`
+    assert_eq!(ended([shown(), Content::ExecuteReply(None)]), (String::new(), Some(one())));
+    // One that was handled, and shown all the same.
+    assert_eq!(ended([shown(), stream("a"), Content::ExecuteReply(None)]), ("One: v\na".into(), None));
+    let text = ended([shown(), Content::Error(other()), Content::ExecuteReply(Some(other()))]);
+    assert_eq!(text, ("One: v\n".into(), Some(other())));
 }
 
 #[test]

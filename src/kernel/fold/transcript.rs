@@ -46,6 +46,25 @@ pub(crate) struct Taken {
     pub(crate) settled: Option<Settled>,
 }
 
+impl Taken {
+    /// What became of two messages, one after the other.
+    pub(super) fn and(mut self, next: Self) -> Self {
+        self.chunk = match (self.chunk, next.chunk) {
+            (Some(one), Some(other)) => Some(one + &other),
+            (one, other) => one.or(other),
+        };
+        self.images.extend(next.images);
+        self.discarded.extend(next.discarded);
+        self.settled = match (self.settled, next.settled) {
+            (Some(one), Some(other)) if !other.is_anew => {
+                Some(Settled { is_anew: one.is_anew, text: one.text + &other.text })
+            }
+            (one, other) => other.or(one),
+        };
+        self
+    }
+}
+
 /// Text that will not change any more. It goes on where the one before it ended.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settled {
