@@ -137,7 +137,12 @@ impl Kernel {
     }
 
     /// Asks for `code` to be run and returns the id that its messages will carry.
-    pub(crate) async fn execute(&mut self, code: String) -> Result<String, Error> {
+    ///
+    /// A byte order mark at its beginning is left out, as Python does in files.
+    pub(crate) async fn execute(&mut self, mut code: String) -> Result<String, Error> {
+        if code.starts_with('\u{feff}') {
+            code.remove(0);
+        }
         // What is sent to a dead kernel is lost without an error.
         match self.process.ended()? {
             None => {

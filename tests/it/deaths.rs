@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::{Ipybox, Place};
+use crate::support::{Ipybox, Place, eventually, kernel_python, repository};
 
 const EXIT: &str = "os._exit(3)";
 const KILL: &str = "os.kill(os.getpid(), signal.SIGKILL)";
@@ -113,5 +113,88 @@ ring[:] = os.urandom(len(ring))";
     last_words(&mut ipybox, &format!("{garbage}\nprint('x')\n{EXIT}")).await;
     let short = "print(os.truncate(os.path.dirname(sys.argv[0]) + '/journal', 0))";
     last_words(&mut ipybox, &format!("{short}\n{EXIT}")).await;
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_kernel_that_dies_at_every_start_ends_in_an_error_and_is_not_started_in_a_loop() {
+    let place = Place::new();
+    let python = place.workspace().join("layer");
+    let layer = repository().join("tests/tools/layer");
+    assert!(
+        tokio::process::Command::new(layer)
+            .arg(kernel_python())
+            .arg(&python)
+            .status()
+            .await
+            .unwrap()
+            .success()
+    );
+    let site = python.join("lib").read_dir().unwrap().next().unwrap().unwrap().path().join("site-packages");
+    // Runs at every start of this Python; dies only where kernels run.
+    let trap = "import os; os.path.exists('die') and (open('starts', 'a').write('x'), os.write(2, b'on purpose\\n'), os._exit(7))\n";
+    std::fs::write(site.join("trap.pth"), trap).unwrap();
+    let mut ipybox = place.start(&["--python", python.join("bin/python").to_str().unwrap()]).await;
+    ipybox.initialize().await;
+    let id: i32 = ipybox.cell("import os; os.getpid()").await.ok().parse().unwrap();
+    place.write("die", "");
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(id), nix::sys::signal::Signal::SIGKILL).unwrap();
+    let begin = Instant::now();
+    for _ in 0..4 {
+        let text = ipybox.cell("1").await.error();
+        assert!(text.contains("exit status: 7") && text.contains("on purpose"), "{text}");
+    }
+    // The third and the fourth attempt wait, 1 and 2 seconds.
+    assert!(begin.elapsed() > Duration::from_secs(3), "{:?}", begin.elapsed());
+    assert_eq!(place.read("starts").len(), 4);
+    // A reset does not wait, and tells why it fails.
+    let text = ipybox.call("reset", json!({})).await.error();
+    assert!(text.contains("exit status: 7"), "{text}");
+    std::fs::remove_file(place.workspace().join("die")).unwrap();
+    assert!(ipybox.cell("'alive'").await.ok().ends_with("'alive'"));
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_death_between_cells_is_noticed_at_once_and_the_next_cell_told() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let code = "
+import os, signal, threading, time
+def die():
+    while not os.path.exists('go'): time.sleep(0.01)
+    print('from the thread'); os.kill(os.getpid(), signal.SIGSEGV)
+threading.Thread(target=die).start()
+os.getpid()";
+    let id: i32 = ipybox.cell(code).await.ok().parse().unwrap();
+    place.write("go", "");
+    let begin = Instant::now();
+    // Reaped, that is: noticed.
+    eventually("the kernel is gone", || !std::path::Path::new(&format!("/proc/{id}")).exists()).await;
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    let text = ipybox.cell("'next'").await.ok();
+    for words in
+        ["signal: 11 (SIGSEGV)", "variables and imports of earlier cells are gone", "from the thread"]
+    {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(text.ends_with("'next'"), "{text}");
+    assert_eq!(ipybox.cell("'next'").await.ok(), "'next'");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn code_that_never_lets_go_of_the_interpreter_is_ended_with_what_it_printed() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.cell("x = 1").await.ok();
+    // One call in C that keeps the interpreter's lock: neither the output nor an interrupt gets through.
+    let code = "print('so far'); import re; re.match('(a*)*b', 'a' * 60)";
+    let begin = Instant::now();
+    let text = ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 1})).await.error();
+    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+    assert!(text.starts_with("so far\n\n") && text.contains("timed out after 1 seconds"), "{text}");
+    assert!(text.contains("all variables and imports are gone") || text.contains("still there"), "{text}");
+    assert_eq!(ipybox.cell("1 + 1").await.ok(), "2");
     ipybox.stop().await;
 }

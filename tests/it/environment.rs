@@ -39,6 +39,11 @@ async fn a_workspace_gets_an_environment_of_its_own_and_keeps_what_is_installed(
     ipybox.stop().await;
     let mut ipybox = managed(&place).await;
     assert_eq!(ipybox.cell("import iniconfig; iniconfig.__name__").await.ok(), "'iniconfig'");
+    // Its Python is removed while it runs.
+    let prefix = ipybox.cell("import sys; print(sys.prefix)").await.ok();
+    std::fs::remove_dir_all(&prefix).unwrap();
+    ipybox.reset().await;
+    assert_eq!(ipybox.cell("import sys; print(sys.prefix)").await.ok(), prefix);
     ipybox.stop().await;
 }
 

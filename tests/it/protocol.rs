@@ -156,6 +156,24 @@ async fn output_is_told_as_progress_while_it_is_produced() {
 }
 
 #[tokio::test]
+async fn a_silent_cell_is_told_to_be_running_still() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let params = json!({
+        "name": "execute_ipython_cell",
+        "arguments": {"code": "for i in range(2000): print(f'\\rstep {i:4}', end='')\nimport time; time.sleep(6)"},
+        "_meta": {"progressToken": "t"},
+    });
+    ipybox.request("tools/call", params).await.answer().await.ok();
+    let progress = ipybox.progress();
+    assert!(progress.iter().any(|message| message.starts_with("still running after ")), "{progress:?}");
+    assert!(progress.contains(&"step 1999".to_owned()), "{progress:?}");
+    // Fast output is told together.
+    assert!(progress.len() < 12, "{progress:?}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn a_cancelled_cell_is_interrupted_and_the_next_one_runs() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;

@@ -435,3 +435,84 @@ async fn logs_warnings_and_tables_are_shown() {
     assert!(text.ends_with("99%"), "{text}");
     ipybox.stop().await;
 }
+
+#[tokio::test]
+async fn failures_that_ipython_only_prints_are_errors() {
+    let place = Place::new();
+    place.write("bad.py", "print('script')\n1 / 0");
+    let mut ipybox = place.ipybox().await;
+    all_fail(
+        &mut ipybox,
+        &[
+            ("%nosuchmagic", "UsageError: Line magic function `%nosuchmagic` not found."),
+            ("%run bad.py", "ZeroDivisionError"),
+            ("raise SystemExit(3)", "SystemExit: 3"),
+        ],
+    )
+    .await;
+    let version = ipybox.cell("import sys; sys.version_info >= (3, 11)").await.ok();
+    if version == "True" {
+        let text = ipybox.cell("raise ExceptionGroup('group', [ValueError('one')])").await.error();
+        assert!(text.contains("ValueError: one") && text.ends_with("group (1 sub-exception)"), "{text}");
+    }
+    let handled = "try: 1 / 0\nexcept Exception: get_ipython().showtraceback()\nprint('after')";
+    let text = ipybox.cell(handled).await.ok();
+    assert!(text.ends_with("ZeroDivisionError: division by zero\nafter"), "{text}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn exit_does_not_end_the_kernel() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.cell("x = 1").await.ok();
+    for code in ["exit", "quit()"] {
+        assert_eq!(ipybox.cell(code).await.ok(), "`exit` does not end the kernel: reset it for a fresh one.");
+    }
+    all_say(&mut ipybox, &[("import time; time.sleep(0.5); x", "1"), ("x", "1")]).await;
+    let text = ipybox.cell("import sys; sys.exit()").await.error();
+    assert!(!text.contains("To exit: use"), "{text}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn commands_wait_for_no_input_and_can_be_interrupted() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.cell("x = 5; name = 'value'").await.ok();
+    all_say(
+        &mut ipybox,
+        &[("!cat", ""), ("!read line; echo got $line", "got"), ("!echo {name} $name", "value value")],
+    )
+    .await;
+    for code in
+        ["while True:\n    !sleep 0.2", "!sleep 60\nopen('ran on', 'w')", "!trap '' INT; sleep 60; sleep 60"]
+    {
+        let text = ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 1})).await.error();
+        assert!(text.contains("still there") && text.contains("KeyboardInterrupt"), "{code}: {text}");
+    }
+    assert!(!place.workspace().join("ran on").exists());
+    all_say(&mut ipybox, &[("x", "5"), ("!exit 3", ""), ("_exit_code", "3")]).await;
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn help_history_and_hidden_values_are_those_of_ipython() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    assert!(ipybox.cell("len?").await.ok().contains("Return the number of items in a container."));
+    all_say(
+        &mut ipybox,
+        &[
+            ("5;", ""),
+            ("6", "6"),
+            ("_ + 1", "7"),
+            ("In[-2]", "'_ + 1'"),
+            ("import sys; sys.argv", "['']"),
+            ("import argparse; argparse.ArgumentParser().parse_args()", "Namespace()"),
+            ("\u{feff}1 + 1", "2"),
+        ],
+    )
+    .await;
+    ipybox.stop().await;
+}

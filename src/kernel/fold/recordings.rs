@@ -85,7 +85,8 @@ fn summary(recording: &Path) -> String {
 }
 
 fn end((fold, mut shown): (Fold, Shown), late: &mut (Transcript, Shown), summary: &mut String) {
-    let title = if fold.is_complete() { fold.request.clone() } else { format!("{} (unfinished)", fold.request) };
+    let title =
+        if fold.is_complete() { fold.request.clone() } else { format!("{} (unfinished)", fold.request) };
     let (rest, error) = fold.finish();
     shown.settle(rest);
     shown.describe(&title, summary);
