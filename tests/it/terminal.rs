@@ -36,6 +36,7 @@ async fn code_is_a_program_that_was_started_in_the_workspace() {
             ("print(os.getcwd())", workspace.to_str().unwrap()),
             ("if __name__ == '__main__': print('main')", "main"),
             ("__import__('__main__').__dict__ is globals()", "True"),
+            ("import argparse; argparse.ArgumentParser().parse_args()", "Namespace()"),
             ("%run script.py a 'b c'", &script),
             ("set_by_script", "5"),
             ("sub = 'sub'; os.mkdir(sub)", ""),
@@ -62,6 +63,8 @@ async fn standard_input_is_at_its_end() {
             ("os.popen('cat').read()", "''"),
             ("os.system('cat')", "0"),
             ("lines = !cat\nlines", "[]"),
+            ("!cat; echo end", "end"),
+            ("!read line; echo \"got ($line)\"", "got ()"),
             ("%%bash\ncat; echo end", "end"),
         ],
     )
@@ -214,7 +217,9 @@ async fn magics_do_what_they_say() {
             ("lines = !echo one; echo two\nlines", "['one', 'two']"),
             ("word = 'brace'\n!echo {word} $word {word.upper()} $$HOME | cut -d/ -f1", "brace brace BRACE"),
             ("%who_ls str", "['text', 'word']"),
-            ("_ = 6 * 7\n_", "42"),
+            ("6 * 7", "42"),
+            ("_", "42"),
+            ("6 * 7;", ""),
             ("%reset -f", ""),
             ("'word' in globals()", "False"),
             ("%load_ext autoreload\n%autoreload 2", ""),
@@ -222,14 +227,23 @@ async fn magics_do_what_they_say() {
         ],
     )
     .await;
-    let text = ipybox.cell("%timeit -n1 -r1 pass").await.ok();
-    assert!(text.contains("per loop"), "{text}");
+    for (code, part) in [
+        ("%timeit -n1 -r1 pass", "per loop"),
+        ("len?", "Return the number of items in a container."),
+        ("%prun sum([1])", "function calls"),
+        ("%history", "square(3)"),
+    ] {
+        let text = ipybox.cell(code).await.ok();
+        assert!(text.contains(part), "{code}: {text}");
+    }
     let text = ipybox.cell("%%time\n6 * 7").await.ok();
     assert!(text.contains("Wall time") && text.ends_with("\n42"), "{text}");
     let failing = [
         ("%%bash\necho before\nexit 2", "before\n"),
         ("%%bash\nexit 2", "CalledProcessError"),
         ("%run nosuchscript.py", "not found"),
+        ("%nosuchmagic", "UsageError"),
+        ("%timeit -z", "UsageError"),
     ];
     all_fail(&mut ipybox, &failing).await;
     ipybox.stop().await;
@@ -353,6 +367,10 @@ fail(300)";
     for (code, end) in [
         ("def deeper(): deeper()\ndeeper()", "RecursionError: maximum recursion depth exceeded"),
         (chain, "ValueError: link 299"),
+        (
+            "raise ExceptionGroup('many', [ValueError(i) for i in range(10_000)])",
+            "many (10000 sub-exceptions)",
+        ),
         ("10 ** 5000", "use sys.set_int_max_str_digits() to increase the limit"),
         (
             "class Silent(Exception):\n    def __str__(self): raise RuntimeError('no text')\nraise Silent",
@@ -377,7 +395,24 @@ async fn leaving_python_leaves_the_kernel_running() {
         ("raise SystemExit('why')", "SystemExit: why"),
     ];
     all_fail(&mut ipybox, &ways).await;
-    all_say(&mut ipybox, &[("x", "1")]).await;
+    for way in ["exit", "quit()", "exit()"] {
+        ipybox.cell(way).await.ok();
+    }
+    // ipykernel of its own ends a tenth of a second later.
+    all_say(&mut ipybox, &[("import time; time.sleep(0.3); x", "1"), ("x + 1", "2")]).await;
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn an_interrupt_ends_a_loop_of_shell_commands_and_the_rest_of_the_cell() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    for code in ["x = 1\nwhile True:\n    !sleep 0.05", "x = 1\n!sleep 60\nx = 2"] {
+        let arguments = json!({"code": code, "timeout": 0.5});
+        let text = ipybox.call("execute_ipython_cell", arguments).await.error();
+        assert!(text.contains("still there"), "{code}: {text}");
+        assert_eq!(ipybox.cell("x").await.ok(), "1", "{code}");
+    }
     ipybox.stop().await;
 }
 

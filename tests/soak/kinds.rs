@@ -7,7 +7,7 @@ pub(crate) enum Kind {
     Says(&'static str, &'static str),
     /// A cell that fails with a text that begins and ends so.
     Fails(&'static str, &'static str, &'static str),
-    /// A cell that succeeds with a text that begins and ends so.
+    /// A cell that succeeds with a text that begins so and contains this.
     Floods(&'static str, &'static str, &'static str),
     /// A cell with an image, which is saved and linked.
     Draws(&'static str),

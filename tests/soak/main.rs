@@ -16,7 +16,7 @@ use std::time::Instant;
 use self::player::Player;
 
 /// Half a minute of a debug build.
-const DEFAULT_CELLS: u64 = 500;
+const DEFAULT_CELLS: u64 = 1_000;
 
 #[tokio::test]
 async fn a_long_session_answers_each_cell_and_leaves_nothing_behind() {

@@ -17,6 +17,10 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// How long things may take to settle: tokio keeps idle threads for ten seconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// What surrounds the output of earlier cells.
+const FRAME_OF_LATE_OUTPUT: [&str; 2] =
+    ["[Output of earlier cells, after they had ended:]", "[End of the output of earlier cells]"];
+
 /// A session and what is known of its kernel.
 pub(crate) struct Player {
     place: Place,
@@ -59,7 +63,8 @@ impl Player {
             }
             Kind::Floods(code, begin, end) => {
                 let answer = self.ipybox.cell(&filled(code, n)).await;
-                between(&own(&answer.ok()), &filled(begin, n), end);
+                let text = own(&answer.ok());
+                assert!(text.starts_with(&filled(begin, n)) && text.contains(end), "{text}");
             }
             Kind::Draws(code) => self.draws(&filled(code, n), n).await,
             Kind::Keeps => self.keeps(n).await,
@@ -155,8 +160,7 @@ impl Player {
         eventually("the kernel is dead", || !is_running(id)).await;
         // The death is noticed before this cell, or by it.
         let text = own(&self.ipybox.cell(&format!("print('revived {n}')")).await.text);
-        let is_told =
-            text.starts_with("The kernel was started anew") && text.ends_with(&format!("revived {n}"));
+        let is_told = text.contains("The kernel was started anew") && text.ends_with(&format!("revived {n}"));
         assert!(is_told || text.contains("kernel died"), "{text}");
         self.kept = None;
     }
@@ -206,7 +210,8 @@ fn own(text: &str) -> String {
     let mut parts = text.split("<late ");
     let mut own = parts.next().unwrap_or_default().to_owned();
     own.extend(parts.map(|part| part.split_once('>').unwrap().1));
-    let lines: Vec<&str> = own.lines().filter(|line| !line.trim().is_empty()).collect();
+    let is_frame = |line: &str| FRAME_OF_LATE_OUTPUT.contains(&line);
+    let lines: Vec<&str> = own.lines().filter(|line| !line.trim().is_empty() && !is_frame(line)).collect();
     lines.join("\n")
 }
 
