@@ -122,6 +122,7 @@ def remove_tree(top):
 
 
 def make_app():
+    import ipybox_shell
     import zmq
     from ipykernel.kernelapp import IPKernelApp
     from traitlets.config import Config

@@ -24,6 +24,7 @@ def adapt(shell):
     """Change what cannot be set."""
     shell.ask_exit = refuse_to_exit
     shell.system = types.MethodType(system, shell)
+    shell.getoutput = interruptible(shell.getoutput)
     warnings.filterwarnings("ignore", message="To exit: use")
     # As in an interactive Python: ours are nobody's business, and `argparse` reads them.
     sys.argv = [""]
@@ -57,6 +58,20 @@ def system(self, command):
         from subprocess import CalledProcessError
 
         raise CalledProcessError(status, command)
+
+
+def interruptible(getoutput):
+    """Let an interrupt of `lines = !command` be one of the cell, as with `!command`."""
+
+    # IPython looks for the values of `{names}` in the frames of its callers.
+    def getoutput_or_raise(command, split=True, depth=0):
+        with Interruption() as interruption:
+            output = getoutput(command, split, depth + 1)
+        if interruption.is_noticed:
+            raise KeyboardInterrupt
+        return output
+
+    return getoutput_or_raise
 
 
 class Interruption:

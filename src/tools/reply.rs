@@ -6,7 +6,7 @@ use rmcp::model::{CallToolResult, ContentBlock};
 
 use crate::describe::describe;
 use crate::executor::{Cut, End, Outcome, SavedImage, State, Text};
-use crate::kernel::Death;
+use crate::kernel::{Death, PythonError};
 
 /// Room for an exception's text, in characters, where the limit for output is smaller.
 const ERROR_CHARS: usize = 5_000;
@@ -38,8 +38,10 @@ pub(super) fn cell(
     sections.push(cut_notice(outcome.text.cut.as_ref()));
     sections.push(image_links(&outcome.images));
     sections.push(ending(&outcome.end));
-    if let Some(error) = &outcome.error {
-        sections.push(middle_cut(&error.text(), max_output_chars.max(ERROR_CHARS)));
+    let error = outcome.error.as_ref().map(PythonError::text).unwrap_or_default();
+    // Of the wrong use of a magic the output has told already.
+    if !outcome.text.excerpt.ends_with(&error) {
+        sections.push(middle_cut(&error, max_output_chars.max(ERROR_CHARS)));
     }
     let is_error = !matches!(outcome.end, End::Finished) || outcome.error.is_some();
     let mut content = vec![ContentBlock::text(joined(sections))];
@@ -155,7 +157,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::kernel::PythonError;
 
     fn error(name: &str, value: &str, traceback: &[&str]) -> PythonError {
         PythonError {

@@ -111,7 +111,7 @@ print('end', end='')";
 ring = sys.stdout.journal._ring
 ring[:] = os.urandom(len(ring))";
     last_words(&mut ipybox, &format!("{garbage}\nprint('x')\n{EXIT}")).await;
-    let short = "print(os.truncate(os.path.dirname(sys.argv[0]) + '/journal', 0))";
+    let short = "print(os.truncate(os.path.dirname(sys.modules['ipybox_journal'].__file__) + '/journal', 0))";
     last_words(&mut ipybox, &format!("{short}\n{EXIT}")).await;
     ipybox.stop().await;
 }
@@ -139,6 +139,7 @@ async fn a_kernel_that_dies_at_every_start_ends_in_an_error_and_is_not_started_i
     let id: i32 = ipybox.cell("import os; os.getpid()").await.ok().parse().unwrap();
     place.write("die", "");
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(id), nix::sys::signal::Signal::SIGKILL).unwrap();
+    eventually("the kernel is gone", || !std::path::Path::new(&format!("/proc/{id}")).exists()).await;
     let begin = Instant::now();
     for _ in 0..4 {
         let text = ipybox.cell("1").await.error();

@@ -520,9 +520,12 @@ async fn commands_wait_for_no_input_and_can_be_interrupted() {
         &[("!cat", ""), ("!read line; echo got $line", "got"), ("!echo {name} $name", "value value")],
     )
     .await;
-    for code in
-        ["while True:\n    !sleep 0.2", "!sleep 60\nopen('ran on', 'w')", "!trap '' INT; sleep 60; sleep 60"]
-    {
+    for code in [
+        "while True:\n    !sleep 0.2",
+        "!sleep 60\nopen('ran on', 'w')",
+        "lines = !sleep 60\nopen('ran on', 'w')",
+        "!trap '' INT; sleep 60; sleep 60",
+    ] {
         let text = ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 1})).await.error();
         assert!(text.contains("still there") && text.contains("KeyboardInterrupt"), "{code}: {text}");
     }
