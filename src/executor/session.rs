@@ -112,9 +112,16 @@ impl Session {
         let Some(kernel) = self.kernel.as_mut() else { return Err(Error::Stopped) };
         let (recorded, error, end) = cell::follow(kernel, request, cell, generation, &mut self.late).await;
         if State::of(&end) == State::Lost {
-            self.give_up_kernel("it was given up").await;
-            // The caller learns of the loss by `end`.
-            self.lost = None;
+            self.give_up_kernel().await;
+            // The next caller need not be this one, and a caller who cancelled hears nothing.
+            self.lost = match &end {
+                End::Reset => None,
+                End::Died(death) => {
+                    Some(lost_note(&format!("it died while running an earlier cell ({})", death.status)))
+                }
+                End::Unreachable(_) => Some(lost_note("the connection to it failed during an earlier cell")),
+                _ => Some(lost_note("an earlier cell did not react to its interruption")),
+            };
         }
         let late = self.late.tell().await;
         notes.extend(late.troubles);
@@ -137,7 +144,8 @@ impl Session {
                         error => format!("the connection to it failed ({})", describe(&error)),
                     };
                     tracing::warn!(%why, "the kernel is gone; starting it anew");
-                    self.give_up_kernel(&why).await;
+                    self.give_up_kernel().await;
+                    self.lost = Some(lost_note(&why));
                 }
             }
         }
@@ -147,9 +155,7 @@ impl Session {
     }
 
     async fn reset(&mut self) -> Result<(), Error> {
-        if let Some(kernel) = self.kernel.take() {
-            kernel.kill().await;
-        }
+        self.give_up_kernel().await;
         self.lost = None;
         self.failed_starts = None;
         let tool_server = Arc::clone(&self.tool_server);
@@ -258,14 +264,14 @@ impl Session {
             Err(error) => format!("the connection to it failed ({})", describe(&error)),
         };
         tracing::warn!(%why, "the kernel ended between cells");
-        self.give_up_kernel(&why).await;
+        self.give_up_kernel().await;
+        self.lost = Some(lost_note(&why));
     }
 
-    async fn give_up_kernel(&mut self, why: &str) {
+    async fn give_up_kernel(&mut self) {
         if let Some(kernel) = self.kernel.take() {
             kernel.kill().await;
         }
-        self.lost = Some(lost_note(why));
     }
 }
 

@@ -12,8 +12,7 @@ use jupyter_zmq_client::{
 use zeromq::SocketRecv;
 
 use super::Error;
-use super::journal::Written;
-use super::message::Message;
+use super::message::{Message, Written};
 
 /// A client's end of a kernel's shell, iopub and control channels.
 pub(super) struct Connection {

@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use super::message::{Content, Message, Shown};
+use super::message::{Content, Message, Shown, Stream, Written};
 
 /// How much of the newest output is kept. A kernel prints so much in some milliseconds, and a model reads less.
 const RING_BYTES: usize = 1024 * 1024;
@@ -26,20 +26,6 @@ const KNOWN_REQUESTS: usize = 64;
 
 const LABEL_START: u8 = 0xff;
 const LABEL_END: u8 = 0xfe;
-
-/// A stream of a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stream {
-    Stdout,
-    Stderr,
-}
-
-/// How much a request had written to a stream, in characters, with the text of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Written {
-    pub(super) stream: Stream,
-    pub(super) end: u64,
-}
 
 /// The file, and what need not be read from it since messages brought it.
 #[derive(Debug)]

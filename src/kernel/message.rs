@@ -4,11 +4,13 @@
 //! [Jupyter messaging protocol](https://jupyter-client.readthedocs.io/en/stable/messaging.html).
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::Error;
-use super::fold::{MimeBundle, plain};
-use super::journal::{self, Written};
+use super::terminal::plain;
+
+/// An object's representations, by MIME type.
+pub(crate) type MimeBundle = Map<String, Value>;
 
 /// A message from the kernel.
 #[derive(Debug)]
@@ -69,6 +71,20 @@ pub(crate) enum Shown {
     },
 }
 
+/// A stream of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// How much a request had written to a stream, in characters, with the text of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Written {
+    pub(super) stream: Stream,
+    pub(super) end: u64,
+}
+
 /// A Python exception that ended a cell.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct PythonError {
@@ -106,7 +122,7 @@ struct ParentHeader {
 }
 
 #[derive(Deserialize)]
-struct Stream {
+struct StreamContent {
     text: String,
     /// `stdout` or `stderr`.
     #[serde(default)]
@@ -116,11 +132,11 @@ struct Stream {
     end: Option<u64>,
 }
 
-impl Stream {
+impl StreamContent {
     fn written(&self) -> Option<Written> {
         let stream = match self.name.as_deref()? {
-            "stdout" => journal::Stream::Stdout,
-            "stderr" => journal::Stream::Stderr,
+            "stdout" => Stream::Stdout,
+            "stderr" => Stream::Stderr,
             _ => return None,
         };
         Some(Written { stream, end: self.end? })
@@ -189,7 +205,7 @@ impl Message {
         let mut written = None;
         let content = match header.msg_type.as_str() {
             "stream" => {
-                let stream: Stream = parse(content)?;
+                let stream: StreamContent = parse(content)?;
                 written = stream.written();
                 Content::Shown(Shown::Stream(stream.text))
             }
@@ -250,7 +266,7 @@ mod tests {
             |content: &[u8]| Message::decode(br#"{"msg_type":"stream"}"#, b"{}", content).unwrap().1;
         assert_eq!(
             written(br#"{"name":"stderr","text":"a","end":7}"#),
-            Some(Written { stream: journal::Stream::Stderr, end: 7 })
+            Some(Written { stream: Stream::Stderr, end: 7 })
         );
         assert_eq!(written(br#"{"name":"stdout","text":"a"}"#), None);
         assert_eq!(written(br#"{"name":"other","text":"a","end":7}"#), None);

@@ -11,6 +11,7 @@ mod journal;
 mod launch;
 mod limits;
 mod message;
+mod terminal;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -21,10 +22,11 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 pub(crate) use self::death::Death;
-pub(crate) use self::fold::{Fold, Image, ImageId, Settled, Taken, Transcript, plain};
+pub(crate) use self::fold::{Fold, Image, ImageId, Settled, Taken, Transcript};
 pub(crate) use self::launch::Launch;
 pub(crate) use self::limits::Limits;
 pub(crate) use self::message::{Content, Message, PythonError, Shown};
+pub(crate) use self::terminal::plain;
 
 use self::connection::Connection;
 use self::journal::Journal;

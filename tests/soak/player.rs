@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::footprint::Footprint;
 use crate::kinds::{KINDS, Kind};
-use crate::support::{Ipybox, Place, Reply, eventually, is_running, probe};
+use crate::support::{Ipybox, Place, Reply, eventually, probe};
 
 /// How long things take to settle before the measurement that others are compared with.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -151,18 +151,23 @@ impl Player {
     async fn exits(&mut self) {
         let text = self.ipybox.cell("import os\nos._exit(7)").await.error();
         assert!(text.contains("died") && text.contains("exit status: 7"), "{text}");
+        self.is_revived(7).await;
+    }
+
+    /// The next cell works and is told that the kernel is another.
+    async fn is_revived(&mut self, n: u64) {
+        let text = own(&self.ipybox.cell(&format!("print('revived {n}')")).await.ok());
+        let is_told = text.starts_with("The kernel was started anew");
+        assert!(is_told && text.ends_with(&format!("revived {n}")), "{text}");
         self.kept = None;
     }
 
     async fn killed(&mut self, n: u64) {
         let id: i32 = own(&self.ipybox.cell("import os\nprint(os.getpid())").await.ok()).parse().unwrap();
         kill(Pid::from_raw(id), Signal::SIGKILL).unwrap();
-        eventually("the kernel is dead", || !is_running(id)).await;
-        // The death is noticed before this cell, or by it.
-        let text = own(&self.ipybox.cell(&format!("print('revived {n}')")).await.text);
-        let is_told = text.contains("The kernel was started anew") && text.ends_with(&format!("revived {n}"));
-        assert!(is_told || text.contains("kernel died"), "{text}");
-        self.kept = None;
+        let entry = std::path::PathBuf::from(format!("/proc/{id}"));
+        eventually("the kernel's death is noticed", || !entry.exists()).await;
+        self.is_revived(n).await;
     }
 
     async fn resets(&mut self, n: u64) {

@@ -5,10 +5,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use serde_json::{Map, Value};
 
-/// An object's representations, by MIME type.
-pub(crate) type MimeBundle = Map<String, Value>;
+use crate::kernel::message::MimeBundle;
 
 /// The longest HTML, in characters and without its scripts and styles, that is shown for want of a text. What is
 /// longer is data: a sound, an interactive plot.
@@ -101,7 +99,7 @@ fn without_element(html: &str, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

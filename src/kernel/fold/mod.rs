@@ -3,13 +3,11 @@
 mod bundle;
 #[cfg(test)]
 mod recordings;
-mod terminal;
 #[cfg(test)]
 mod tests;
 mod transcript;
 
-pub(crate) use self::bundle::{Image, MimeBundle};
-pub(crate) use self::terminal::plain;
+pub(crate) use self::bundle::Image;
 pub(crate) use self::transcript::{ImageId, Settled, Taken, Transcript};
 
 use super::message::{Content, Message, PythonError, Shown};

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::kernel::message::MimeBundle;
 fn stream(text: &str) -> Content {
     Content::Shown(Shown::Stream(text.to_owned()))
 }

@@ -6,9 +6,9 @@
 
 use std::mem;
 
-use super::bundle::{self, Image, MimeBundle};
-use super::terminal::{Terminal, plain};
-use crate::kernel::message::Shown;
+use super::bundle::{self, Image};
+use crate::kernel::message::{MimeBundle, Shown};
+use crate::kernel::terminal::{Terminal, plain};
 
 /// How much text, in bytes, is held before what is older than the newest object is settled.
 const HELD_BYTES: usize = 1024 * 1024;
