@@ -3,11 +3,13 @@
 //! The workspace belongs to code in the kernel as much as to us: nothing here is trusted, and no symbolic link leads
 //! out of it.
 
+use std::ffi::OsStr;
+use std::fs::TryLockError;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use cap_std::fs::{Dir, OpenOptions};
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use tokio::io::AsyncWriteExt as _;
 
 /// The directory of files that anyone may write, in the workspace.
@@ -43,7 +45,12 @@ impl OutputFile {
             loop {
                 let name = format!("{:08x}.txt", uuid::Uuid::new_v4().as_fields().0);
                 match directory.open_with(&name, OpenOptions::new().write(true).create_new(true)) {
-                    Ok(file) => return Ok((workspace, name, file.into_std())),
+                    Ok(file) => {
+                        let file = file.into_std();
+                        // Another server's `prune` leaves it alone as long as it is open.
+                        file.lock()?;
+                        return Ok((workspace, name, file));
+                    }
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                     Err(error) => return Err(error),
                 }
@@ -86,8 +93,10 @@ impl OutputFile {
 fn open_directory(root: &Dir) -> io::Result<Dir> {
     root.create_dir_all(OUTPUTS)?;
     let ignore = Path::new(DIRECTORY).join(".gitignore");
-    if !root.exists(&ignore) {
-        root.write(&ignore, "*\n")?;
+    if !root.exists(&ignore)
+        && let Err(error) = root.write(&ignore, "*\n")
+    {
+        tracing::debug!(%error, "could not write a .gitignore");
     }
     root.open_dir(OUTPUTS)
 }
@@ -110,7 +119,7 @@ fn prune(directory: &Dir) -> io::Result<()> {
     let mut bytes = 0;
     for (place, (_, length, name)) in files.iter().enumerate() {
         bytes += length;
-        if place + 1 >= KEPT_FILES || bytes > KEPT_BYTES {
+        if (place + 1 >= KEPT_FILES || bytes > KEPT_BYTES) && !is_being_written(directory, name) {
             match directory.remove_file(name) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -118,6 +127,15 @@ fn prune(directory: &Dir) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether a server, this one or another, has the file open.
+fn is_being_written(directory: &Dir, name: &OsStr) -> bool {
+    // Code in the kernel may have put a pipe in its place meanwhile.
+    let without_waiting = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = directory.open_with(name, OpenOptions::new().read(true).custom_flags(without_waiting));
+    file.map(cap_std::fs::File::into_std)
+        .is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
 fn is_ours(name: &str) -> bool {
@@ -166,6 +184,18 @@ mod tests {
         assert!(!first.exists());
         assert!(outputs.join("mine.txt").exists());
         assert_eq!(std::fs::read_dir(outputs).unwrap().count(), KEPT_FILES + 1);
+    }
+
+    #[tokio::test]
+    async fn what_is_being_written_is_kept() {
+        let workspace = tempfile::tempdir().unwrap();
+        let mut slow = OutputFile::create(workspace.path()).await.unwrap();
+        for _ in 0..KEPT_FILES + 2 {
+            write(workspace.path(), "later").await;
+        }
+        slow.append("at last").await.unwrap();
+        let (path, _) = slow.finish().await.unwrap();
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "at last");
     }
 
     #[tokio::test]

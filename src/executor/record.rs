@@ -142,7 +142,7 @@ impl Record {
         if !self.excerpt.has_room_for(text)
             && let Err(error) = self.add_to_file(text).await
         {
-            self.lose_file(&error);
+            self.lose_file(&error).await;
         }
         self.excerpt.push(text);
     }
@@ -172,7 +172,7 @@ impl Record {
                 Some(path)
             }
             Err(error) => {
-                self.lose_file(&error);
+                self.lose_file(&error).await;
                 None
             }
         }
@@ -190,8 +190,13 @@ impl Record {
         }
     }
 
-    fn lose_file(&mut self, error: &io::Error) {
-        self.whole = Whole::Lost;
+    /// Gives up on a file that cannot be written: the disk may be full, and half of it is of no use.
+    async fn lose_file(&mut self, error: &io::Error) {
+        if let Whole::File(file) = std::mem::replace(&mut self.whole, Whole::Lost)
+            && let Err(error) = file.discard().await
+        {
+            tracing::debug!(%error, "could not remove output that is not whole");
+        }
         self.trouble(format!("The whole output could not be saved in `{OUTPUTS}/`: {error}"));
     }
 

@@ -233,7 +233,12 @@ impl Session {
     /// have removed them.
     fn prepare_files(&self) -> std::io::Result<()> {
         std::fs::create_dir_all(&self.workspace)?;
-        if !self.private_directory.exists() {
+        let private = std::fs::symlink_metadata(&self.private_directory);
+        if !private.as_ref().is_ok_and(std::fs::Metadata::is_dir) {
+            // A file or a link in its place is not ours.
+            if private.is_ok() {
+                std::fs::remove_file(&self.private_directory)?;
+            }
             std::fs::DirBuilder::new().mode(0o700).create(&self.private_directory)?;
         }
         crate::tool_server::write_runtime(&self.private_directory, &self.workspace)

@@ -9,12 +9,15 @@ import os
 import signal
 import sys
 
+# How many messages wait to be read before the kernel waits.
+QUEUED_MESSAGES = 32
 # The longest text in a message, in characters.
-PIECE_CHARS = 256 * 1024
+PIECE_CHARS = 64 * 1024
 
 
 def main():
     settings = json.loads(sys.argv[1])
+    leave_terminal()
     watch_lifeline(settings["private_directory"])
     here = open_directory()
     import ipybox_limits
@@ -36,12 +39,31 @@ def main():
     del sys.modules["debugpy"]
     app.session.pack = pack
     app.session.send = send_in_pieces(app.session.send, ipybox_journal.Sent())
+    ipybox_streams.send_directly(app.iopub_thread)
     ipybox_streams.settle_after_cells(app.kernel, [sys.stdout, sys.stderr])
     ipybox_shell.adapt(app.shell)
     ipybox_input.refuse_input(app.kernel)
     wake_loop_by_signals()
     undo_colors()
     app.start()
+
+
+def leave_terminal():
+    """Give up the terminal that the server may have been started from.
+
+    Programs that ask for a password there would wait for its user, and one that sets its modes would be stopped, the
+    kernel with it.
+    """
+    import fcntl
+    import termios
+
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+    except OSError:
+        # There is none.
+        return
+    fcntl.ioctl(terminal, termios.TIOCNOTTY)
+    os.close(terminal)
 
 
 def open_directory():
@@ -132,6 +154,8 @@ def make_app():
             if s.type == zmq.XPUB:
                 # Slow the kernel down rather than drop output that the server has not read yet.
                 s.setsockopt(zmq.XPUB_NODROP, 1)
+                # What waits here has to be read before an interrupt of endless output is seen to have worked.
+                s.setsockopt(zmq.SNDHWM, QUEUED_MESSAGES)
             return super()._bind_socket(s, port)
 
     config = Config()
@@ -173,14 +197,22 @@ def send_in_pieces(send, counts):
 
 def pieces(kind, content):
     """The type and content of each of the messages that carry one message's content."""
-    if kind == "stream" and len(content["text"]) > PIECE_CHARS:
+    if kind == "stream" and is_long(content.get("text")):
         for text in cut(content["text"]):
             yield kind, {**content, "text": text}
-    elif kind in ("display_data", "execute_result") and is_long_text(content["data"]):
+    elif kind in ("display_data", "execute_result", "update_display_data"):
+        data, long_text = split_bundle(content["data"])
+        if data or long_text is None:
+            yield kind, {**content, "data": data}
+        if long_text is None:
+            return
         # The server shows the object's text and what is streamed after it as one.
-        first, *rest = cut(content["data"]["text/plain"])
+        first, *rest = cut(long_text)
         metadata = {**content["metadata"], "ipybox_begun": True}
-        yield kind, {**content, "data": {"text/plain": first}, "metadata": metadata}
+        yield (
+            "display_data",
+            {**content, "data": {"text/plain": first}, "metadata": metadata},
+        )
         for text in rest:
             yield "stream", {"name": "object", "text": text}
         yield "stream", {"name": "object", "text": "\n"}
@@ -202,13 +234,33 @@ def cut(text):
     return [text[at : at + PIECE_CHARS] for at in range(0, len(text), PIECE_CHARS)]
 
 
-def is_long_text(data):
-    """Whether an object is nothing but text, or HTML beside it, and more than fits in a message."""
-    return (
-        set(data) <= {"text/plain", "text/html"}
-        and isinstance(data.get("text/plain"), str)
-        and len(data["text/plain"]) > PIECE_CHARS
-    )
+# The representations that are texts, the most telling first.
+TEXTS = ("text/markdown", "text/plain", "text/latex", "application/json", "text/html")
+
+
+def split_bundle(data):
+    """What of an object fits in a message, and its text if that does not."""
+    if isinstance(data.get("application/json"), (dict, list)):
+        # As text, because the server reads what is nested deep as little as anyone.
+        data = {**data, "application/json": to_json(data["application/json"])}
+    texts = [kind for kind in TEXTS if isinstance(data.get(kind), str)]
+    long = [kind for kind in texts if is_long(data[kind])]
+    if not long:
+        return data, None
+    short = {kind: value for kind, value in data.items() if kind not in long}
+    # HTML of that length is for browsers: an interactive plot, a sound.
+    if texts[0] != long[0] or long[0] == "text/html":
+        return short, None
+    others = {kind: value for kind, value in short.items() if kind not in TEXTS}
+    return others, data[long[0]]
+
+
+def is_long(text):
+    return isinstance(text, str) and len(text) > PIECE_CHARS
+
+
+def to_json(value):
+    return json.dumps(value, default=str, ensure_ascii=False, separators=(",", ":"))
 
 
 def shortened(text):

@@ -111,7 +111,6 @@ def give_threads_their_cell(sources):
     def in_this_cell(run):
         parents = [(source._parent_header, source.parent_header) for source in sources]
 
-        @functools.wraps(run)
         def run_in_cell(*args, **kwargs):
             for variable, parent in parents:
                 variable.set(parent)
@@ -124,11 +123,15 @@ def give_threads_their_cell(sources):
 
     @functools.wraps(start_thread)
     def start(self):
-        try:
-            self.run = in_this_cell(self.run)
-        except AttributeError:
-            # A class that lets nobody replace it.
-            pass
+        run = in_this_cell(self.run)
+
+        def run_and_forget():
+            # A thread that refers to itself would live until the garbage is collected.
+            vars(self).pop("run", None)
+            run()
+
+        # Not by assignment: a class may have its own ideas of that.
+        vars(self)["run"] = run_and_forget
         start_thread(self)
 
     @functools.wraps(submit_work)

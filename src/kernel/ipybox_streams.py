@@ -15,6 +15,9 @@ from ipykernel.iostream import OutStream
 
 # More than a pipe holds, so that one read empties it.
 READ_BYTES = 64 * 1024
+# How much a stream holds, in characters, before who writes has to wait until it is sent: ipykernel holds what it is given,
+# and a cell that prints faster than anyone reads would fill the memory.
+UNSENT_CHARS = 1024 * 1024
 # How long the end of a cell waits for text from pipes. It takes a millisecond where the machine is not busy.
 SETTLE_SECONDS = 0.1
 SETTLE_POLL_SECONDS = 0.0002
@@ -42,6 +45,9 @@ class Stream(OutStream):
     # Whether text is under way from the pipe to the stream.
     is_busy = False
     _consumed_bytes = 0
+    _unsent_chars = 0
+    # The server may have a client that does not read. An interrupt ends the wait.
+    flush_timeout = 3600
 
     def __init__(self, session, pub_thread, name, *args, **kwargs):
         super().__init__(session, pub_thread, name, *args, **kwargs)
@@ -71,9 +77,16 @@ class Stream(OutStream):
         with LOCK:
             self._buffers[run.key].write(text)
             self.journal.add(run, text)
-        if not self._flush_pending:
+            self._unsent_chars += len(text)
+        if self._unsent_chars > UNSENT_CHARS:
+            self.flush()
+        elif not self._flush_pending:
             self._schedule_flush()
         return len(text)
+
+    def _flush(self):
+        self._unsent_chars = 0
+        super()._flush()
 
     # It may be called while the stream is still being made.
     _is_recorded = False
@@ -109,6 +122,23 @@ class Stream(OutStream):
 
 def has(stream, names):
     return all(hasattr(stream, name) for name in names)
+
+
+def send_directly(pub_thread):
+    """Let the thread that publishes send at once.
+
+    ipykernel lets it queue what it sends for itself, behind everything that the others have queued since: nobody can
+    wait until a stream is sent, and a thread whose queue is full waits for itself.
+    """
+    schedule = pub_thread.schedule
+
+    def schedule_or_call(call):
+        if threading.current_thread() is pub_thread.thread:
+            call()
+        else:
+            schedule(call)
+
+    pub_thread.schedule = schedule_or_call
 
 
 def settle_after_cells(kernel, streams):

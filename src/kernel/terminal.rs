@@ -14,7 +14,10 @@ use std::mem;
 const ROWS: usize = 100;
 
 /// How many characters of a line can still be overwritten. What is longer is no progress bar, and must not be held.
-const COLUMNS: usize = 16 * 1024;
+const COLUMNS: usize = 4 * 1024;
+
+/// How far to the right of a line's end the cursor can be sent. Code in the kernel must not make much of little.
+const SCREEN_COLUMNS: usize = 256;
 
 /// The longest control string (a window's title, a link) in characters. A longer one is text of some other kind, and
 /// what follows its beginning is shown again.
@@ -28,6 +31,9 @@ pub(super) struct Terminal {
     rows: VecDeque<Row>,
     row: usize,
     column: usize,
+    /// Where the cursor is in the text of its line, in bytes: at its end, if the column is beyond it. Kept, because
+    /// finding it takes a look at the whole line.
+    offset: usize,
     state: State,
 }
 
@@ -69,6 +75,7 @@ impl Default for Terminal {
             rows: VecDeque::from([Row::default()]),
             row: 0,
             column: 0,
+            offset: 0,
             state: State::Text,
         }
     }
@@ -92,6 +99,11 @@ impl Terminal {
                 rest = chars.as_str();
             }
         }
+    }
+
+    /// How much text, in bytes, no cursor reaches any more.
+    pub(super) fn settled_bytes(&self) -> usize {
+        self.settled.len()
     }
 
     /// Takes the text that no cursor reaches any more.
@@ -168,14 +180,14 @@ impl Terminal {
         match char {
             '\n' => {
                 self.row += 1;
-                self.column = 0;
+                self.seek(0);
                 if self.row == self.rows.len() {
                     self.rows.push_back(Row::default());
                     self.settle_top();
                 }
             }
-            '\r' => self.column = 0,
-            '\u{8}' => self.column = self.column.saturating_sub(1),
+            '\r' => self.seek(0),
+            '\u{8}' => self.step_back(),
             '\u{1b}' => self.state = State::Escape,
             other => self.put(other.encode_utf8(&mut [0; 4])),
         }
@@ -185,28 +197,56 @@ impl Terminal {
     fn perform(&mut self, command: char, parameter: Option<usize>) {
         let count = parameter.unwrap_or(1).max(1);
         match command {
-            'A' | 'F' => self.row = self.row.saturating_sub(count),
-            'B' | 'E' => self.row = (self.row + count).min(self.rows.len() - 1),
-            'C' => self.column = (self.column + count).min(COLUMNS),
-            'D' => self.column = self.column.saturating_sub(count),
-            'G' => self.column = (count - 1).min(COLUMNS),
+            'A' => self.go_to(self.row.saturating_sub(count), self.column),
+            'B' => self.go_to(self.row.saturating_add(count), self.column),
+            'C' => self.go_to(self.row, self.column.saturating_add(count)),
+            'D' => self.go_to(self.row, self.column.saturating_sub(count)),
+            'E' => self.go_to(self.row.saturating_add(count), 0),
+            'F' => self.go_to(self.row.saturating_sub(count), 0),
+            'G' => self.go_to(self.row, count - 1),
             // To another place of the screen, or a screen that is cleared: what was shown stays.
             'H' | 'f' => self.begin_screen(),
             'J' if parameter.unwrap_or(0) == 0 => {
                 self.rows.truncate(self.row + 1);
-                self.rows[self.row].cut(self.column);
+                self.rows[self.row].cut(self.column, self.offset);
             }
             'J' => self.begin_screen(),
             'K' => match parameter.unwrap_or(0) {
-                0 => self.rows[self.row].cut(self.column),
-                1 => self.rows[self.row].blank(self.column + 1),
-                _ => self.rows[self.row] = Row::default(),
+                0 => self.rows[self.row].cut(self.column, self.offset),
+                1 => {
+                    self.rows[self.row].blank(self.column + 1);
+                    self.seek(self.column);
+                }
+                _ => {
+                    self.rows[self.row] = Row::default();
+                    self.offset = 0;
+                }
             },
             _ => {}
         }
-        if matches!(command, 'E' | 'F') {
-            self.column = 0;
+    }
+
+    /// Moves the cursor, as far as there are lines, and not far beyond the end of one.
+    fn go_to(&mut self, row: usize, column: usize) {
+        self.row = row.min(self.rows.len() - 1);
+        self.seek(column.min(self.rows[self.row].chars.max(SCREEN_COLUMNS)));
+    }
+
+    fn seek(&mut self, column: usize) {
+        self.column = column;
+        self.offset = match column {
+            0 => 0,
+            _ => self.rows[self.row].offset(column),
+        };
+    }
+
+    fn step_back(&mut self) {
+        let row = &self.rows[self.row];
+        if self.column <= row.chars {
+            let before = row.text[..self.offset].chars().next_back();
+            self.offset -= before.map_or(0, char::len_utf8);
         }
+        self.column = self.column.saturating_sub(1);
     }
 
     /// Writes text without control characters where the cursor is.
@@ -218,7 +258,9 @@ impl Terminal {
             let room = COLUMNS - self.column;
             let end = text.char_indices().nth(room).map_or(text.len(), |(end, _)| end);
             let (fitting, rest) = text.split_at(end);
-            self.column += self.rows[self.row].write(self.column, fitting);
+            let row = &mut self.rows[self.row];
+            self.column += row.write(self.column, self.offset, fitting);
+            self.offset = if self.column == row.chars { row.text.len() } else { self.offset + fitting.len() };
             text = rest;
         }
     }
@@ -241,7 +283,7 @@ impl Terminal {
             self.settled.push('\n');
         }
         self.row = 0;
-        self.column = 0;
+        self.seek(0);
         let line = mem::take(&mut self.rows[0]);
         self.settled.push_str(&line.text);
     }
@@ -263,30 +305,29 @@ impl Terminal {
 }
 
 impl Row {
-    /// Writes `text` from `column` on, over what stands there, and returns how many characters it has.
-    fn write(&mut self, column: usize, text: &str) -> usize {
+    /// Writes `text` from `column` on, which is at `offset`, over what stands there; returns how many characters it has.
+    fn write(&mut self, column: usize, offset: usize, text: &str) -> usize {
         let chars = text.chars().count();
-        if column == self.chars {
-            self.text.push_str(text);
-        } else if column > self.chars {
+        if column >= self.chars {
             self.text.extend(std::iter::repeat_n(' ', column - self.chars));
             self.text.push_str(text);
         } else {
-            let range = self.offset(column)..self.offset(column + chars);
-            self.text.replace_range(range, text);
+            let mut overwritten = self.text[offset..].char_indices();
+            let end = overwritten.nth(chars).map_or(self.text.len(), |(end, _)| offset + end);
+            self.text.replace_range(offset..end, text);
         }
         self.chars = self.chars.max(column + chars);
         chars
     }
 
-    fn cut(&mut self, column: usize) {
-        self.text.truncate(self.offset(column));
+    fn cut(&mut self, column: usize, offset: usize) {
+        self.text.truncate(offset);
         self.chars = self.chars.min(column);
     }
 
     fn blank(&mut self, columns: usize) {
         let blanks = " ".repeat(columns.min(self.chars));
-        self.write(0, &blanks);
+        self.write(0, 0, &blanks);
     }
 
     /// Where the character at `column` begins, or the end.
@@ -378,6 +419,14 @@ mod tests {
     }
 
     #[test]
+    fn little_does_not_become_much() {
+        assert_eq!(plain("\u{1b}[60000Cx").len(), SCREEN_COLUMNS + 1);
+        // Quadratic, this takes minutes.
+        let rewritten = "é".repeat(COLUMNS - 1) + &"\u{8}ü".repeat(1_000_000);
+        assert_eq!(plain(&rewritten), "é".repeat(COLUMNS - 2) + "ü");
+    }
+
+    #[test]
     fn broken_sequences_do_not_swallow_what_follows() {
         check("\u{1b}[12é", "é");
         check("\u{1b}]never ended\nnext line", "\nnext line");
@@ -413,7 +462,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_shown_without_panic_and_the_same_in_pieces(
-            text in "([a-c\n\r\u{8}\u{1b}\\[\\];?0-9ABCDGHJKm\u{7}é]|\u{1b}\\[[0-9]{0,3}[A-K]){0,80}",
+            text in "([a-cé\n\r\u{8}]|[\u{1b}\\[\\];?0-9ABCDGHJKm\u{7}]|\u{1b}\\[[0-9]{0,3}[A-K]){0,80}",
             cut in 0..80_usize,
         ) {
             let at = text.char_indices().nth(cut).map_or(text.len(), |(at, _)| at);
@@ -423,6 +472,17 @@ mod tests {
             terminal.write(&text[at..]);
             shown += &terminal.into_text();
             prop_assert_eq!(shown, plain(&text));
+        }
+
+        #[test]
+        fn the_cursor_is_where_its_column_says(text in "([a-cé\r\u{8}]|\u{1b}\\[[0-9]{0,2}[A-GK]|\n){0,80}") {
+            let mut terminal = Terminal::default();
+            for char in text.chars() {
+                terminal.write(char.encode_utf8(&mut [0; 4]));
+                let row = &terminal.rows[terminal.row];
+                prop_assert_eq!(row.chars, row.text.chars().count());
+                prop_assert_eq!(terminal.offset, row.offset(terminal.column));
+            }
         }
 
         #[test]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{Ipybox, Place, eventually};
+use crate::abuse::peak_kib;
+use crate::support::{Place, eventually};
 
 /// Cells and what they show, in one session.
 async fn check(cells: &[(&str, &str)]) {
@@ -224,12 +225,6 @@ print('started')";
     assert_eq!(late, "late");
     assert!(own.ends_with("division by zero"), "{own}");
     ipybox.stop().await;
-}
-
-async fn peak_kib(ipybox: &Ipybox) -> u64 {
-    let status = tokio::fs::read_to_string(format!("/proc/{}/status", ipybox.id())).await.unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 #[tokio::test]

@@ -6,6 +6,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
+use serde_json::Value;
+
 use crate::kernel::message::MimeBundle;
 
 /// The longest HTML, in characters and without its scripts and styles, that is shown for want of a text. What is
@@ -59,10 +61,15 @@ pub(super) fn best_text(bundle: &MimeBundle, images: &[Image]) -> Option<String>
     let written = text(bundle, "text/markdown").or(telling).or_else(|| text(bundle, "text/latex"));
     written
         .map(str::to_owned)
-        .or_else(|| Some(bundle.get("application/json")?.to_string()))
+        .or_else(|| json(bundle.get("application/json")?))
         .or_else(|| readable_html(text(bundle, "text/html")?))
         .or_else(|| plain.map(str::to_owned))
         .filter(|text| !text.is_empty())
+}
+
+/// JSON as text; boot.py sends it as such already, since there is no limit to how deep it may be nested.
+fn json(value: &Value) -> Option<String> {
+    Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
 }
 
 fn text<'a>(bundle: &'a MimeBundle, mime_type: &str) -> Option<&'a str> {
@@ -99,7 +106,7 @@ fn without_element(html: &str, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

@@ -11,7 +11,10 @@ use crate::kernel::message::{MimeBundle, Shown};
 use crate::kernel::terminal::{Terminal, plain};
 
 /// How much text, in bytes, is held before what is older than the newest object is settled.
-const HELD_BYTES: usize = 1024 * 1024;
+const HELD_BYTES: usize = 256 * 1024;
+
+/// What a piece costs besides its text, in bytes.
+const PIECE_BYTES: usize = 128;
 
 /// The number of an image, in order of appearance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -132,10 +135,17 @@ impl Transcript {
     }
 
     fn write(&mut self, text: String, taken: &mut Taken) {
+        if text.is_empty() {
+            return;
+        }
         self.held_bytes += text.len();
         let break_before = if self.joined_end().is_after_object { "\n" } else { "" };
         match self.pieces.last_mut() {
-            Some(Piece::Stream(terminal)) => terminal.write(&text),
+            Some(Piece::Stream(terminal)) => {
+                terminal.write(&text);
+                // Where the cursor goes to the right, more is shown than was written.
+                self.held_bytes = self.held_bytes.max(terminal.settled_bytes());
+            }
             _ => {
                 let mut terminal = Terminal::default();
                 terminal.write(&text);
@@ -166,7 +176,8 @@ impl Transcript {
     fn object(&mut self, bundle: &MimeBundle, id: Option<String>, taken: &mut Taken) -> Object {
         let images = bundle::images(bundle);
         let text = bundle::best_text(bundle, &images).map(|text| plain(&text));
-        self.held_bytes += text.as_ref().map_or(0, String::len);
+        let bytes = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        self.held_bytes += PIECE_BYTES + bytes(&text) + bytes(&id);
         let mut ids = Vec::new();
         for image in images {
             let id = ImageId(self.images);
