@@ -161,6 +161,7 @@ def make_app():
     config = Config()
     ipybox_shell.configure(config)
     config.IPKernelApp.outstream_class = "ipybox_streams.Stream"
+    config.IPKernelApp.kernel_class = "ipybox_shell.Kernel"
     return App.instance(config=config)
 
 

@@ -8,7 +8,23 @@ import types
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
+from ipykernel.ipkernel import IPythonKernel
+from ipykernel.zmqshell import ZMQInteractiveShell
 from IPython.utils.process import system as run_command
+from traitlets import Type
+
+
+class ShellLikeQtConsole(ZMQInteractiveShell):
+    """A shell whose name tells libraries that its reader has no browser, where rich and tqdm would show widgets.
+
+    rich knows notebooks by the name of ipykernel's own shell, tqdm those without widgets by a name with `qt` in it.
+    """
+
+
+class Kernel(IPythonKernel):
+    """A kernel with that shell."""
+
+    shell_class = Type(ShellLikeQtConsole)
 
 
 def configure(config):

@@ -46,8 +46,6 @@ class Stream(OutStream):
     is_busy = False
     _consumed_bytes = 0
     _unsent_chars = 0
-    # The server may have a client that does not read. An interrupt ends the wait.
-    flush_timeout = 3600
 
     def __init__(self, session, pub_thread, name, *args, **kwargs):
         super().__init__(session, pub_thread, name, *args, **kwargs)
@@ -79,6 +77,7 @@ class Stream(OutStream):
             self.journal.add(run, text)
             self._unsent_chars += len(text)
         if self._unsent_chars > UNSENT_CHARS:
+            # At most ten seconds, so that code goes on, slowly, if it has broken the thread that sends.
             self.flush()
         elif not self._flush_pending:
             self._schedule_flush()

@@ -242,3 +242,17 @@ async fn output_costs_no_memory_and_arrives_whole() {
     assert!(grown < 64 * 1024, "the server grew by {grown} KiB");
     ipybox.stop().await;
 }
+
+#[tokio::test]
+async fn libraries_know_that_nobody_has_a_browser() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let text = ipybox.cell("from tqdm.auto import tqdm\nfor _ in tqdm(range(3)): pass").await.ok();
+    assert!(text.starts_with("100%|") && text.contains("3/3") && text.lines().count() == 1, "{text:?}");
+    let code = "from rich.progress import track\nfor _ in track(range(3)): pass\nprint('done')";
+    let text = ipybox.cell(code).await.ok();
+    assert!(text.contains("100%") && text.ends_with("done") && text.lines().count() == 2, "{text:?}");
+    let text = ipybox.cell("import rich; rich.print('[red]red[/red]', {'a': 1})").await.ok();
+    assert_eq!(text, "red\n{'a': 1}");
+    ipybox.stop().await;
+}
