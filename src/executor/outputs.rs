@@ -47,8 +47,10 @@ impl OutputFile {
                 match directory.open_with(&name, OpenOptions::new().write(true).create_new(true)) {
                     Ok(file) => {
                         let file = file.into_std();
-                        // Another server's `prune` leaves it alone as long as it is open.
-                        file.lock()?;
+                        // Another server's `prune` leaves it alone as long as it is open. Some file systems have no locks.
+                        if let Err(error) = file.try_lock() {
+                            tracing::debug!(%error, "could not lock a file of output");
+                        }
                         return Ok((workspace, name, file));
                     }
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
