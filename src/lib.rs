@@ -24,6 +24,10 @@ mod registry;
 mod tool_server;
 mod tools;
 
+pub use approval::{
+    AlreadyDecided, ApprovalRequest, Effect as ApprovalEffect, Policy as ApprovalPolicy,
+    PolicyError as ApprovalPolicyError, Target, ToolAnnotations,
+};
 pub use config::{Config, Error as ConfigError, Images, Settings};
 pub use describe::describe;
 pub use registry::{ApigenError, ApigenReport, ApigenSource, apigen};

@@ -27,7 +27,7 @@ use crate::config::Config;
 use crate::environment::{self, Environment};
 use crate::kernel::{self, Limits};
 use crate::mcp::Connection;
-use crate::tool_server::ToolServer;
+use crate::tool_server::{Registered, ToolServer};
 
 /// How many requests may wait for the kernel. Clients send one at a time; a runaway one must not fill memory.
 const QUEUE_CAPACITY: usize = 1024;
@@ -162,9 +162,9 @@ impl CodeExecutor {
         self.environment.get(progress).await.map_err(Error::Environment)
     }
 
-    /// Keeps a live connection for the first call of `server`'s tools.
-    pub(crate) async fn adopt(&self, server: &str, connection: Connection) {
-        self.tool_server.adopt(server, connection).await;
+    /// Keeps a live connection to what `name` stands for now, for the first call of its tools.
+    pub(crate) async fn adopt(&self, name: &str, server: Registered, connection: Connection) {
+        self.tool_server.adopt(name, server, connection).await;
     }
 
     /// Kills the kernel, closes all connections, and waits until nothing is left.

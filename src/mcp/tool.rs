@@ -5,6 +5,8 @@ use std::sync::Arc;
 use rmcp::model::ServerPeerInfo;
 use serde_json::{Map, Value};
 
+use crate::approval::ToolAnnotations;
+
 /// A tool, as its server describes it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Tool {
@@ -20,19 +22,6 @@ pub(crate) struct Tool {
     pub(crate) output_schema: Option<Map<String, Value>>,
     /// Hints on what calling it does.
     pub(crate) annotations: ToolAnnotations,
-}
-
-/// A server's hints on what calling a tool does. Hints: nothing enforces them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ToolAnnotations {
-    /// It changes nothing.
-    pub(crate) read_only: Option<bool>,
-    /// It may destroy what was there.
-    pub(crate) destructive: Option<bool>,
-    /// Calling it again with the same arguments changes nothing more.
-    pub(crate) idempotent: Option<bool>,
-    /// It reaches out to the world beyond the server.
-    pub(crate) open_world: Option<bool>,
 }
 
 /// What a server says of itself when it is connected to.

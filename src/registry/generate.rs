@@ -1,6 +1,9 @@
 //! From a connected server, or its listed tools, to the generated package and what is to be said about it.
 
+use std::collections::BTreeMap;
+
 use super::Error;
+use crate::approval::ToolAnnotations;
 use crate::codegen::{self, Fingerprint, Options, Package, Tool};
 use crate::mcp::{self, Connection, Connector, ServerParameters};
 
@@ -10,18 +13,30 @@ pub(super) struct Generated {
     pub(super) fingerprints: Vec<Fingerprint>,
 }
 
-/// Connects to a server and lists its tools. The connection is still open.
+/// What a server tells of its tools.
+pub(super) struct Listed {
+    pub(super) tools: Vec<Tool>,
+    /// By the tools' names.
+    pub(super) annotations: BTreeMap<String, ToolAnnotations>,
+    /// Still open.
+    pub(super) connection: Connection,
+}
+
+/// Connects to a server and lists its tools.
 pub(super) async fn listed_by(
     connector: &Connector,
     name: &str,
     parameters: &ServerParameters,
-) -> Result<(Vec<Tool>, Connection), Error> {
+) -> Result<Listed, Error> {
     let what = parameters.summary();
     let server_error =
         |source| Error::Server { name: name.to_owned(), what: what.clone(), source: Box::new(source) };
     let connection = connector.connect(name, parameters).await.map_err(server_error)?;
     match connection.list_tools().await {
-        Ok(tools) => Ok((tools.into_iter().map(to_codegen).collect(), connection)),
+        Ok(tools) => {
+            let annotations = tools.iter().map(|tool| (tool.name.clone(), tool.annotations)).collect();
+            Ok(Listed { tools: tools.into_iter().map(to_codegen).collect(), annotations, connection })
+        }
         Err(error) => {
             connection.close().await;
             Err(server_error(error))

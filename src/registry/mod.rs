@@ -18,12 +18,12 @@ use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
 pub use self::apigen::{ApigenError, ApigenReport, ApigenSource, apigen};
-use self::generate::Generated;
+use self::generate::{Generated, Listed};
 use self::packages::Packages;
 use self::store::{Record, Store};
 use crate::codegen;
 use crate::mcp::{self, Connection, Connector, ParametersError, ServerParameters};
-use crate::tool_server::ServerLookup;
+use crate::tool_server::{Registered, ServerLookup};
 
 /// How long a server may take to start when it is registered: `npx` and `uvx` may have to download it first.
 const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(120);
@@ -73,6 +73,8 @@ pub(crate) struct Registration {
     pub(crate) warnings: Vec<String>,
     /// What has become of the tools since the name was registered last; empty if nothing.
     pub(crate) drift: Vec<String>,
+    /// What the name stands for now.
+    pub(crate) server: Registered,
     /// The connection over which the tools were listed, still open.
     pub(crate) connection: Connection,
 }
@@ -111,14 +113,16 @@ impl Registry {
     ) -> Result<Registration, Error> {
         codegen::validate_package_name(name)?;
         let parameters = ServerParameters::parse(parameters)?;
-        let (tools, connection) = generate::listed_by(&self.connector, name, &parameters).await?;
+        let Listed { tools, annotations, connection } =
+            generate::listed_by(&self.connector, name, &parameters).await?;
         let description = connection.identity().instructions.clone();
         let Generated { package, fingerprints } =
             generate::from_tools(name, description, &tools, codegen::Options::default());
         let warnings = generate::warnings(&package);
         let modules = package.modules.iter().map(|module| module.name.clone()).collect();
         let files = Arc::clone(&self.files);
-        let record = Record { parameters, fingerprints };
+        let server = Registered { parameters: parameters.clone(), annotations: annotations.clone() };
+        let record = Record { parameters, fingerprints, annotations };
         let package_name = name.to_owned();
         let turn = self.turn.lock().await;
         let installed =
@@ -128,7 +132,7 @@ impl Registry {
         });
         drop(turn);
         match installed {
-            Ok(drift) => Ok(Registration { modules, warnings, drift, connection }),
+            Ok(drift) => Ok(Registration { modules, warnings, drift, server, connection }),
             Err(error) => {
                 connection.close().await;
                 Err(error)
@@ -154,7 +158,8 @@ impl Files {
 }
 
 impl ServerLookup for Registry {
-    fn find(&self, name: &str) -> io::Result<Option<ServerParameters>> {
-        Ok(self.files.store.get(name)?.map(|record| record.parameters))
+    fn find(&self, name: &str) -> io::Result<Option<Registered>> {
+        let record = self.files.store.get(name)?;
+        Ok(record.map(|Record { parameters, annotations, .. }| Registered { parameters, annotations }))
     }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::approval::ToolAnnotations;
 use crate::codegen::Fingerprint;
 use crate::mcp::ServerParameters;
 
@@ -26,6 +27,8 @@ pub(super) struct Record {
     /// The tools as they were when the package was generated. Kept here and not with the package, which code in
     /// the kernel can write.
     pub(super) fingerprints: Vec<Fingerprint>,
+    /// What the server said of its tools then, by their names.
+    pub(super) annotations: BTreeMap<String, ToolAnnotations>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -46,6 +49,8 @@ struct ToolEntry {
     name: String,
     schema: String,
     description: String,
+    #[serde(default)]
+    annotations: ToolAnnotations,
 }
 
 /// The file. Several servers on one workspace may use it at the same time.
@@ -63,12 +68,13 @@ impl Store {
     pub(super) fn get(&self, name: &str) -> io::Result<Option<Record>> {
         let Some(entry) = self.read()?.servers.remove(name) else { return Ok(None) };
         let parameters = ServerParameters::parse(&entry.parameters).map_err(|error| self.damaged(error))?;
+        let annotations = entry.tools.iter().map(|tool| (tool.name.clone(), tool.annotations)).collect();
         let fingerprints = entry.tools.into_iter().map(|tool| Fingerprint {
             tool: tool.name,
             schema: tool.schema,
             description: tool.description,
         });
-        Ok(Some(Record { parameters, fingerprints: fingerprints.collect() }))
+        Ok(Some(Record { parameters, fingerprints: fingerprints.collect(), annotations }))
     }
 
     /// Remembers what `name` stands for; on an error, what was there before is still there. Blocks.
@@ -79,6 +85,7 @@ impl Store {
             name: fingerprint.tool.clone(),
             schema: fingerprint.schema.clone(),
             description: fingerprint.description.clone(),
+            annotations: record.annotations.get(&fingerprint.tool).copied().unwrap_or_default(),
         });
         let entry = Entry { parameters: record.parameters.to_json(), tools: tools.collect() };
         document.servers.insert(name.to_owned(), entry);
@@ -149,7 +156,12 @@ mod tests {
         Record {
             parameters: ServerParameters::parse(&parameters).unwrap(),
             fingerprints: vec![fingerprint()],
+            annotations: BTreeMap::from([("t".to_owned(), annotations())]),
         }
+    }
+
+    fn annotations() -> ToolAnnotations {
+        ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() }
     }
 
     fn fingerprint() -> Fingerprint {
@@ -167,6 +179,7 @@ mod tests {
         assert_eq!(other.get("a").unwrap().unwrap().parameters.to_json()["command"], "three");
         assert_eq!(other.get("b").unwrap().unwrap().parameters.to_json()["command"], "two");
         assert_eq!(other.get("b").unwrap().unwrap().fingerprints, [fingerprint()]);
+        assert_eq!(other.get("b").unwrap().unwrap().annotations["t"], annotations());
         assert!(other.get("c").unwrap().is_none());
     }
 

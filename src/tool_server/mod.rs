@@ -7,6 +7,7 @@
 mod pool;
 mod routes;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::pool::Pool;
-use crate::approval::Approval;
+use crate::approval::{Gate, Target, ToolAnnotations};
 use crate::mcp::{Connection, Connector, ServerParameters};
 
 /// The Python package that generated code imports.
@@ -57,8 +58,27 @@ pub enum Error {
 
 /// Finds what a registered server's name stands for.
 pub(crate) trait ServerLookup: Send + Sync {
-    /// The parameters of the server registered as `name`; `None` if there is none.
-    fn find(&self, name: &str) -> io::Result<Option<ServerParameters>>;
+    /// What is registered as `name`; `None` if nothing is.
+    fn find(&self, name: &str) -> io::Result<Option<Registered>>;
+}
+
+/// What a server's name stands for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Registered {
+    /// How to reach it.
+    pub(crate) parameters: ServerParameters,
+    /// What it said of its tools when it was registered, by their names.
+    pub(crate) annotations: BTreeMap<String, ToolAnnotations>,
+}
+
+impl Registered {
+    /// What a user should know of it when asked for approval.
+    fn target(&self) -> Target {
+        match &self.parameters {
+            ServerParameters::Stdio(_) => Target::Command(self.parameters.summary()),
+            ServerParameters::Http(_) => Target::Url(self.parameters.summary()),
+        }
+    }
 }
 
 /// A running tool server.
@@ -66,6 +86,7 @@ pub(crate) struct ToolServer {
     address: SocketAddr,
     token: Arc<RwLock<Token>>,
     pool: Arc<Pool>,
+    gate: Arc<Gate>,
     stop: CancellationToken,
     task: Mutex<Option<JoinHandle<()>>>,
 }
@@ -92,14 +113,14 @@ impl ToolServer {
         port: u16,
         servers: Arc<dyn ServerLookup>,
         connector: Connector,
-        approval: Approval,
+        gate: Arc<Gate>,
     ) -> Result<Self, Error> {
         let listener = listen(host, port).await?;
         let address =
             listener.local_addr().map_err(|source| Error::Resolve { host: host.to_owned(), source })?;
         let token = Arc::new(RwLock::new(Token::new()));
         let pool = Arc::new(Pool::new(servers, connector));
-        let app = routes::router(Arc::clone(&pool), Arc::clone(&token), approval);
+        let app = routes::router(Arc::clone(&pool), Arc::clone(&token), Arc::clone(&gate));
         // Small answers must not wait for acknowledgements of earlier ones.
         let listener = listener.tap_io(|stream| {
             if let Err(error) = stream.set_nodelay(true) {
@@ -120,7 +141,7 @@ impl ToolServer {
                 }
             }
         });
-        Ok(Self { address, token, pool, stop, task: Mutex::new(Some(task)) })
+        Ok(Self { address, token, pool, gate, stop, task: Mutex::new(Some(task)) })
     }
 
     /// Where it listens.
@@ -135,9 +156,14 @@ impl ToolServer {
         token.0.clone()
     }
 
-    /// Keeps a live connection for the first call of `server`'s tools.
-    pub(crate) async fn adopt(&self, server: &str, connection: Connection) {
-        self.pool.adopt(server, connection).await;
+    /// Decides about what the kernel asks for.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// Keeps a live connection to what `name` stands for now, for the first call of its tools.
+    pub(crate) async fn adopt(&self, name: &str, server: Registered, connection: Connection) {
+        self.pool.adopt(name, server, connection).await;
     }
 
     /// Closes the connections to MCP servers; the next calls open them again.

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde_json::{Map, Value};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 
-use super::ServerLookup;
+use super::{Registered, ServerLookup};
+use crate::approval::Permit;
 use crate::mcp::{self, CallError, Connection, Connector, ToolOutput};
 
 /// Why a tool call has no result.
@@ -23,6 +23,9 @@ pub(super) enum Error {
     /// The registry could not be read.
     #[error("the registry of MCP servers cannot be read")]
     Lookup(#[source] io::Error),
+    /// The name stands for something else than what was approved.
+    #[error("the MCP server `{name}` was registered anew while the call waited for approval; call again")]
+    Changed { name: String },
     /// The server could not be reached.
     #[error("the MCP server `{name}` cannot be connected to")]
     Connect { name: String, source: mcp::Error },
@@ -36,7 +39,14 @@ pub(super) enum Error {
 
 /// A place for one server's connection. Its lock is held while connecting, so that calls that come
 /// at once share one connection.
-type Slot = Arc<AsyncMutex<Option<Arc<Connection>>>>;
+type Slot = Arc<AsyncMutex<Option<Open>>>;
+
+/// A connection, and what it leads to.
+#[derive(Clone)]
+struct Open {
+    server: Arc<Registered>,
+    connection: Arc<Connection>,
+}
 
 /// The connections by server name.
 pub(super) struct Pool {
@@ -52,31 +62,39 @@ impl Pool {
         Self { servers, connector, slots: Mutex::default(), generation: Mutex::default() }
     }
 
-    /// Calls `tool` of the server registered as `server`.
+    /// What `name` stands for: what its live connection leads to, else what is registered.
+    pub(super) async fn resolve(&self, name: &str) -> Result<Arc<Registered>, Error> {
+        if let Some(slot) = self.existing_slot(name)
+            && let Some(open) = live(&*slot.lock().await)
+        {
+            return Ok(open.server);
+        }
+        self.look_up(name).map(Arc::new)
+    }
+
+    /// Calls the permitted tool of `server`, which is what its name stood for when permission was asked.
     ///
     /// Dropping the future tells the server that the call is cancelled.
-    pub(super) async fn call(
-        &self,
-        server: &str,
-        tool: &str,
-        arguments: Map<String, Value>,
-    ) -> Result<ToolOutput, Error> {
-        let connection = self.connection(server).await?;
+    pub(super) async fn call(&self, server: &Arc<Registered>, permit: Permit) -> Result<ToolOutput, Error> {
+        let action = permit.action();
+        let (name, tool, arguments) = (&action.server_name, &action.tool_name, &action.tool_args);
+        let connection = self.connection(name, server).await?;
         match connection.call(tool, arguments.clone()).await {
             // A server that was stopped since the last call shows it only now.
             Err(CallError::Disconnected { may_have_run: false, .. }) => {
-                let connection = self.connection(server).await?;
-                Ok(connection.call(tool, arguments).await?)
+                let connection = self.connection(name, server).await?;
+                Ok(connection.call(tool, arguments.clone()).await?)
             }
             called => Ok(called?),
         }
     }
 
     /// Takes over a connection that is open already.
-    pub(super) async fn adopt(&self, server: &str, connection: Connection) {
-        let old = self.slot(server).lock().await.replace(Arc::new(connection));
+    pub(super) async fn adopt(&self, name: &str, server: Registered, connection: Connection) {
+        let open = Open { server: Arc::new(server), connection: Arc::new(connection) };
+        let old = self.slot(name).lock().await.replace(open);
         if let Some(old) = old {
-            old.close().await;
+            old.connection.close().await;
         }
     }
 
@@ -85,8 +103,8 @@ impl Pool {
         std::mem::take(&mut *self.generation.lock().unwrap_or_else(PoisonError::into_inner)).cancel();
         let slots = std::mem::take(&mut *self.slots.lock().unwrap_or_else(PoisonError::into_inner));
         let closing = slots.into_values().map(|slot| async move {
-            if let Some(connection) = slot.lock().await.take() {
-                connection.close().await;
+            if let Some(open) = slot.lock().await.take() {
+                open.connection.close().await;
             }
         });
         futures::future::join_all(closing).await;
@@ -97,34 +115,37 @@ impl Pool {
         Arc::clone(slots.entry(server.to_owned()).or_default())
     }
 
-    async fn connection(&self, server: &str) -> Result<Arc<Connection>, Error> {
-        if let Some(slot) = self.existing_slot(server)
-            && let Some(connection) = live(&*slot.lock().await)
+    async fn connection(&self, name: &str, server: &Arc<Registered>) -> Result<Arc<Connection>, Error> {
+        if let Some(slot) = self.existing_slot(name)
+            && let Some(open) = live(&*slot.lock().await)
         {
-            return Ok(connection);
+            return the_same(name, &open.server, server).map(|()| open.connection);
         }
         // Looked up before a slot is made, so that made-up names leave nothing behind.
-        let Some(parameters) = self.servers.find(server).map_err(Error::Lookup)? else {
-            return Err(Error::NotRegistered { name: server.to_owned() });
-        };
-        let slot = self.slot(server);
+        the_same(name, &self.look_up(name)?, server)?;
+        let slot = self.slot(name);
         let mut place = slot.lock().await;
-        if let Some(connection) = live(&place) {
-            return Ok(connection);
+        if let Some(open) = live(&place) {
+            return the_same(name, &open.server, server).map(|()| open.connection);
         }
         if let Some(dead) = place.take() {
-            tracing::warn!(server, "the MCP server has died; connecting again");
-            dead.close().await;
+            tracing::warn!(server = name, "the MCP server has died; connecting again");
+            dead.connection.close().await;
         }
         let generation = self.generation.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let connection = tokio::select! {
-            connection = self.connector.connect(server, &parameters) => connection,
-            () = generation.cancelled() => return Err(Error::Reset { name: server.to_owned() }),
+            connection = self.connector.connect(name, &server.parameters) => connection,
+            () = generation.cancelled() => return Err(Error::Reset { name: name.to_owned() }),
         };
         let connection =
-            Arc::new(connection.map_err(|source| Error::Connect { name: server.to_owned(), source })?);
-        *place = Some(Arc::clone(&connection));
+            Arc::new(connection.map_err(|source| Error::Connect { name: name.to_owned(), source })?);
+        *place = Some(Open { server: Arc::clone(server), connection: Arc::clone(&connection) });
         Ok(connection)
+    }
+
+    fn look_up(&self, name: &str) -> Result<Registered, Error> {
+        let found = self.servers.find(name).map_err(Error::Lookup)?;
+        found.ok_or_else(|| Error::NotRegistered { name: name.to_owned() })
     }
 
     fn existing_slot(&self, server: &str) -> Option<Slot> {
@@ -132,6 +153,14 @@ impl Pool {
     }
 }
 
-fn live(place: &Option<Arc<Connection>>) -> Option<Arc<Connection>> {
-    place.as_ref().filter(|connection| connection.is_alive()).cloned()
+fn live(place: &Option<Open>) -> Option<Open> {
+    place.as_ref().filter(|open| open.connection.is_alive()).cloned()
+}
+
+/// What runs must be what was asked about.
+fn the_same(name: &str, now: &Registered, approved: &Registered) -> Result<(), Error> {
+    match now.parameters == approved.parameters {
+        true => Ok(()),
+        false => Err(Error::Changed { name: name.to_owned() }),
+    }
 }

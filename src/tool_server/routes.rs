@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::Token;
 use super::pool::Pool;
-use crate::approval::{self, Approval, Decision};
+use crate::approval::{Action, Denied, Gate};
 use crate::describe::describe;
 use crate::mcp::ToolOutput;
 
@@ -24,7 +24,7 @@ const BODY_LIMIT_BYTES: usize = 64 * 1024 * 1024;
 #[derive(Clone)]
 struct Shared {
     pool: Arc<Pool>,
-    approval: Approval,
+    gate: Arc<Gate>,
 }
 
 /// A tool call of code in the kernel.
@@ -55,13 +55,14 @@ enum Answer {
 enum ErrorKind {
     Tool,
     Rejected,
+    Timeout,
 }
 
-pub(super) fn router(pool: Arc<Pool>, token: Arc<RwLock<Token>>, approval: Approval) -> Router {
+pub(super) fn router(pool: Arc<Pool>, token: Arc<RwLock<Token>>, gate: Arc<Gate>) -> Router {
     Router::new()
         .route("/run", post(run))
         .layer(DefaultBodyLimit::max(BODY_LIMIT_BYTES))
-        .with_state(Shared { pool, approval })
+        .with_state(Shared { pool, gate })
         .layer(middleware::from_fn_with_state(token, authorize))
 }
 
@@ -92,26 +93,43 @@ async fn run(State(shared): State<Shared>, call: Result<Json<Call>, JsonRejectio
         Ok(call) => call,
         Err(rejection) => return (rejection.status(), rejection.body_text()).into_response(),
     };
-    let question = approval::Request {
-        server_name: &call.server_name,
-        tool_name: &call.tool_name,
-        tool_args: &call.tool_args,
+    Json(answer(&shared, call).await).into_response()
+}
+
+async fn answer(shared: &Shared, call: Call) -> Answer {
+    let failed = |error| Answer::Error { kind: ErrorKind::Tool, message: describe(&error) };
+    let server = match shared.pool.resolve(&call.server_name).await {
+        Ok(server) => server,
+        Err(error) => return failed(error),
     };
-    let answer = match shared.approval.decide(question).await {
-        Decision::Accepted => {
-            match shared.pool.call(&call.server_name, &call.tool_name, call.tool_args).await {
-                Ok(ToolOutput::Structured(value)) => Answer::Result(value),
-                Ok(ToolOutput::Text(text)) => Answer::Result(Value::String(text)),
-                Ok(ToolOutput::Nothing) => Answer::Result(Value::Null),
-                Err(error) => Answer::Error { kind: ErrorKind::Tool, message: describe(&error) },
-            }
-        }
-        Decision::Rejected => Answer::Error {
-            kind: ErrorKind::Rejected,
-            message: format!("the call of `{}.{}` was rejected", call.server_name, call.tool_name),
-        },
+    let action = Action {
+        target: server.target(),
+        annotations: server.annotations.get(&call.tool_name).copied(),
+        server_name: call.server_name,
+        tool_name: call.tool_name,
+        tool_args: call.tool_args,
     };
-    Json(answer).into_response()
+    let ruling = shared.gate.decide(action, &shared.gate.on_duty()).await;
+    let permit = match ruling.outcome {
+        Ok(permit) => permit,
+        Err(denied) => return Answer::from(denied),
+    };
+    match shared.pool.call(&server, permit).await {
+        Ok(ToolOutput::Structured(value)) => Answer::Result(value),
+        Ok(ToolOutput::Text(text)) => Answer::Result(Value::String(text)),
+        Ok(ToolOutput::Nothing) => Answer::Result(Value::Null),
+        Err(error) => failed(error),
+    }
+}
+
+impl From<Denied> for Answer {
+    fn from(denied: Denied) -> Self {
+        let kind = match denied {
+            Denied::Expired { .. } => ErrorKind::Timeout,
+            _ => ErrorKind::Rejected,
+        };
+        Self::Error { kind, message: denied.to_string() }
+    }
 }
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
     };
     match registered {
         Ok(registration) => {
-            server.executor.adopt(name, registration.connection).await;
+            server.executor.adopt(name, registration.server, registration.connection).await;
             server.executor.refresh_imports().await;
             for warning in &registration.warnings {
                 tracing::warn!(server = %name, "{warning}");

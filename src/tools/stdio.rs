@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::McpServer;
 use super::arrivals::Arrivals;
 use super::wire::Lines;
-use crate::approval::Approval;
+use crate::approval::{Effect, Gate, Policy, Standing};
 use crate::config::Config;
 use crate::executor::CodeExecutor;
 use crate::mcp::Connector;
@@ -57,7 +57,11 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
         config.tool_server_port,
         Arc::clone(&registry) as Arc<dyn tool_server::ServerLookup>,
         connector,
-        Approval::Automatic,
+        Arc::new(Gate::new(
+            Policy::always(Effect::Allow),
+            Standing::default(),
+            std::time::Duration::from_secs(60),
+        )),
     )
     .await?;
     let executor = Arc::new(CodeExecutor::start(&config, tool_server).map_err(Error::PrivateDirectory)?);

@@ -1,0 +1,62 @@
+//! What asks for permission: the names and arguments of a call, and what stands behind them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Something that wants to run.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Action {
+    /// The name under which the MCP server is registered; [`OURSELVES`](super::OURSELVES) for what is no MCP tool.
+    pub(crate) server_name: String,
+    /// The tool's name, as its server calls it.
+    pub(crate) tool_name: String,
+    /// The arguments that will be used if the action is permitted.
+    pub(crate) tool_args: Map<String, Value>,
+    /// What stands behind the server's name.
+    pub(crate) target: Target,
+    /// What the server says of the tool; `None` if it is not known.
+    pub(crate) annotations: Option<ToolAnnotations>,
+}
+
+/// What stands behind the name that an action is asked for by.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Target {
+    /// An MCP server that is a program on this machine: its command line, placeholders unresolved.
+    Command(String),
+    /// An MCP server behind this URL, placeholders unresolved.
+    Url(String),
+    /// The kernel: a shell command that its code wants to run.
+    Kernel,
+    /// This program, on behalf of its MCP client: a registration or an installation.
+    Host,
+}
+
+/// A server's hints on what calling a tool does (MCP, `ToolAnnotations`). Hints: nothing enforces them, and a server
+/// that lies may give any.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ToolAnnotations {
+    /// `readOnlyHint`: it changes nothing. MCP's default: `false`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<bool>,
+    /// `destructiveHint`: it may destroy what was there. MCP's default: `true`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destructive: Option<bool>,
+    /// `idempotentHint`: calling it again with the same arguments changes nothing more. MCP's default: `false`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotent: Option<bool>,
+    /// `openWorldHint`: it reaches out to the world beyond the server. MCP's default: `true`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_world: Option<bool>,
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Command(words) | Self::Url(words) => formatter.write_str(words),
+            Self::Kernel => formatter.write_str("a shell command in the kernel"),
+            Self::Host => formatter.write_str("ipybox itself"),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Where questions are put to whoever answers them.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+
+use super::request::ApprovalRequest;
+
+/// How many questions may lie there unread. More wait for room.
+const QUESTIONS_CAPACITY: usize = 64;
+
+/// Who answers for a piece of work, a cell say.
+#[derive(Debug, Clone)]
+pub(crate) enum Approver {
+    /// Nobody: what has to be asked is denied. The words say to a user why, and what to do.
+    Nobody(&'static str),
+    /// Everything that would be asked may run.
+    Consent,
+    /// Whoever reads the desk.
+    Desk(Arc<Desk>),
+}
+
+/// A place for questions. Questions that nobody has taken are rejected when its reader goes away.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub(super) questions: mpsc::Sender<ApprovalRequest>,
+    waiting: watch::Sender<usize>,
+}
+
+/// A question that waits, counted as long as this lives.
+pub(super) struct Counted<'a>(&'a Desk);
+
+impl Desk {
+    /// A desk, and the questions that are put there.
+    pub(crate) fn new() -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
+        let (questions, receiver) = mpsc::channel(QUESTIONS_CAPACITY);
+        (Arc::new(Self { questions, waiting: watch::Sender::new(0) }), receiver)
+    }
+
+    /// How many questions wait for an answer.
+    pub(crate) fn waiting(&self) -> watch::Receiver<usize> {
+        self.waiting.subscribe()
+    }
+
+    pub(super) fn count(&self) -> Counted<'_> {
+        self.waiting.send_modify(|count| *count += 1);
+        Counted(self)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.send_modify(|count| *count -= 1);
+    }
+}

@@ -1,0 +1,147 @@
+//! An action that waits for somebody's answer.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tokio::sync::oneshot;
+
+use super::action::{Action, Target, ToolAnnotations};
+use super::shown;
+
+/// Somebody's answer to an [`ApprovalRequest`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// This one may run.
+    Once,
+    /// This one, and its like as long as the session lasts.
+    Session,
+    /// This one, and its like from now on.
+    Always,
+    /// It may not run.
+    No,
+}
+
+/// A tool call that waits for permission. Dropped without an answer, it is rejected.
+///
+/// What it shows is what will run: nobody can change it between the answer and the call. `Display` writes the call as
+/// Python would, `server.tool(name='value')`, with everything escaped that could mislead who reads it on a terminal.
+///
+/// The approval timeout begins when the request is handed out.
+#[must_use = "a request that is dropped is rejected"]
+pub struct ApprovalRequest {
+    action: Arc<Action>,
+    answer: oneshot::Sender<Answer>,
+    handed_out: Option<oneshot::Sender<()>>,
+}
+
+/// An answer came too late: the request has expired, or its code does not wait any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the approval request is no longer open: it has expired, or the code that asked has ended")]
+pub struct AlreadyDecided;
+
+/// The other end of an [`ApprovalRequest`].
+pub(super) struct Waiting {
+    pub(super) answer: oneshot::Receiver<Answer>,
+    pub(super) handed_out: oneshot::Receiver<()>,
+}
+
+impl ApprovalRequest {
+    pub(super) fn new(action: Arc<Action>) -> (Self, Waiting) {
+        let (answer, answer_receiver) = oneshot::channel();
+        let (handed_out, handed_out_receiver) = oneshot::channel();
+        let request = Self { action, answer, handed_out: Some(handed_out) };
+        (request, Waiting { answer: answer_receiver, handed_out: handed_out_receiver })
+    }
+
+    /// Begins the time in which an answer must come.
+    pub(crate) fn hand_out(&mut self) {
+        if let Some(handed_out) = self.handed_out.take() {
+            // Whoever asked may be gone.
+            drop(handed_out.send(()));
+        }
+    }
+
+    /// The name under which the MCP server is registered. `ipybox` stands for ipybox itself: its tools are `shell` and
+    /// `shell_magic` (`!command`, `%%bash` and `%%sh` cells, with the argument `cmd`).
+    pub fn server_name(&self) -> &str {
+        &self.action.server_name
+    }
+
+    /// The tool's name, as its server calls it.
+    pub fn tool_name(&self) -> &str {
+        &self.action.tool_name
+    }
+
+    /// The arguments that the tool will get.
+    pub fn tool_args(&self) -> &Map<String, Value> {
+        &self.action.tool_args
+    }
+
+    /// What stands behind the server's name.
+    pub fn target(&self) -> &Target {
+        &self.action.target
+    }
+
+    /// The server's hints on what the tool does; `None` if they are not known.
+    pub fn annotations(&self) -> Option<&ToolAnnotations> {
+        self.action.annotations.as_ref()
+    }
+
+    pub(crate) fn action(&self) -> &Arc<Action> {
+        &self.action
+    }
+
+    /// Lets the call run.
+    ///
+    /// # Errors
+    /// [`AlreadyDecided`] if the answer is too late; the call does not run.
+    pub fn accept(self) -> Result<(), AlreadyDecided> {
+        self.answer(Answer::Once)
+    }
+
+    /// Lets the call run, and its like as long as the session lasts: every call of the same tool of the same server, as
+    /// long as the server's name stands for the same thing; of a shell command, the same command.
+    ///
+    /// # Errors
+    /// As for [`accept`](Self::accept).
+    pub fn accept_for_session(self) -> Result<(), AlreadyDecided> {
+        self.answer(Answer::Session)
+    }
+
+    /// As [`accept_for_session`](Self::accept_for_session), and in later sessions in the same workspace too.
+    ///
+    /// # Errors
+    /// As for [`accept`](Self::accept).
+    pub fn accept_always(self) -> Result<(), AlreadyDecided> {
+        self.answer(Answer::Always)
+    }
+
+    /// Makes the call fail with `ApprovalRejectedError`.
+    ///
+    /// # Errors
+    /// [`AlreadyDecided`] if the answer is too late; the call does not run then either.
+    pub fn reject(self) -> Result<(), AlreadyDecided> {
+        self.answer(Answer::No)
+    }
+
+    pub(crate) fn answer(self, answer: Answer) -> Result<(), AlreadyDecided> {
+        self.answer.send(answer).map_err(|_| AlreadyDecided)
+    }
+
+    /// Waits until an answer would be too late.
+    pub(crate) async fn closed(&mut self) {
+        self.answer.closed().await;
+    }
+}
+
+impl std::fmt::Display for ApprovalRequest {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        shown::call(&self.action, formatter)
+    }
+}
+
+impl std::fmt::Debug for ApprovalRequest {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("ApprovalRequest").field("action", &self.action).finish_non_exhaustive()
+    }
+}
