@@ -1,8 +1,10 @@
 //! Everything that is decided at start.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use etcetera::BaseStrategy as _;
 
@@ -23,8 +25,16 @@ pub struct Settings {
     pub tool_server_host: String,
     /// The port that the tool server listens on. Default: a free one.
     pub tool_server_port: Option<u16>,
+    /// How long an MCP server may take to start when one of its tools is called. Default: 30 seconds.
+    pub connect_timeout: Duration,
+    /// How long a kernel may take to start. A cold disk and no compiled bytecode cost several seconds. Default: 60 seconds.
+    pub kernel_init_timeout: Duration,
     /// What a cell's reply holds of its images. Default: [`Images::Inline`].
     pub images: Images,
+    /// Where images are saved, relative to the workspace. Default: `images`.
+    pub images_dir: PathBuf,
+    /// Variables of the kernel, beside what every program needs and those given by [`env::KERNEL_ENV_PREFIX`].
+    pub kernel_env: BTreeMap<String, String>,
     /// How much memory the kernel, and each process that it starts, may use, in bytes; Linux only. Default: as much
     /// as there is.
     pub kernel_memory_limit: Option<u64>,
@@ -44,6 +54,9 @@ pub enum Images {
     Link,
 }
 
+/// The directory of images in the workspace.
+const DEFAULT_IMAGES_DIR: &str = "images";
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -52,7 +65,11 @@ impl Default for Settings {
             state_dir: None,
             tool_server_host: "localhost".to_owned(),
             tool_server_port: None,
+            connect_timeout: Duration::from_secs(30),
+            kernel_init_timeout: Duration::from_secs(60),
             images: Images::default(),
+            images_dir: PathBuf::from(DEFAULT_IMAGES_DIR),
+            kernel_env: BTreeMap::new(),
             kernel_memory_limit: None,
             kernel_max_processes: None,
         }
@@ -99,7 +116,12 @@ pub struct Config {
     pub(crate) python: Option<PathBuf>,
     pub(crate) tool_server_host: String,
     pub(crate) tool_server_port: u16,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) kernel_init_timeout: Duration,
     pub(crate) images: Images,
+    /// Absolute.
+    pub(crate) images_dir: PathBuf,
+    kernel_env: BTreeMap<String, String>,
     pub(crate) kernel_memory_limit: Option<u64>,
     pub(crate) kernel_max_processes: Option<u32>,
     pub(crate) variables: Arc<Variables>,
@@ -120,13 +142,18 @@ impl Config {
         };
         let state_dir = create_state_dir(&states, &workspace)
             .map_err(|source| Error::StateDir { path: states, source })?;
+        let images_dir = workspace.join(settings.images_dir);
         Ok(Self {
             workspace,
             state_dir,
             python: settings.python,
             tool_server_host: settings.tool_server_host,
             tool_server_port: settings.tool_server_port.unwrap_or(0),
+            connect_timeout: settings.connect_timeout,
+            kernel_init_timeout: settings.kernel_init_timeout,
             images: settings.images,
+            images_dir,
+            kernel_env: settings.kernel_env,
             kernel_memory_limit: settings.kernel_memory_limit,
             kernel_max_processes: settings.kernel_max_processes,
             variables: Arc::new(variables),
@@ -136,6 +163,13 @@ impl Config {
     /// The workspace's real path.
     pub fn workspace(&self) -> &Path {
         &self.workspace
+    }
+
+    /// The kernel's environment, but for what ipybox adds.
+    pub(crate) fn kernel_variables(&self) -> BTreeMap<String, String> {
+        let mut variables = self.variables.for_kernel();
+        variables.extend(self.kernel_env.clone());
+        variables
     }
 
     /// The environment and `.env`.

@@ -30,5 +30,12 @@ pub use approval::{
 };
 pub use config::{Config, Error as ConfigError, Images, Settings};
 pub use describe::describe;
-pub use registry::{ApigenError, ApigenReport, ApigenSource, apigen};
+pub use executor::{
+    Code, CodeExecution, CodeExecutionChunk, CodeExecutionError, CodeExecutionEvent, CodeExecutionResult,
+    CodeExecutor, CodeExecutorBuilder, KernelClient, KernelClientBuilder, KernelState, StartError, Truncated,
+};
+pub use registry::{
+    ApigenError, ApigenReport, ApigenSource, GenerateError, Registry, apigen, generate_mcp_sources,
+};
+pub use tool_server::Error as ToolServerError;
 pub use tools::{Error as ServeError, serve_stdio};

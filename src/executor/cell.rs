@@ -5,14 +5,16 @@
 
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::end::{End, KernelState};
 use super::images::SavedImage;
 use super::late::Late;
 use super::record::{Record, Recorded, Text};
-use crate::kernel::{self, Content, Death, Event, Fold, Kernel, Message, PythonError};
+use crate::approval::Approver;
+use crate::kernel::{self, Content, Event, Fold, Kernel, Message, PythonError};
 
 /// How long code gets to begin before it is interrupted all the same.
 const BEGIN_GRACE: Duration = Duration::from_secs(1);
@@ -33,7 +35,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub(crate) struct Cell {
     /// The code, as a user would type it into IPython.
     pub(crate) code: String,
-    /// How long it may run. Waiting for its turn and for the kernel does not count.
+    /// How long it may run. Waiting for its turn, for the kernel and for approval does not count.
     pub(crate) timeout: Duration,
     /// How many characters of its output are told.
     pub(crate) max_output_chars: usize,
@@ -41,6 +43,8 @@ pub(crate) struct Cell {
     pub(crate) cancel: CancellationToken,
     /// Where text goes while it is produced.
     pub(crate) chunks: Option<mpsc::Sender<String>>,
+    /// Who answers for the tool calls of its code. While a question waits, the timeout does not run.
+    pub(crate) approver: Approver,
 }
 
 /// How a cell ended, and what it had produced by then.
@@ -74,51 +78,6 @@ impl Outcome {
     }
 }
 
-/// How a cell ended.
-#[derive(Debug)]
-pub(crate) enum End {
-    /// Of its own accord: all of the code ran, or it raised an exception.
-    Finished,
-    /// The code took too long.
-    TimedOut {
-        /// How long it was given.
-        after: Duration,
-        /// What became of the variables.
-        state: State,
-    },
-    /// The caller gave up while the code ran.
-    Cancelled(State),
-    /// The caller gave up before the code ran.
-    NotRun,
-    /// The kernel was reset while the cell ran or waited.
-    Reset,
-    /// The kernel is done with the cell and has not said how it went: the code may not have run.
-    Unanswered,
-    /// The kernel could not be spoken to any more.
-    Unreachable(kernel::Error),
-    /// The kernel's process ended.
-    Died(Death),
-}
-
-/// What became of the kernel's variables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
-    /// They are still there.
-    Kept,
-    /// They are gone: the code did not react to interrupts and its kernel was killed.
-    Lost,
-}
-
-impl State {
-    pub(super) fn of(end: &End) -> Self {
-        match end {
-            End::TimedOut { state, .. } | End::Cancelled(state) => *state,
-            End::Reset | End::Unreachable(_) | End::Died(_) => Self::Lost,
-            End::Finished | End::NotRun | End::Unanswered => Self::Kept,
-        }
-    }
-}
-
 /// How far we have gone to stop the code.
 #[derive(Clone, Copy)]
 enum Pressure {
@@ -139,7 +98,7 @@ enum Reason {
 /// Follows a cell, sent as `request`, to its end, which comes at the latest 6 seconds after its timeout or
 /// cancellation. What other cells say meanwhile goes to `late`.
 ///
-/// If the state is [`State::Lost`], the kernel is of no more use.
+/// If the state is [`KernelState::Lost`], the kernel is of no more use.
 pub(super) async fn follow(
     kernel: &mut Kernel,
     request: String,
@@ -149,10 +108,15 @@ pub(super) async fn follow(
 ) -> (Recorded, Option<PythonError>, End) {
     let mut course = Course {
         fold: Fold::new(request),
-        record: Record::new(late.workspace(), cell.max_output_chars),
+        record: Record::new(late.places(), cell.max_output_chars),
         late,
         pressure: Pressure::None,
         deadline: Instant::now() + cell.timeout,
+        questions: match &cell.approver {
+            Approver::Desk(desk) => Some(desk.waiting()),
+            Approver::Nobody(_) | Approver::Consent => None,
+        },
+        paused_since: None,
         last_call: None,
         unanswered_interrupts: 0,
         is_torn: false,
@@ -172,6 +136,10 @@ struct Course<'a> {
     pressure: Pressure,
     /// When the next step is due to stop the code.
     deadline: Instant,
+    /// How many of its calls wait for approval.
+    questions: Option<watch::Receiver<usize>>,
+    /// Since when the time does not count.
+    paused_since: Option<Instant>,
     /// When to stop waiting for what should follow the kernel's being idle.
     last_call: Option<Instant>,
     /// Interrupts that the kernel has not yet said to have sent: one of them could hit the next cell.
@@ -199,27 +167,48 @@ impl Course<'_> {
                     Event::Died(death) => return Ok(Some(End::Died(death))),
                 },
                 sent = send(cell.chunks.as_ref(), &mut self.unsent), if self.unsent.is_some() => sent,
+                count = waiting(&mut self.questions) => self.pause(count > 0),
                 () = generation.cancelled() => return Ok(Some(End::Reset)),
                 () = cell.cancel.cancelled(), if matches!(self.pressure, Pressure::None) => {
                     self.press(kernel, Reason::Cancel).await?;
                 }
-                () = tokio::time::sleep_until(last_call.unwrap_or(self.deadline)) => {
+                () = tokio::time::sleep_until(last_call.unwrap_or(self.deadline)),
+                    if last_call.is_some() || self.is_time_running() => {
                     match self.pressure {
                         _ if last_call.is_some() => {
-                            return Ok(stopped_by(cell, self.pressure, State::Kept).or_else(|| self.unanswered()));
+                            return Ok(stopped_by(cell, self.pressure, KernelState::Kept).or_else(|| self.unanswered()));
                         }
                         Pressure::Signalled(_) => {
                             self.kill(kernel).await;
-                            return Ok(stopped_by(cell, self.pressure, State::Lost));
+                            return Ok(stopped_by(cell, self.pressure, KernelState::Lost));
                         }
                         _ => self.press(kernel, Reason::Timeout).await?,
                     }
                 }
             }
             if self.fold.is_complete() && self.unanswered_interrupts == 0 && self.unsent.is_none() {
-                return Ok(stopped_by(cell, self.pressure, State::Kept));
+                return Ok(stopped_by(cell, self.pressure, KernelState::Kept));
             }
         }
+    }
+
+    /// The time in which a question waits for its answer is not the code's.
+    fn pause(&mut self, is_asking: bool) {
+        match (is_asking, self.paused_since) {
+            (true, None) => self.paused_since = Some(Instant::now()),
+            (false, Some(since)) => {
+                self.paused_since = None;
+                // Code that is being stopped gets no more time.
+                if matches!(self.pressure, Pressure::None) {
+                    self.deadline += since.elapsed();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn is_time_running(&self) -> bool {
+        self.paused_since.is_none() || !matches!(self.pressure, Pressure::None)
     }
 
     async fn take(
@@ -302,6 +291,16 @@ impl Course<'_> {
     }
 }
 
+/// Waits until another number of questions waits. Never ends if nobody is asked. Cancellation safe.
+async fn waiting(questions: &mut Option<watch::Receiver<usize>>) -> usize {
+    if let Some(count) = questions
+        && count.changed().await.is_ok()
+    {
+        return *count.borrow_and_update();
+    }
+    std::future::pending().await
+}
+
 /// Sends what is unsent as soon as the listener has room for it. Cancellation safe.
 async fn send(chunks: Option<&mpsc::Sender<String>>, unsent: &mut Option<String>) {
     let Some(chunks) = chunks else { return };
@@ -313,7 +312,7 @@ async fn send(chunks: Option<&mpsc::Sender<String>>, unsent: &mut Option<String>
 }
 
 /// How a cell ended that we stopped; `None` if we did not.
-fn stopped_by(cell: &Cell, pressure: Pressure, state: State) -> Option<End> {
+fn stopped_by(cell: &Cell, pressure: Pressure, state: KernelState) -> Option<End> {
     match pressure {
         Pressure::None => None,
         Pressure::Waiting(reason) | Pressure::Requested(reason) | Pressure::Signalled(reason) => {

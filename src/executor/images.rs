@@ -1,6 +1,6 @@
-//! Saves the images of cells in the workspace.
+//! Saves the images of cells, in the workspace unless a user wants them elsewhere.
 //!
-//! Code in the kernel can write there too: a symbolic link in place of the directory must not lead
+//! Code in the kernel can write to the workspace too: a symbolic link in place of the directory must not lead
 //! us to write elsewhere.
 
 use std::io::{self, Write};
@@ -10,30 +10,49 @@ use cap_std::fs::{Dir, OpenOptions};
 
 use crate::kernel::Image;
 
-/// The directory's name in the workspace.
-pub(super) const DIRECTORY: &str = "images";
+/// Where files of cells go.
+#[derive(Debug, Clone)]
+pub(super) struct Places {
+    /// Long texts go below it.
+    pub(super) workspace: PathBuf,
+    /// Images go into it; an absolute path.
+    pub(super) images: PathBuf,
+}
+
+impl Places {
+    /// Opens the directory of images. What is in the workspace is reached without following links out of it.
+    fn open_images(&self) -> io::Result<Dir> {
+        let (root, directory) = match self.images.strip_prefix(&self.workspace) {
+            Ok(directory) if directory != Path::new("") => (self.workspace.as_path(), directory),
+            _ => {
+                std::fs::create_dir_all(&self.images)?;
+                (self.images.as_path(), Path::new("."))
+            }
+        };
+        let root = Dir::open_ambient_dir(root, cap_std::ambient_authority())?;
+        root.create_dir_all(directory)?;
+        root.open_dir(directory)
+    }
+}
 
 /// An image that a cell showed.
 #[derive(Debug)]
 pub(crate) struct SavedImage {
-    /// Where it is saved: `<workspace>/images/<8 hex digits>.<extension>`.
+    /// Where it is saved: `<images directory>/<8 hex digits>.<extension>`.
     pub(crate) path: PathBuf,
     /// The file's bytes as the cell showed them, unless there are too many to hold.
     pub(crate) bytes: Option<Vec<u8>>,
 }
 
-/// Saves an image below `workspace`. Blocks.
-pub(super) fn save(workspace: &Path, image: Image) -> io::Result<SavedImage> {
-    let root = Dir::open_ambient_dir(workspace, cap_std::ambient_authority())?;
-    root.create_dir_all(DIRECTORY)?;
-    let directory = root.open_dir(DIRECTORY)?;
+/// Saves an image. Blocks.
+pub(super) fn save(places: &Places, image: Image) -> io::Result<SavedImage> {
+    let directory = places.open_images()?;
     loop {
         let name = format!("{:08x}.{}", uuid::Uuid::new_v4().as_fields().0, image.extension);
         match directory.open_with(&name, OpenOptions::new().write(true).create_new(true)) {
             Ok(mut file) => {
                 file.write_all(&image.bytes)?;
-                let path = workspace.join(DIRECTORY).join(name);
-                return Ok(SavedImage { path, bytes: Some(image.bytes) });
+                return Ok(SavedImage { path: places.images.join(name), bytes: Some(image.bytes) });
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
@@ -41,11 +60,9 @@ pub(super) fn save(workspace: &Path, image: Image) -> io::Result<SavedImage> {
     }
 }
 
-/// Removes an image that was saved below `workspace`. Blocks.
-pub(super) fn remove(workspace: &Path, image: &SavedImage) -> io::Result<()> {
-    let root = Dir::open_ambient_dir(workspace, cap_std::ambient_authority())?;
-    let name = image.path.file_name().unwrap_or_default();
-    root.remove_file(Path::new(DIRECTORY).join(name))
+/// Removes an image that was saved. Blocks.
+pub(super) fn remove(places: &Places, image: &SavedImage) -> io::Result<()> {
+    places.open_images()?.remove_file(image.path.file_name().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -56,15 +73,29 @@ mod tests {
         Image { extension, bytes: bytes.to_vec() }
     }
 
+    fn places(workspace: &Path) -> Places {
+        Places { workspace: workspace.to_owned(), images: workspace.join("images") }
+    }
+
+    #[test]
+    fn a_directory_elsewhere_is_made() {
+        let [workspace, elsewhere] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let images = elsewhere.path().join("a/b");
+        let places = Places { workspace: workspace.path().to_owned(), images: images.clone() };
+        let saved = save(&places, image("png", b"\x89")).unwrap();
+        assert_eq!(saved.path.parent().unwrap(), images);
+        assert!(saved.path.exists());
+    }
+
     #[test]
     fn images_are_saved_under_eight_hex_digits() {
         let workspace = tempfile::tempdir().unwrap();
-        let saved = save(workspace.path(), image("svg", b"<svg/>")).unwrap();
+        let saved = save(&places(workspace.path()), image("svg", b"<svg/>")).unwrap();
         assert_eq!(std::fs::read(&saved.path).unwrap(), b"<svg/>");
         let stem = saved.path.file_stem().unwrap().to_str().unwrap();
         assert!(stem.len() == 8 && stem.chars().all(|digit| digit.is_ascii_hexdigit()), "{stem}");
         assert_eq!(saved.path.extension().unwrap(), "svg");
-        remove(workspace.path(), &saved).unwrap();
+        remove(&places(workspace.path()), &saved).unwrap();
         assert!(!saved.path.exists());
     }
 
@@ -72,8 +103,8 @@ mod tests {
     fn a_link_out_of_the_workspace_is_not_followed() {
         let workspace = tempfile::tempdir().unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink(elsewhere.path(), workspace.path().join(DIRECTORY)).unwrap();
-        save(workspace.path(), image("png", b"\x89")).unwrap_err();
+        std::os::unix::fs::symlink(elsewhere.path(), workspace.path().join("images")).unwrap();
+        save(&places(workspace.path()), image("png", b"\x89")).unwrap_err();
         assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
     }
 }

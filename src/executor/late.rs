@@ -2,8 +2,7 @@
 //!
 //! It is told with the next cell's outcome, apart from that cell's own output.
 
-use std::path::{Path, PathBuf};
-
+use super::images::Places;
 use super::record::{Record, Recorded};
 use crate::kernel::{Content, Shown, Transcript};
 
@@ -13,16 +12,16 @@ const LIMIT: usize = 5_000;
 /// Collects late output between one outcome and the next.
 #[derive(Debug)]
 pub(super) struct Late {
-    workspace: PathBuf,
+    places: Places,
     transcript: Transcript,
     /// Nothing, as long as nothing has come.
     record: Option<Record>,
 }
 
 impl Late {
-    /// Begins with nothing; long output is kept in files below `workspace`.
-    pub(super) fn new(workspace: PathBuf) -> Self {
-        Self { workspace, transcript: Transcript::default(), record: None }
+    /// Begins with nothing; long output and images are kept in files of `places`.
+    pub(super) fn new(places: Places) -> Self {
+        Self { places, transcript: Transcript::default(), record: None }
     }
 
     /// Takes in a message that belongs to no running cell.
@@ -32,7 +31,7 @@ impl Late {
             Content::Error(error) => Shown::Stream(format!("{}\n", error.text())),
             _ => return,
         };
-        let record = self.record.get_or_insert_with(|| Record::new(&self.workspace, LIMIT));
+        let record = self.record.get_or_insert_with(|| Record::new(&self.places, LIMIT));
         record.keep(self.transcript.take(shown)).await;
     }
 
@@ -44,8 +43,8 @@ impl Late {
         }
     }
 
-    /// Where long output is kept.
-    pub(super) fn workspace(&self) -> &Path {
-        &self.workspace
+    /// Where files are kept.
+    pub(super) fn places(&self) -> &Places {
+        &self.places
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::excerpt::Excerpt;
-use super::images::{self, SavedImage};
+use super::images::{self, Places, SavedImage};
 use super::outputs::{OUTPUTS, OutputFile};
 use crate::kernel::{Image, ImageId, Settled, Taken};
 
@@ -15,7 +15,7 @@ const HELD_BYTES: usize = 32 * 1024 * 1024;
 /// Keeps what is shown, as it is shown.
 #[derive(Debug)]
 pub(super) struct Record {
-    workspace: PathBuf,
+    places: Places,
     limit: usize,
     excerpt: Excerpt,
     whole: Whole,
@@ -65,10 +65,10 @@ pub(crate) struct Cut {
 }
 
 impl Record {
-    /// Begins with nothing. More than `limit` characters are kept in a file below `workspace`.
-    pub(super) fn new(workspace: &Path, limit: usize) -> Self {
+    /// Begins with nothing. More than `limit` characters are kept in a file.
+    pub(super) fn new(places: &Places, limit: usize) -> Self {
         Self {
-            workspace: workspace.to_owned(),
+            places: places.clone(),
             limit,
             excerpt: Excerpt::new(limit),
             whole: Whole::Excerpt,
@@ -111,8 +111,8 @@ impl Record {
     }
 
     async fn save(&mut self, id: ImageId, image: Image) {
-        let workspace = self.workspace.clone();
-        let save = move || images::save(&workspace, image);
+        let places = self.places.clone();
+        let save = move || images::save(&places, image);
         match tokio::task::spawn_blocking(save).await.map_err(io::Error::other).flatten() {
             Ok(mut saved) => {
                 let images = self.images.values().chain([&saved]);
@@ -122,16 +122,17 @@ impl Record {
                 }
                 self.images.insert(id, saved);
             }
-            Err(error) => {
-                self.trouble(format!("An image could not be saved in `{}/`: {error}", images::DIRECTORY))
-            }
+            Err(error) => self.trouble(format!(
+                "An image could not be saved in `{}`: {error}",
+                self.places.images.display()
+            )),
         }
     }
 
     async fn discard(&mut self, id: ImageId) {
         let Some(image) = self.images.remove(&id) else { return };
-        let workspace = self.workspace.clone();
-        let remove = move || images::remove(&workspace, &image);
+        let places = self.places.clone();
+        let remove = move || images::remove(&places, &image);
         if let Err(error) = tokio::task::spawn_blocking(remove).await.map_err(io::Error::other).flatten() {
             // Code in the kernel may have moved it.
             tracing::debug!(%error, "could not remove an image that is shown no more");
@@ -149,7 +150,7 @@ impl Record {
 
     async fn add_to_file(&mut self, text: &str) -> io::Result<()> {
         if matches!(self.whole, Whole::Excerpt) {
-            let mut file = OutputFile::create(&self.workspace).await?;
+            let mut file = OutputFile::create(&self.places.workspace).await?;
             file.append(self.excerpt.whole()).await?;
             self.whole = Whole::File(file);
         }

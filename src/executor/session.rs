@@ -1,314 +1,232 @@
-//! The task that owns the kernel and does what is queued, one thing at a time.
-//!
-//! Between cells it keeps reading what the kernel says, so that the kernel never waits for us, and
-//! notices its death.
+//! The handle of one session: work is queued here, and a task does it, one thing at a time.
 
-use std::collections::BTreeMap;
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::cell::{self, Cell, End, Outcome, State};
+use super::cell::{Cell, Outcome};
+use super::images::Places;
 use super::late::Late;
-use super::{Error, Phase};
-use crate::describe::describe;
-use crate::kernel::{self, Death, Event, Kernel, Launch, Limits};
-use crate::tool_server::ToolServer;
-use crate::{env, environment};
+use super::worker::{Command, Worker};
+use super::{CodeExecutionError, Error};
+use crate::config::Config;
+use crate::environment::{self, Environment};
+use crate::kernel::Limits;
+use crate::mcp::Connection;
+use crate::tool_server::{Registered, ToolServer};
 
-/// How long the kernel may take for our own housekeeping; it takes a few milliseconds.
-const HOUSEKEEPING_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many requests may wait for the kernel. Clients send one at a time; a runaway one must not fill memory.
+const QUEUE_CAPACITY: usize = 1024;
 
-const REFRESH_IMPORTS: &str = "__import__('importlib').invalidate_caches()";
-
-/// Something to do with the kernel.
-pub(super) enum Command {
-    Execute { cell: Cell, generation: CancellationToken, reply: oneshot::Sender<Result<Outcome, Error>> },
-    RefreshImports,
-    Reset { reply: oneshot::Sender<Result<(), Error>> },
+/// What the executor is doing before it can run the first cell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Something that takes a while, in words for a user.
+    Preparing(String),
+    /// Cells run as soon as it is their turn.
+    Ready,
 }
 
-/// The state of the task.
-pub(super) struct Session {
-    pub(super) kernel: Option<Kernel>,
-    /// Why the variables of earlier cells are gone, until a cell has been told.
-    pub(super) lost: Option<String>,
-    pub(super) queue: mpsc::Receiver<Command>,
-    pub(super) phase: watch::Sender<Phase>,
-    pub(super) environment: Arc<environment::Shared>,
-    pub(super) tool_server: Arc<ToolServer>,
-    /// What earlier cells have shown since the last outcome.
-    pub(super) late: Late,
-    /// How often in a row the kernel has not started, and when it last did not.
-    pub(super) failed_starts: Option<(u32, Instant)>,
-    pub(super) workspace: PathBuf,
-    pub(super) variables: BTreeMap<String, String>,
-    pub(super) private_directory: PathBuf,
-    pub(super) limits: Limits,
+/// Runs code in an IPython kernel, one cell at a time, in the order of arrival.
+///
+/// The kernel starts at once, in the background. Stop it with [`stop`](Self::stop); dropping it kills
+/// the kernel too, but does not wait.
+pub(crate) struct Session {
+    commands: mpsc::Sender<Command>,
+    phase: watch::Receiver<Phase>,
+    environment: Arc<environment::Shared>,
+    tool_server: Option<Arc<ToolServer>>,
+    /// Cancelled by a reset: ends the cells that were queued before it.
+    generation: Mutex<CancellationToken>,
+    /// Cancelled to end the cells that run or wait, and replaced then.
+    cells: Mutex<CancellationToken>,
+    stop: CancellationToken,
+    task: Mutex<Option<JoinHandle<()>>>,
+    /// Tells how the first start of the kernel went.
+    started: Mutex<Option<oneshot::Receiver<Result<(), Error>>>>,
+    /// Removed when the session is dropped.
+    _private_directory: tempfile::TempDir,
 }
 
 impl Session {
-    /// Works until `stop` is cancelled, then kills the kernel.
-    pub(super) async fn run(mut self, stop: CancellationToken) {
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = self.work() => {}
-        }
-        if let Some(kernel) = self.kernel.take() {
-            kernel.kill().await;
-        }
-    }
-
-    async fn work(&mut self) {
-        if let Err(error) = self.start_kernel().await {
-            // The first cell tries again, and tells its caller.
-            tracing::error!(error = %describe(&error), "the kernel did not start");
-        }
-        loop {
-            tokio::select! {
-                command = self.queue.recv() => match command {
-                    Some(command) => self.obey(command).await,
-                    None => return,
-                },
-                event = next_event(&mut self.kernel) => self.overhear(event).await,
-            }
-        }
-    }
-
-    async fn obey(&mut self, command: Command) {
-        match command {
-            Command::Execute { cell, generation, reply } => {
-                let outcome = self.execute(&cell, &generation).await;
-                let was_reset = outcome.as_ref().is_ok_and(|outcome| matches!(outcome.end, End::Reset));
-                // The caller gave up; there is nobody to tell.
-                drop(reply.send(outcome));
-                // A reset starts the next kernel itself. One that does not start is left to the next cell.
-                if self.kernel.is_none()
-                    && !was_reset
-                    && self.failed_starts.is_none()
-                    && let Err(error) = self.start_kernel().await
-                {
-                    tracing::error!(error = %describe(&error), "the kernel did not start again");
-                }
-            }
-            Command::RefreshImports => self.refresh_imports().await,
-            Command::Reset { reply } => drop(reply.send(self.reset().await)),
-        }
-    }
-
-    async fn execute(&mut self, cell: &Cell, generation: &CancellationToken) -> Result<Outcome, Error> {
-        let request = tokio::select! {
-            // What was cancelled while it waited must not run.
-            biased;
-            () = cell.cancel.cancelled() => return Ok(Outcome::not_run(End::NotRun)),
-            () = generation.cancelled() => return Ok(Outcome::not_run(End::Reset)),
-            request = self.send(&cell.code) => request?,
+    /// Starts the kernel in the background. Its code has tools if there is a `tool_server`.
+    pub(crate) fn start(config: &Config, tool_server: Option<ToolServer>) -> std::io::Result<Self> {
+        let private_directory = private_directory()?;
+        crate::process::guard_directory(private_directory.path());
+        let environment = Arc::new(environment::Shared::new(environment::Settings {
+            python: config.python.clone(),
+            state_dir: config.state_dir.clone(),
+            workspace: config.workspace.clone(),
+            variables: Arc::clone(&config.variables),
+        }));
+        let tool_server = tool_server.map(Arc::new);
+        let (commands, queue) = mpsc::channel(QUEUE_CAPACITY);
+        let (phase_sender, phase) = watch::channel(Phase::Preparing("starting".to_owned()));
+        let stop = CancellationToken::new();
+        let places = Places { workspace: config.workspace.clone(), images: config.images_dir.clone() };
+        let worker = Worker {
+            kernel: None,
+            lost: None,
+            queue,
+            phase: phase_sender,
+            environment: Arc::clone(&environment),
+            tool_server: tool_server.clone(),
+            late: Late::new(places),
+            failed_starts: None,
+            workspace: config.workspace.clone(),
+            variables: config.kernel_variables(),
+            private_directory: private_directory.path().to_owned(),
+            limits: Limits { memory: config.kernel_memory_limit, processes: config.kernel_max_processes },
+            kernel_init_timeout: config.kernel_init_timeout,
         };
-        let mut notes = Vec::from_iter(self.lost.take());
-        let Some(kernel) = self.kernel.as_mut() else { return Err(Error::Stopped) };
-        let (recorded, error, end) = cell::follow(kernel, request, cell, generation, &mut self.late).await;
-        if State::of(&end) == State::Lost {
-            self.give_up_kernel().await;
-            // The next caller need not be this one, and a caller who cancelled hears nothing.
-            self.lost = match &end {
-                End::Reset => None,
-                End::Died(death) => {
-                    Some(lost_note(&format!("it died while running an earlier cell ({})", death.status)))
-                }
-                End::Unreachable(_) => Some(lost_note("the connection to it failed during an earlier cell")),
-                _ => Some(lost_note("an earlier cell did not react to its interruption")),
-            };
-        }
-        let late = self.late.tell().await;
-        notes.extend(late.troubles);
-        notes.extend(recorded.troubles);
-        let images = late.images.into_iter().chain(recorded.images).collect();
-        Ok(Outcome { text: recorded.text, late: late.text, images, error, end, notes })
+        let (started_sender, started) = oneshot::channel();
+        let task = tokio::spawn(worker.run(stop.clone(), started_sender));
+        Ok(Self {
+            commands,
+            phase,
+            environment,
+            tool_server,
+            generation: Mutex::default(),
+            cells: Mutex::default(),
+            stop,
+            task: Mutex::new(Some(task)),
+            started: Mutex::new(Some(started)),
+            _private_directory: private_directory,
+        })
     }
 
-    /// Sends code to the kernel, to a fresh one if it has died since the last cell.
-    async fn send(&mut self, code: &str) -> Result<String, Error> {
-        if let Some(kernel) = self.kernel.as_mut() {
-            match kernel.execute(code.to_owned()).await {
-                Ok(request) => return Ok(request),
-                Err(error) => {
-                    while let Ok(Event::Message(message)) = kernel.next().await {
-                        self.late.take(message.content).await;
-                    }
-                    let why = match error {
-                        kernel::Error::Ended(death) => ended_with(&death),
-                        error => format!("the connection to it failed ({})", describe(&error)),
-                    };
-                    tracing::warn!(%why, "the kernel is gone; starting it anew");
-                    self.give_up_kernel().await;
-                    self.lost = Some(lost_note(&why));
-                }
+    /// Waits until the first kernel is ready, or has not started, in which case there is no session.
+    pub(super) async fn started(&self) -> Result<(), Error> {
+        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(started) = started else { return Ok(()) };
+        match started.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => {
+                self.stop().await;
+                Err(error)
             }
-        }
-        self.start_kernel().await?;
-        let Some(kernel) = self.kernel.as_mut() else { return Err(Error::Stopped) };
-        Ok(kernel.execute(code.to_owned()).await?)
-    }
-
-    async fn reset(&mut self) -> Result<(), Error> {
-        self.give_up_kernel().await;
-        self.lost = None;
-        self.failed_starts = None;
-        let tool_server = Arc::clone(&self.tool_server);
-        let (started, ()) = tokio::join!(self.start_kernel(), tool_server.close_connections());
-        started
-    }
-
-    async fn refresh_imports(&mut self) {
-        let Some(kernel) = self.kernel.as_mut() else { return };
-        let said =
-            match tokio::time::timeout(HOUSEKEEPING_TIMEOUT, kernel.run(REFRESH_IMPORTS.to_owned())).await {
-                Ok(Ok(said)) => said,
-                // A death is noticed by the next cell, which tells its caller.
-                Ok(Err(error)) => return tracing::warn!(%error, "could not refresh the kernel's imports"),
-                Err(_) => return tracing::warn!("the kernel was too busy to refresh its imports"),
-            };
-        for message in said {
-            self.late.take(message.content).await;
+            Err(_) => Err(Error::Crashed),
         }
     }
 
-    /// Starts a kernel. After failures it waits a while before.
-    async fn start_kernel(&mut self) -> Result<(), Error> {
-        if let Some((count, last)) = self.failed_starts {
-            let pause = pause_after(count).saturating_sub(last.elapsed());
-            if !pause.is_zero() {
-                let words = format!(
-                    "waiting {} s, since the kernel did not start {count} times",
-                    pause.as_secs() + 1
-                );
-                self.phase.send_replace(Phase::Preparing(words));
-                tokio::time::sleep(pause).await;
+    /// What the executor is doing before it can run the first cell.
+    pub(crate) fn phase(&self) -> watch::Receiver<Phase> {
+        self.phase.clone()
+    }
+
+    /// Queues a cell. Its outcome comes from the returned [`Pending`]; the order of calls is the order of execution.
+    pub(crate) async fn submit(&self, cell: Cell) -> Pending<Outcome> {
+        let generation = self.generation.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (reply, outcome) = oneshot::channel();
+        // A closed queue drops `reply`, which the waiting side reports as `Stopped`.
+        drop(self.commands.send(Command::Execute { cell, generation, reply }).await);
+        Pending { outcome, stop: self.stop.clone() }
+    }
+
+    /// Queues the replacement of the kernel by a fresh one and the closing of the connections to MCP servers.
+    ///
+    /// The running cell and those queued before end at once; those queued later run in the fresh kernel.
+    pub(crate) async fn submit_reset(&self) -> Pending<()> {
+        {
+            let mut generation = self.generation.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *generation).cancel();
+        }
+        let (reply, outcome) = oneshot::channel();
+        // As above.
+        drop(self.commands.send(Command::Reset { reply }).await);
+        Pending { outcome, stop: self.stop.clone() }
+    }
+
+    /// Replaces the kernel by a fresh one, for an application.
+    pub(super) async fn reset(&self) -> Result<(), CodeExecutionError> {
+        let reset = self.submit_reset().await.outcome().await;
+        reset.map_err(|error| CodeExecutionError::unavailable(&error))
+    }
+
+    /// Lets code that runs from now on find what has just been installed or generated.
+    pub(crate) async fn refresh_imports(&self) {
+        // A closed queue has no kernel to refresh.
+        drop(self.commands.send(Command::RefreshImports).await);
+    }
+
+    /// The Python environment of the kernel; waits until it is there.
+    pub(crate) async fn environment(
+        &self,
+        progress: environment::Progress<'_>,
+    ) -> Result<Arc<Environment>, Error> {
+        self.environment.get(progress).await.map_err(Error::Environment)
+    }
+
+    /// Keeps a live connection to what `name` stands for now, for the first call of its tools.
+    pub(crate) async fn adopt(&self, name: &str, server: Registered, connection: Connection) {
+        match &self.tool_server {
+            Some(tool_server) => tool_server.adopt(name, server, connection).await,
+            None => connection.close().await,
+        }
+    }
+
+    /// A token that ends a cell: cancelled by [`cancel`](Self::cancel) too.
+    pub(crate) fn cell_token(&self) -> CancellationToken {
+        self.cells.lock().unwrap_or_else(PoisonError::into_inner).child_token()
+    }
+
+    /// Interrupts the cell that runs and gives up those that wait.
+    pub(crate) fn cancel(&self) {
+        std::mem::take(&mut *self.cells.lock().unwrap_or_else(PoisonError::into_inner)).cancel();
+    }
+
+    /// Kills the kernel, closes all connections, and waits until nothing is left.
+    pub(crate) async fn stop(&self) {
+        self.stop.cancel();
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let kernel_gone = async {
+            if let Some(Err(error)) = futures::future::OptionFuture::from(task).await {
+                tracing::error!(%error, "the executor's task failed");
             }
-        }
-        let mut started = self.try_to_start().await;
-        if let Err(Error::Kernel(kernel::Error::Spawn { .. })) = started {
-            // The interpreter is gone: find or make another.
-            self.environment.forget().await;
-            started = self.try_to_start().await;
-        }
-        match &started {
-            Ok(()) => self.failed_starts = None,
-            Err(_) => {
-                self.environment.forget().await;
-                let count = self.failed_starts.map_or(0, |(count, _)| count);
-                self.failed_starts = Some((count + 1, Instant::now()));
-            }
-        }
-        started
-    }
-
-    async fn try_to_start(&mut self) -> Result<(), Error> {
-        let phase = &self.phase;
-        let report = |words: &str| drop(phase.send_replace(Phase::Preparing(words.to_owned())));
-        let environment = self.environment.get(&report).await.map_err(Error::Environment)?;
-        report("starting the IPython kernel");
-        self.prepare_files().map_err(Error::Files)?;
-        let mut variables = self.variables.clone();
-        variables.extend(environment.variables());
-        variables.extend(self.our_variables());
-        let launch = Launch {
-            python: environment.python().to_owned(),
-            working_directory: self.workspace.clone(),
-            environment: variables,
-            private_directory: self.private_directory.clone(),
-            limits: self.limits,
         };
-        self.kernel = Some(Kernel::start(&launch).await?);
-        self.phase.send_replace(Phase::Ready);
-        tracing::info!(python = %launch.python.display(), "the kernel is ready");
-        Ok(())
-    }
-
-    /// Makes the directories that a kernel needs. Code in an earlier kernel, or a cleaner of temporary files, may
-    /// have removed them.
-    fn prepare_files(&self) -> std::io::Result<()> {
-        std::fs::create_dir_all(&self.workspace)?;
-        let private = std::fs::symlink_metadata(&self.private_directory);
-        if !private.as_ref().is_ok_and(std::fs::Metadata::is_dir) {
-            // A file or a link in its place is not ours.
-            if private.is_ok() {
-                std::fs::remove_file(&self.private_directory)?;
+        let tools_gone = async {
+            if let Some(tool_server) = &self.tool_server {
+                tool_server.stop().await;
             }
-            std::fs::DirBuilder::new().mode(0o700).create(&self.private_directory)?;
-        }
-        crate::tool_server::write_runtime(&self.private_directory, &self.workspace)
-    }
-
-    /// What the kernel gets beside the user's variables: where its tools are.
-    fn our_variables(&self) -> [(String, String); 3] {
-        let runtime = crate::tool_server::runtime_directory(&self.private_directory).display().to_string();
-        let python_path = match self.variables.get("PYTHONPATH") {
-            Some(users) => format!("{runtime}:{users}"),
-            None => runtime,
         };
-        [
-            (env::IPYBOX_TOOL_SERVER, self.tool_server.address().to_string()),
-            // A new token for each kernel: what an earlier one left behind cannot call tools.
-            (env::IPYBOX_TOOL_SERVER_TOKEN, self.tool_server.renew_token()),
-            ("PYTHONPATH", python_path),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-    }
-
-    /// Takes in what the kernel says between cells.
-    async fn overhear(&mut self, event: Result<Event, kernel::Error>) {
-        let why = match event {
-            Ok(Event::Message(message)) => return self.late.take(message.content).await,
-            Ok(Event::Torn) => return,
-            Ok(Event::Died(death)) => ended_with(&death),
-            Err(error) => format!("the connection to it failed ({})", describe(&error)),
-        };
-        tracing::warn!(%why, "the kernel ended between cells");
-        self.give_up_kernel().await;
-        self.lost = Some(lost_note(&why));
-    }
-
-    async fn give_up_kernel(&mut self) {
-        if let Some(kernel) = self.kernel.take() {
-            kernel.kill().await;
-        }
+        tokio::join!(kernel_gone, tools_gone);
     }
 }
 
-/// What the kernel says between cells. Cancellation safe; never ends without a kernel.
-async fn next_event(kernel: &mut Option<Kernel>) -> Result<Event, kernel::Error> {
-    match kernel {
-        Some(kernel) => kernel.next().await,
-        None => std::future::pending().await,
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.stop.cancel();
     }
 }
 
-/// How long to wait before a kernel that has not started `count` times is started again: not at all at first, since
-/// the cause may have been mended, then 1, 2, 4, 8 seconds.
-fn pause_after(count: u32) -> Duration {
-    match count {
-        0 | 1 => Duration::ZERO,
-        _ => Duration::from_secs(1 << (count - 2).min(3)),
+/// Work that is queued or under way.
+pub(crate) struct Pending<T> {
+    outcome: oneshot::Receiver<Result<T, Error>>,
+    stop: CancellationToken,
+}
+
+impl<T> Pending<T> {
+    /// Waits for the outcome. To give up on a cell, cancel its token: dropping this does not end it.
+    pub(crate) async fn outcome(self) -> Result<T, Error> {
+        let is_stopped = || if self.stop.is_cancelled() { Error::Stopped } else { Error::Crashed };
+        self.outcome.await.unwrap_or_else(|_| Err(is_stopped()))
     }
 }
 
-fn ended_with(death: &Death) -> String {
-    let Death { status, stderr, .. } = death;
-    let causes = death.causes();
-    let causes = causes.trim_end_matches('.').trim_start();
-    let causes = if causes.is_empty() { String::new() } else { format!(": {causes}") };
-    if stderr.is_empty() {
-        format!("it had ended ({status}{causes})")
-    } else {
-        format!("it had ended ({status}{causes}):\n{stderr}\n")
-    }
-}
+/// The longest path of a private directory that leaves room for a socket's name in it.
+///
+/// Socket paths are limited to 104 bytes (macOS) or 108 (Linux).
+const SOCKET_DIRECTORY_BYTES: usize = 80;
 
-fn lost_note(why: &str) -> String {
-    format!("The kernel was started anew, since {why}. All variables and imports of earlier cells are gone.")
+/// Makes a directory that only this user can enter.
+fn private_directory() -> std::io::Result<tempfile::TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("ipybox-").rand_bytes(8);
+    match builder.tempdir() {
+        Ok(directory) if directory.path().as_os_str().len() <= SOCKET_DIRECTORY_BYTES => Ok(directory),
+        // `TMPDIR` leads too deep or nowhere.
+        _ => builder.tempdir_in("/tmp"),
+    }
 }

@@ -45,6 +45,8 @@ pub(crate) struct Launch {
     pub(crate) private_directory: PathBuf,
     /// What the kernel and each process that it starts may use.
     pub(crate) limits: Limits,
+    /// How long it may take to be ready.
+    pub(crate) timeout: Duration,
 }
 
 /// An ipykernel process. Dropping it kills the process and all that it started.

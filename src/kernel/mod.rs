@@ -32,9 +32,6 @@ use self::connection::Connection;
 use self::journal::Journal;
 use self::launch::KernelProcess;
 
-/// How long a kernel may take to start. A cold disk and no compiled bytecode cost several seconds.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
-
 /// Why a kernel could not be started or spoken to.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -56,8 +53,8 @@ pub(crate) enum Error {
     #[error("run code in the IPython kernel: it has ended with {0}")]
     Ended(Death),
     /// The kernel was not ready in time.
-    #[error("start the IPython kernel: it was not ready after {} seconds", START_TIMEOUT.as_secs())]
-    StartTimeout,
+    #[error("start the IPython kernel: it was not ready after {} seconds", .0.as_secs_f64())]
+    StartTimeout(Duration),
     /// The sockets of the kernel failed.
     #[error("speak to the kernel")]
     Connection(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -97,9 +94,9 @@ pub(crate) struct Kernel {
 impl Kernel {
     /// Starts a kernel and waits until it runs code and everything that it prints arrives.
     pub(crate) async fn start(launch: &Launch) -> Result<Self, Error> {
-        tokio::time::timeout(START_TIMEOUT, Self::start_and_greet(launch))
+        tokio::time::timeout(launch.timeout, Self::start_and_greet(launch))
             .await
-            .unwrap_or(Err(Error::StartTimeout))
+            .unwrap_or(Err(Error::StartTimeout(launch.timeout)))
     }
 
     async fn start_and_greet(launch: &Launch) -> Result<Self, Error> {

@@ -7,10 +7,10 @@ mod apigen;
 mod generate;
 mod listing;
 mod packages;
+mod sources;
 mod store;
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,9 +19,13 @@ use tokio::sync::Mutex;
 
 pub use self::apigen::{ApigenError, ApigenReport, ApigenSource, apigen};
 use self::generate::{Generated, Listed};
-use self::packages::Packages;
+pub(crate) use self::packages::Packages;
+pub use self::sources::{GenerateError, generate_mcp_sources};
 use self::store::{Record, Store};
+use crate::approval::OURSELVES;
 use crate::codegen;
+use crate::config::Config;
+use crate::env::Variables;
 use crate::mcp::{self, Connection, Connector, ParametersError, ServerParameters};
 use crate::tool_server::{Registered, ServerLookup};
 
@@ -34,6 +38,11 @@ pub(crate) enum Error {
     /// The name cannot be a package's.
     #[error(transparent)]
     Name(#[from] codegen::PackageNameError),
+    /// The name is our own.
+    #[error(
+        "register an MCP server as `{OURSELVES}`: approval requests of ipybox itself have this name; choose another"
+    )]
+    Reserved,
     /// The parameters do not describe a server.
     #[error("read `server_params`")]
     Parameters(#[from] ParametersError),
@@ -79,27 +88,35 @@ pub(crate) struct Registration {
     pub(crate) connection: Connection,
 }
 
-/// The MCP servers of one workspace.
-pub(crate) struct Registry {
-    files: Arc<Files>,
+/// The MCP servers whose tools code can call, by the names that it calls them by.
+///
+/// Cloning it is cheap: clones are the same registry.
+#[derive(Clone)]
+pub struct Registry {
+    store: Arc<Store>,
     connector: Connector,
     /// One installation at a time: two of the same name must not mix their files.
-    turn: Mutex<()>,
-}
-
-/// What is kept on disk.
-struct Files {
-    store: Store,
-    packages: Packages,
+    turn: Arc<Mutex<()>>,
 }
 
 impl Registry {
-    /// The registry kept in `state_directory` for the workspace.
-    pub(crate) fn new(state_directory: &Path, workspace: &Path, connector: Connector) -> Self {
-        let store = Store::new(state_directory);
-        let packages = Packages::new(workspace, packages::WORKSPACE_DIRECTORY);
+    /// An empty registry, kept in memory. `${NAME}` placeholders are filled from the environment and the `.env` of the
+    /// current directory.
+    pub fn new() -> Self {
+        // A process without a working directory starts servers in the root.
+        let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
+        let variables = Arc::new(Variables::load(&directory));
+        Self::with(Store::in_memory(), Connector::new(variables, directory))
+    }
+
+    /// The registry of a workspace, kept in its state directory.
+    pub(crate) fn of_workspace(config: &Config, connector: Connector) -> Self {
+        Self::with(Store::in_directory(&config.state_dir), connector)
+    }
+
+    fn with(store: Store, connector: Connector) -> Self {
         let connector = connector.with_connect_timeout(REGISTRATION_TIMEOUT);
-        Self { files: Arc::new(Files { store, packages }), connector, turn: Mutex::default() }
+        Self { store: Arc::new(store), connector, turn: Arc::default() }
     }
 
     /// Connects to a server, generates the package for its tools, and remembers what the name stands for.
@@ -110,9 +127,9 @@ impl Registry {
         &self,
         name: &str,
         parameters: &Map<String, Value>,
+        packages: Packages,
     ) -> Result<Registration, Error> {
-        codegen::validate_package_name(name)?;
-        let parameters = ServerParameters::parse(parameters)?;
+        let parameters = read(name, parameters)?;
         let Listed { tools, annotations, connection } =
             generate::listed_by(&self.connector, name, &parameters).await?;
         let description = connection.identity().instructions.clone();
@@ -120,14 +137,14 @@ impl Registry {
             generate::from_tools(name, description, &tools, codegen::Options::default());
         let warnings = generate::warnings(&package);
         let modules = package.modules.iter().map(|module| module.name.clone()).collect();
-        let files = Arc::clone(&self.files);
+        let store = Arc::clone(&self.store);
         let server = Registered { parameters: parameters.clone(), annotations: annotations.clone() };
         let record = Record { parameters, fingerprints, annotations };
         let package_name = name.to_owned();
         let turn = self.turn.lock().await;
         let installed =
-            tokio::task::spawn_blocking(move || files.install(&package_name, &package, &record)).await;
-        let installed = installed.unwrap_or_else(|error| {
+            tokio::task::spawn_blocking(move || install(&store, &packages, &package_name, &package, &record));
+        let installed = installed.await.unwrap_or_else(|error| {
             Err(Error::Package { name: name.to_owned(), source: io::Error::other(error) })
         });
         drop(turn);
@@ -141,25 +158,50 @@ impl Registry {
     }
 }
 
-impl Files {
-    /// Puts a package in place and remembers what its name stands for. Returns what has changed, in words.
-    fn install(&self, name: &str, package: &codegen::Package, record: &Record) -> Result<Vec<String>, Error> {
-        let package_error = |source| Error::Package { name: name.to_owned(), source };
-        let store_error = |source| Error::Store { name: name.to_owned(), source };
-        let before = self.store.get(name).map_err(store_error)?;
-        let replaced = self.packages.replace(name, package).map_err(package_error)?;
-        if let Err(source) = self.store.put(name, record) {
-            replaced.undo().map_err(package_error)?;
-            return Err(store_error(source));
-        }
-        replaced.confirm();
-        Ok(before.map_or_else(Vec::new, |before| generate::drift(&before.fingerprints, &record.fingerprints)))
+impl Default for Registry {
+    fn default() -> Self {
+        Self::new()
     }
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Registry").finish_non_exhaustive()
+    }
+}
+
+/// What `name` is to stand for, if it can.
+pub(crate) fn read(name: &str, parameters: &Map<String, Value>) -> Result<ServerParameters, Error> {
+    codegen::validate_package_name(name)?;
+    if name == OURSELVES {
+        return Err(Error::Reserved);
+    }
+    Ok(ServerParameters::parse(parameters)?)
+}
+
+/// Puts a package in place and remembers what its name stands for. Returns what has changed, in words.
+fn install(
+    store: &Store,
+    packages: &Packages,
+    name: &str,
+    package: &codegen::Package,
+    record: &Record,
+) -> Result<Vec<String>, Error> {
+    let package_error = |source| Error::Package { name: name.to_owned(), source };
+    let store_error = |source| Error::Store { name: name.to_owned(), source };
+    let before = store.get(name).map_err(store_error)?;
+    let replaced = packages.replace(name, package).map_err(package_error)?;
+    if let Err(source) = store.put(name, record) {
+        replaced.undo().map_err(package_error)?;
+        return Err(store_error(source));
+    }
+    replaced.confirm();
+    Ok(before.map_or_else(Vec::new, |before| generate::drift(&before.fingerprints, &record.fingerprints)))
 }
 
 impl ServerLookup for Registry {
     fn find(&self, name: &str) -> io::Result<Option<Registered>> {
-        let record = self.files.store.get(name)?;
+        let record = self.store.get(name)?;
         Ok(record.map(|Record { parameters, annotations, .. }| Registered { parameters, annotations }))
     }
 }

@@ -12,10 +12,10 @@ use rustix::fs::{RenameFlags, renameat_with};
 use crate::codegen;
 
 /// The directory of all packages in a workspace.
-pub(super) const WORKSPACE_DIRECTORY: &str = "mcptools";
+const WORKSPACE_DIRECTORY: &str = "mcptools";
 
 /// The packages in one directory.
-pub(super) struct Packages {
+pub(crate) struct Packages {
     /// Trusted, while what lies in it is not.
     root: PathBuf,
     directory: PathBuf,
@@ -31,6 +31,11 @@ pub(super) struct Replaced {
 }
 
 impl Packages {
+    /// The packages of a workspace.
+    pub(crate) fn of_workspace(workspace: &Path) -> Self {
+        Self::new(workspace, WORKSPACE_DIRECTORY)
+    }
+
     /// The packages in `directory`, a path relative to `root`.
     pub(super) fn new(root: &Path, directory: impl Into<PathBuf>) -> Self {
         Self { root: root.to_owned(), directory: directory.into() }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What is remembered of a server.
+#[derive(Clone)]
 pub(super) struct Record {
     /// As the user gave them: placeholders unresolved, so no secret is written to disk.
     pub(super) parameters: ServerParameters,
@@ -53,19 +55,58 @@ struct ToolEntry {
     annotations: ToolAnnotations,
 }
 
+/// Where registrations are kept.
+pub(super) enum Store {
+    File(StoreFile),
+    /// As long as the process lives.
+    Memory(Mutex<BTreeMap<String, Record>>),
+}
+
 /// The file. Several servers on one workspace may use it at the same time.
-pub(super) struct Store {
+pub(super) struct StoreFile {
     path: PathBuf,
     lock: PathBuf,
 }
 
 impl Store {
-    pub(super) fn new(state_directory: &Path) -> Self {
+    pub(super) fn in_memory() -> Self {
+        Self::Memory(Mutex::default())
+    }
+
+    pub(super) fn in_directory(state_directory: &Path) -> Self {
+        Self::File(StoreFile::new(state_directory))
+    }
+
+    /// What `name` stands for.
+    pub(super) fn get(&self, name: &str) -> io::Result<Option<Record>> {
+        match self {
+            Self::File(file) => file.get(name),
+            Self::Memory(records) => {
+                Ok(records.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned())
+            }
+        }
+    }
+
+    /// Remembers what `name` stands for; on an error, what was there before is still there. Blocks.
+    pub(super) fn put(&self, name: &str, record: &Record) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.put(name, record),
+            Self::Memory(records) => {
+                let mut records = records.lock().unwrap_or_else(PoisonError::into_inner);
+                records.insert(name.to_owned(), record.clone());
+                Ok(())
+            }
+        }
+    }
+}
+
+impl StoreFile {
+    fn new(state_directory: &Path) -> Self {
         Self { path: state_directory.join("servers.json"), lock: state_directory.join("servers.lock") }
     }
 
-    /// What `name` stands for. Reads the file: another process may have written it.
-    pub(super) fn get(&self, name: &str) -> io::Result<Option<Record>> {
+    /// Reads the file: another process may have written it.
+    fn get(&self, name: &str) -> io::Result<Option<Record>> {
         let Some(entry) = self.read()?.servers.remove(name) else { return Ok(None) };
         let parameters = ServerParameters::parse(&entry.parameters).map_err(|error| self.damaged(error))?;
         let annotations = entry.tools.iter().map(|tool| (tool.name.clone(), tool.annotations)).collect();
@@ -77,8 +118,7 @@ impl Store {
         Ok(Some(Record { parameters, fingerprints: fingerprints.collect(), annotations }))
     }
 
-    /// Remembers what `name` stands for; on an error, what was there before is still there. Blocks.
-    pub(super) fn put(&self, name: &str, record: &Record) -> io::Result<()> {
+    fn put(&self, name: &str, record: &Record) -> io::Result<()> {
         let _lock = self.lock()?;
         let mut document = self.read()?;
         let tools = record.fingerprints.iter().map(|fingerprint| ToolEntry {
@@ -171,11 +211,11 @@ mod tests {
     #[test]
     fn what_is_put_is_found_by_another_process() {
         let directory = tempfile::tempdir().unwrap();
-        let store = Store::new(directory.path());
+        let store = Store::in_directory(directory.path());
         store.put("a", &record("one")).unwrap();
         store.put("b", &record("two")).unwrap();
         store.put("a", &record("three")).unwrap();
-        let other = Store::new(directory.path());
+        let other = Store::in_directory(directory.path());
         assert_eq!(other.get("a").unwrap().unwrap().parameters.to_json()["command"], "three");
         assert_eq!(other.get("b").unwrap().unwrap().parameters.to_json()["command"], "two");
         assert_eq!(other.get("b").unwrap().unwrap().fingerprints, [fingerprint()]);
@@ -186,7 +226,7 @@ mod tests {
     #[test]
     fn placeholders_are_stored_unresolved() {
         let directory = tempfile::tempdir().unwrap();
-        Store::new(directory.path()).put("a", &record("x")).unwrap();
+        Store::in_directory(directory.path()).put("a", &record("x")).unwrap();
         let text = std::fs::read_to_string(directory.path().join("servers.json")).unwrap();
         assert!(text.contains("${KEY}"), "{text}");
     }
@@ -197,7 +237,7 @@ mod tests {
         let path = directory.path().join("servers.json");
         for damage in ["{", r#"{"version": 2, "servers": {}}"#] {
             std::fs::write(&path, damage).unwrap();
-            let store = Store::new(directory.path());
+            let store = Store::in_directory(directory.path());
             assert!(store.get("a").err().unwrap().to_string().contains("servers.json"));
             assert!(store.put("a", &record("x")).is_err());
             assert_eq!(std::fs::read_to_string(&path).unwrap(), damage);

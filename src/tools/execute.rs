@@ -8,6 +8,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::{Call, McpServer, parse, pictures, reply, schema};
+use crate::approval::Approver;
 use crate::config::Images;
 use crate::executor::{Cell, DEFAULT_TIMEOUT, Outcome};
 
@@ -99,13 +100,20 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
     let (chunks, progress) = match call.progress {
         Some(progress) => {
             let (sender, receiver) = mpsc::channel(CHUNKS_CAPACITY);
-            (Some(sender), Some(progress.tell_cell(server.executor.phase(), receiver)))
+            (Some(sender), Some(progress.tell_cell(server.session.phase(), receiver)))
         }
         None => (None, None),
     };
-    let cell = Cell { code: arguments.code, timeout, max_output_chars, cancel: call.cancelled, chunks };
+    let cell = Cell {
+        code: arguments.code,
+        timeout,
+        max_output_chars,
+        cancel: call.cancelled,
+        chunks,
+        approver: Approver::Consent,
+    };
     call.turn.come().await;
-    let pending = server.executor.submit(cell).await;
+    let pending = server.session.submit(cell).await;
     drop(call.turn);
     let (outcome, _) = tokio::join!(pending.outcome(), futures::future::OptionFuture::from(progress));
     match outcome {

@@ -46,7 +46,7 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
     let (phase, phases) = watch::channel(String::new());
     let tell = |words: &str| drop(phase.send_replace(words.to_owned()));
     let install = async {
-        let environment = server.executor.environment(&tell).await.map_err(|error| reply::error(&error))?;
+        let environment = server.session.environment(&tell).await.map_err(|error| reply::error(&error))?;
         let installed = environment.install(&arguments.package_name, &tell).await;
         installed.map_err(|error| reply::error(&error))
     };
@@ -56,7 +56,7 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
     };
     match installed {
         Ok(output) => {
-            server.executor.refresh_imports().await;
+            server.session.refresh_imports().await;
             reply::success(output)
         }
         Err(failure) => failure,

@@ -16,6 +16,7 @@ mod wire;
 
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
@@ -33,7 +34,7 @@ use self::arrivals::Turn;
 use self::progress::Progress;
 pub use self::stdio::{Error, serve_stdio};
 use crate::config::Images;
-use crate::executor::CodeExecutor;
+use crate::executor::Session;
 use crate::registry::Registry;
 
 /// What a model should know before it sees the tools.
@@ -53,8 +54,9 @@ intermediate results stay out of your context. Servers registered earlier work w
 
 /// The MCP server's state: what its tools work on.
 pub(crate) struct McpServer {
-    executor: Arc<CodeExecutor>,
-    registry: Arc<Registry>,
+    session: Arc<Session>,
+    registry: Registry,
+    workspace: PathBuf,
     /// What a cell's reply holds of its images.
     images: Images,
     /// Cancelled when the session ends: nobody waits for answers any more.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::{Call, McpServer, parse, reply, schema};
+use crate::registry::Packages;
 
 pub(super) const NAME: &str = "register_mcp_server";
 
@@ -75,7 +76,8 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
         if let Some(mut progress) = call.progress {
             progress.send(format!("connecting to the MCP server `{name}`")).await;
         }
-        server.registry.register(name, &arguments.server_params).await
+        let packages = Packages::of_workspace(&server.workspace);
+        server.registry.register(name, &arguments.server_params, packages).await
     };
     let registered = tokio::select! {
         registered = register => registered,
@@ -83,8 +85,8 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
     };
     match registered {
         Ok(registration) => {
-            server.executor.adopt(name, registration.server, registration.connection).await;
-            server.executor.refresh_imports().await;
+            server.session.adopt(name, registration.server, registration.connection).await;
+            server.session.refresh_imports().await;
             for warning in &registration.warnings {
                 tracing::warn!(server = %name, "{warning}");
             }

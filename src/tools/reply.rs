@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use rmcp::model::{CallToolResult, ContentBlock};
 
 use crate::describe::describe;
-use crate::executor::{Cut, End, Outcome, SavedImage, State, Text};
-use crate::kernel::{Death, PythonError};
+use crate::executor::{Cut, End, Outcome, SavedImage, Text};
+use crate::kernel::PythonError;
 
 /// Room for an exception's text, in characters, where the limit for output is smaller.
 const ERROR_CHARS: usize = 5_000;
@@ -37,7 +37,7 @@ pub(super) fn cell(
     sections.push(outcome.text.excerpt.clone());
     sections.push(cut_notice(outcome.text.cut.as_ref()));
     sections.push(image_links(&outcome.images));
-    sections.push(ending(&outcome.end));
+    sections.push(outcome.end.words());
     let error = outcome.error.as_ref().map(PythonError::text).unwrap_or_default();
     // Of the wrong use of a magic the output has told already.
     if !outcome.text.excerpt.ends_with(&error) {
@@ -93,51 +93,6 @@ fn image_links(images: &[SavedImage]) -> String {
         };
     }
     links
-}
-
-/// What is said about an end that is not the code's own.
-fn ending(end: &End) -> String {
-    match end {
-        End::Finished => String::new(),
-        End::TimedOut { after, state } => {
-            let seconds = after.as_secs_f64();
-            format!("Execution timed out after {seconds} seconds and was interrupted. {}", fate(*state))
-        }
-        End::Cancelled(state) => format!("Execution was cancelled. {}", fate(*state)),
-        End::NotRun => "Execution was cancelled before it began.".to_owned(),
-        End::Reset => {
-            "Execution was stopped by a reset of the kernel. All variables and imports are gone.".to_owned()
-        }
-        End::Unanswered => "The IPython kernel did not say how the cell ended: its code may not have run. An earlier \
-             cell may have broken the kernel, by replacing `sys.stdout` for instance; `reset` makes a fresh one."
-            .to_owned(),
-        End::Unreachable(error) => {
-            let why = describe(error);
-            format!(
-                "The connection to the IPython kernel failed ({why}). \
-                 A fresh kernel takes its place: all variables and imports are gone."
-            )
-        }
-        End::Died(death) => {
-            let Death { status, stderr, .. } = death;
-            let causes = death.causes();
-            let words = if stderr.is_empty() { String::new() } else { format!("\n\n{stderr}") };
-            format!(
-                "The IPython kernel died while running the cell ({status}). \
-                 A fresh one takes its place: all variables and imports are gone.{causes}{words}"
-            )
-        }
-    }
-}
-
-fn fate(state: State) -> &'static str {
-    match state {
-        State::Kept => "The kernel is fine: variables and imports are still there.",
-        State::Lost => {
-            "The code did not react, so the kernel was killed and a fresh one takes its place: \
-             all variables and imports are gone."
-        }
-    }
 }
 
 /// Cuts out the middle of a text that is longer than `limit` characters: an exception says most at its ends.
@@ -219,7 +174,7 @@ mod tests {
         let after = Duration::from_millis(1500);
         let error = Some(error("KeyboardInterrupt", "", &["line 3", "KeyboardInterrupt"]));
         check(
-            &Outcome { error, ..outcome(End::TimedOut { after, state: State::Kept }) },
+            &Outcome { error, ..outcome(End::TimedOut { after, state: KernelState::Kept }) },
             "Execution timed out after 1.5 seconds and was interrupted. \
              The kernel is fine: variables and imports are still there.\n\nline 3\nKeyboardInterrupt",
         );

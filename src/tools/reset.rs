@@ -29,7 +29,7 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
         return reply::failure(refusal);
     }
     call.turn.come().await;
-    let pending = server.executor.submit_reset().await;
+    let pending = server.session.submit_reset().await;
     drop(call.turn);
     match pending.outcome().await {
         Ok(()) => reply::success("The kernel was reset."),

@@ -14,7 +14,7 @@ use super::arrivals::Arrivals;
 use super::wire::Lines;
 use crate::approval::{Effect, Gate, Policy, Standing};
 use crate::config::Config;
-use crate::executor::CodeExecutor;
+use crate::executor::{DEFAULT_APPROVAL_TIMEOUT, Session};
 use crate::mcp::Connector;
 use crate::registry::Registry;
 use crate::tool_server::{self, ToolServer};
@@ -50,24 +50,24 @@ pub enum Error {
 pub async fn serve_stdio(config: Config) -> Result<(), Error> {
     let closed = CancellationToken::new();
     end_on_signals(&closed).map_err(Error::Signals)?;
-    let connector = Connector::new(Arc::clone(&config.variables), config.workspace.clone());
-    let registry = Arc::new(Registry::new(&config.state_dir, &config.workspace, connector.clone()));
+    let connector = Connector::new(Arc::clone(&config.variables), config.workspace.clone())
+        .with_connect_timeout(config.connect_timeout);
+    let registry = Registry::of_workspace(&config, connector.clone());
+    let gate = Gate::new(Policy::always(Effect::Allow), Standing::default(), DEFAULT_APPROVAL_TIMEOUT);
     let tool_server = ToolServer::start(
         &config.tool_server_host,
         config.tool_server_port,
-        Arc::clone(&registry) as Arc<dyn tool_server::ServerLookup>,
+        Arc::new(registry.clone()) as Arc<dyn tool_server::ServerLookup>,
         connector,
-        Arc::new(Gate::new(
-            Policy::always(Effect::Allow),
-            Standing::default(),
-            std::time::Duration::from_secs(60),
-        )),
+        Arc::new(gate),
     )
     .await?;
-    let executor = Arc::new(CodeExecutor::start(&config, tool_server).map_err(Error::PrivateDirectory)?);
+    let session = Session::start(&config, Some(tool_server)).map_err(Error::PrivateDirectory)?;
+    let session = Arc::new(session);
     let server = McpServer {
-        executor: Arc::clone(&executor),
+        session: Arc::clone(&session),
         registry,
+        workspace: config.workspace.clone(),
         images: config.images,
         closed: closed.clone(),
     };
@@ -75,7 +75,7 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
     let serving = serve(server, closed.clone());
     let stopping = async {
         closed.cancelled().await;
-        executor.stop().await;
+        session.stop().await;
         tokio::time::sleep(DRAIN_GRACE).await;
     };
     let served = tokio::select! {
@@ -83,7 +83,7 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
         () = stopping => Ok(()),
     };
     // Serving may have ended first: stopping twice is stopping once.
-    executor.stop().await;
+    session.stop().await;
     served
 }
 

@@ -10,6 +10,7 @@ mod clients;
 mod deaths;
 mod environment;
 mod hardship;
+mod library;
 mod life;
 mod limits;
 mod output;

@@ -1,0 +1,214 @@
+//! The options of a [`CodeExecutor`], and how one is started.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::code_executor::CodeExecutor;
+use super::kernel_client::KernelClientBuilder;
+use super::session::Session;
+use crate::approval::{Effect, Gate, Policy, Standing};
+use crate::config::{self, Config};
+use crate::describe::describe;
+use crate::mcp::Connector;
+use crate::registry::Registry;
+use crate::tool_server::{self, ServerLookup, ToolServer};
+
+/// The options of a [`CodeExecutor`], each with a default.
+///
+/// There is none for logging: the library tells what it does by [`tracing`](https://docs.rs/tracing) events, and the
+/// application decides what becomes of them.
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing before `start`"]
+pub struct CodeExecutorBuilder {
+    kernel: KernelClientBuilder,
+    registry: Option<Registry>,
+    policy: Policy,
+    approval_timeout: Duration,
+    has_sandbox: bool,
+}
+
+/// Why an executor could not be started. No process is left behind.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The options cannot be used.
+    #[error(transparent)]
+    Config(#[from] config::Error),
+    /// The tool server could not be started.
+    #[error("start the tool server")]
+    ToolServer(#[from] tool_server::Error),
+    /// There is no place for the kernel's temporary files.
+    #[error("create a private directory for the kernel")]
+    PrivateDirectory(#[source] std::io::Error),
+    /// The kernel, or the Python environment that runs it, could not be made ready.
+    #[error("{0}")]
+    Kernel(String),
+    /// A sandbox was asked for, which this version does not have. Code does not run unsandboxed instead.
+    #[error(
+        "start the kernel in a sandbox: this version has none, and code does not run unsandboxed instead"
+    )]
+    NoSandbox,
+}
+
+impl StartError {
+    pub(super) fn kernel(error: &super::Error) -> Self {
+        Self::Kernel(describe(error))
+    }
+}
+
+impl Default for CodeExecutorBuilder {
+    fn default() -> Self {
+        Self {
+            kernel: KernelClientBuilder::default(),
+            registry: None,
+            policy: Policy::always(Effect::Ask),
+            approval_timeout: DEFAULT_APPROVAL_TIMEOUT,
+            has_sandbox: false,
+        }
+    }
+}
+
+/// How long somebody may take to answer an approval request unless the application says otherwise.
+pub(crate) const DEFAULT_APPROVAL_TIMEOUT: Duration = Duration::from_secs(60);
+
+impl CodeExecutorBuilder {
+    /// The workspace: the kernel's working directory, created if missing, and the place of `mcptools` and `images`.
+    /// Default: the current directory.
+    pub fn working_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.kernel = self.kernel.working_dir(directory);
+        self
+    }
+
+    /// The interpreter that runs the kernel, or its virtual environment. Packages are installed into it. Default: an
+    /// environment made for the workspace.
+    pub fn python(mut self, python: impl Into<PathBuf>) -> Self {
+        self.kernel = self.kernel.python(python);
+        self
+    }
+
+    /// Where state is kept that outlives the session: managed environments, registered servers, standing answers.
+    /// Default: `ipybox` in the platform's data directory.
+    pub fn state_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.kernel = self.kernel.state_dir(directory);
+        self
+    }
+
+    /// Variables for the kernel, which inherits nothing but what every program needs (`PATH`, `HOME`, the locale,
+    /// certificates). Variables that `${NAME}` placeholders of MCP servers stand for need not be given to it.
+    pub fn kernel_env<K: Into<String>, V: Into<String>>(
+        mut self,
+        variables: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
+        self.kernel = self.kernel.kernel_env(variables);
+        self
+    }
+
+    /// Where images are saved; default: `images` in the workspace.
+    pub fn images_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.kernel = self.kernel.images_dir(directory);
+        self
+    }
+
+    /// How long a kernel may take to start, its environment not counted; default: 60 seconds.
+    pub fn kernel_init_timeout(mut self, timeout: Duration) -> Self {
+        self.kernel = self.kernel.kernel_init_timeout(timeout);
+        self
+    }
+
+    /// How much memory the kernel, and each process that it starts, may use, in bytes; Linux only. Default: no limit.
+    pub fn kernel_memory_limit(mut self, bytes: u64) -> Self {
+        self.kernel.settings.kernel_memory_limit = Some(bytes);
+        self
+    }
+
+    /// How many processes and threads the kernel may add to those that its user runs; Linux only, without effect on root.
+    /// Default: no limit.
+    pub fn kernel_max_processes(mut self, count: u32) -> Self {
+        self.kernel.settings.kernel_max_processes = Some(count);
+        self
+    }
+
+    /// The host that the tool server listens on, a loopback address; default: `localhost`.
+    pub fn tool_server_host(mut self, host: impl Into<String>) -> Self {
+        self.kernel.settings.tool_server_host = host.into();
+        self
+    }
+
+    /// The port that the tool server listens on; default: a free one.
+    pub fn tool_server_port(mut self, port: u16) -> Self {
+        self.kernel.settings.tool_server_port = Some(port);
+        self
+    }
+
+    /// How long an MCP server may take to start when one of its tools is called; default: 30 seconds.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.kernel.settings.connect_timeout = timeout;
+        self
+    }
+
+    /// The MCP servers whose tools code can call. Default: those registered in the workspace.
+    pub fn registry(mut self, registry: &Registry) -> Self {
+        self.registry = Some(registry.clone());
+        self
+    }
+
+    /// Whether tool calls of [`CodeExecutor::stream`] are asked for; default: `true`. Replaces the policy.
+    pub fn approve_tool_calls(mut self, is_asked: bool) -> Self {
+        self.policy = Policy::always(if is_asked { Effect::Ask } else { Effect::Allow });
+        self
+    }
+
+    /// Decides which calls are asked for, which run and which do not. What it denies is denied in
+    /// [`CodeExecutor::execute`] too. Default: every call is asked for.
+    pub fn approval_policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// How long an [`ApprovalRequest`](crate::ApprovalRequest) waits for its answer; default: 60 seconds. The call fails
+    /// then with `ApprovalTimeoutError`.
+    pub fn approval_timeout(mut self, timeout: Duration) -> Self {
+        self.approval_timeout = timeout;
+        self
+    }
+
+    /// Whether the kernel runs in a sandbox; default: `false`. This version has no sandbox:
+    /// [`start`](Self::start) fails with [`StartError::NoSandbox`] if one is asked for.
+    pub fn sandbox(mut self, is_sandboxed: bool) -> Self {
+        self.has_sandbox = is_sandboxed;
+        self
+    }
+
+    /// Starts the tool server and a kernel, and waits until it runs code.
+    ///
+    /// The first start in a workspace makes its Python environment, which takes seconds. Dropping the future stops what
+    /// has been started.
+    ///
+    /// # Errors
+    /// [`StartError`]; no process is left behind.
+    pub async fn start(self) -> Result<CodeExecutor, StartError> {
+        if self.has_sandbox {
+            return Err(StartError::NoSandbox);
+        }
+        let config = Config::new(self.kernel.settings)?;
+        let connector = Connector::new(Arc::clone(&config.variables), config.workspace.clone())
+            .with_connect_timeout(config.connect_timeout);
+        let registry = match self.registry {
+            Some(registry) => registry,
+            None => Registry::of_workspace(&config, connector.clone()),
+        };
+        let gate = Gate::new(self.policy, Standing::default(), self.approval_timeout);
+        let tool_server = ToolServer::start(
+            &config.tool_server_host,
+            config.tool_server_port,
+            Arc::new(registry) as Arc<dyn ServerLookup>,
+            connector,
+            Arc::new(gate),
+        )
+        .await?;
+        let session = Session::start(&config, Some(tool_server)).map_err(StartError::PrivateDirectory)?;
+        session.started().await.map_err(|error| StartError::kernel(&error))?;
+        Ok(CodeExecutor::of(session))
+    }
+}

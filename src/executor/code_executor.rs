@@ -1,0 +1,135 @@
+//! What a Rust application holds: a kernel whose code can call tools.
+
+use std::sync::Arc;
+
+use super::builder::{CodeExecutorBuilder, StartError};
+use super::execution::{CodeExecution, CodeExecutionEvent};
+use super::session::Session;
+use super::{Code, CodeExecutionError, CodeExecutionResult};
+use crate::describe::describe;
+
+/// Runs Python code in an IPython kernel and lets it call the tools of MCP servers.
+///
+/// Variables and definitions persist from one piece of code to the next. Code runs one piece at a time, in the order in
+/// which it was given; all methods take `&self`, so that one executor may be shared by many tasks.
+///
+/// Code that calls a tool waits for permission: [`stream`](Self::stream) hands out an
+/// [`ApprovalRequest`](crate::ApprovalRequest) for each call, [`execute`](Self::execute) agrees to all of them.
+///
+/// ```no_run
+/// use ipybox::{CodeExecutionEvent, CodeExecutor};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let executor = CodeExecutor::start().await?;
+/// let mut execution = executor.stream("print('hello')");
+/// while let Some(event) = execution.next().await {
+///     match event? {
+///         CodeExecutionEvent::ApprovalRequest(request) => {
+///             println!("rejected: {request}");
+///             request.reject()?;
+///         }
+///         CodeExecutionEvent::Result(result) => println!("{:?}", result.text),
+///         _ => {}
+///     }
+/// }
+/// executor.stop().await;
+/// # Ok(())
+/// # }
+/// ```
+pub struct CodeExecutor {
+    session: Arc<Session>,
+}
+
+impl CodeExecutor {
+    /// A builder with the default of each option.
+    pub fn builder() -> CodeExecutorBuilder {
+        CodeExecutorBuilder::default()
+    }
+
+    /// Starts an executor with the defaults: the workspace is the current directory, and its registered servers are
+    /// those of `ipybox --workspace .`.
+    ///
+    /// # Errors
+    /// As for [`CodeExecutorBuilder::start`].
+    pub async fn start() -> Result<Self, StartError> {
+        Self::builder().start().await
+    }
+
+    pub(super) fn of(session: Session) -> Self {
+        Self { session: Arc::new(session) }
+    }
+
+    /// Runs code to its end and agrees to its tool calls, except those that the approval policy denies.
+    ///
+    /// Dropping the future cancels the code.
+    ///
+    /// # Errors
+    /// [`CodeExecutionError`] if the code raises an exception, exceeds its timeout, or loses its kernel.
+    pub async fn execute(&self, code: impl Into<Code>) -> Result<CodeExecutionResult, CodeExecutionError> {
+        result_of(CodeExecution::consented(Arc::clone(&self.session), code.into())).await
+    }
+
+    /// Runs code and tells what happens: approval requests, output if the code asks for it, the result.
+    pub fn stream(&self, code: impl Into<Code>) -> CodeExecution {
+        CodeExecution::asking(Arc::clone(&self.session), code.into())
+    }
+
+    /// Replaces the kernel by a fresh one and closes the connections to MCP servers, which are opened again when their
+    /// tools are called next. Code that runs is stopped.
+    ///
+    /// The reset is done even if the future is dropped.
+    ///
+    /// # Errors
+    /// [`CodeExecutionError::Unavailable`] if no fresh kernel starts. The next code tries again.
+    pub async fn reset(&self) -> Result<(), CodeExecutionError> {
+        self.session.reset().await
+    }
+
+    /// Interrupts the code that runs and gives up what waits for its turn. Variables are kept, unless the code does not
+    /// react to the interrupt within 5 seconds. Returns at once; the code's own stream tells when it has ended.
+    pub fn cancel(&self) {
+        self.session.cancel();
+    }
+
+    /// Installs a Python package into the environment that runs the kernel: `requests`, `numpy>=1.20`,
+    /// `git+https://…`. It can be imported at once. Returns the installer's output.
+    ///
+    /// # Errors
+    /// [`CodeExecutionError::Unavailable`] with the installer's words if the package cannot be installed, or with the
+    /// reason why there is no environment.
+    pub async fn install_package(&self, package: &str) -> Result<String, CodeExecutionError> {
+        let environment = self.session.environment(&|_| {}).await;
+        let environment = environment.map_err(|error| CodeExecutionError::unavailable(&error))?;
+        let output = environment.install(package, &|_| {}).await;
+        let output = output.map_err(|error| CodeExecutionError::Unavailable(describe(&error)))?;
+        self.session.refresh_imports().await;
+        Ok(output)
+    }
+
+    /// Kills the kernel, closes all connections, and waits until no process is left. Code that runs or waits ends with an
+    /// error.
+    ///
+    /// Dropping the executor does the same without waiting.
+    pub async fn stop(&self) {
+        self.session.stop().await;
+    }
+}
+
+impl std::fmt::Debug for CodeExecutor {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("CodeExecutor").finish_non_exhaustive()
+    }
+}
+
+/// The end of code whose events nobody wants.
+pub(super) async fn result_of(
+    mut execution: CodeExecution,
+) -> Result<CodeExecutionResult, CodeExecutionError> {
+    while let Some(event) = execution.next().await {
+        match event? {
+            CodeExecutionEvent::Result(result) => return Ok(result),
+            CodeExecutionEvent::ApprovalRequest(_) | CodeExecutionEvent::Chunk(_) => {}
+        }
+    }
+    Err(CodeExecutionError::Unavailable("the execution ended without a result".to_owned()))
+}

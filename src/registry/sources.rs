@@ -1,0 +1,65 @@
+//! Generates a package and registers its server, for an application.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::packages::Packages;
+use super::{Registration, Registry};
+use crate::describe::describe;
+
+/// Why no package was generated. The package and the registration from before are still there.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GenerateError {
+    /// `server_params` is not a JSON object.
+    #[error("read `server_params`: it must be an object, {{\"command\": …}} or {{\"url\": …}}")]
+    NotAnObject,
+    /// The directory of packages cannot be made.
+    #[error("make the directory `{path}`", path = path.display())]
+    Directory {
+        /// The directory.
+        path: std::path::PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The server could not be registered: its name or parameters are wrong, it cannot be connected to, or the package
+    /// cannot be written.
+    #[error("{0}")]
+    Register(String),
+}
+
+/// Generates a typed Python API for the tools of an MCP server, the package `<root_dir>/<server_name>/`, and registers
+/// the server in `registry`, which is to be given to
+/// [`CodeExecutorBuilder::registry`](crate::CodeExecutorBuilder::registry).
+///
+/// `server_params` say how to reach the server: `command`, `args`, `env`, `cwd` of a program, or `url`, `headers`,
+/// `type` of a server behind a URL. `${NAME}` placeholders in them are filled when connecting. Code finds the package as
+/// `mcptools.<server_name>` if `root_dir` is `mcptools` in the executor's workspace. A package and a registration of the
+/// same name are replaced, in one step.
+///
+/// Returns the names of the generated modules, one for each tool.
+///
+/// Dropping the future leaves what was there before.
+///
+/// # Errors
+/// See [`GenerateError`].
+pub async fn generate_mcp_sources(
+    registry: &Registry,
+    server_name: &str,
+    server_params: &Value,
+    root_dir: impl AsRef<Path>,
+) -> Result<Vec<String>, GenerateError> {
+    let Value::Object(parameters) = server_params else { return Err(GenerateError::NotAnObject) };
+    let path = root_dir.as_ref();
+    std::fs::create_dir_all(path)
+        .map_err(|source| GenerateError::Directory { path: path.to_owned(), source })?;
+    let registered = registry.register(server_name, parameters, Packages::new(path, ".")).await;
+    let Registration { modules, warnings, connection, .. } =
+        registered.map_err(|error| GenerateError::Register(describe(&error)))?;
+    connection.close().await;
+    for warning in warnings {
+        tracing::warn!(server = server_name, "{warning}");
+    }
+    Ok(modules)
+}
