@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use etcetera::BaseStrategy as _;
 
+use crate::approval::{Effect, Policy, PolicyError};
 use crate::env::{self, Variables};
 
 /// What a user asks for; each field has the default of the flag of the same name.
@@ -35,12 +36,57 @@ pub struct Settings {
     pub images_dir: PathBuf,
     /// Variables of the kernel, beside what every program needs and those given by [`env::KERNEL_ENV_PREFIX`].
     pub kernel_env: BTreeMap<String, String>,
+    /// Who decides what may run.
+    pub approval: ApprovalSettings,
     /// How much memory the kernel, and each process that it starts, may use, in bytes; Linux only. Default: as much
     /// as there is.
     pub kernel_memory_limit: Option<u64>,
     /// How many processes and threads the kernel may add to those that its user runs when it starts; Linux only, and
     /// without effect on root. Default: as many as the system allows.
     pub kernel_max_processes: Option<u32>,
+}
+
+/// Who decides what may run: tool calls, and what ipybox itself does at the wish of its client.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ApprovalSettings {
+    /// How it is decided. Default: [`ApprovalMode::Auto`].
+    pub mode: ApprovalMode,
+    /// How long a question waits for its answer. Default: 60 seconds.
+    pub timeout: Duration,
+}
+
+/// How it is decided what may run.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub enum ApprovalMode {
+    /// Everything runs.
+    #[default]
+    Auto,
+    /// The user is asked, each time that no earlier answer holds.
+    Ask,
+    /// Nothing runs.
+    Deny,
+    /// By the rules in a file.
+    Policy(PathBuf),
+}
+
+impl ApprovalSettings {
+    /// The policy that these settings ask for.
+    pub(crate) fn policy(&self) -> Result<Policy, PolicyError> {
+        Ok(match &self.mode {
+            ApprovalMode::Auto => Policy::always(Effect::Allow),
+            ApprovalMode::Ask => Policy::always(Effect::Ask),
+            ApprovalMode::Deny => Policy::always(Effect::Deny),
+            ApprovalMode::Policy(path) => Policy::read(path)?,
+        })
+    }
+}
+
+impl Default for ApprovalSettings {
+    fn default() -> Self {
+        Self { mode: ApprovalMode::Auto, timeout: Duration::from_secs(60) }
+    }
 }
 
 /// What a cell's reply holds of its images, all of which are saved in the workspace.
@@ -70,6 +116,7 @@ impl Default for Settings {
             images: Images::default(),
             images_dir: PathBuf::from(DEFAULT_IMAGES_DIR),
             kernel_env: BTreeMap::new(),
+            approval: ApprovalSettings::default(),
             kernel_memory_limit: None,
             kernel_max_processes: None,
         }
@@ -122,6 +169,7 @@ pub struct Config {
     /// Absolute.
     pub(crate) images_dir: PathBuf,
     kernel_env: BTreeMap<String, String>,
+    pub(crate) approval: ApprovalSettings,
     pub(crate) kernel_memory_limit: Option<u64>,
     pub(crate) kernel_max_processes: Option<u32>,
     pub(crate) variables: Arc<Variables>,
@@ -154,6 +202,7 @@ impl Config {
             images: settings.images,
             images_dir,
             kernel_env: settings.kernel_env,
+            approval: settings.approval,
             kernel_memory_limit: settings.kernel_memory_limit,
             kernel_max_processes: settings.kernel_max_processes,
             variables: Arc::new(variables),

@@ -28,7 +28,7 @@ pub use approval::{
     AlreadyDecided, ApprovalRequest, Effect as ApprovalEffect, Policy as ApprovalPolicy,
     PolicyError as ApprovalPolicyError, Target, ToolAnnotations,
 };
-pub use config::{Config, Error as ConfigError, Images, Settings};
+pub use config::{ApprovalMode, ApprovalSettings, Config, Error as ConfigError, Images, Settings};
 pub use describe::describe;
 pub use executor::{
     Code, CodeExecution, CodeExecutionChunk, CodeExecutionError, CodeExecutionEvent, CodeExecutionResult,

@@ -20,6 +20,17 @@ pub(crate) enum Approver {
     Desk(Arc<Desk>),
 }
 
+impl Approver {
+    /// How many questions wait for an answer.
+    pub(crate) fn waiting(&self) -> watch::Receiver<usize> {
+        match self {
+            Self::Desk(desk) => desk.waiting(),
+            // Closed: nothing will ever wait.
+            Self::Nobody(_) | Self::Consent => watch::channel(0).1,
+        }
+    }
+}
+
 /// A place for questions. Questions that nobody has taken are rejected when its reader goes away.
 #[derive(Debug)]
 pub(crate) struct Desk {

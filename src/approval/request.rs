@@ -53,6 +53,12 @@ impl ApprovalRequest {
         (request, Waiting { answer: answer_receiver, handed_out: handed_out_receiver })
     }
 
+    /// A request that nobody waits for.
+    #[cfg(test)]
+    pub(crate) fn for_tests(action: Action) -> Self {
+        Self::new(Arc::new(action)).0
+    }
+
     /// Begins the time in which an answer must come.
     pub(crate) fn hand_out(&mut self) {
         if let Some(handed_out) = self.handed_out.take() {

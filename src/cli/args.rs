@@ -1,9 +1,10 @@
 //! The flags.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
-use ipybox::Settings;
+use ipybox::{ApprovalMode, Settings};
 
 /// MCP server (stdio) that gives AI agents a stateful IPython kernel with programmatic MCP tool calling
 ///
@@ -91,6 +92,18 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 
+    /// Who decides whether a tool call, a registration or an installation may run
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    pub(crate) approval: Approval,
+
+    /// Rules that decide, in TOML; with `--approval policy`
+    #[arg(long, value_name = "FILE", required_if_eq("approval", "policy"))]
+    pub(crate) approval_policy: Option<PathBuf>,
+
+    /// How long a question waits for its answer, in seconds; then the call is rejected
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub(crate) approval_timeout: Duration,
+
     /// Memory of the kernel and of each process that it starts: bytes, or with K, M, G or T; multiples of 1024; Linux
     /// only [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = super::size::parse)]
@@ -100,6 +113,19 @@ pub(crate) struct ServeArgs {
     /// bind root [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) kernel_max_processes: Option<u32>,
+}
+
+/// Who decides whether something may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Approval {
+    /// Everything runs
+    Auto,
+    /// The user is asked, through the MCP client (elicitation)
+    Ask,
+    /// Nothing runs
+    Deny,
+    /// The rules in `--approval-policy` decide
+    Policy,
 }
 
 /// What a cell's reply holds of its images.
@@ -134,9 +160,25 @@ impl From<ServeArgs> for Settings {
             Images::Inline => ipybox::Images::Inline,
             Images::Link => ipybox::Images::Link,
         };
+        settings.approval.timeout = args.approval_timeout;
+        settings.approval.mode = match (args.approval, args.approval_policy) {
+            (Approval::Auto, _) => ApprovalMode::Auto,
+            (Approval::Ask, _) => ApprovalMode::Ask,
+            (Approval::Deny, _) => ApprovalMode::Deny,
+            (Approval::Policy, file) => ApprovalMode::Policy(file.unwrap_or_default()),
+        };
         settings.kernel_memory_limit = args.kernel_memory_limit;
         settings.kernel_max_processes = args.kernel_max_processes;
         settings
+    }
+}
+
+/// A positive number of seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("not a positive number of seconds".to_owned()),
     }
 }
 

@@ -70,7 +70,7 @@ impl Default for CodeExecutorBuilder {
 }
 
 /// How long somebody may take to answer an approval request unless the application says otherwise.
-pub(crate) const DEFAULT_APPROVAL_TIMEOUT: Duration = Duration::from_secs(60);
+const DEFAULT_APPROVAL_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl CodeExecutorBuilder {
     /// The workspace: the kernel's working directory, created if missing, and the place of `mcptools` and `images`.

@@ -112,10 +112,7 @@ pub(super) async fn follow(
         late,
         pressure: Pressure::None,
         deadline: Instant::now() + cell.timeout,
-        questions: match &cell.approver {
-            Approver::Desk(desk) => Some(desk.waiting()),
-            Approver::Nobody(_) | Approver::Consent => None,
-        },
+        questions: cell.approver.waiting(),
         paused_since: None,
         last_call: None,
         unanswered_interrupts: 0,
@@ -137,7 +134,7 @@ struct Course<'a> {
     /// When the next step is due to stop the code.
     deadline: Instant,
     /// How many of its calls wait for approval.
-    questions: Option<watch::Receiver<usize>>,
+    questions: watch::Receiver<usize>,
     /// Since when the time does not count.
     paused_since: Option<Instant>,
     /// When to stop waiting for what should follow the kernel's being idle.
@@ -167,7 +164,7 @@ impl Course<'_> {
                     Event::Died(death) => return Ok(Some(End::Died(death))),
                 },
                 sent = send(cell.chunks.as_ref(), &mut self.unsent), if self.unsent.is_some() => sent,
-                count = waiting(&mut self.questions) => self.pause(count > 0),
+                Ok(()) = self.questions.changed() => self.pause(),
                 () = generation.cancelled() => return Ok(Some(End::Reset)),
                 () = cell.cancel.cancelled(), if matches!(self.pressure, Pressure::None) => {
                     self.press(kernel, Reason::Cancel).await?;
@@ -193,7 +190,8 @@ impl Course<'_> {
     }
 
     /// The time in which a question waits for its answer is not the code's.
-    fn pause(&mut self, is_asking: bool) {
+    fn pause(&mut self) {
+        let is_asking = *self.questions.borrow_and_update() > 0;
         match (is_asking, self.paused_since) {
             (true, None) => self.paused_since = Some(Instant::now()),
             (false, Some(since)) => {
@@ -289,16 +287,6 @@ impl Course<'_> {
         self.deadline = Instant::now() + grace;
         Ok(())
     }
-}
-
-/// Waits until another number of questions waits. Never ends if nobody is asked. Cancellation safe.
-async fn waiting(questions: &mut Option<watch::Receiver<usize>>) -> usize {
-    if let Some(count) = questions
-        && count.changed().await.is_ok()
-    {
-        return *count.borrow_and_update();
-    }
-    std::future::pending().await
 }
 
 /// Sends what is unsent as soon as the listener has room for it. Cancellation safe.

@@ -25,7 +25,6 @@ mod worker;
 
 use std::time::Duration;
 
-pub(crate) use self::builder::DEFAULT_APPROVAL_TIMEOUT;
 pub use self::builder::{CodeExecutorBuilder, StartError};
 pub(crate) use self::cell::{Cell, Outcome};
 pub use self::code::Code;

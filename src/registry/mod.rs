@@ -119,6 +119,16 @@ impl Registry {
         Self { store: Arc::new(store), connector, turn: Arc::default() }
     }
 
+    /// Whether `name` stands for just this already.
+    ///
+    /// # Errors
+    /// The name or the parameters cannot be used at all.
+    pub(crate) fn has(&self, name: &str, parameters: &Map<String, Value>) -> Result<bool, Error> {
+        let parameters = read(name, parameters)?;
+        let record = self.store.get(name).map_err(|source| Error::Store { name: name.to_owned(), source })?;
+        Ok(record.is_some_and(|record| record.parameters == parameters))
+    }
+
     /// Connects to a server, generates the package for its tools, and remembers what the name stands for.
     ///
     /// Each step is complete before the next begins, and the last two replace what was there before in

@@ -8,7 +8,6 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::{Call, McpServer, parse, pictures, reply, schema};
-use crate::approval::Approver;
 use crate::config::Images;
 use crate::executor::{Cell, DEFAULT_TIMEOUT, Outcome};
 
@@ -100,7 +99,10 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
     let (chunks, progress) = match call.progress {
         Some(progress) => {
             let (sender, receiver) = mpsc::channel(CHUNKS_CAPACITY);
-            (Some(sender), Some(progress.tell_cell(server.session.phase(), receiver)))
+            (
+                Some(sender),
+                Some(progress.tell_cell(server.session.phase(), call.approver.waiting(), receiver)),
+            )
         }
         None => (None, None),
     };
@@ -110,7 +112,7 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
         max_output_chars,
         cancel: call.cancelled,
         chunks,
-        approver: Approver::Consent,
+        approver: call.approver,
     };
     call.turn.come().await;
     let pending = server.session.submit(cell).await;

@@ -2,10 +2,10 @@
 
 use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Map, json};
 use tokio::sync::watch;
 
-use super::{Call, McpServer, Progress, parse, reply, schema};
+use super::{Call, McpServer, Progress, consent, parse, reply, schema};
 
 pub(super) const NAME: &str = "install_package";
 
@@ -45,13 +45,25 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
     };
     let (phase, phases) = watch::channel(String::new());
     let tell = |words: &str| drop(phase.send_replace(words.to_owned()));
+    let mut progress = call.progress;
+    let allowed = {
+        let package = Map::from_iter([("package_name".to_owned(), json!(arguments.package_name))]);
+        let permit = consent::permit(server, NAME, package, &call.approver, progress.as_mut());
+        tokio::select! {
+            permitted = permit => permitted,
+            () = call.cancelled.cancelled() => return reply::failure("Installation was cancelled."),
+        }
+    };
+    if let Err(refusal) = allowed {
+        return refusal;
+    }
     let install = async {
         let environment = server.session.environment(&tell).await.map_err(|error| reply::error(&error))?;
         let installed = environment.install(&arguments.package_name, &tell).await;
         installed.map_err(|error| reply::error(&error))
     };
     let installed = tokio::select! {
-        installed = Progress::tell_while(call.progress, phases, install) => installed,
+        installed = Progress::tell_while(progress, phases, install) => installed,
         () = call.cancelled.cancelled() => return reply::failure("Installation was cancelled."),
     };
     match installed {

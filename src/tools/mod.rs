@@ -4,6 +4,8 @@
 //! the executor and the registry.
 
 mod arrivals;
+mod asking;
+mod consent;
 mod execute;
 mod install;
 mod pictures;
@@ -31,8 +33,10 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use self::arrivals::Turn;
-use self::progress::Progress;
+use self::asking::{Ongoing, Parking, Way, Work};
+use self::progress::{Progress, TokenSlot};
 pub use self::stdio::{Error, serve_stdio};
+use crate::approval::{Approver, Gate};
 use crate::config::Images;
 use crate::executor::Session;
 use crate::registry::Registry;
@@ -56,11 +60,47 @@ intermediate results stay out of your context. Servers registered earlier work w
 pub(crate) struct McpServer {
     session: Arc<Session>,
     registry: Registry,
+    /// Decides what may run.
+    gate: Arc<Gate>,
+    /// Calls whose clients are asking their users.
+    parking: Parking,
     workspace: PathBuf,
     /// What a cell's reply holds of its images.
     images: Images,
     /// Cancelled when the session ends: nobody waits for answers any more.
     closed: CancellationToken,
+}
+
+/// The MCP server as rmcp wants it: shared, since its tools may outlive the request that called them.
+#[derive(Clone)]
+pub(crate) struct Handler(Arc<McpServer>);
+
+impl Handler {
+    /// Begins a call, and works on it until it is done or its client must ask its user.
+    async fn begin(
+        &self,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let way = Way::of(context);
+        let (approver, questions) = way.approver();
+        let token = TokenSlot::of(context);
+        let cancelled = CancellationToken::new();
+        let call = Call {
+            turn: Turn::of(&context.extensions),
+            progress: Progress::wanted_by(context, token.clone()),
+            cancelled: cancelled.clone(),
+            approver,
+        };
+        let server = Arc::clone(&self.0);
+        let (name, arguments) = (request.name.to_string(), request.arguments.clone().unwrap_or_default());
+        let work: Work = Box::pin(async move { server.dispatch(&name, arguments, call).await });
+        let ongoing = Ongoing::start(work, questions, cancelled, token);
+        match way {
+            Way::Rounds => self.0.parking.work(ongoing, request, &context.ct).await,
+            Way::Elicitation | Way::None => ongoing.elicit(&context.peer, &context.ct).await.map(Into::into),
+        }
+    }
 }
 
 /// What a tool is given beside its arguments.
@@ -71,20 +111,22 @@ struct Call {
     progress: Option<Progress>,
     /// Passed on to the next call as soon as this one has its place in the executor's queue.
     turn: Turn,
+    /// Who answers for what the tool does.
+    approver: Approver,
 }
 
 impl McpServer {
     async fn dispatch(
-        &self,
+        self: Arc<Self>,
         name: &str,
         arguments: JsonObject,
         call: Call,
     ) -> Result<CallToolResult, ErrorData> {
         match name {
-            execute::NAME => Ok(execute::call(self, arguments, call).await),
-            register::NAME => Ok(register::call(self, arguments, call).await),
-            install::NAME => Ok(install::call(self, arguments, call).await),
-            reset::NAME => Ok(reset::call(self, arguments, call).await),
+            execute::NAME => Ok(execute::call(&self, arguments, call).await),
+            register::NAME => Ok(register::call(&self, arguments, call).await),
+            install::NAME => Ok(install::call(&self, arguments, call).await),
+            reset::NAME => Ok(reset::call(&self, arguments, call).await),
             _ => {
                 let names = definitions().map(|tool| tool.name).join("`, `");
                 let message = format!("there is no tool `{name}`; there are `{names}`");
@@ -94,7 +136,7 @@ impl McpServer {
     }
 }
 
-impl ServerHandler for McpServer {
+impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
         let implementation =
             Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")).with_title("ipybox");
@@ -131,15 +173,20 @@ impl ServerHandler for McpServer {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let call = Call {
-            turn: Turn::of(&context.extensions),
-            progress: Progress::wanted_by(&context),
-            cancelled: context.ct,
+        let answer = async {
+            match &request.request_state {
+                Some(state) => {
+                    let progress = context.meta.get_progress_token();
+                    self.0.parking.resume(state, &request, progress, &context.ct).await
+                }
+                None => self.begin(&request, &context).await,
+            }
         };
-        let answer = self.dispatch(&request.name, request.arguments.unwrap_or_default(), call);
         tokio::select! {
-            answer = answer_panics(answer) => answer.map(Into::into),
-            () = self.closed.cancelled() => Err(ErrorData::internal_error("the server is shutting down", None)),
+            answer = answer_panics(answer) => answer,
+            () = self.0.closed.cancelled() => {
+                Err(ErrorData::internal_error("the server is shutting down", None))
+            }
         }
     }
 }

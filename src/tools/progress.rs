@@ -1,6 +1,7 @@
 //! Progress notifications for one request.
 
 use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
@@ -28,16 +29,36 @@ const MESSAGE_CHARS: usize = 2_000;
 /// Tells the client of a request how it is getting on.
 pub(super) struct Progress {
     peer: Peer<RoleServer>,
-    token: ProgressToken,
+    token: TokenSlot,
     sent: f64,
     begun: Instant,
     last_sent: Instant,
 }
 
+/// The token under which progress is told now; nothing is told without one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct TokenSlot(Arc<Mutex<Option<ProgressToken>>>);
+
+impl TokenSlot {
+    /// A slot with the token of a request.
+    pub(super) fn of(context: &RequestContext<RoleServer>) -> Self {
+        Self(Arc::new(Mutex::new(context.meta.get_progress_token())))
+    }
+
+    /// Puts another token in place.
+    pub(super) fn set(&self, token: Option<ProgressToken>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = token;
+    }
+
+    fn get(&self) -> Option<ProgressToken> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 impl Progress {
-    /// For a request whose client gave a progress token.
-    pub(super) fn wanted_by(context: &RequestContext<RoleServer>) -> Option<Self> {
-        let token = context.meta.get_progress_token()?;
+    /// For a request whose client gave a progress token, which is in `token`.
+    pub(super) fn wanted_by(context: &RequestContext<RoleServer>, token: TokenSlot) -> Option<Self> {
+        token.get()?;
         let now = Instant::now();
         Some(Self { peer: context.peer.clone(), token, sent: 0.0, begun: now, last_sent: now })
     }
@@ -67,10 +88,37 @@ impl Progress {
         }
     }
 
-    /// Tells what a cell waits for, then what it prints, until `chunks` ends.
+    /// Runs `work` and tells meanwhile that it waits for approval.
+    pub(super) async fn tell_questions<T>(
+        &mut self,
+        mut questions: watch::Receiver<usize>,
+        work: impl Future<Output = T>,
+    ) -> T {
+        let tell = async {
+            loop {
+                tokio::select! {
+                    Ok(()) = questions.changed() => {
+                        let count = *questions.borrow_and_update();
+                        if count > 0 {
+                            self.send(waiting(count)).await;
+                        }
+                    }
+                    () = self.silence() => self.beat().await,
+                }
+            }
+        };
+        tokio::select! {
+            result = work => result,
+            () = tell => unreachable!("telling never ends by itself"),
+        }
+    }
+
+    /// Tells what a cell waits for, then what it prints, until `chunks` ends. `questions` counts those that wait for
+    /// approval.
     pub(super) async fn tell_cell(
         mut self,
         mut phase: watch::Receiver<Phase>,
+        mut questions: watch::Receiver<usize>,
         mut chunks: mpsc::Receiver<String>,
     ) {
         let mut unsent = String::new();
@@ -90,6 +138,12 @@ impl Progress {
                     };
                     if let Some(words) = preparing {
                         self.send(words).await;
+                    }
+                }
+                Ok(()) = questions.changed() => {
+                    let count = *questions.borrow_and_update();
+                    if count > 0 {
+                        self.send(waiting(count)).await;
                     }
                 }
                 _ = ticks.tick(), if !unsent.is_empty() => self.send_output(&std::mem::take(&mut unsent)).await,
@@ -122,12 +176,19 @@ impl Progress {
     pub(super) async fn send(&mut self, message: String) {
         self.sent += 1.0;
         self.last_sent = Instant::now();
-        let notification =
-            ProgressNotificationParam::new(self.token.clone(), self.sent).with_message(message);
+        let Some(token) = self.token.get() else { return };
+        let notification = ProgressNotificationParam::new(token, self.sent).with_message(message);
         if let Err(error) = pin!(self.peer.notify_progress(notification)).await {
             // A client that is gone needs no progress; the request itself ends by its cancellation.
             tracing::debug!(%error, "could not notify of progress");
         }
+    }
+}
+
+fn waiting(count: usize) -> String {
+    match count {
+        1 => "waiting for approval of a call".to_owned(),
+        _ => format!("waiting for approval of {count} calls"),
     }
 }
 

@@ -2,9 +2,10 @@
 
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
 use serde::{Deserialize, Deserializer};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{Call, McpServer, parse, reply, schema};
+use super::{Call, McpServer, Progress, consent, parse, reply, schema};
+use crate::approval::Approver;
 use crate::registry::Packages;
 
 pub(super) const NAME: &str = "register_mcp_server";
@@ -72,12 +73,15 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
         Err(refusal) => return reply::failure(refusal),
     };
     let name = &arguments.server_name;
+    let mut progress = call.progress;
     let register = async {
-        if let Some(mut progress) = call.progress {
+        permit(server, &arguments, &call.approver, progress.as_mut()).await?;
+        if let Some(progress) = &mut progress {
             progress.send(format!("connecting to the MCP server `{name}`")).await;
         }
         let packages = Packages::of_workspace(&server.workspace);
-        server.registry.register(name, &arguments.server_params, packages).await
+        let registered = server.registry.register(name, &arguments.server_params, packages).await;
+        registered.map_err(|error| reply::error(&error))
     };
     let registered = tokio::select! {
         registered = register => registered,
@@ -100,6 +104,24 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
             }
             CallToolResult::success(blocks)
         }
-        Err(error) => reply::error(&error),
+        Err(failure) => failure,
     }
+}
+
+/// Asks whether a server may be registered that is not known yet.
+async fn permit(
+    server: &McpServer,
+    arguments: &Arguments,
+    approver: &Approver,
+    progress: Option<&mut Progress>,
+) -> Result<(), CallToolResult> {
+    let Arguments { server_name, server_params } = arguments;
+    // Nobody is asked about what cannot be done, nor again about what has been.
+    let is_known = server.registry.has(server_name, server_params).map_err(|error| reply::error(&error))?;
+    let approver = if is_known { &Approver::Consent } else { approver };
+    let arguments = Map::from_iter([
+        ("server_name".to_owned(), json!(server_name)),
+        ("server_params".to_owned(), json!(server_params)),
+    ]);
+    consent::permit(server, NAME, arguments, approver, progress).await.map(drop)
 }

@@ -109,6 +109,7 @@ fn middle_cut(text: &str, limit: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::executor::KernelState;
     use std::time::Duration;
 
     use super::*;

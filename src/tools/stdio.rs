@@ -9,12 +9,13 @@ use rmcp::transport::stdio_pipes;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::McpServer;
 use super::arrivals::Arrivals;
+use super::asking::Parking;
 use super::wire::Lines;
-use crate::approval::{Effect, Gate, Policy, Standing};
+use super::{Handler, McpServer};
+use crate::approval::{Gate, PolicyError, Standing};
 use crate::config::Config;
-use crate::executor::{DEFAULT_APPROVAL_TIMEOUT, Session};
+use crate::executor::Session;
 use crate::mcp::Connector;
 use crate::registry::Registry;
 use crate::tool_server::{self, ToolServer};
@@ -29,6 +30,9 @@ pub enum Error {
     /// The tool server could not be started.
     #[error("start the tool server")]
     ToolServer(#[from] tool_server::Error),
+    /// The approval policy cannot be used.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     /// There is no place for the kernel's temporary files.
     #[error("create a private directory for the kernel")]
     PrivateDirectory(#[source] std::io::Error),
@@ -53,13 +57,14 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
     let connector = Connector::new(Arc::clone(&config.variables), config.workspace.clone())
         .with_connect_timeout(config.connect_timeout);
     let registry = Registry::of_workspace(&config, connector.clone());
-    let gate = Gate::new(Policy::always(Effect::Allow), Standing::default(), DEFAULT_APPROVAL_TIMEOUT);
+    let policy = config.approval.policy()?;
+    let gate = Arc::new(Gate::new(policy, Standing::default(), config.approval.timeout));
     let tool_server = ToolServer::start(
         &config.tool_server_host,
         config.tool_server_port,
         Arc::new(registry.clone()) as Arc<dyn tool_server::ServerLookup>,
         connector,
-        Arc::new(gate),
+        Arc::clone(&gate),
     )
     .await?;
     let session = Session::start(&config, Some(tool_server)).map_err(Error::PrivateDirectory)?;
@@ -67,12 +72,14 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
     let server = McpServer {
         session: Arc::clone(&session),
         registry,
+        gate,
+        parking: Parking::default(),
         workspace: config.workspace.clone(),
         images: config.images,
         closed: closed.clone(),
     };
 
-    let serving = serve(server, closed.clone());
+    let serving = serve(Handler(Arc::new(server)), closed.clone());
     let stopping = async {
         closed.cancelled().await;
         session.stop().await;
@@ -87,7 +94,7 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
     served
 }
 
-async fn serve(server: McpServer, closed: CancellationToken) -> Result<(), Error> {
+async fn serve(server: Handler, closed: CancellationToken) -> Result<(), Error> {
     let (input, output) = stdio_pipes();
     let transport = Arrivals::new(Lines::new(input, output), closed.clone());
     let ended = match server.serve_with_ct(transport, closed.clone()).await {

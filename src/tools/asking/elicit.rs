@@ -1,0 +1,54 @@
+//! Asks by a request of ours, `elicitation/create`.
+
+use rmcp::model::{ClientResult, ElicitRequest, ServerRequest};
+use rmcp::service::{PeerRequestOptions, ServiceError};
+use rmcp::{Peer, RoleServer};
+
+use super::question;
+use crate::approval::{Answer, ApprovalRequest};
+
+/// Asks the client's user, and passes the answer on. Returns whether somebody answered.
+///
+/// A question whose time is over, or whose code does not wait any more, is taken back.
+pub(super) async fn ask(peer: &Peer<RoleServer>, mut request: ApprovalRequest) -> bool {
+    let form = match question::form(&request) {
+        Ok(form) => form,
+        Err(error) => {
+            tracing::error!(%error, "could not make a form to ask for approval");
+            return false;
+        }
+    };
+    request.hand_out();
+    let elicitation = ServerRequest::ElicitRequest(ElicitRequest::new(form));
+    let sent = peer.send_cancellable_request(elicitation, PeerRequestOptions::no_options()).await;
+    let mut handle = match sent {
+        Ok(handle) => handle,
+        Err(error) => {
+            tracing::warn!(%error, "could not ask for approval");
+            return false;
+        }
+    };
+    let answered = tokio::select! {
+        answered = &mut handle.rx => answered.unwrap_or(Err(ServiceError::TransportClosed)),
+        () = request.closed() => {
+            if let Err(error) = handle.cancel(Some("the question is over".to_owned())).await {
+                tracing::debug!(%error, "could not take back a question");
+            }
+            return false;
+        }
+    };
+    let answer = match answered {
+        Ok(ClientResult::ElicitResult(result)) => question::answer(&result),
+        Ok(_) => {
+            tracing::warn!("the MCP client answered a question with something else");
+            Answer::No
+        }
+        Err(error) => {
+            tracing::warn!(%error, "the MCP client could not ask its user");
+            Answer::No
+        }
+    };
+    // An answer that is too late changes nothing: the code has been told so.
+    let _is_in_time = request.answer(answer);
+    true
+}

@@ -1,0 +1,144 @@
+//! Work on a tool call that may have questions.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use rmcp::model::{CallToolResult, ProgressToken};
+use rmcp::{ErrorData, Peer, RoleServer};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::{Questions, elicit};
+use crate::approval::ApprovalRequest;
+use crate::tools::progress::TokenSlot;
+
+/// What a tool does, to be run in a task of its own.
+pub(in crate::tools) type Work =
+    std::pin::Pin<Box<dyn Future<Output = Result<CallToolResult, ErrorData>> + Send>>;
+
+/// How long to wait for further questions after one, to ask them together: calls made at once come within milliseconds.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// Work that is under way. Dropping it cancels the work.
+pub(in crate::tools) struct Ongoing {
+    task: JoinHandle<Result<CallToolResult, ErrorData>>,
+    questions: Option<Questions>,
+    /// Ends the work.
+    cancel: CancellationToken,
+    /// Where its progress goes.
+    progress: TokenSlot,
+}
+
+/// What comes next of the work.
+pub(super) enum Next {
+    /// It is done.
+    Done(Result<CallToolResult, ErrorData>),
+    /// Questions that are to be asked together.
+    Questions(Vec<ApprovalRequest>),
+}
+
+impl Ongoing {
+    /// Starts `work`, whose questions come out of `questions` and which `cancel` ends.
+    pub(in crate::tools) fn start(
+        work: Work,
+        questions: Option<Questions>,
+        cancel: CancellationToken,
+        progress: TokenSlot,
+    ) -> Self {
+        Self { task: tokio::spawn(work), questions, cancel, progress }
+    }
+
+    /// From now on the progress of the work goes where the request with this token looks for it.
+    pub(super) fn tell_progress_to(&self, token: Option<ProgressToken>) {
+        self.progress.set(token);
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.task.is_finished()
+    }
+
+    /// Waits for the end or for questions. Once `cancelled`, the work is told to end.
+    pub(super) async fn next(&mut self, cancelled: &CancellationToken) -> Next {
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut self.task => return Next::Done(done.unwrap_or_else(|_| Err(bug()))),
+                question = next_question(&mut self.questions) => match question {
+                    Some(question) => return Next::Questions(self.gather(question).await),
+                    None => self.questions = None,
+                },
+                () = cancelled.cancelled(), if !self.cancel.is_cancelled() => self.cancel.cancel(),
+            }
+        }
+    }
+
+    /// Works to the end and asks what has to be asked by elicitation, one question at a time.
+    pub(in crate::tools) async fn elicit(
+        mut self,
+        peer: &Peer<RoleServer>,
+        cancelled: &CancellationToken,
+    ) -> Result<CallToolResult, ErrorData> {
+        let mut waiting = VecDeque::new();
+        let mut is_attended = true;
+        loop {
+            while let Some(question) = waiting.pop_front() {
+                let ask = elicit::ask(peer, question);
+                let mut ask = std::pin::pin!(ask);
+                is_attended = loop {
+                    tokio::select! {
+                        is_answered = &mut ask => break is_answered,
+                        () = cancelled.cancelled(), if !self.cancel.is_cancelled() => self.cancel.cancel(),
+                    }
+                };
+                if !is_attended {
+                    // Nobody is there: the time of those that wait begins now, not when each is shown.
+                    waiting.iter_mut().for_each(ApprovalRequest::hand_out);
+                }
+                waiting.extend(self.take_questions());
+            }
+            match self.next(cancelled).await {
+                Next::Done(done) => return done,
+                Next::Questions(mut questions) => {
+                    if !is_attended {
+                        questions.iter_mut().for_each(ApprovalRequest::hand_out);
+                    }
+                    waiting.extend(questions);
+                }
+            }
+        }
+    }
+
+    async fn gather(&mut self, first: ApprovalRequest) -> Vec<ApprovalRequest> {
+        tokio::time::sleep(GATHER).await;
+        let mut questions = vec![first];
+        questions.extend(self.take_questions());
+        questions
+    }
+
+    fn take_questions(&mut self) -> Vec<ApprovalRequest> {
+        let receiver = self.questions.as_mut();
+        receiver
+            .map(|questions| std::iter::from_fn(|| questions.try_recv().ok()).collect())
+            .unwrap_or_default()
+    }
+}
+
+impl Drop for Ongoing {
+    fn drop(&mut self) {
+        // The task sees it, and ends when the cell has.
+        self.cancel.cancel();
+    }
+}
+
+/// Never ends without a desk.
+async fn next_question(questions: &mut Option<Questions>) -> Option<ApprovalRequest> {
+    match questions {
+        Some(questions) => questions.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn bug() -> ErrorData {
+    // The panic hook has logged what happened.
+    ErrorData::internal_error("ipybox has a bug: the request made it panic; see its log", None)
+}
