@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass, field
 
 import mcp
-from mcp import StdioServerParameters
+from mcp import StdioServerParameters, types
 from mcp.client.stdio import stdio_client
 
 IS_SDK_2 = hasattr(mcp, "Client")
@@ -110,20 +110,34 @@ class Session:
 
 
 @contextlib.asynccontextmanager
-async def connect(command, *, protocol="initialize", log=None):
-    """Starts `command` with this process's environment and opens a session; `log` gets its standard error."""
+async def connect(command, *, protocol="initialize", log=None, on_question=None):
+    """Starts `command` with this process's environment and opens a session; `log` gets its standard error.
+
+    `on_question` is a coroutine function that is given the message and the schema of each elicitation and returns the
+    result, `{"action": …, "content": …}`; without it the client has no elicitation.
+    """
     if protocol not in PROTOCOLS:
         raise ValueError(f"protocol must be one of {list(PROTOCOLS)}, not {protocol!r}")
     parameters = StdioServerParameters(
         command=command[0], args=command[1:], env=dict(os.environ)
     )
+    options = {}
+    if on_question:
+
+        async def answer(_context, params):
+            schema = getattr(params, "requested_schema", None) or getattr(
+                params, "requestedSchema"
+            )
+            return types.ElicitResult(**await on_question(params.message, schema))
+
+        options["elicitation_callback"] = answer
     transport = (
         stdio_client(parameters, errlog=log) if log else stdio_client(parameters)
     )
     if IS_SDK_2:
         # "auto" asks `server/discover` and falls back, hence the check.
         mode = {"initialize": "legacy", "discover": "auto"}[protocol]
-        async with mcp.Client(transport, mode=mode, cache=None) as client:
+        async with mcp.Client(transport, mode=mode, cache=None, **options) as client:
             version = client.protocol_version
             if (version == DISCOVERED_REVISION) != (protocol == "discover"):
                 raise AssertionError(f"asked for {protocol}, negotiated {version}")
@@ -133,7 +147,7 @@ async def connect(command, *, protocol="initialize", log=None):
             raise ValueError(f"the SDK's 1.x line has no {protocol!r}")
         async with (
             transport as (read, write),
-            mcp.ClientSession(read, write) as session,
+            mcp.ClientSession(read, write, **options) as session,
         ):
             initialized = await session.initialize()
             yield Session(session, initialized.protocolVersion)

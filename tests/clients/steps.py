@@ -98,6 +98,8 @@ class Scenario:
     steps: list = field(default_factory=list)
     prepare: object = None
     """Called with the workspace before the server starts."""
+    on_question: object = None
+    """What answers elicitations; see `session.connect`."""
 
     def step(self, sentence):
         """Makes a coroutine function that takes a `Bench` a step."""
@@ -168,7 +170,10 @@ class Scenario:
         failures = 0
         try:
             async with session.connect(
-                command, protocol=options.protocol, log=log
+                command,
+                protocol=options.protocol,
+                log=log,
+                on_question=self.on_question,
             ) as server:
                 print(f"connected: {server.protocol_version}")
                 bench = Bench(server, workspace, options, command, log)

@@ -202,3 +202,30 @@ fn the_inspector_lists_and_calls() {
         assert!(called.to_string().contains(r#""text":"42""#), "{called}");
     }
 }
+
+/// A user is asked; the approval timeout is short enough for a test to see it expire.
+#[track_caller]
+fn asks(client: Client) {
+    let place = Place::new();
+    let mut command = client.command("approval.py");
+    command.args(["--params", &python_server("probe.py")]);
+    command.args(["--", env!("CARGO_BIN_EXE_ipybox"), "--workspace", "{workspace}"]);
+    command.arg("--state-dir").arg(place.states()).arg("--python").arg(kernel_python());
+    command.args(["--approval", "ask", "--approval-timeout", "6"]);
+    succeeds(&command.output().unwrap());
+}
+
+#[test]
+fn approval_by_the_python_sdk_1() {
+    asks(First);
+}
+
+#[test]
+fn approval_by_the_python_sdk_2_with_initialize() {
+    asks(SecondInitialize);
+}
+
+#[test]
+fn approval_by_the_python_sdk_2_with_discover() {
+    asks(SecondDiscover);
+}

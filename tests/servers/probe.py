@@ -12,6 +12,7 @@ import sys
 
 import uvicorn
 from mcp.server.fastmcp import FastMCP
+from mcp.types import ToolAnnotations
 from pydantic import BaseModel
 
 server = FastMCP("probe", log_level="CRITICAL")
@@ -30,7 +31,7 @@ class Environment(BaseModel):
     values: dict[str, str]
 
 
-@server.tool(structured_output=False)
+@server.tool(structured_output=False, annotations=ToolAnnotations(readOnlyHint=True))
 def echo(text: str) -> str:
     """Gives the text back."""
     return text
