@@ -96,7 +96,9 @@ fn compile(glob: &str, kind: Kind) -> Result<Regex, Error> {
     if glob.is_empty() {
         return Err(Error::Empty);
     }
-    if let Some(character) = glob.chars().find(|character| RESERVED.contains(character)) {
+    // Command lines and URLs have placeholders, `${NAME}`.
+    let is_reserved = |c: &char| RESERVED.contains(c) && !(kind == Kind::Target && "{}".contains(*c));
+    if let Some(character) = glob.chars().find(is_reserved) {
         return Err(Error::Reserved { glob: glob.to_owned(), character });
     }
     // With a space in it, it may be meant for command lines, which are compared as they are.
@@ -181,6 +183,7 @@ mod tests {
     fn what_other_globs_know_is_refused() {
         refused("{a,b}", "`{` has no meaning in the glob `{a,b}`");
         refused("a\\*", "`\\` has no meaning");
+        check(Kind::Target, "x --key ${KEY}", "x --key ${KEY}", true);
         refused("", "empty");
     }
 

@@ -59,10 +59,14 @@ fn plain_url<'a>(url: &'a str, scheme: &str, rest: &str) -> Option<Cow<'a, str>>
     if decoded.contains(is_odd) || decoded.split(['/', '?', '#']).any(|part| matches!(part, "." | "..")) {
         return None;
     }
+    // A placeholder may have a default, which is anything.
+    if decoded.contains("${") && decoded.contains("..") {
+        return None;
+    }
     let host_end = rest.find('/').unwrap_or(rest.len());
     let host = &rest[..host_end];
     let is_missing = host.is_empty() && !scheme.eq_ignore_ascii_case("file");
-    if is_missing || host.contains(['@', '?', '#', '%']) {
+    if is_missing || host.contains(['@', '?', '#', '%', '$']) {
         return None;
     }
     let path = &rest[host_end..];
@@ -123,6 +127,9 @@ mod tests {
         check("https://b.org/safe/%2E%2e/x", None);
         check("https://b.org/safe/..%2fx", None);
         check("https://b.org/a\n", None);
+        check("https://${HOST}.b.org/", None);
+        check("https://b.org/${PLACE:-..}/a", None);
+        check("https://b.org/a?key=${KEY}", "https://b.org/a?key=${KEY}");
     }
 
     #[test]
