@@ -123,7 +123,7 @@ mod tests {
             refused(&format!("{rules}{rule}"), &format!("use rule 2 (\"it's\"): {expected}"));
         };
         refused("", "missing field `effect`");
-        refused("efect = 'ask'", "`efect`: unknown field `efect`, expected one of `name`, `server`");
+        refused("effects = 'ask'", "`effects`: unknown field `effects`, expected one of `name`, `server`");
         refused("effect = 'yes'", "`effect`: unknown variant `yes`, expected one of `allow`, `ask`, `deny`");
         refused("tool = 5", "`tool`: invalid type: integer `5`, expected a glob or a list of globs");
         refused("tool = []", "`tool`: an empty list matches nothing");
@@ -135,8 +135,8 @@ mod tests {
             "arguments = [{ pointer = 'a', equals = 1 }]",
             "`arguments[0]`: `pointer = \"a\"` is no JSON",
         );
-        refused("arguments = [{ pointer = '/a', glob = '' }]", "`arguments[0]");
-        refused("arguments = [{ pointer = '/a', ecuals = 1 }]", "`arguments[0]");
+        refused("arguments = [{ pointer = '/a', glob = '' }]", "`arguments[0].glob`: the empty glob");
+        refused("arguments = [{ pointer = '/a', equal = 1 }]", "`arguments[0].equal`: unknown field `equal`");
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
     fn errors_at_the_top_show_the_line() {
         refused("\ndefault = 'maybe'", "line 2");
         refused("default = 'maybe'", "unknown variant `maybe`, expected one of `allow`, `ask`, `deny`");
-        refused("defualt = 'ask'", "unknown field `defualt`, expected `default` or `rule`");
+        refused("defaults = 'ask'", "unknown field `defaults`, expected `default` or `rule`");
         refused("[rule]\neffect = 'ask'", "expected a sequence");
         refused("rule = [5]", "expected a map");
         refused("[[rule]]\nname = 'a'\nname = 'b'", "line 3");
