@@ -13,7 +13,7 @@ use super::standing::Standing;
 #[derive(Debug)]
 pub(crate) struct Gate {
     policy: Policy,
-    standing: Standing,
+    standing: Arc<Standing>,
     timeout: Duration,
     /// Who answers for what the kernel asks now.
     on_duty: Mutex<Approver>,
@@ -107,7 +107,7 @@ impl Permit {
 impl Gate {
     /// Decides by `policy`; what has to be asked must be answered within `timeout`.
     pub(crate) fn new(policy: Policy, standing: Standing, timeout: Duration) -> Self {
-        Self { policy, standing, timeout, on_duty: Mutex::new(Approver::Nobody(NO_CELL)) }
+        Self { policy, standing: Arc::new(standing), timeout, on_duty: Mutex::new(Approver::Nobody(NO_CELL)) }
     }
 
     /// From now on `approver` answers for what the kernel asks.
@@ -146,7 +146,7 @@ impl Gate {
             }
             Effect::Ask => {}
         }
-        if let Some(answer) = self.standing.find(action) {
+        if let Some(answer) = self.earlier_answer(action).await {
             return (Ok(()), By::Standing(answer));
         }
         let desk = match approver {
@@ -162,7 +162,7 @@ impl Gate {
         match answer {
             None => (Err(Denied::Rejected { call: call_of(action) }), By::Nobody),
             Some(Answer::No) => (Err(Denied::Rejected { call: call_of(action) }), By::Answer(Answer::No)),
-            Some(answer) => match self.standing.remember(action, answer) {
+            Some(answer) => match self.remember(action, answer).await {
                 Ok(()) => (Ok(()), By::Answer(answer)),
                 Err(error) => {
                     let denied = Denied::NotSaved { call: call_of(action), why: error.to_string() };
@@ -185,10 +185,215 @@ impl Gate {
             answer = &mut waiting.answer => return Some(answer.ok()),
             Ok(()) = &mut waiting.handed_out => {}
         }
-        tokio::time::timeout(self.timeout, waiting.answer).await.ok().map(Result::ok)
+        match tokio::time::timeout(self.timeout, &mut waiting.answer).await {
+            Ok(answer) => Some(answer.ok()),
+            Err(_) => {
+                // An answer that was accepted at the last moment counts: whoever gave it has been told so.
+                waiting.answer.close();
+                waiting.answer.try_recv().ok().map(Some)
+            }
+        }
+    }
+
+    /// Off the runtime's threads, since it may read a file.
+    async fn earlier_answer(&self, action: &Arc<Action>) -> Option<Answer> {
+        let (standing, action) = (Arc::clone(&self.standing), Arc::clone(action));
+        let found = tokio::task::spawn_blocking(move || standing.find(&action)).await;
+        found.unwrap_or_else(|error| {
+            tracing::error!(%error, "looking for an earlier answer has failed, so it is asked again");
+            None
+        })
+    }
+
+    /// Off the runtime's threads, since it may wait for another process and write a file.
+    async fn remember(&self, action: &Arc<Action>, answer: Answer) -> std::io::Result<()> {
+        let (standing, action) = (Arc::clone(&self.standing), Arc::clone(action));
+        tokio::task::spawn_blocking(move || standing.remember(&action, answer)).await?
     }
 }
 
 fn call_of(action: &Action) -> String {
     format!("{}.{}", action.server_name, action.tool_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+
+    use super::super::action::Target;
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(60);
+
+    fn action(server_name: &str) -> Action {
+        Action {
+            server_name: server_name.to_owned(),
+            tool_name: "t".to_owned(),
+            tool_args: Map::new(),
+            target: Target::Command("x".to_owned()),
+            annotations: None,
+        }
+    }
+
+    fn gate(policy: &str) -> Gate {
+        Gate::new(Policy::parse(policy).unwrap(), Standing::default(), TIMEOUT)
+    }
+
+    fn waiting(desk: &Desk) -> usize {
+        *desk.waiting().borrow()
+    }
+
+    /// Decides while `answer` deals with the question that is put on the desk.
+    async fn decide(gate: &Gate, answer: impl AsyncFnOnce(ApprovalRequest)) -> Ruling {
+        let (desk, mut questions) = Desk::new();
+        let approver = Approver::Desk(Arc::clone(&desk));
+        let answering = async {
+            let request = questions.recv().await.unwrap();
+            assert_eq!(waiting(&desk), 1);
+            answer(request).await;
+        };
+        let (ruling, ()) = tokio::join!(gate.decide(action("s"), &approver), answering);
+        assert_eq!(waiting(&desk), 0);
+        ruling
+    }
+
+    /// Decides where nobody is to be asked.
+    async fn decide_unasked(gate: &Gate) -> Ruling {
+        let (desk, _questions) = Desk::new();
+        let approver = Approver::Desk(desk);
+        let deciding = gate.decide(action("s"), &approver);
+        tokio::time::timeout(Duration::from_secs(1), deciding).await.unwrap()
+    }
+
+    #[track_caller]
+    fn check(ruling: &Ruling, by: By, denied: impl Into<Option<&'static str>>) {
+        let words = ruling.outcome.as_ref().err().map(ToString::to_string);
+        assert_eq!((&ruling.by, words.as_deref()), (&by, denied.into()));
+        if let Ok(permit) = &ruling.outcome {
+            assert_eq!(*permit.action(), action("s"));
+        }
+    }
+
+    const REJECTED: &str = "the call of `s.t` was rejected";
+    const EXPIRED: &str = "the call of `s.t` was not approved within 60 s";
+
+    #[tokio::test(start_paused = true)]
+    async fn an_accepted_call_may_run() {
+        let ruling = decide(&gate(""), async |request| request.accept().unwrap()).await;
+        check(&ruling, By::Answer(Answer::Once), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rejected_call_may_not_run() {
+        let ruling = decide(&gate(""), async |request| request.reject().unwrap()).await;
+        check(&ruling, By::Answer(Answer::No), REJECTED);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dropped_question_is_a_rejection() {
+        let ruling = decide(&gate(""), async |request| drop(request)).await;
+        check(&ruling, By::Nobody, REJECTED);
+        let handed_out = async |mut request: ApprovalRequest| request.hand_out();
+        check(&decide(&gate(""), handed_out).await, By::Nobody, REJECTED);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_desk_that_nobody_reads_rejects() {
+        let (desk, questions) = Desk::new();
+        drop(questions);
+        check(&gate("").decide(action("s"), &Approver::Desk(desk)).await, By::Nobody, REJECTED);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_to_answer_begins_when_the_question_is_handed_out() {
+        let late = async |mut request: ApprovalRequest| {
+            tokio::time::sleep(10 * TIMEOUT).await;
+            request.hand_out();
+            tokio::time::sleep(TIMEOUT - Duration::from_secs(1)).await;
+            request.accept().unwrap();
+        };
+        check(&decide(&gate(""), late).await, By::Answer(Answer::Once), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_expires() {
+        let too_late = async |mut request: ApprovalRequest| {
+            request.hand_out();
+            tokio::time::timeout(2 * TIMEOUT, request.closed()).await.unwrap();
+            assert_eq!(request.accept(), Err(super::super::AlreadyDecided));
+        };
+        check(&decide(&gate(""), too_late).await, By::Expiry, EXPIRED);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_withdrawn_question_is_closed() {
+        let (desk, mut questions) = Desk::new();
+        let (gate, approver) = (gate(""), Approver::Desk(Arc::clone(&desk)));
+        let mut deciding = Box::pin(gate.decide(action("s"), &approver));
+        let mut request = tokio::select! {
+            _ = &mut deciding => panic!("nobody has answered"),
+            request = questions.recv() => request.unwrap(),
+        };
+        drop(deciding);
+        request.closed().await;
+        assert_eq!(waiting(&desk), 0);
+        assert_eq!(request.accept(), Err(super::super::AlreadyDecided));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_for_the_session_replaces_the_next_question() {
+        let gate = gate("");
+        let ruling = decide(&gate, async |request| request.accept_for_session().unwrap()).await;
+        check(&ruling, By::Answer(Answer::Session), None);
+        check(&decide_unasked(&gate).await, By::Standing(Answer::Session), None);
+        let nobody = Approver::Nobody("nobody is there");
+        check(&gate.decide(action("s"), &nobody).await, By::Standing(Answer::Session), None);
+        assert!(gate.decide(action("other"), &nobody).await.outcome.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_for_good_that_cannot_be_saved_does_not_count() {
+        let standing = Standing::new("/nowhere/approvals.json".into());
+        let gate = Gate::new(Policy::always(Effect::Ask), standing, TIMEOUT);
+        let ruling = decide(&gate, async |request| request.accept_always().unwrap()).await;
+        assert!(
+            matches!(ruling.outcome, Err(Denied::NotSaved { why, .. }) if why.contains("/nowhere/approvals.json"))
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_denial_is_never_replaced() {
+        let denies = gate("[[rule]]\nname = 'no'\neffect = 'deny'");
+        denies.standing.remember(&action("s"), Answer::Always).unwrap();
+        let words = "`s.t` is denied by the approval policy: rule 1 (\"no\")";
+        let by = || By::Policy(Some("rule 1 (\"no\")".into()));
+        check(&decide_unasked(&denies).await, by(), words);
+        check(&denies.decide(action("s"), &Approver::Consent).await, by(), words);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_allowed_is_not_asked() {
+        check(&decide_unasked(&gate("default = 'allow'")).await, By::Policy(None), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn consent_replaces_questions() {
+        check(&gate("").decide(action("s"), &Approver::Consent).await, By::Consent, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_nobody_can_be_asked_a_question_is_a_denial() {
+        let nobody = Approver::Nobody("no client");
+        let words = "the call of `s.t` needs approval, and nobody can be asked: no client";
+        check(&gate("").decide(action("s"), &nobody).await, By::Nobody, words);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn between_cells_nobody_is_on_duty() {
+        let gate = gate("");
+        gate.put_on_duty(Approver::Consent);
+        assert!(matches!(gate.on_duty(), Approver::Consent));
+        gate.end_duty();
+        assert!(matches!(gate.on_duty(), Approver::Nobody(NO_CELL)));
+    }
 }

@@ -12,8 +12,10 @@
 mod action;
 mod desk;
 mod gate;
+mod like;
 mod policy;
 mod request;
+mod saved;
 mod shown;
 mod standing;
 

@@ -1,20 +1,207 @@
 //! Answers that hold for more than one question. They replace questions, never a denial.
 
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
 use super::action::Action;
+use super::like::Like;
 use super::request::Answer;
+use super::saved::Saved;
 
 /// The answers of this session, and those that hold for good.
 #[derive(Debug, Default)]
-pub(crate) struct Standing {}
+pub(crate) struct Standing {
+    session: Mutex<Vec<Like>>,
+    /// Without it, what holds for good holds for the session.
+    saved: Option<Saved>,
+}
 
 impl Standing {
-    /// The answer that holds for `action`, if there is one.
-    pub(super) fn find(&self, _action: &Action) -> Option<Answer> {
-        None
+    /// Answers that hold for good are kept in the file at `path`, where its owner may take them back; its directory must
+    /// exist.
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { session: Mutex::default(), saved: Some(Saved::new(path)) }
     }
 
-    /// Remembers `answer`, if it holds for more than this action.
-    pub(super) fn remember(&self, _action: &Action, _answer: Answer) -> std::io::Result<()> {
+    /// The answer that holds for `action`, if there is one. A file that cannot be used has no answers. Blocks.
+    pub(super) fn find(&self, action: &Action) -> Option<Answer> {
+        let like = Like::of(action);
+        if self.session.lock().unwrap_or_else(PoisonError::into_inner).contains(&like) {
+            return Some(Answer::Session);
+        }
+        let is_saved = self.saved.as_ref()?.contains(&like).unwrap_or_else(|error| {
+            tracing::warn!(%error, "earlier approvals are unknown, so everything is asked");
+            false
+        });
+        is_saved.then_some(Answer::Always)
+    }
+
+    /// Remembers `answer`, if it holds for more than this action. Blocks.
+    ///
+    /// # Errors
+    /// If the answer was to hold for good and cannot be saved. It holds for nothing then.
+    pub(super) fn remember(&self, action: &Action, answer: Answer) -> io::Result<()> {
+        match (answer, &self.saved) {
+            (Answer::Once | Answer::No, _) => {}
+            (Answer::Always, Some(saved)) => saved.add(action)?,
+            (Answer::Always, None) | (Answer::Session, _) => {
+                let like = Like::of(action);
+                let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+                if !session.contains(&like) {
+                    session.push(like);
+                }
+            }
+        }
         Ok(())
+    }
+
+    /// Ends what holds for the session.
+    pub(crate) fn forget_session(&self) {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::{Map, Value};
+
+    use super::super::action::{Target, ToolAnnotations};
+    use super::*;
+
+    fn call(server_name: &str) -> Action {
+        Action {
+            server_name: server_name.to_owned(),
+            tool_name: "t".to_owned(),
+            tool_args: Map::new(),
+            target: Target::Command("x".to_owned()),
+            annotations: None,
+        }
+    }
+
+    fn shell(command: &str) -> Action {
+        let tool_args = Map::from_iter([("cmd".to_owned(), Value::from(command))]);
+        Action { target: Target::Kernel, tool_args, ..call("ipybox") }
+    }
+
+    fn at(directory: &Path) -> Standing {
+        Standing::new(directory.join("approvals.json"))
+    }
+
+    #[track_caller]
+    fn check(standing: &Standing, action: &Action, expected: impl Into<Option<Answer>>) {
+        assert_eq!(standing.find(action), expected.into());
+    }
+
+    #[test]
+    fn an_answer_for_the_session_ends_with_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let standing = at(directory.path());
+        standing.remember(&call("a"), Answer::Session).unwrap();
+        check(&standing, &call("a"), Answer::Session);
+        check(&standing, &call("b"), None);
+        check(&at(directory.path()), &call("a"), None);
+        standing.forget_session();
+        check(&standing, &call("a"), None);
+    }
+
+    #[test]
+    fn an_answer_for_good_holds_in_other_processes() {
+        let directory = tempfile::tempdir().unwrap();
+        let (standing, other) = (at(directory.path()), at(directory.path()));
+        standing.remember(&call("a"), Answer::Always).unwrap();
+        other.remember(&shell("ls"), Answer::Always).unwrap();
+        other.remember(&shell("ls"), Answer::Always).unwrap();
+        standing.forget_session();
+        for standing in [&standing, &other] {
+            check(standing, &call("a"), Answer::Always);
+            check(standing, &shell("ls"), Answer::Always);
+            check(standing, &shell("rm"), None);
+        }
+        let hinted = Action { annotations: Some(ToolAnnotations::default()), ..call("a") };
+        check(&standing, &hinted, None);
+        std::fs::remove_file(directory.path().join("approvals.json")).unwrap();
+        check(&standing, &call("a"), None);
+    }
+
+    #[test]
+    fn without_a_file_an_answer_for_good_holds_for_the_session() {
+        let standing = Standing::default();
+        standing.remember(&call("a"), Answer::Always).unwrap();
+        check(&standing, &call("a"), Answer::Session);
+    }
+
+    #[test]
+    fn answers_to_one_question_are_not_remembered() {
+        let standing = Standing::default();
+        for answer in [Answer::Once, Answer::No] {
+            standing.remember(&call("a"), answer).unwrap();
+        }
+        check(&standing, &call("a"), None);
+    }
+
+    #[test]
+    fn the_file_can_be_read_by_people() {
+        let directory = tempfile::tempdir().unwrap();
+        let standing = at(directory.path());
+        let hinted = ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() };
+        standing.remember(&Action { annotations: Some(hinted), ..call("a") }, Answer::Always).unwrap();
+        standing.remember(&shell("ls"), Answer::Always).unwrap();
+        let text = std::fs::read_to_string(directory.path().join("approvals.json")).unwrap();
+        insta::assert_snapshot!(text, @r#"
+        {
+          "version": 1,
+          "approvals": [
+            {
+              "server_name": "a",
+              "tool_name": "t",
+              "target": {
+                "command": "x"
+              },
+              "annotations": {
+                "read_only": true
+              }
+            },
+            {
+              "server_name": "ipybox",
+              "tool_name": "t",
+              "target": "kernel",
+              "arguments_sha256": "a908494c958996ec8cebfa2e10728536e84904384b2497a4fbba9f48d99215ba",
+              "shown": "ipybox.t(cmd='ls')"
+            }
+          ]
+        }
+        "#);
+    }
+
+    #[test]
+    fn a_damaged_file_is_named_and_not_overwritten() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("approvals.json");
+        for damage in ["{", r#"{"version": 2, "approvals": []}"#] {
+            std::fs::write(&path, damage).unwrap();
+            let standing = at(directory.path());
+            check(&standing, &call("a"), None);
+            let error = standing.remember(&call("a"), Answer::Always).unwrap_err();
+            assert!(error.to_string().contains("approvals.json"), "{error}");
+            check(&standing, &call("a"), None);
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), damage);
+        }
+    }
+
+    #[test]
+    fn writers_wait_for_each_other() {
+        let directory = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for name in ["a", "b", "c", "d"] {
+                let standing = at(directory.path());
+                scope.spawn(move || standing.remember(&call(name), Answer::Always).unwrap());
+            }
+        });
+        for name in ["a", "b", "c", "d"] {
+            check(&at(directory.path()), &call(name), Answer::Always);
+        }
     }
 }

@@ -125,9 +125,7 @@ async def connect(command, *, protocol="initialize", log=None, on_question=None)
     if on_question:
 
         async def answer(_context, params):
-            schema = getattr(params, "requested_schema", None) or getattr(
-                params, "requestedSchema"
-            )
+            schema = params.requested_schema if IS_SDK_2 else params.requestedSchema
             return types.ElicitResult(**await on_question(params.message, schema))
 
         options["elicitation_callback"] = answer

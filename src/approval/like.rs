@@ -1,0 +1,123 @@
+//! What counts as the like of an action, so that one answer may hold for both.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::action::{Action, Target, ToolAnnotations};
+
+/// What an action has in common with its like.
+///
+/// Calls of an MCP tool are alike whatever their arguments are, as long as the same stands behind the server's name and
+/// the server says the same of the tool: the answer was given to that. Shell commands, registrations and installations
+/// are alike if their arguments are the same, since these say all of what is done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Like {
+    server_name: String,
+    tool_name: String,
+    target: Behind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    annotations: Option<ToolAnnotations>,
+    /// Of the arguments as JSON, keys sorted, in hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    arguments_sha256: Option<String>,
+}
+
+/// A [`Target`] as it is saved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Behind {
+    Command(String),
+    Url(String),
+    Kernel,
+    Host,
+}
+
+impl Like {
+    pub(super) fn of(action: &Action) -> Self {
+        let (target, arguments_sha256) = match &action.target {
+            Target::Command(line) => (Behind::Command(line.clone()), None),
+            Target::Url(url) => (Behind::Url(url.clone()), None),
+            Target::Kernel => (Behind::Kernel, Some(hash(action))),
+            Target::Host => (Behind::Host, Some(hash(action))),
+        };
+        Self {
+            server_name: action.server_name.clone(),
+            tool_name: action.tool_name.clone(),
+            target,
+            annotations: action.annotations,
+            arguments_sha256,
+        }
+    }
+
+    /// Whether the arguments make a difference.
+    pub(super) fn has_arguments(&self) -> bool {
+        self.arguments_sha256.is_some()
+    }
+}
+
+fn hash(action: &Action) -> String {
+    let mut arguments = Value::Object(action.tool_args.clone());
+    arguments.sort_all_objects();
+    format!("{:x}", Sha256::digest(arguments.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn action(target: Target, arguments: Value) -> Action {
+        let Value::Object(tool_args) = arguments else { panic!("an object") };
+        let (server_name, tool_name) = ("s".to_owned(), "t".to_owned());
+        Action { server_name, tool_name, tool_args, target, annotations: None }
+    }
+
+    #[track_caller]
+    fn check(left: &Action, right: &Action, expected: bool) {
+        assert_eq!(Like::of(left) == Like::of(right), expected);
+    }
+
+    #[test]
+    fn calls_of_a_tool_are_alike_whatever_their_arguments() {
+        let call = |line: &str, arguments| action(Target::Command(line.to_owned()), arguments);
+        let one = call("x", json!({"a": 1}));
+        check(&one, &call("x", json!({"a": 2})), true);
+        check(&one, &Action { tool_name: "u".to_owned(), ..one.clone() }, false);
+        check(&one, &Action { server_name: "u".to_owned(), ..one.clone() }, false);
+    }
+
+    #[test]
+    fn what_stands_behind_a_name_makes_a_difference() {
+        let call = |target| action(target, json!({}));
+        check(&call(Target::Command("x".to_owned())), &call(Target::Command("y".to_owned())), false);
+        check(&call(Target::Command("x".to_owned())), &call(Target::Url("x".to_owned())), false);
+        check(&call(Target::Kernel), &call(Target::Host), false);
+    }
+
+    #[test]
+    fn what_a_server_says_of_a_tool_makes_a_difference() {
+        let one = action(Target::Url("x".to_owned()), json!({}));
+        let saying = |read_only| Action {
+            annotations: Some(ToolAnnotations { read_only, ..ToolAnnotations::default() }),
+            ..one.clone()
+        };
+        check(&one, &saying(None), false);
+        check(&saying(Some(true)), &saying(Some(true)), true);
+        check(&saying(Some(true)), &saying(Some(false)), false);
+    }
+
+    #[test]
+    fn commands_are_alike_if_their_arguments_are_the_same() {
+        let call = |arguments| action(Target::Kernel, arguments);
+        check(&call(json!({"cmd": "ls"})), &call(json!({"cmd": "ls"})), true);
+        check(&call(json!({"cmd": "ls"})), &call(json!({"cmd": "ls "})), false);
+        check(
+            &call(json!({"a": 1, "b": {"c": 2, "d": 3}})),
+            &call(json!({"b": {"d": 3, "c": 2}, "a": 1})),
+            true,
+        );
+        check(&call(json!({"a": [1, 2]})), &call(json!({"a": [2, 1]})), false);
+    }
+}

@@ -1,0 +1,101 @@
+//! What an argument is compared with.
+
+use std::cmp::Ordering;
+
+use serde_json::{Number, Value};
+
+use super::glob::Globs;
+use super::verdict::Verdict;
+use super::{number, text};
+
+/// A comparison with a value that is there.
+#[derive(Debug, Clone)]
+pub(super) enum Operator {
+    /// It is one of these.
+    OneOf(Vec<Value>),
+    /// It is a text that one of the globs matches.
+    Glob(Globs),
+    /// It is a number that is so ordered to the limit.
+    Number(Order, Number),
+}
+
+/// How a number has to lie to a limit.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Order {
+    Less,
+    AtMost,
+    Greater,
+    AtLeast,
+}
+
+/// What reads a text that a glob is compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reader {
+    /// A shell, which may read more than words.
+    Shell,
+    /// A tool, for which it may be a path or a URL.
+    Tool,
+}
+
+impl Operator {
+    /// Whether `value` is such. A text where a number is compared, or the like, leaves doubt, since the tool may convert
+    /// it; `null` never does.
+    pub(super) fn judge(&self, value: &Value, reader: Reader) -> Verdict {
+        match (self, value) {
+            (Self::OneOf(allowed), _) => is_one_of(value, allowed),
+            (_, Value::Null) => Verdict::Fails,
+            (Self::Glob(globs), Value::String(text)) => is_like(text, globs, reader),
+            (Self::Number(order, limit), Value::Number(number)) => number::compare(number, limit)
+                .map_or(Verdict::InDoubt, |ordering| Verdict::of(order.holds(ordering))),
+            _ => Verdict::InDoubt,
+        }
+    }
+}
+
+impl Order {
+    fn holds(self, ordering: Ordering) -> bool {
+        match self {
+            Self::Less => ordering.is_lt(),
+            Self::AtMost => ordering.is_le(),
+            Self::Greater => ordering.is_gt(),
+            Self::AtLeast => ordering.is_ge(),
+        }
+    }
+}
+
+fn is_one_of(value: &Value, allowed: &[Value]) -> Verdict {
+    if allowed.iter().any(|allowed| is_same(value, allowed)) {
+        return Verdict::Holds;
+    }
+    let is_comparable = value.is_null() || allowed.iter().any(|allowed| is_same_type(value, allowed));
+    if is_comparable { Verdict::Fails } else { Verdict::InDoubt }
+}
+
+fn is_like(value: &str, globs: &Globs, reader: Reader) -> Verdict {
+    match reader {
+        Reader::Shell if text::is_plain_command(value) => Verdict::of(globs.is_match(value)),
+        Reader::Shell => Verdict::InDoubt,
+        Reader::Tool => {
+            text::plain(value).map_or(Verdict::InDoubt, |plain| Verdict::of(globs.is_match(&plain)))
+        }
+    }
+}
+
+fn is_same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Number(left), Value::Number(right)) => number::compare(left, right) == Some(Ordering::Equal),
+        (Value::Array(left), Value::Array(right)) => {
+            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| is_same(left, right))
+        }
+        (Value::Object(left), Value::Object(right)) => {
+            let has_same =
+                |(key, left): (&String, &Value)| right.get(key).is_some_and(|right| is_same(left, right));
+            left.len() == right.len() && left.iter().all(has_same)
+        }
+        _ => left == right,
+    }
+}
+
+fn is_same_type(left: &Value, right: &Value) -> bool {
+    std::mem::discriminant(left) == std::mem::discriminant(right)
+}

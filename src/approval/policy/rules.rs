@@ -1,0 +1,344 @@
+//! The rules of a policy, and what they say of an action.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::super::action::{Action, Target, ToolAnnotations};
+use super::condition::Condition;
+use super::glob::{self, Globs};
+use super::operator::Reader;
+use super::text;
+use super::verdict::Verdict;
+
+/// What becomes of an action, the stricter the later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Effect {
+    /// It runs.
+    Allow,
+    /// Somebody is asked.
+    Ask,
+    /// It does not run.
+    Deny,
+}
+
+/// Decides about actions by their names, arguments and annotations: the first rule that holds, else the default.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    rules: Vec<Rule>,
+    default: Effect,
+}
+
+/// What a policy says of one action, and which of its rules says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::approval) struct Judgement {
+    pub(in crate::approval) effect: Effect,
+    /// The rule in words for a user; `None` if it is the default.
+    pub(in crate::approval) rule: Option<Arc<str>>,
+}
+
+/// One rule: what is given has to hold, what is not given holds for everything.
+#[derive(Debug, Clone)]
+pub(super) struct Rule {
+    /// The rule in words for a user.
+    pub(super) words: Arc<str>,
+    pub(super) entry: Entry,
+}
+
+/// A rule as the file has it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Entry {
+    #[serde(rename = "name")]
+    _name: Option<String>,
+    #[serde(default, deserialize_with = "glob::names")]
+    server: Option<Globs>,
+    #[serde(default, deserialize_with = "glob::names")]
+    tool: Option<Globs>,
+    #[serde(default, deserialize_with = "glob::targets")]
+    target: Option<Globs>,
+    annotations: Option<Hints>,
+    #[serde(default)]
+    arguments: Vec<Condition>,
+    effect: Effect,
+}
+
+/// The hints that a server must give, each just so.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Hints {
+    read_only: Option<bool>,
+    destructive: Option<bool>,
+    idempotent: Option<bool>,
+    open_world: Option<bool>,
+}
+
+impl Policy {
+    /// The same for every action.
+    pub fn always(effect: Effect) -> Self {
+        Self::new(Vec::new(), effect)
+    }
+
+    pub(super) fn new(rules: Vec<Rule>, default: Effect) -> Self {
+        Self { rules, default }
+    }
+
+    /// The first rule that holds decides. A former one of which that is in doubt can make it stricter, never milder.
+    pub(in crate::approval) fn judge(&self, action: &Action) -> Judgement {
+        let mut decision = Judgement { effect: self.default, rule: None };
+        let mut doubtful: Option<&Rule> = None;
+        for rule in &self.rules {
+            match rule.entry.judge(action) {
+                Verdict::Fails => {}
+                Verdict::InDoubt => {
+                    let is_stricter =
+                        doubtful.is_none_or(|doubtful| rule.entry.effect > doubtful.entry.effect);
+                    doubtful = if is_stricter { Some(rule) } else { doubtful };
+                }
+                Verdict::Holds => {
+                    decision = Judgement { effect: rule.entry.effect, rule: Some(Arc::clone(&rule.words)) };
+                    break;
+                }
+            }
+        }
+        match doubtful {
+            Some(rule) if rule.entry.effect > decision.effect => Judgement {
+                effect: rule.entry.effect,
+                rule: Some(format!("{}, in doubt", rule.words).into()),
+            },
+            _ => decision,
+        }
+    }
+}
+
+impl Entry {
+    fn judge(&self, action: &Action) -> Verdict {
+        let reader = if action.target == Target::Kernel { Reader::Shell } else { Reader::Tool };
+        let names = [(&self.server, &action.server_name), (&self.tool, &action.tool_name)];
+        let names =
+            names.map(|(globs, name)| Verdict::of(globs.as_ref().is_none_or(|globs| globs.is_match(name))));
+        let target = self.target.as_ref().map(|globs| leads_to(globs, &action.target));
+        let hints = self.annotations.map(|hints| Verdict::of(hints.are_given(action.annotations.as_ref())));
+        let arguments = self.arguments.iter().map(|condition| condition.judge(&action.tool_args, reader));
+        Verdict::all(names.into_iter().chain(target).chain(hints).chain(arguments))
+    }
+}
+
+impl Hints {
+    /// A hint that is not given is not assumed, though MCP has defaults.
+    fn are_given(&self, annotations: Option<&ToolAnnotations>) -> bool {
+        annotations.is_some_and(|given| {
+            let pairs = [
+                (self.read_only, given.read_only),
+                (self.destructive, given.destructive),
+                (self.idempotent, given.idempotent),
+                (self.open_world, given.open_world),
+            ];
+            pairs.into_iter().all(|(wanted, given)| wanted.is_none() || wanted == given)
+        })
+    }
+}
+
+fn leads_to(globs: &Globs, target: &Target) -> Verdict {
+    match target {
+        Target::Command(line) if text::is_plain_command_line(line) => Verdict::of(globs.is_match(line)),
+        Target::Command(_) => Verdict::InDoubt,
+        Target::Url(url) => {
+            text::plain(url).map_or(Verdict::InDoubt, |url| Verdict::of(globs.is_match(&url)))
+        }
+        // ipybox itself: nothing that a name could be mistaken for stands behind it.
+        Target::Kernel | Target::Host => Verdict::Fails,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn action(server: &str, tool: &str, arguments: Value) -> Action {
+        let Value::Object(tool_args) = arguments else { panic!("an object") };
+        Action {
+            server_name: server.to_owned(),
+            tool_name: tool.to_owned(),
+            tool_args,
+            target: Target::Command("npx -y files /tmp".to_owned()),
+            annotations: None,
+        }
+    }
+
+    #[track_caller]
+    fn check(policy: &str, action: &Action, effect: Effect, rule: impl Into<Option<&'static str>>) {
+        let judgement = Policy::parse(policy).unwrap().judge(action);
+        assert_eq!((judgement.effect, judgement.rule.as_deref()), (effect, rule.into()));
+    }
+
+    #[test]
+    fn what_no_rule_decides_gets_the_default() {
+        let other = action("s", "t", json!({}));
+        check("", &other, Effect::Ask, None);
+        check("default = 'deny'", &other, Effect::Deny, None);
+        check("default = 'allow'\n[[rule]]\ntool = 'x'\neffect = 'deny'", &other, Effect::Allow, None);
+        assert_eq!(
+            Policy::always(Effect::Allow).judge(&other),
+            Judgement { effect: Effect::Allow, rule: None }
+        );
+    }
+
+    #[test]
+    fn the_first_rule_that_holds_decides() {
+        let policy = "
+            [[rule]]
+            server = 'git*'
+            tool = ['get_*', 'list_*']
+            effect = 'allow'
+            [[rule]]
+            name = 'no deletions'
+            tool = '*delete*'
+            effect = 'deny'
+            [[rule]]
+            effect = 'allow'";
+        check(policy, &action("github", "list_x", json!({})), Effect::Allow, "rule 1");
+        check(policy, &action("github", "get_delete_x", json!({})), Effect::Allow, "rule 1");
+        check(policy, &action("other", "get_delete_x", json!({})), Effect::Deny, "rule 2 (\"no deletions\")");
+        check(policy, &action("other", "get_x", json!({})), Effect::Allow, "rule 3");
+    }
+
+    #[test]
+    fn hints_must_be_given_just_so() {
+        let policy = "[[rule]]\nannotations = { read_only = true, open_world = false }\neffect = 'allow'";
+        let hinted = |read_only, open_world| Action {
+            annotations: Some(ToolAnnotations { read_only, open_world, ..ToolAnnotations::default() }),
+            ..action("s", "t", json!({}))
+        };
+        check(policy, &hinted(Some(true), Some(false)), Effect::Allow, "rule 1");
+        check(policy, &hinted(Some(true), Some(true)), Effect::Ask, None);
+        check(policy, &hinted(Some(true), None), Effect::Ask, None);
+        check(policy, &action("s", "t", json!({})), Effect::Ask, None);
+    }
+
+    #[test]
+    fn all_conditions_must_hold() {
+        let policy = "
+            [[rule]]
+            arguments = [{ pointer = '/a', equals = 1 }, { pointer = '/b', present = false }]
+            effect = 'allow'";
+        check(policy, &action("s", "t", json!({"a": 1})), Effect::Allow, "rule 1");
+        check(policy, &action("s", "t", json!({"a": 1, "b": 2})), Effect::Ask, None);
+        check(policy, &action("s", "t", json!({})), Effect::Ask, None);
+    }
+
+    #[test]
+    fn a_target_is_what_stands_behind_the_name() {
+        let at = |target| Action { target, ..action("s", "t", json!({})) };
+        let command = |line: &str| at(Target::Command(line.to_owned()));
+        let url = |url: &str| at(Target::Url(url.to_owned()));
+        let policy = "[[rule]]\ntarget = ['npx -y files **', 'https://*.a.org/mcp']\neffect = 'allow'";
+        check(policy, &command("npx -y files /tmp"), Effect::Allow, "rule 1");
+        check(policy, &command("npx -y filesx /tmp"), Effect::Ask, None);
+        check(policy, &command("npx -y files /tmp/../etc"), Effect::Ask, None);
+        check(policy, &url("https://x.a.org/mcp"), Effect::Allow, "rule 1");
+        check(policy, &url("https://b.org/x.a.org/mcp"), Effect::Ask, None);
+        check(policy, &url("https://b.org?.a.org/mcp"), Effect::Ask, None);
+        check("[[rule]]\ntarget = '**'\neffect = 'allow'", &at(Target::Kernel), Effect::Ask, None);
+        check("[[rule]]\ntarget = '**'\neffect = 'allow'", &at(Target::Host), Effect::Ask, None);
+    }
+
+    #[test]
+    fn in_doubt_the_stricter_outcome_counts() {
+        let rule = |effect: &str| {
+            format!(
+                "[[rule]]\nname = 'etc'\narguments = [{{ pointer = '/path', glob = '/etc/**' }}]\neffect = '{effect}'\n"
+            )
+        };
+        let climbing = action("s", "t", json!({"path": "/home/../etc/passwd"}));
+        let in_doubt = "rule 1 (\"etc\"), in doubt";
+        check(&rule("allow"), &climbing, Effect::Ask, None);
+        check(&format!("default = 'allow'\n{}", rule("deny")), &climbing, Effect::Deny, in_doubt);
+        check(&format!("default = 'allow'\n{}", rule("ask")), &climbing, Effect::Ask, in_doubt);
+        check(&format!("default = 'deny'\n{}", rule("ask")), &climbing, Effect::Deny, None);
+        check(&format!("{}[[rule]]\neffect = 'allow'", rule("deny")), &climbing, Effect::Deny, in_doubt);
+        check(&format!("{}[[rule]]\neffect = 'deny'", rule("ask")), &climbing, Effect::Deny, "rule 2");
+        check(&format!("[[rule]]\neffect = 'allow'\n{}", rule("deny")), &climbing, Effect::Allow, "rule 1");
+    }
+
+    #[test]
+    fn a_shell_command_is_judged_as_a_shell_reads_it() {
+        let policy = "
+            [[rule]]
+            server = 'ipybox'
+            tool = 'shell'
+            arguments = [{ pointer = '/cmd', glob = 'git **' }]
+            effect = 'allow'";
+        let shell = |command: &str| Action {
+            target: Target::Kernel,
+            ..action("ipybox", "shell", json!({ "cmd": command }))
+        };
+        check(policy, &shell("git log --oneline"), Effect::Allow, "rule 1");
+        check(policy, &shell("git log; reboot"), Effect::Ask, None);
+    }
+
+    /// A rule as the reference sees it.
+    #[derive(Debug, Clone)]
+    struct Simple {
+        tool: Option<&'static str>,
+        at_most: Option<i64>,
+        effect: Effect,
+    }
+
+    impl Simple {
+        fn toml(&self) -> String {
+            let tool = self.tool.map(|tool| format!("tool = '{tool}'\n")).unwrap_or_default();
+            let limit =
+                self.at_most.map(|limit| format!("arguments = [{{ pointer = '/n', at_most = {limit} }}]\n"));
+            let effect = format!("{:?}", self.effect).to_lowercase();
+            format!("[[rule]]\n{tool}{}effect = '{effect}'\n", limit.unwrap_or_default())
+        }
+
+        /// `None` if it is in doubt.
+        fn holds(&self, action: &Action) -> Option<bool> {
+            if self.tool.is_some_and(|tool| tool != action.tool_name) {
+                return Some(false);
+            }
+            match (self.at_most, action.tool_args.get("n")) {
+                (None, _) => Some(true),
+                (Some(_), None) => Some(false),
+                (Some(limit), Some(value)) => value.as_i64().map(|number| number <= limit),
+            }
+        }
+    }
+
+    /// The strictest outcome of all the ways in which doubts may turn out.
+    fn strictest(rules: &[Simple], action: &Action) -> Effect {
+        let Some((rule, rest)) = rules.split_first() else { return Effect::Ask };
+        match rule.holds(action) {
+            Some(true) => rule.effect,
+            Some(false) => strictest(rest, action),
+            None => rule.effect.max(strictest(rest, action)),
+        }
+    }
+
+    fn any_rule() -> impl Strategy<Value = Simple> {
+        let tool = prop_oneof![Just(None), Just(Some("a")), Just(Some("b"))];
+        let at_most = prop_oneof![Just(None), (0..3_i64).prop_map(Some)];
+        let effect = prop_oneof![Just(Effect::Allow), Just(Effect::Ask), Just(Effect::Deny)];
+        (tool, at_most, effect).prop_map(|(tool, at_most, effect)| Simple { tool, at_most, effect })
+    }
+
+    proptest! {
+        #[test]
+        fn judging_agrees_with_a_naive_reference(
+            rules in proptest::collection::vec(any_rule(), 0..6),
+            tool in prop_oneof![Just("a"), Just("b"), Just("c")],
+            arguments in prop_oneof![Just(json!({})), (0..4_i64).prop_map(|n| json!({"n": n})), Just(json!({"n": "1"}))],
+        ) {
+            let action = action("s", tool, arguments);
+            let policy = Policy::parse(&rules.iter().map(Simple::toml).collect::<String>()).unwrap();
+            prop_assert_eq!(policy.judge(&action).effect, strictest(&rules, &action));
+        }
+    }
+}
