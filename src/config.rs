@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use etcetera::BaseStrategy as _;
 
+use crate::audit::Contents;
 use crate::env::{self, Variables};
 
 /// What a user asks for; each field has the default of the flag of the same name.
@@ -31,6 +32,26 @@ pub struct Settings {
     /// How many processes and threads the kernel may add to those that its user runs when it starts; Linux only, and
     /// without effect on root. Default: as many as the system allows.
     pub kernel_max_processes: Option<u32>,
+    /// The log of cells, tool calls and decisions. Default: none.
+    pub audit: AuditSettings,
+}
+
+/// How a log of cells, tool calls and decisions is kept.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct AuditSettings {
+    /// The file, in a directory that exists and code in the kernel cannot write to. Default: no log is kept.
+    pub file: Option<PathBuf>,
+    /// What it tells beside names, decisions, durations and sizes. Default: [`Contents::Arguments`].
+    pub contents: Contents,
+    /// The size in bytes at which the file is renamed and begun anew. Default: 10 MiB.
+    pub max_bytes: u64,
+}
+
+impl Default for AuditSettings {
+    fn default() -> Self {
+        Self { file: None, contents: Contents::default(), max_bytes: 10 * 1024 * 1024 }
+    }
 }
 
 /// What a cell's reply holds of its images, all of which are saved in the workspace.
@@ -55,6 +76,7 @@ impl Default for Settings {
             images: Images::default(),
             kernel_memory_limit: None,
             kernel_max_processes: None,
+            audit: AuditSettings::default(),
         }
     }
 }
@@ -102,6 +124,7 @@ pub struct Config {
     pub(crate) images: Images,
     pub(crate) kernel_memory_limit: Option<u64>,
     pub(crate) kernel_max_processes: Option<u32>,
+    pub(crate) audit: AuditSettings,
     pub(crate) variables: Arc<Variables>,
 }
 
@@ -129,6 +152,7 @@ impl Config {
             images: settings.images,
             kernel_memory_limit: settings.kernel_memory_limit,
             kernel_max_processes: settings.kernel_max_processes,
+            audit: settings.audit,
             variables: Arc::new(variables),
         })
     }

@@ -123,7 +123,6 @@ impl Redactor {
     }
 
     /// `text` with each value in it replaced by its placeholder.
-    #[cfg_attr(not(test), expect(dead_code, reason = "its siblings suffice so far"))]
     pub(crate) fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.secrets().redacted(text)
     }
@@ -189,8 +188,13 @@ mod tests {
     }
 
     fn check(text: &str, expected: &str) {
-        let variables =
-            [("KEY", "secret"), ("LONG", "secret-and-more"), ("NO", "no"), ("ODD", " a/\"b&c=é "), ("SELF", "KEY}")];
+        let variables = [
+            ("KEY", "secret"),
+            ("LONG", "secret-and-more"),
+            ("NO", "no"),
+            ("ODD", " a/\"b&c=é "),
+            ("SELF", "KEY}"),
+        ];
         assert_eq!(redactor(&variables).redact(text), expected, "{text}");
     }
 

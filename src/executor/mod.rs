@@ -3,6 +3,7 @@
 //! The handle [`CodeExecutor`] queues work; the task in `session` does it, one thing at a time. What the
 //! outcome looks like to a client is not decided here.
 
+mod account;
 mod cell;
 mod excerpt;
 mod images;

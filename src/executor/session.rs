@@ -82,7 +82,9 @@ impl Session {
     async fn obey(&mut self, command: Command) {
         match command {
             Command::Execute { cell, generation, reply } => {
+                let on_record = self.tool_server.audit().cell_started(&cell.code);
                 let outcome = self.execute(&cell, &generation).await;
+                super::account::tell(on_record, outcome.as_ref());
                 let was_reset = outcome.as_ref().is_ok_and(|outcome| matches!(outcome.end, End::Reset));
                 // The caller gave up; there is nobody to tell.
                 drop(reply.send(outcome));

@@ -13,6 +13,7 @@ use super::McpServer;
 use super::arrivals::Arrivals;
 use super::wire::Lines;
 use crate::approval::{Effect, Gate, Policy, Standing};
+use crate::audit::{self, Audit};
 use crate::config::Config;
 use crate::executor::CodeExecutor;
 use crate::mcp::Connector;
@@ -29,6 +30,9 @@ pub enum Error {
     /// The tool server could not be started.
     #[error("start the tool server")]
     ToolServer(#[from] tool_server::Error),
+    /// The audit log cannot be kept.
+    #[error(transparent)]
+    Audit(#[from] audit::Error),
     /// There is no place for the kernel's temporary files.
     #[error("create a private directory for the kernel")]
     PrivateDirectory(#[source] std::io::Error),
@@ -50,6 +54,7 @@ pub enum Error {
 pub async fn serve_stdio(config: Config) -> Result<(), Error> {
     let closed = CancellationToken::new();
     end_on_signals(&closed).map_err(Error::Signals)?;
+    let audit = open_audit(&config)?;
     let connector = Connector::new(Arc::clone(&config.variables), config.workspace.clone());
     let registry = Arc::new(Registry::new(&config.state_dir, &config.workspace, connector.clone()));
     let tool_server = ToolServer::start(
@@ -62,6 +67,7 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
             Standing::default(),
             std::time::Duration::from_secs(60),
         )),
+        audit.clone(),
     )
     .await?;
     let executor = Arc::new(CodeExecutor::start(&config, tool_server).map_err(Error::PrivateDirectory)?);
@@ -84,7 +90,23 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
     };
     // Serving may have ended first: stopping twice is stopping once.
     executor.stop().await;
+    audit.close().await;
     served
+}
+
+/// How many files the audit log has beside the one that is written, so that it never takes all of a disk.
+const KEPT_AUDIT_FILES: usize = 5;
+
+fn open_audit(config: &Config) -> Result<Audit, audit::Error> {
+    let Some(file) = &config.audit.file else { return Ok(Audit::off()) };
+    let settings = audit::Settings {
+        path: file.clone(),
+        contents: config.audit.contents,
+        max_bytes: config.audit.max_bytes,
+        kept_files: KEPT_AUDIT_FILES,
+        workspace: config.workspace.clone(),
+    };
+    Audit::open(settings, config.variables.redactor().clone())
 }
 
 async fn serve(server: McpServer, closed: CancellationToken) -> Result<(), Error> {
