@@ -126,6 +126,17 @@ impl Variables {
         &self.redactor
     }
 
+    /// From now on the values of all placeholders in `text` are taken out of what is shown, even if nothing is ever
+    /// filled with them.
+    pub(crate) fn expect_placeholders(&self, text: &str) {
+        for placeholder in text.split("${").skip(1) {
+            let name = placeholder.split(['}', ':']).next().unwrap_or_default();
+            if let Some(value) = self.get(name) {
+                self.redactor.note(name, value);
+            }
+        }
+    }
+
     /// Fills each `${NAME}` in `text`; `${NAME:-default}` stands for `default` where `NAME` is unset.
     ///
     /// # Errors
@@ -367,6 +378,8 @@ mod tests {
         let variables = with_dotenv("A=from-file\n", &[("B", "filled-in"), ("C", "not-used")]);
         variables.clone().fill("${B}").unwrap();
         assert_eq!(variables.redactor().redact("from-file filled-in not-used"), "${A} ${B} not-used");
+        variables.expect_placeholders("${D} ${C:-x}");
+        assert_eq!(variables.redactor().redact("not-used"), "${C}");
     }
 
     #[test]

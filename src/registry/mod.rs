@@ -22,6 +22,7 @@ use self::generate::{Generated, Listed};
 use self::packages::Packages;
 use self::store::{Record, Store};
 use crate::codegen;
+use crate::env::Variables;
 use crate::mcp::{self, Connection, Connector, ParametersError, ServerParameters};
 use crate::tool_server::{Registered, ServerLookup};
 
@@ -100,6 +101,15 @@ impl Registry {
         let packages = Packages::new(workspace, packages::WORKSPACE_DIRECTORY);
         let connector = connector.with_connect_timeout(REGISTRATION_TIMEOUT);
         Self { files: Arc::new(Files { store, packages }), connector, turn: Mutex::default() }
+    }
+
+    /// Lets `variables` know which of them registered servers use, before any is connected to: they are secrets.
+    pub(crate) fn tell_placeholders(&self, variables: &Variables) {
+        match self.files.store.all() {
+            Ok(texts) => texts.iter().for_each(|text| variables.expect_placeholders(text)),
+            // The first call of a tool tells it too, and fails.
+            Err(error) => tracing::warn!(%error, "the registry of MCP servers cannot be read"),
+        }
     }
 
     /// Connects to a server, generates the package for its tools, and remembers what the name stands for.

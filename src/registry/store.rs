@@ -77,6 +77,12 @@ impl Store {
         Ok(Some(Record { parameters, fingerprints: fingerprints.collect(), annotations }))
     }
 
+    /// What all names stand for, as JSON texts with their placeholders.
+    pub(super) fn all(&self) -> io::Result<Vec<String>> {
+        let servers = self.read()?.servers.into_values();
+        Ok(servers.map(|entry| Value::Object(entry.parameters).to_string()).collect())
+    }
+
     /// Remembers what `name` stands for; on an error, what was there before is still there. Blocks.
     pub(super) fn put(&self, name: &str, record: &Record) -> io::Result<()> {
         let _lock = self.lock()?;

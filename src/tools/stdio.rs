@@ -57,6 +57,7 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
     let audit = open_audit(&config)?;
     let connector = Connector::new(Arc::clone(&config.variables), config.workspace.clone());
     let registry = Arc::new(Registry::new(&config.state_dir, &config.workspace, connector.clone()));
+    registry.tell_placeholders(&config.variables);
     let tool_server = ToolServer::start(
         &config.tool_server_host,
         config.tool_server_port,

@@ -6,14 +6,18 @@ use crate::support::{Ipybox, Place, eventually, kernel_python, probe};
 
 const SECRET: &str = "s3cret/välue";
 
-/// ipybox with a secret in `.env` and a log in a new file, with these flags too.
+/// ipybox with a secret in `.env` and a log, with these flags too.
 async fn start(place: &Place, flags: &[&str]) -> Ipybox {
     place.write(".env", &format!("API_KEY={SECRET}\n"));
+    start_with(place, flags, &[]).await
+}
+
+async fn start_with(place: &Place, flags: &[&str], variables: &[(&str, &str)]) -> Ipybox {
     let log = place.temporary().join("audit.jsonl");
     let python = kernel_python();
     let mut all = vec!["--python", python.to_str().unwrap(), "--audit-log", log.to_str().unwrap()];
     all.extend(flags);
-    let mut ipybox = place.start(&all).await;
+    let mut ipybox = place.start_with(&all, variables).await;
     ipybox.initialize().await;
     ipybox
 }
@@ -71,6 +75,22 @@ async fn contents_are_told_only_if_wanted_and_without_secrets() {
     assert_eq!(started["code"], format!("{CALL}\n# ${{API_KEY}}"));
     assert_eq!(call["result"], "key ${API_KEY} ${API_KEY}");
     assert_eq!(ended["output"], "key ${API_KEY} ${API_KEY}");
+}
+
+#[tokio::test]
+async fn secrets_of_servers_registered_earlier_are_known_before_their_first_call() {
+    let place = Place::new();
+    let variables = [("TOKEN", "s3cret-of-a-server")];
+    let mut parameters = probe();
+    parameters["env"] = json!({"TOKEN": "${TOKEN}"});
+    let mut ipybox = start_with(&place, &[], &variables).await;
+    ipybox.register("probe", parameters).await.ok();
+    ipybox.stop().await;
+    let mut ipybox = start_with(&place, &["--audit-contents"], &variables).await;
+    let code = "from mcptools.probe import echo\necho.run(echo.Params(text='s3cret-of-a-server'))";
+    assert_eq!(ipybox.cell(code).await.ok(), "'s3cret-of-a-server'");
+    ipybox.stop().await;
+    assert_eq!(told(&place)[1]["arguments"], json!({"text": "${TOKEN}"}));
 }
 
 #[tokio::test]
