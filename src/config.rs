@@ -9,6 +9,7 @@ use std::time::Duration;
 use etcetera::BaseStrategy as _;
 
 use crate::approval::{Effect, Policy, PolicyError};
+use crate::audit::{self, Audit, Contents};
 use crate::env::{self, Variables};
 
 /// What a user asks for; each field has the default of the flag of the same name.
@@ -44,6 +45,26 @@ pub struct Settings {
     /// How many processes and threads the kernel may add to those that its user runs when it starts; Linux only, and
     /// without effect on root. Default: as many as the system allows.
     pub kernel_max_processes: Option<u32>,
+    /// The log of cells, tool calls and decisions. Default: none.
+    pub audit: AuditSettings,
+}
+
+/// How a log of cells, tool calls and decisions is kept.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct AuditSettings {
+    /// The file, in a directory that exists and code in the kernel cannot write to. Default: no log is kept.
+    pub file: Option<PathBuf>,
+    /// What it tells beside names, decisions, durations and sizes. Default: [`Contents::Arguments`].
+    pub contents: Contents,
+    /// The size in bytes at which the file is renamed and begun anew. Default: 10 MiB.
+    pub max_bytes: u64,
+}
+
+impl Default for AuditSettings {
+    fn default() -> Self {
+        Self { file: None, contents: Contents::default(), max_bytes: 10 * 1024 * 1024 }
+    }
 }
 
 /// Who decides what may run: tool calls, and what ipybox itself does at the wish of its client.
@@ -100,6 +121,9 @@ pub enum Images {
     Link,
 }
 
+/// How many files the audit log has beside the one that is written, so that it never takes all of a disk.
+const KEPT_AUDIT_FILES: usize = 5;
+
 /// The directory of images in the workspace.
 const DEFAULT_IMAGES_DIR: &str = "images";
 
@@ -119,6 +143,7 @@ impl Default for Settings {
             approval: ApprovalSettings::default(),
             kernel_memory_limit: None,
             kernel_max_processes: None,
+            audit: AuditSettings::default(),
         }
     }
 }
@@ -172,6 +197,7 @@ pub struct Config {
     pub(crate) approval: ApprovalSettings,
     pub(crate) kernel_memory_limit: Option<u64>,
     pub(crate) kernel_max_processes: Option<u32>,
+    pub(crate) audit: AuditSettings,
     pub(crate) variables: Arc<Variables>,
 }
 
@@ -205,6 +231,7 @@ impl Config {
             approval: settings.approval,
             kernel_memory_limit: settings.kernel_memory_limit,
             kernel_max_processes: settings.kernel_max_processes,
+            audit: settings.audit,
             variables: Arc::new(variables),
         })
     }
@@ -219,6 +246,19 @@ impl Config {
         let mut variables = self.variables.for_kernel();
         variables.extend(self.kernel_env.clone());
         variables
+    }
+
+    /// The log that these settings ask for.
+    pub(crate) fn open_audit(&self) -> Result<Audit, audit::Error> {
+        let Some(file) = &self.audit.file else { return Ok(Audit::off()) };
+        let settings = audit::Settings {
+            path: file.clone(),
+            contents: self.audit.contents,
+            max_bytes: self.audit.max_bytes,
+            kept_files: KEPT_AUDIT_FILES,
+            workspace: self.workspace.clone(),
+        };
+        Audit::open(settings, self.variables.redactor().clone())
     }
 
     /// The environment and `.env`.

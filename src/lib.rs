@@ -11,6 +11,7 @@
 //! `ARCHITECTURE.md` describes each room. The library is what the `ipybox` binary is made of.
 
 mod approval;
+mod audit;
 pub mod codegen;
 mod config;
 mod describe;
@@ -28,7 +29,10 @@ pub use approval::{
     AlreadyDecided, ApprovalRequest, Effect as ApprovalEffect, Policy as ApprovalPolicy,
     PolicyError as ApprovalPolicyError, Target, ToolAnnotations,
 };
-pub use config::{ApprovalMode, ApprovalSettings, Config, Error as ConfigError, Images, Settings};
+pub use audit::{Contents as AuditContents, Error as AuditError};
+pub use config::{
+    ApprovalMode, ApprovalSettings, AuditSettings, Config, Error as ConfigError, Images, Settings,
+};
 pub use describe::describe;
 pub use executor::{
     Code, CodeExecution, CodeExecutionChunk, CodeExecutionError, CodeExecutionEvent, CodeExecutionResult,

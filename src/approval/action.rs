@@ -14,6 +14,8 @@ pub(crate) struct Action {
     pub(crate) tool_args: Map<String, Value>,
     /// What stands behind the server's name.
     pub(crate) target: Target,
+    /// A hash of all that stands behind it, with what `target` does not show: variables, headers, the directory.
+    pub(crate) definition: Option<String>,
     /// What the server says of the tool; `None` if it is not known.
     pub(crate) annotations: Option<ToolAnnotations>,
 }

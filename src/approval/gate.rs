@@ -232,6 +232,7 @@ mod tests {
             tool_args: Map::new(),
             target: Target::Command("x".to_owned()),
             annotations: None,
+            definition: None,
         }
     }
 

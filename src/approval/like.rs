@@ -16,6 +16,9 @@ pub(super) struct Like {
     server_name: String,
     tool_name: String,
     target: Behind,
+    /// Of all that stands behind the name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    definition_sha256: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     annotations: Option<ToolAnnotations>,
     /// Of the arguments as JSON, keys sorted, in hexadecimal digits.
@@ -45,6 +48,7 @@ impl Like {
             server_name: action.server_name.clone(),
             tool_name: action.tool_name.clone(),
             target,
+            definition_sha256: action.definition.clone(),
             annotations: action.annotations,
             arguments_sha256,
         }
@@ -71,7 +75,7 @@ mod tests {
     fn action(target: Target, arguments: Value) -> Action {
         let Value::Object(tool_args) = arguments else { panic!("an object") };
         let (server_name, tool_name) = ("s".to_owned(), "t".to_owned());
-        Action { server_name, tool_name, tool_args, target, annotations: None }
+        Action { server_name, tool_name, tool_args, target, definition: None, annotations: None }
     }
 
     #[track_caller]
@@ -94,6 +98,8 @@ mod tests {
         check(&call(Target::Command("x".to_owned())), &call(Target::Command("y".to_owned())), false);
         check(&call(Target::Command("x".to_owned())), &call(Target::Url("x".to_owned())), false);
         check(&call(Target::Kernel), &call(Target::Host), false);
+        let one = call(Target::Command("x".to_owned()));
+        check(&one, &Action { definition: Some("other variables".to_owned()), ..one.clone() }, false);
     }
 
     #[test]

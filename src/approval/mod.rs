@@ -22,7 +22,7 @@ mod standing;
 pub(crate) use self::action::Action;
 pub use self::action::{Target, ToolAnnotations};
 pub(crate) use self::desk::{Approver, Desk};
-pub(crate) use self::gate::{Denied, Gate, Permit, Ruling};
+pub(crate) use self::gate::{By, Denied, Gate, Permit};
 pub use self::policy::{Effect, Policy, PolicyError};
 pub(crate) use self::request::Answer;
 pub use self::request::{AlreadyDecided, ApprovalRequest};

@@ -115,6 +115,7 @@ mod tests {
             tool_args,
             target: Target::Kernel,
             annotations: None,
+            definition: None,
         };
         let (request, _) = super::super::ApprovalRequest::new(std::sync::Arc::new(action));
         assert_eq!(request.to_string(), expected);

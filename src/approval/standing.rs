@@ -78,6 +78,7 @@ mod tests {
             tool_args: Map::new(),
             target: Target::Command("x".to_owned()),
             annotations: None,
+            definition: None,
         }
     }
 

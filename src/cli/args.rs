@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
-use ipybox::{ApprovalMode, Settings};
+use ipybox::{ApprovalMode, AuditContents, Settings};
 
 /// MCP server (stdio) that gives AI agents a stateful IPython kernel with programmatic MCP tool calling
 ///
@@ -113,6 +113,18 @@ pub(crate) struct ServeArgs {
     /// bind root [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) kernel_max_processes: Option<u32>,
+
+    /// Append a line of JSON for each cell, tool call and decision to this file, outside the workspace
+    #[arg(long, value_name = "FILE")]
+    pub(crate) audit_log: Option<PathBuf>,
+
+    /// Let the audit log tell code, output and results too, beside arguments
+    #[arg(long, requires = "audit_log")]
+    pub(crate) audit_contents: bool,
+
+    /// Size at which the audit log is renamed to FILE.1 and begun anew; five such files are kept [default: 10M]
+    #[arg(long, value_name = "SIZE", value_parser = super::size::parse, requires = "audit_log")]
+    pub(crate) audit_max_bytes: Option<u64>,
 }
 
 /// Who decides whether something may run.
@@ -169,6 +181,13 @@ impl From<ServeArgs> for Settings {
         };
         settings.kernel_memory_limit = args.kernel_memory_limit;
         settings.kernel_max_processes = args.kernel_max_processes;
+        settings.audit.file = args.audit_log;
+        if args.audit_contents {
+            settings.audit.contents = AuditContents::Everything;
+        }
+        if let Some(bytes) = args.audit_max_bytes {
+            settings.audit.max_bytes = bytes;
+        }
         settings
     }
 }

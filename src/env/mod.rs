@@ -4,11 +4,13 @@
 //! nothing is ever written back to the process environment.
 
 mod dotenv;
+mod secrets;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 pub use self::dotenv::DotenvProblem;
+pub(crate) use self::secrets::{Redactor, Secrets};
 
 /// Prefix of variables for the kernel: `KERNEL_ENV_X=v` becomes `X=v` in the kernel.
 pub const KERNEL_ENV_PREFIX: &str = "KERNEL_ENV_";
@@ -73,6 +75,8 @@ pub struct Variables {
     process: BTreeMap<String, String>,
     dotenv: BTreeMap<String, String>,
     problems: Vec<DotenvProblem>,
+    /// Knows the values of `.env` and those that placeholders were filled with.
+    redactor: Redactor,
 }
 
 /// A variable that a `${NAME}` placeholder asks for and that is set nowhere.
@@ -117,6 +121,22 @@ impl Variables {
         self.process.get(name).map(String::as_str)
     }
 
+    /// Takes the values of `.env`, and those that placeholders are filled with, out of what is shown.
+    pub(crate) fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
+    /// From now on the values of all placeholders in `text` are taken out of what is shown, even if nothing is ever
+    /// filled with them.
+    pub(crate) fn expect_placeholders(&self, text: &str) {
+        for placeholder in text.split("${").skip(1) {
+            let name = placeholder.split(['}', ':']).next().unwrap_or_default();
+            if let Some(value) = self.get(name) {
+                self.redactor.note(name, value);
+            }
+        }
+    }
+
     /// Fills each `${NAME}` in `text`; `${NAME:-default}` stands for `default` where `NAME` is unset.
     ///
     /// # Errors
@@ -147,6 +167,7 @@ impl Variables {
             if is_variable_name(name) {
                 match (self.get(name), default) {
                     (Some(value), _) => {
+                        self.redactor.note(name, value);
                         used.insert(name.to_owned(), value.to_owned());
                         filled.push_str(value);
                     }
@@ -203,6 +224,7 @@ impl Variables {
     }
 
     fn take(&mut self, dotenv: dotenv::Dotenv) {
+        dotenv.variables.iter().for_each(|(name, value)| self.redactor.note(name, value));
         self.dotenv = dotenv.variables;
         self.problems = dotenv.problems;
     }
@@ -349,6 +371,15 @@ mod tests {
             with_dotenv("HOME=/planted\n", &[("HOME", "/root"), ("API_KEY", "x"), ("SHELL", "() { :; }")]);
         let inherited: Vec<String> = variables.for_mcp_server().into_values().collect();
         assert_eq!(inherited, ["/root"]);
+    }
+
+    #[test]
+    fn values_of_dotenv_and_of_placeholders_are_redacted() {
+        let variables = with_dotenv("A=from-file\n", &[("B", "filled-in"), ("C", "not-used")]);
+        variables.clone().fill("${B}").unwrap();
+        assert_eq!(variables.redactor().redact("from-file filled-in not-used"), "${A} ${B} not-used");
+        variables.expect_placeholders("${D} ${C:-x}");
+        assert_eq!(variables.redactor().redact("not-used"), "${C}");
     }
 
     #[test]

@@ -8,7 +8,8 @@ use super::code_executor::CodeExecutor;
 use super::kernel_client::KernelClientBuilder;
 use super::session::Session;
 use crate::approval::{Effect, Gate, Policy, Standing};
-use crate::config::{self, Config};
+use crate::audit;
+use crate::config::{self, AuditSettings, Config};
 use crate::describe::describe;
 use crate::mcp::Connector;
 use crate::registry::Registry;
@@ -38,6 +39,9 @@ pub enum StartError {
     /// The tool server could not be started.
     #[error("start the tool server")]
     ToolServer(#[from] tool_server::Error),
+    /// The audit log cannot be kept.
+    #[error(transparent)]
+    Audit(#[from] audit::Error),
     /// There is no place for the kernel's temporary files.
     #[error("create a private directory for the kernel")]
     PrivateDirectory(#[source] std::io::Error),
@@ -173,6 +177,12 @@ impl CodeExecutorBuilder {
         self
     }
 
+    /// A log of cells, tool calls and decisions; default: none.
+    pub fn audit(mut self, settings: AuditSettings) -> Self {
+        self.kernel.settings.audit = settings;
+        self
+    }
+
     /// Whether the kernel runs in a sandbox; default: `false`. This version has no sandbox:
     /// [`start`](Self::start) fails with [`StartError::NoSandbox`] if one is asked for.
     pub fn sandbox(mut self, is_sandboxed: bool) -> Self {
@@ -198,13 +208,17 @@ impl CodeExecutorBuilder {
             Some(registry) => registry,
             None => Registry::of_workspace(&config, connector.clone()),
         };
-        let gate = Gate::new(self.policy, Standing::default(), self.approval_timeout);
+        registry.tell_placeholders(&config.variables);
+        let audit = config.open_audit()?;
+        let standing = Standing::new(config.state_dir.join("approvals.json"));
+        let gate = Gate::new(self.policy, standing, self.approval_timeout);
         let tool_server = ToolServer::start(
             &config.tool_server_host,
             config.tool_server_port,
             Arc::new(registry) as Arc<dyn ServerLookup>,
             connector,
             Arc::new(gate),
+            audit,
         )
         .await?;
         let session = Session::start(&config, Some(tool_server)).map_err(StartError::PrivateDirectory)?;

@@ -7,6 +7,7 @@
 //!
 //! What the outcome looks like to an MCP client is not decided here.
 
+mod account;
 mod builder;
 mod cell;
 mod code;

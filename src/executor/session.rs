@@ -11,6 +11,7 @@ use super::images::Places;
 use super::late::Late;
 use super::worker::{Command, Worker};
 use super::{CodeExecutionError, Error};
+use crate::audit::Audit;
 use crate::config::Config;
 use crate::environment::{self, Environment};
 use crate::kernel::Limits;
@@ -61,6 +62,7 @@ impl Session {
             workspace: config.workspace.clone(),
             variables: Arc::clone(&config.variables),
         }));
+        let audit = tool_server.as_ref().map_or_else(Audit::off, |tools| tools.audit().clone());
         let tool_server = tool_server.map(Arc::new);
         let (commands, queue) = mpsc::channel(QUEUE_CAPACITY);
         let (phase_sender, phase) = watch::channel(Phase::Preparing("starting".to_owned()));
@@ -79,6 +81,7 @@ impl Session {
             variables: config.kernel_variables(),
             private_directory: private_directory.path().to_owned(),
             limits: Limits { memory: config.kernel_memory_limit, processes: config.kernel_max_processes },
+            audit,
             kernel_init_timeout: config.kernel_init_timeout,
         };
         let (started_sender, started) = oneshot::channel();

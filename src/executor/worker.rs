@@ -13,10 +13,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::Error;
+use super::account;
 use super::cell::{self, Cell, Outcome};
 use super::end::{End, KernelState};
 use super::late::Late;
 use super::session::Phase;
+use crate::audit::Audit;
 use crate::describe::describe;
 use crate::kernel::{self, Death, Event, Kernel, Launch, Limits};
 use crate::tool_server::ToolServer;
@@ -52,6 +54,7 @@ pub(super) struct Worker {
     pub(super) variables: BTreeMap<String, String>,
     pub(super) private_directory: PathBuf,
     pub(super) limits: Limits,
+    pub(super) audit: Audit,
     pub(super) kernel_init_timeout: Duration,
 }
 
@@ -91,7 +94,9 @@ impl Worker {
     async fn obey(&mut self, command: Command) {
         match command {
             Command::Execute { cell, generation, reply } => {
+                let on_record = self.audit.cell_started(&cell.code);
                 let outcome = self.execute(&cell, &generation).await;
+                account::tell(on_record, outcome.as_ref());
                 let was_reset = outcome.as_ref().is_ok_and(|outcome| matches!(outcome.end, End::Reset));
                 // The caller gave up; there is nobody to tell.
                 drop(reply.send(outcome));

@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 use super::client::Client;
 use super::connection::Connection;
 use super::failure::Failure;
-use super::filled::{FilledHttp, FilledStdio, Secrets};
+use super::filled::{FilledHttp, FilledStdio};
 use super::sse::SseTransport;
 use super::stdio::{LastWords, Process};
 use super::{Error, HttpParameters, HttpTransport, ServerParameters, StdioParameters, http};
-use crate::env::Variables;
+use crate::env::{Secrets, Variables};
 
 /// How long a server may take from its start to the answer to `initialize`.
 ///

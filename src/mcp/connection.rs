@@ -14,11 +14,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::client::Client;
 use super::failure::Failure;
-use super::filled::Secrets;
 use super::keeper::keep;
 use super::output::{self, ToolOutput};
 use super::stdio::{LastWords, Process};
 use super::{Error, Identity, Tool};
+use crate::env::Secrets;
 
 /// How long all pages of the list of tools may take together.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);

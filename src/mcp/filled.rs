@@ -2,24 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use reqwest::Url;
 use reqwest::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
 
 use super::parameters::check_url;
 use super::{Error, HttpParameters, HttpTransport, ParametersError, StdioParameters};
-use crate::env::Variables;
-
-/// Shorter values are not looked for in texts: they would be found everywhere and hide nothing.
-const SHORTEST_SECRET: usize = 4;
-
-/// The values that placeholders were filled with, to be taken out of what is shown and logged.
-#[derive(Clone, Default)]
-pub(super) struct Secrets {
-    /// `(value, name)`, the longest value first, so that no part of it is replaced before it.
-    values: Arc<[(String, String)]>,
-}
+use crate::env::{Secrets, Variables};
 
 /// A stdio server, ready to be started. It has no `Debug`: it holds secrets.
 pub(super) struct FilledStdio {
@@ -76,19 +65,6 @@ impl FilledHttp {
     }
 }
 
-impl Secrets {
-    /// `text` with each secret in it replaced by the placeholder that stands for it.
-    pub(super) fn redact(&self, text: &str) -> String {
-        let mut redacted = text.to_owned();
-        for (value, name) in self.values.iter() {
-            if redacted.contains(value) {
-                redacted = redacted.replace(value, &format!("${{{name}}}"));
-            }
-        }
-        redacted
-    }
-}
-
 /// Fills text after text and notes what it filled in.
 struct Filler<'a> {
     variables: &'a Variables,
@@ -113,14 +89,7 @@ impl Filler<'_> {
     }
 
     fn into_secrets(self) -> Secrets {
-        let mut values: Vec<(String, String)> = self
-            .used
-            .into_iter()
-            .filter(|(_, value)| value.len() >= SHORTEST_SECRET)
-            .map(|(name, value)| (value, name))
-            .collect();
-        values.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
-        Secrets { values: values.into() }
+        Secrets::new(self.used.iter().map(|(name, value)| (name.as_str(), value.as_str())))
     }
 }
 

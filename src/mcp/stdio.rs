@@ -19,8 +19,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::Error;
-use super::filled::{FilledStdio, Secrets};
-use crate::env::Variables;
+use super::filled::FilledStdio;
+use crate::env::{Secrets, Variables};
 use crate::process::{GroupLeader, Tail};
 
 /// How long a server may take to end once its stdin is closed, as the protocol asks it to.

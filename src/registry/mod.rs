@@ -129,6 +129,15 @@ impl Registry {
         Ok(record.is_some_and(|record| record.parameters == parameters))
     }
 
+    /// Lets `variables` know which of them registered servers use, before any is connected to: they are secrets.
+    pub(crate) fn tell_placeholders(&self, variables: &Variables) {
+        match self.store.placeholders() {
+            Ok(texts) => texts.iter().for_each(|text| variables.expect_placeholders(text)),
+            // The first call of a tool tells it too, and fails.
+            Err(error) => tracing::warn!(%error, "the registry of MCP servers cannot be read"),
+        }
+    }
+
     /// Connects to a server, generates the package for its tools, and remembers what the name stands for.
     ///
     /// Each step is complete before the next begins, and the last two replace what was there before in

@@ -87,6 +87,20 @@ impl Store {
         }
     }
 
+    /// What all names stand for, as JSON texts with their placeholders.
+    pub(super) fn placeholders(&self) -> io::Result<Vec<String>> {
+        match self {
+            Self::File(file) => file.all(),
+            Self::Memory(records) => {
+                let records = records.lock().unwrap_or_else(PoisonError::into_inner);
+                Ok(records
+                    .values()
+                    .map(|record| Value::Object(record.parameters.to_json()).to_string())
+                    .collect())
+            }
+        }
+    }
+
     /// Remembers what `name` stands for; on an error, what was there before is still there. Blocks.
     pub(super) fn put(&self, name: &str, record: &Record) -> io::Result<()> {
         match self {
@@ -116,6 +130,11 @@ impl StoreFile {
             description: tool.description,
         });
         Ok(Some(Record { parameters, fingerprints: fingerprints.collect(), annotations }))
+    }
+
+    fn all(&self) -> io::Result<Vec<String>> {
+        let servers = self.read()?.servers.into_values();
+        Ok(servers.map(|entry| Value::Object(entry.parameters).to_string()).collect())
     }
 
     fn put(&self, name: &str, record: &Record) -> io::Result<()> {

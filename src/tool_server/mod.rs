@@ -14,12 +14,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use axum::serve::ListenerExt as _;
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::pool::Pool;
 use crate::approval::{Gate, Target, ToolAnnotations};
+use crate::audit::Audit;
 use crate::mcp::{Connection, Connector, ServerParameters};
 
 /// The Python package that generated code imports.
@@ -72,6 +74,12 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
+    /// A SHA-256 of how to reach it, in hexadecimal digits; placeholders are not filled.
+    fn fingerprint(&self) -> String {
+        use sha2::Digest as _;
+        format!("{:x}", sha2::Sha256::digest(Value::Object(self.parameters.to_json()).to_string()))
+    }
+
     /// What a user should know of it when asked for approval.
     fn target(&self) -> Target {
         match &self.parameters {
@@ -87,6 +95,7 @@ pub(crate) struct ToolServer {
     token: Arc<RwLock<Token>>,
     pool: Arc<Pool>,
     gate: Arc<Gate>,
+    audit: Audit,
     stop: CancellationToken,
     task: Mutex<Option<JoinHandle<()>>>,
 }
@@ -114,13 +123,14 @@ impl ToolServer {
         servers: Arc<dyn ServerLookup>,
         connector: Connector,
         gate: Arc<Gate>,
+        audit: Audit,
     ) -> Result<Self, Error> {
         let listener = listen(host, port).await?;
         let address =
             listener.local_addr().map_err(|source| Error::Resolve { host: host.to_owned(), source })?;
         let token = Arc::new(RwLock::new(Token::new()));
         let pool = Arc::new(Pool::new(servers, connector));
-        let app = routes::router(Arc::clone(&pool), Arc::clone(&token), Arc::clone(&gate));
+        let app = routes::router(Arc::clone(&pool), Arc::clone(&token), Arc::clone(&gate), audit.clone());
         // Small answers must not wait for acknowledgements of earlier ones.
         let listener = listener.tap_io(|stream| {
             if let Err(error) = stream.set_nodelay(true) {
@@ -141,7 +151,7 @@ impl ToolServer {
                 }
             }
         });
-        Ok(Self { address, token, pool, gate, stop, task: Mutex::new(Some(task)) })
+        Ok(Self { address, token, pool, gate, audit, stop, task: Mutex::new(Some(task)) })
     }
 
     /// Where it listens.
@@ -159,6 +169,11 @@ impl ToolServer {
     /// Decides about what the kernel asks for.
     pub(crate) fn gate(&self) -> &Gate {
         &self.gate
+    }
+
+    /// Where it is recorded what the kernel asks for.
+    pub(crate) fn audit(&self) -> &Audit {
+        &self.audit
     }
 
     /// Keeps a live connection to what `name` stands for now, for the first call of its tools.

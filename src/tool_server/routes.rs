@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use super::Token;
 use super::pool::Pool;
 use crate::approval::{Action, Denied, Gate};
+use crate::audit::{Audit, Refusal, decide_on_record};
 use crate::describe::describe;
 use crate::mcp::ToolOutput;
 
@@ -25,6 +26,7 @@ const BODY_LIMIT_BYTES: usize = 64 * 1024 * 1024;
 struct Shared {
     pool: Arc<Pool>,
     gate: Arc<Gate>,
+    audit: Audit,
 }
 
 /// A tool call of code in the kernel.
@@ -58,11 +60,11 @@ enum ErrorKind {
     Timeout,
 }
 
-pub(super) fn router(pool: Arc<Pool>, token: Arc<RwLock<Token>>, gate: Arc<Gate>) -> Router {
+pub(super) fn router(pool: Arc<Pool>, token: Arc<RwLock<Token>>, gate: Arc<Gate>, audit: Audit) -> Router {
     Router::new()
         .route("/run", post(run))
         .layer(DefaultBodyLimit::max(BODY_LIMIT_BYTES))
-        .with_state(Shared { pool, gate })
+        .with_state(Shared { pool, gate, audit })
         .layer(middleware::from_fn_with_state(token, authorize))
 }
 
@@ -104,21 +106,36 @@ async fn answer(shared: &Shared, call: Call) -> Answer {
     };
     let action = Action {
         target: server.target(),
+        definition: Some(server.fingerprint()),
         annotations: server.annotations.get(&call.tool_name).copied(),
         server_name: call.server_name,
         tool_name: call.tool_name,
         tool_args: call.tool_args,
     };
-    let ruling = shared.gate.decide(action, &shared.gate.on_duty()).await;
-    let permit = match ruling.outcome {
-        Ok(permit) => permit,
-        Err(denied) => return Answer::from(denied),
+    let decided = decide_on_record(&shared.audit, &shared.gate, action, &shared.gate.on_duty()).await;
+    let (permit, on_record) = match decided {
+        Ok(permitted) => permitted,
+        Err(refusal) => return Answer::from(refusal),
     };
-    match shared.pool.call(&server, permit).await {
+    let answer = match shared.pool.call(&server, permit).await {
         Ok(ToolOutput::Structured(value)) => Answer::Result(value),
         Ok(ToolOutput::Text(text)) => Answer::Result(Value::String(text)),
         Ok(ToolOutput::Nothing) => Answer::Result(Value::Null),
         Err(error) => failed(error),
+    };
+    match &answer {
+        Answer::Result(value) => on_record.result(value),
+        Answer::Error { message, .. } => on_record.error(message),
+    }
+    answer
+}
+
+impl From<Refusal> for Answer {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Denied(denied) => denied.into(),
+            refusal => Self::Error { kind: ErrorKind::Rejected, message: describe(&refusal) },
+        }
     }
 }
 

@@ -6,6 +6,8 @@ use serde_json::{Map, json};
 use tokio::sync::watch;
 
 use super::{Call, McpServer, Progress, consent, parse, reply, schema};
+use crate::approval::Approver;
+use crate::describe::describe;
 
 pub(super) const NAME: &str = "install_package";
 
@@ -43,27 +45,8 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
         Ok(arguments) => arguments,
         Err(refusal) => return reply::failure(refusal),
     };
-    let (phase, phases) = watch::channel(String::new());
-    let tell = |words: &str| drop(phase.send_replace(words.to_owned()));
-    let mut progress = call.progress;
-    let allowed = {
-        let package = Map::from_iter([("package_name".to_owned(), json!(arguments.package_name))]);
-        let permit = consent::permit(server, NAME, package, &call.approver, progress.as_mut());
-        tokio::select! {
-            permitted = permit => permitted,
-            () = call.cancelled.cancelled() => return reply::failure("Installation was cancelled."),
-        }
-    };
-    if let Err(refusal) = allowed {
-        return refusal;
-    }
-    let install = async {
-        let environment = server.session.environment(&tell).await.map_err(|error| reply::error(&error))?;
-        let installed = environment.install(&arguments.package_name, &tell).await;
-        installed.map_err(|error| reply::error(&error))
-    };
     let installed = tokio::select! {
-        installed = Progress::tell_while(progress, phases, install) => installed,
+        installed = install(server, arguments.package_name, &call.approver, call.progress) => installed,
         () = call.cancelled.cancelled() => return reply::failure("Installation was cancelled."),
     };
     match installed {
@@ -73,4 +56,36 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
         }
         Err(failure) => failure,
     }
+}
+
+/// Installs the package if it may be. Returns the installer's output.
+async fn install(
+    server: &McpServer,
+    package: String,
+    approver: &Approver,
+    mut progress: Option<Progress>,
+) -> Result<String, CallToolResult> {
+    let arguments = Map::from_iter([("package_name".to_owned(), json!(package))]);
+    let on_record = consent::decide(server, NAME, arguments, approver, progress.as_mut()).await?;
+    let (phase, phases) = watch::channel(String::new());
+    let tell = |words: &str| drop(phase.send_replace(words.to_owned()));
+    let install = async {
+        let environment = server.session.environment(&tell).await.map_err(|error| told(&error))?;
+        environment.install(&package, &tell).await.map_err(|error| told(&error))
+    };
+    match Progress::tell_while(progress, phases, install).await {
+        Ok(output) => {
+            on_record.result(&json!(output));
+            Ok(output)
+        }
+        Err((words, failure)) => {
+            on_record.error(&words);
+            Err(failure)
+        }
+    }
+}
+
+/// An error as the audit log and as the client is told it.
+fn told(error: &dyn std::error::Error) -> (String, CallToolResult) {
+    (describe(error), reply::error(error))
 }

@@ -37,6 +37,7 @@ use self::asking::{Ongoing, Parking, Way, Work};
 use self::progress::{Progress, TokenSlot};
 pub use self::stdio::{Error, serve_stdio};
 use crate::approval::{Approver, Gate};
+use crate::audit::Audit;
 use crate::config::Images;
 use crate::executor::Session;
 use crate::registry::Registry;
@@ -62,6 +63,7 @@ pub(crate) struct McpServer {
     registry: Registry,
     /// Decides what may run.
     gate: Arc<Gate>,
+    audit: Audit,
     /// Calls whose clients are asking their users.
     parking: Parking,
     workspace: PathBuf,

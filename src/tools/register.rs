@@ -6,6 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::{Call, McpServer, Progress, consent, parse, reply, schema};
 use crate::approval::Approver;
+use crate::audit::OpenCall;
+use crate::describe::describe;
 use crate::registry::Packages;
 
 pub(super) const NAME: &str = "register_mcp_server";
@@ -75,13 +77,22 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
     let name = &arguments.server_name;
     let mut progress = call.progress;
     let register = async {
-        permit(server, &arguments, &call.approver, progress.as_mut()).await?;
+        let on_record = permit(server, &arguments, &call.approver, progress.as_mut()).await?;
         if let Some(progress) = &mut progress {
             progress.send(format!("connecting to the MCP server `{name}`")).await;
         }
         let packages = Packages::of_workspace(&server.workspace);
         let registered = server.registry.register(name, &arguments.server_params, packages).await;
-        registered.map_err(|error| reply::error(&error))
+        match registered {
+            Ok(registration) => {
+                on_record.result(&json!(registration.modules));
+                Ok(registration)
+            }
+            Err(error) => {
+                on_record.error(&describe(&error));
+                Err(reply::error(&error))
+            }
+        }
     };
     let registered = tokio::select! {
         registered = register => registered,
@@ -114,7 +125,7 @@ async fn permit(
     arguments: &Arguments,
     approver: &Approver,
     progress: Option<&mut Progress>,
-) -> Result<(), CallToolResult> {
+) -> Result<OpenCall, CallToolResult> {
     let Arguments { server_name, server_params } = arguments;
     // Nobody is asked about what cannot be done, nor again about what has been.
     let is_known = server.registry.has(server_name, server_params).map_err(|error| reply::error(&error))?;
@@ -123,5 +134,5 @@ async fn permit(
         ("server_name".to_owned(), json!(server_name)),
         ("server_params".to_owned(), json!(server_params)),
     ]);
-    consent::permit(server, NAME, arguments, approver, progress).await.map(drop)
+    consent::decide(server, NAME, arguments, approver, progress).await
 }

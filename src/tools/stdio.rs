@@ -14,6 +14,7 @@ use super::asking::Parking;
 use super::wire::Lines;
 use super::{Handler, McpServer};
 use crate::approval::{Gate, PolicyError, Standing};
+use crate::audit;
 use crate::config::Config;
 use crate::executor::Session;
 use crate::mcp::Connector;
@@ -33,6 +34,9 @@ pub enum Error {
     /// The approval policy cannot be used.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// The audit log cannot be kept.
+    #[error(transparent)]
+    Audit(#[from] audit::Error),
     /// There is no place for the kernel's temporary files.
     #[error("create a private directory for the kernel")]
     PrivateDirectory(#[source] std::io::Error),
@@ -54,17 +58,21 @@ pub enum Error {
 pub async fn serve_stdio(config: Config) -> Result<(), Error> {
     let closed = CancellationToken::new();
     end_on_signals(&closed).map_err(Error::Signals)?;
+    let audit = config.open_audit()?;
+    let policy = config.approval.policy()?;
+    let standing = Standing::new(config.state_dir.join("approvals.json"));
+    let gate = Arc::new(Gate::new(policy, standing, config.approval.timeout));
     let connector = Connector::new(Arc::clone(&config.variables), config.workspace.clone())
         .with_connect_timeout(config.connect_timeout);
     let registry = Registry::of_workspace(&config, connector.clone());
-    let policy = config.approval.policy()?;
-    let gate = Arc::new(Gate::new(policy, Standing::default(), config.approval.timeout));
+    registry.tell_placeholders(&config.variables);
     let tool_server = ToolServer::start(
         &config.tool_server_host,
         config.tool_server_port,
         Arc::new(registry.clone()) as Arc<dyn tool_server::ServerLookup>,
         connector,
         Arc::clone(&gate),
+        audit.clone(),
     )
     .await?;
     let session = Session::start(&config, Some(tool_server)).map_err(Error::PrivateDirectory)?;
@@ -73,6 +81,7 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
         session: Arc::clone(&session),
         registry,
         gate,
+        audit: audit.clone(),
         parking: Parking::default(),
         workspace: config.workspace.clone(),
         images: config.images,
@@ -91,6 +100,7 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
     };
     // Serving may have ended first: stopping twice is stopping once.
     session.stop().await;
+    audit.close().await;
     served
 }
 

@@ -73,8 +73,25 @@ fn approval_knows_nobody() {
 }
 
 #[test]
+fn the_audit_log_knows_decisions_and_no_way_to_them() {
+    never(
+        "audit",
+        &["crate::kernel", "crate::tools", "crate::executor", "crate::tool_server", "rmcp", "axum"],
+    );
+}
+
+#[test]
+fn no_decision_is_made_off_the_record() {
+    for room in ["tools", "executor", "registry", "environment", "kernel", "tool_server", "mcp"] {
+        never(room, &[".decide("]);
+    }
+}
+
+#[test]
 fn only_the_binary_reads_flags() {
-    for room in ["tools", "executor", "registry", "environment", "kernel", "tool_server", "mcp", "codegen"] {
+    for room in
+        ["audit", "tools", "executor", "registry", "environment", "kernel", "tool_server", "mcp", "codegen"]
+    {
         never(room, &["clap::", "anyhow::", "tracing_subscriber"]);
     }
 }

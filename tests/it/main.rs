@@ -4,6 +4,7 @@
 
 mod abuse;
 mod architecture;
+mod audit;
 mod calls;
 mod cells;
 mod clients;

@@ -168,6 +168,7 @@ mod tests {
             tool_args,
             target: Target::Command("npx -y files /tmp".to_owned()),
             annotations: None,
+            definition: None,
         }
     }
 

@@ -133,7 +133,14 @@ mod tests {
         annotations.destructive = Some(true);
         let annotations = (server != OURSELVES).then_some(annotations);
         let (server_name, tool_name) = (server.to_owned(), tool.to_owned());
-        ApprovalRequest::for_tests(Action { server_name, tool_name, tool_args, target, annotations })
+        ApprovalRequest::for_tests(Action {
+            server_name,
+            tool_name,
+            tool_args,
+            target,
+            definition: None,
+            annotations,
+        })
     }
 
     #[test]

@@ -1,0 +1,69 @@
+//! A cell on the record, from its turn to its end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::event::{CellEnd, Event, millis};
+use super::handle::{Audit, Log};
+use super::shown;
+
+/// What a cell has shown.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct CellOutput<'a> {
+    /// Its text, or an excerpt of it.
+    pub(crate) excerpt: &'a str,
+    /// How many characters the text has.
+    pub(crate) chars: usize,
+    /// How many images there are.
+    pub(crate) images: usize,
+}
+
+/// A cell whose turn it is. Dropped before its end is told, it was stopped.
+#[must_use = "a cell whose end is not told is recorded as stopped"]
+pub(crate) struct OpenCell(Option<Running>);
+
+struct Running {
+    log: Arc<Log>,
+    cell: u64,
+    begun: Instant,
+}
+
+impl Audit {
+    /// Records that it is a cell's turn. Tool calls are recorded as that cell's until it ends.
+    pub(crate) fn cell_started(&self, code: &str) -> OpenCell {
+        OpenCell(self.log().map(|log| {
+            let cell = log.cells.fetch_add(1, Ordering::Relaxed) + 1;
+            log.running.store(cell, Ordering::Relaxed);
+            let told = log.tells_everything().then(|| shown::text(&log.redactor, code));
+            log.note(&Event::CellStarted { cell, chars: code.chars().count(), code: told });
+            Running { log: Arc::clone(log), cell, begun: Instant::now() }
+        }))
+    }
+}
+
+impl OpenCell {
+    /// Records how the cell ended.
+    pub(crate) fn ended(mut self, end: CellEnd, output: CellOutput<'_>) {
+        self.end(end, output);
+    }
+
+    fn end(&mut self, end: CellEnd, output: CellOutput<'_>) {
+        let Some(Running { log, cell, begun }) = self.0.take() else { return };
+        log.running.store(0, Ordering::Relaxed);
+        log.note(&Event::CellEnded {
+            cell,
+            end,
+            duration_ms: millis(begun.elapsed()),
+            output_chars: output.chars,
+            images: output.images,
+            output: log.tells_everything().then(|| shown::text(&log.redactor, output.excerpt)),
+        });
+    }
+}
+
+impl Drop for OpenCell {
+    fn drop(&mut self) {
+        self.end(CellEnd::Stopped, CellOutput::default());
+    }
+}

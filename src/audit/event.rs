@@ -1,0 +1,171 @@
+//! What the log can say, line by line; `docs/audit.md` describes it for users.
+
+use std::io;
+use std::time::{Duration, SystemTime};
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::approval::ToolAnnotations;
+
+/// Something that happened. All texts in it are redacted and of bounded length.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(super) enum Event {
+    /// It is a cell's turn.
+    CellStarted {
+        cell: u64,
+        chars: usize,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        code: Option<String>,
+    },
+    /// A cell has ended, whether or not its code ran.
+    CellEnded {
+        cell: u64,
+        end: CellEnd,
+        duration_ms: u64,
+        output_chars: usize,
+        images: usize,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        output: Option<String>,
+    },
+    /// Something may run, or may not.
+    Decision {
+        #[serde(flatten)]
+        asked: Asked,
+        decision: Verdict,
+        by: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
+        /// Somebody said so earlier, of this and its like.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        earlier: bool,
+        waited_ms: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// What was accepted has ended.
+    CallEnded {
+        call: String,
+        outcome: Outcome,
+        duration_ms: u64,
+        result_bytes: usize,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<Value>,
+    },
+    /// Before this line, so many could not be written.
+    EventsLost { count: u64 },
+}
+
+/// What asks for permission.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Asked {
+    pub(super) call: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cell: Option<u64>,
+    pub(super) server: String,
+    pub(super) tool: String,
+    pub(super) target: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) annotations: Option<ToolAnnotations>,
+    pub(super) arguments: Value,
+}
+
+/// A decision.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Verdict {
+    Accepted,
+    Denied,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Outcome {
+    Result,
+    Error,
+    /// Nobody waited for its end.
+    Cancelled,
+}
+
+/// How a cell ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CellEnd {
+    /// All of its code ran.
+    Finished,
+    /// Its code raised an exception.
+    Error,
+    /// Its code took too long.
+    TimedOut,
+    /// The caller gave up while the code ran.
+    Cancelled,
+    /// The caller gave up before the code ran.
+    NotRun,
+    /// The kernel was reset while the cell ran or waited.
+    Reset,
+    /// The kernel's process ended.
+    Died,
+    /// The kernel has not said how it went.
+    Unknown,
+    /// No kernel could be started, or the session ended.
+    Stopped,
+}
+
+/// What each line begins with.
+#[derive(Debug, Clone)]
+pub(super) struct Session {
+    id: String,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    time: String,
+    session: &'a str,
+    #[serde(flatten)]
+    event: &'a Event,
+}
+
+impl Session {
+    pub(super) fn new() -> Self {
+        Self { id: uuid::Uuid::new_v4().to_string() }
+    }
+
+    /// The line, with its end, that says that `event` has happened now.
+    pub(super) fn line(&self, event: &Event) -> io::Result<String> {
+        let time = rfc3339(SystemTime::now());
+        let mut line = serde_json::to_string(&Line { time, session: &self.id, event })?;
+        line.push('\n');
+        Ok(line)
+    }
+}
+
+fn rfc3339(time: SystemTime) -> String {
+    DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+/// Whole milliseconds.
+pub(super) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_told_in_utc_to_the_millisecond() {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_micros(951_782_400_012_999);
+        assert_eq!(rfc3339(time), "2000-02-29T00:00:00.012Z");
+    }
+
+    #[test]
+    fn an_event_is_one_line() {
+        let event = Event::CellStarted { cell: 1, chars: 3, code: Some("a\nb".to_owned()) };
+        let line = Session::new().line(&event).unwrap();
+        assert_eq!(line.find('\n'), Some(line.len() - 1));
+        assert!(line.contains(r#","event":"cell_started","cell":1,"chars":3,"code":"a\nb"}"#), "{line}");
+    }
+}

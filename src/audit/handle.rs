@@ -1,0 +1,127 @@
+//! The handle through which others tell the log what happens.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use super::event::Event;
+use super::file::LogFile;
+use super::writer::Writer;
+use crate::env::Redactor;
+
+/// What an audit log tells beside names, decisions, durations and sizes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Contents {
+    /// The arguments of calls.
+    #[default]
+    Arguments,
+    /// The arguments and results of calls, the code and output of cells.
+    Everything,
+}
+
+/// How a log is kept.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// The file. Its directory must exist.
+    pub(crate) path: PathBuf,
+    /// What is told.
+    pub(crate) contents: Contents,
+    /// From which size on the file is renamed and begun anew.
+    pub(crate) max_bytes: u64,
+    /// How many renamed files are kept; at least 1.
+    pub(crate) kept_files: usize,
+    /// Where code in the kernel writes as a matter of course: no good place for the log.
+    pub(crate) workspace: PathBuf,
+}
+
+/// Why there is no log.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file's directory does not exist.
+    #[error(
+        "open the audit log `{path}`: its directory does not exist\n\
+         hint: create it first",
+        path = path.display()
+    )]
+    NoDirectory {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file cannot be opened for appending.
+    #[error("open the audit log `{path}`", path = path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// An audit log, or none. Clones write to the same one.
+#[derive(Clone, Default)]
+pub(crate) struct Audit(Option<Arc<Log>>);
+
+/// A log that is written.
+pub(super) struct Log {
+    pub(super) writer: Writer,
+    pub(super) redactor: Redactor,
+    contents: Contents,
+    /// How many cells have begun.
+    pub(super) cells: AtomicU64,
+    /// The cell that runs now; 0 if none does.
+    pub(super) running: AtomicU64,
+}
+
+impl Audit {
+    /// Tells nobody anything.
+    pub(crate) fn off() -> Self {
+        Self::default()
+    }
+
+    /// Opens the log, creates its file if need be, and begins a session in it.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub(crate) fn open(settings: Settings, redactor: Redactor) -> Result<Self, Error> {
+        let Settings { path, contents, max_bytes, kept_files, workspace } = settings;
+        let not_opened = |source| Error::Open { path: path.clone(), source };
+        // The working directory may be another one day.
+        let absolute = std::path::absolute(&path).map_err(not_opened)?;
+        let directory = absolute.parent().unwrap_or(Path::new("/"));
+        if !directory.is_dir() {
+            return Err(Error::NoDirectory { path });
+        }
+        if directory.canonicalize().is_ok_and(|directory| directory.starts_with(&workspace)) {
+            tracing::warn!("the audit log is in the workspace, where code in the kernel can change it");
+        }
+        let file = LogFile::open(&absolute, max_bytes, kept_files).map_err(not_opened)?;
+        let writer = Writer::start(file).map_err(not_opened)?;
+        let (cells, running) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Self(Some(Arc::new(Log { writer, redactor, contents, cells, running }))))
+    }
+
+    /// Writes what is still to be written, and nothing from then on: what has to be on the record does not run any
+    /// more. Takes at most 2 seconds.
+    pub(crate) async fn close(&self) {
+        if let Some(log) = &self.0 {
+            log.writer.close().await;
+        }
+    }
+
+    pub(super) fn log(&self) -> Option<&Arc<Log>> {
+        self.0.as_ref()
+    }
+}
+
+impl Log {
+    pub(super) fn tells_everything(&self) -> bool {
+        self.contents == Contents::Everything
+    }
+
+    pub(super) fn note(&self, event: &Event) {
+        self.writer.note(event);
+    }
+}

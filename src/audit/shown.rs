@@ -1,0 +1,91 @@
+//! How values stand in the log: redacted, and of bounded length.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::env::Redactor;
+
+/// The longest text or JSON value that is told whole, in bytes: enough for what people read, and a line of it is
+/// written at once.
+pub(super) const LONGEST: usize = 64 * 1024;
+
+/// `text`, or its beginning and a mark that tells how long it is.
+pub(super) fn text(redactor: &Redactor, text: &str) -> String {
+    match text.len() <= LONGEST {
+        true => redactor.redact(text).into_owned(),
+        false => beginning(redactor, text, text.len()),
+    }
+}
+
+/// `value`, or a text: the beginning of its JSON and a mark that tells how long that is. And its length in bytes.
+pub(super) fn json<T: Serialize + ?Sized>(redactor: &Redactor, value: &T) -> (Value, usize) {
+    let mut kept = Beginning { bytes: Vec::new(), limit: LONGEST + redactor.lookahead(), length: 0 };
+    // What has no JSON form does not come from JSON, as all that we tell does.
+    if serde_json::to_writer(&mut kept, value).is_err() {
+        return (Value::Null, kept.length);
+    }
+    let told = match kept.length <= LONGEST {
+        true => redactor.redact_json(serde_json::from_slice(&kept.bytes).unwrap_or_default()),
+        false => beginning(redactor, &String::from_utf8_lossy(&kept.bytes), kept.length).into(),
+    };
+    (told, kept.length)
+}
+
+fn beginning(redactor: &Redactor, text: &str, length: usize) -> String {
+    format!("{}… [{length} bytes in all]", redactor.redact_beginning(text, LONGEST))
+}
+
+/// Keeps the first bytes of what is written, and counts all.
+struct Beginning {
+    bytes: Vec<u8>,
+    limit: usize,
+    length: usize,
+}
+
+impl Write for Beginning {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = self.limit.saturating_sub(self.bytes.len()).min(bytes.len());
+        self.bytes.extend_from_slice(&bytes[..room]);
+        self.length += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::env::Variables;
+
+    fn redactor() -> Redactor {
+        let variables = Variables::from_pairs([("KEY", "the-secret")]);
+        variables.fill("${KEY}").unwrap();
+        variables.redactor().clone()
+    }
+
+    #[test]
+    fn what_is_short_is_told_whole() {
+        assert_eq!(text(&redactor(), "a the-secret"), "a ${KEY}");
+        let (told, length) = json(&redactor(), &json!({"a": ["the-secret"]}));
+        assert_eq!((told, length), (json!({"a": ["${KEY}"]}), 20));
+    }
+
+    #[test]
+    fn what_is_long_is_shortened_and_says_so() {
+        let long = "the-secret ".repeat(10_000);
+        let told = text(&redactor(), &long);
+        assert!(told.starts_with("${KEY} ${KEY} ") && told.ends_with("… [110000 bytes in all]"), "{told}");
+        assert!(!told.contains("the-s") && told.len() < LONGEST);
+        let (told, length) = json(&redactor(), &json!({"a": long}));
+        let told = told.as_str().unwrap();
+        assert!(told.starts_with(r#"{"a":"${KEY} "#) && told.ends_with("… [110008 bytes in all]"), "{told}");
+        assert!(!told.contains("the-s") && length == 110_008);
+    }
+}

@@ -1,0 +1,202 @@
+//! What is in the file after something has happened.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::approval::{Action, Approver, Desk, Effect, Gate, Policy, Standing, Target};
+use crate::env::Variables;
+
+/// A log in a directory of its own.
+struct Place {
+    directory: tempfile::TempDir,
+    audit: Audit,
+}
+
+impl Place {
+    fn new(contents: Contents) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let variables = Variables::from_pairs([("KEY", "the-secret")]);
+        variables.fill("${KEY}").unwrap();
+        let settings = Settings { contents, ..settings(directory.path().join("log")) };
+        let audit = Audit::open(settings, variables.redactor().clone()).unwrap();
+        Self { directory, audit }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("log")
+    }
+
+    /// All that was told, in order; closes the log.
+    async fn told(&self) -> Vec<Value> {
+        self.audit.close().await;
+        let text = std::fs::read_to_string(self.path()).unwrap();
+        assert!(!text.contains("the-secret"), "{text}");
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+fn settings(path: PathBuf) -> Settings {
+    Settings {
+        path,
+        contents: Contents::Arguments,
+        max_bytes: 1024 * 1024,
+        kept_files: 1,
+        workspace: PathBuf::from("/nonexistent"),
+    }
+}
+
+fn gate(effect: Effect) -> Gate {
+    Gate::new(Policy::always(effect), Standing::default(), Duration::from_secs(60))
+}
+
+fn action() -> Action {
+    let Value::Object(tool_args) = json!({"key": "the-secret", "more": [1, {"the-secret": "a the-secret"}]})
+    else {
+        unreachable!()
+    };
+    Action {
+        server_name: "server".to_owned(),
+        tool_name: "tool".to_owned(),
+        tool_args,
+        target: Target::Command("run --key the-secret".to_owned()),
+        annotations: None,
+        definition: None,
+    }
+}
+
+/// The events' names and these fields of them.
+fn fields(told: &[Value], names: &[&str]) -> Vec<String> {
+    let field = |event: &Value, name: &str| match &event[name] {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let row = |event: &Value| names.iter().map(|name| field(event, name)).collect::<Vec<_>>().join(" ");
+    told.iter().map(|event| format!("{} {}", field(event, "event"), row(event))).collect()
+}
+
+#[tokio::test]
+async fn a_call_of_a_cell_is_told_from_beginning_to_end() {
+    let place = Place::new(Contents::Arguments);
+    let cell = place.audit.cell_started("é the-secret");
+    let (_, call) =
+        decide_on_record(&place.audit, &gate(Effect::Allow), action(), &Approver::Consent).await.unwrap();
+    call.result(&json!("the-secret"));
+    cell.ended(CellEnd::Error, CellOutput { excerpt: "the-secret", chars: 10, images: 2 });
+    let told = place.told().await;
+    assert_eq!(
+        fields(&told, &["cell", "decision", "by", "outcome", "result_bytes", "end", "chars", "output_chars"]),
+        [
+            "cell_started 1 null null null null null 12 null",
+            "decision 1 accepted policy null null null null null",
+            "call_ended null null null result 10 null null null",
+            "cell_ended 1 null null null null error null 10",
+        ]
+    );
+    let expected = json!({"key": "${KEY}", "more": [1, {"${KEY}": "a ${KEY}"}]});
+    assert_eq!((&told[1]["arguments"], &told[1]["target"]), (&expected, &json!("run --key ${KEY}")));
+    assert_eq!(told[1]["call"], told[2]["call"]);
+    assert!(told.iter().all(|event| event["session"] == told[0]["session"] && event["time"].is_string()));
+    assert!(told.iter().all(|event| ["code", "output", "result"].iter().all(|name| event[*name].is_null())));
+}
+
+#[tokio::test]
+async fn contents_are_told_if_wanted() {
+    let place = Place::new(Contents::Everything);
+    let cell = place.audit.cell_started("print('the-secret')");
+    let (_, call) =
+        decide_on_record(&place.audit, &gate(Effect::Allow), action(), &Approver::Consent).await.unwrap();
+    call.result(&json!({"a": "the-secret"}));
+    cell.ended(CellEnd::Finished, CellOutput { excerpt: "the-secret\n", chars: 11, images: 0 });
+    let told = place.told().await;
+    assert_eq!(told[0]["code"], "print('${KEY}')");
+    assert_eq!(told[2]["result"], json!({"a": "${KEY}"}));
+    assert_eq!(told[3]["output"], "${KEY}\n");
+}
+
+#[tokio::test]
+async fn what_is_denied_does_not_end() {
+    let place = Place::new(Contents::Arguments);
+    for (effect, approver) in [(Effect::Deny, Approver::Consent), (Effect::Ask, Approver::Nobody("alone"))] {
+        let refused = decide_on_record(&place.audit, &gate(effect), action(), &approver).await;
+        assert!(matches!(refused, Err(Refusal::Denied(_))));
+    }
+    let told = place.told().await;
+    assert_eq!(
+        fields(&told, &["decision", "by", "cell"]),
+        ["decision denied policy null", "decision denied nobody null"]
+    );
+    assert!(told[1]["reason"].as_str().is_some_and(|reason| reason.contains("alone")), "{told:?}");
+}
+
+#[tokio::test]
+async fn what_is_dropped_is_told_as_cancelled_withdrawn_or_stopped() {
+    let place = Place::new(Contents::Arguments);
+    let cell = place.audit.cell_started("");
+    let (_, call) =
+        decide_on_record(&place.audit, &gate(Effect::Allow), action(), &Approver::Consent).await.unwrap();
+    drop(call);
+    let (desk, mut questions) = Desk::new();
+    let (gate, approver) = (gate(Effect::Ask), Approver::Desk(desk));
+    {
+        let deciding = decide_on_record(&place.audit, &gate, action(), &approver);
+        tokio::select! {
+            _ = deciding => panic!("nobody has answered"),
+            _ = questions.recv() => {}
+        }
+    }
+    drop(cell);
+    let told = place.told().await;
+    assert_eq!(
+        fields(&told, &["decision", "by", "outcome", "end"]),
+        [
+            "cell_started null null null null",
+            "decision accepted policy null null",
+            "call_ended null null cancelled null",
+            "decision denied withdrawal null null",
+            "cell_ended null null null stopped",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn nothing_runs_that_cannot_be_recorded() {
+    let place = Place::new(Contents::Arguments);
+    let gate = gate(Effect::Allow);
+    // A directory in the file's place.
+    std::fs::remove_file(place.path()).unwrap();
+    std::fs::create_dir(place.path()).unwrap();
+    let refused = decide_on_record(&place.audit, &gate, action(), &Approver::Consent).await;
+    assert!(matches!(refused, Err(Refusal::Unrecorded { .. })));
+    place.audit.cell_started("").ended(CellEnd::Finished, CellOutput::default());
+    // What is recorded next is written after those, which are lost.
+    drop(decide_on_record(&place.audit, &gate, action(), &Approver::Consent).await);
+    std::fs::remove_dir(place.path()).unwrap();
+    drop(decide_on_record(&place.audit, &gate, action(), &Approver::Consent).await.unwrap());
+    let told = place.told().await;
+    assert_eq!(
+        fields(&told, &["count"]),
+        ["events_lost 4", "decision null", "call_ended null"],
+        "two decisions and the cell's two events are lost"
+    );
+    let refused = decide_on_record(&place.audit, &gate, action(), &Approver::Consent).await;
+    assert!(matches!(refused, Err(Refusal::Unrecorded { .. })), "the log is closed");
+}
+
+#[tokio::test]
+async fn without_a_log_calls_run_all_the_same() {
+    let audit = Audit::off();
+    drop(decide_on_record(&audit, &gate(Effect::Allow), action(), &Approver::Consent).await.unwrap());
+    audit.cell_started("").ended(CellEnd::Finished, CellOutput::default());
+    audit.close().await;
+}
+
+#[test]
+fn a_missing_directory_is_named() {
+    let path = Path::new("/nonexistent/log");
+    let error = Audit::open(settings(path.to_owned()), Variables::default().redactor().clone());
+    let error = error.err().unwrap().to_string();
+    assert!(error.contains("`/nonexistent/log`") && error.contains("directory does not exist"), "{error}");
+}

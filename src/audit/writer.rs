@@ -1,0 +1,154 @@
+//! The thread that writes the log, and the queue to it.
+//!
+//! A write to a local file takes microseconds, until the disk stalls. With a thread of its own only decisions wait then
+//! (and are refused after a while): cells still end, and nothing else of the session stands still. What ends without
+//! being awaited, a dropped future, can queue its event too.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use super::event::{Event, Session};
+use super::file::LogFile;
+
+/// How many lines may wait for the disk: enough for a pause of it, at most some 100 MB if all are of the longest.
+const QUEUE_CAPACITY: usize = 256;
+
+/// How long a decision waits to be on the record.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long the end of a session waits for its last lines.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The way to the thread, which ends when this is dropped, or by [`close`](Self::close).
+#[derive(Debug)]
+pub(super) struct Writer {
+    session: Session,
+    queue: mpsc::Sender<Entry>,
+    lost: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Line { line: String, written: Option<oneshot::Sender<io::Result<()>>> },
+    Close { closed: oneshot::Sender<()> },
+}
+
+impl Writer {
+    /// Starts the thread.
+    pub(super) fn start(file: LogFile) -> io::Result<Self> {
+        let session = Session::new();
+        let (queue, entries) = mpsc::channel(QUEUE_CAPACITY);
+        let lost = Arc::default();
+        let work = Work { file, session: session.clone(), lost: Arc::clone(&lost), is_failing: false };
+        std::thread::Builder::new().name("audit".to_owned()).spawn(move || work.run(entries))?;
+        Ok(Self { session, queue, lost })
+    }
+
+    /// Writes an event and waits until it is in the file.
+    ///
+    /// # Errors
+    /// It could not be written, or not in time; in that case it may still be.
+    pub(super) async fn record(&self, event: &Event) -> io::Result<()> {
+        let line = self.session.line(event)?;
+        let (sender, written) = oneshot::channel();
+        let recorded = async {
+            self.queue.send(Entry::Line { line, written: Some(sender) }).await.map_err(|_| closed())?;
+            written.await.map_err(|_| closed())?
+        };
+        timeout(RECORD_TIMEOUT, recorded).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Queues an event. What cannot be queued or written is counted, and the count is told in the log.
+    pub(super) fn note(&self, event: &Event) {
+        let queued = self
+            .session
+            .line(event)
+            .is_ok_and(|line| self.queue.try_send(Entry::Line { line, written: None }).is_ok());
+        if !queued && self.lost.fetch_add(1, Ordering::Relaxed) == 0 {
+            tracing::error!("the audit log cannot keep up, or is closed; events are lost");
+        }
+    }
+
+    /// Writes what is queued, and nothing from then on.
+    pub(super) async fn close(&self) {
+        let (sender, closed) = oneshot::channel();
+        let closing = async {
+            // If the thread has ended already, all is written.
+            if self.queue.send(Entry::Close { closed: sender }).await.is_ok() {
+                drop(closed.await);
+            }
+        };
+        if timeout(CLOSE_TIMEOUT, closing).await.is_err() {
+            tracing::error!("the last events are not in the audit log: its disk does not answer");
+        }
+    }
+}
+
+fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, "the audit log is closed")
+}
+
+/// What the thread works with.
+struct Work {
+    file: LogFile,
+    session: Session,
+    lost: Arc<AtomicU64>,
+    is_failing: bool,
+}
+
+impl Work {
+    fn run(mut self, mut entries: mpsc::Receiver<Entry>) {
+        while let Some(entry) = entries.blocking_recv() {
+            match entry {
+                Entry::Line { line, written } => {
+                    let appended = self.append(&line);
+                    if let Some(written) = written {
+                        // Whoever asked may have given up.
+                        drop(written.send(appended));
+                    }
+                }
+                Entry::Close { closed } => {
+                    self.tell_lost().unwrap_or_else(|error| self.complain(&error));
+                    // Whoever closes the log may have given up.
+                    let _ = closed.send(());
+                    return;
+                }
+            }
+        }
+    }
+
+    fn append(&mut self, line: &str) -> io::Result<()> {
+        let appended = self.tell_lost().and_then(|()| self.file.append(line.as_bytes()));
+        match &appended {
+            Ok(()) => self.is_failing = false,
+            Err(error) => {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+                self.complain(error);
+            }
+        }
+        appended
+    }
+
+    fn tell_lost(&mut self) -> io::Result<()> {
+        let count = self.lost.load(Ordering::Relaxed);
+        if count > 0 {
+            let line = self.session.line(&Event::EventsLost { count })?;
+            self.file.append(line.as_bytes())?;
+            self.lost.fetch_sub(count, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Says once, until it works again, that it does not.
+    fn complain(&mut self, error: &io::Error) {
+        if !self.is_failing {
+            self.is_failing = true;
+            tracing::error!(%error, "the audit log cannot be written; tool calls are refused");
+        }
+    }
+}

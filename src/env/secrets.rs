@@ -1,0 +1,246 @@
+//! Values that must not be shown: each is replaced by the placeholder that stands for it.
+//!
+//! A value is found as it is, as it stands in a JSON text and as it stands in a URL. One that was changed in any other
+//! way (Base64, a hash, a part of it) is not.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+/// Shorter values are not looked for in texts: they would be found everywhere and hide nothing.
+const SHORTEST_SECRET: usize = 4;
+
+/// What `encodeURIComponent` and Python's `quote(…, safe='')` leave as it is.
+const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+/// What Python's `quote` leaves as it is.
+const PATH: &AsciiSet = &COMPONENT.remove(b'/');
+/// What the URL standard leaves as it is in a query, the part of a URL in which it escapes least.
+const QUERY: &AsciiSet =
+    &percent_encoding::CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>').add(b'\'');
+
+/// Stands for a text in which secrets could not be looked for.
+const WITHHELD: &str = "[withheld]";
+
+/// Some values to be taken out of what is shown and logged.
+#[derive(Clone, Default)]
+pub(crate) struct Secrets(Option<Arc<Search>>);
+
+struct Search {
+    /// The name of each pattern's variable.
+    names: Vec<String>,
+    /// `None` if there are too many patterns for one.
+    automaton: Option<AhoCorasick>,
+    longest: usize,
+}
+
+impl Secrets {
+    /// Takes names and values of variables.
+    pub(crate) fn new<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut patterns: BTreeMap<String, String> = BTreeMap::new();
+        for (name, value) in variables {
+            for pattern in spellings(value).into_iter().filter(|pattern| pattern.len() >= SHORTEST_SECRET) {
+                patterns.entry(pattern).or_insert_with(|| name.to_owned());
+            }
+        }
+        if patterns.is_empty() {
+            return Self::default();
+        }
+        let longest = patterns.keys().map(String::len).max().unwrap_or_default();
+        // The longest, so that no value is taken for a shorter one that it begins with.
+        let automaton =
+            AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(patterns.keys()).ok();
+        let names = patterns.into_values().collect();
+        Self(Some(Arc::new(Search { names, automaton, longest })))
+    }
+
+    /// `text` with each secret in it replaced by the placeholder that stands for it.
+    pub(crate) fn redact(&self, text: &str) -> String {
+        self.redacted(text).into_owned()
+    }
+
+    fn redacted<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let Some(search) = &self.0 else { return Cow::Borrowed(text) };
+        let Some(automaton) = &search.automaton else { return Cow::Borrowed(WITHHELD) };
+        if !automaton.is_match(text) {
+            return Cow::Borrowed(text);
+        }
+        let mut redacted = String::with_capacity(text.len());
+        automaton.replace_all_with(text, &mut redacted, |found, _, redacted| {
+            redacted.push_str(&format!("${{{}}}", search.names[found.pattern().as_usize()]));
+            true
+        });
+        Cow::Owned(redacted)
+    }
+
+    fn longest(&self) -> usize {
+        self.0.as_ref().map_or(0, |search| search.longest)
+    }
+}
+
+/// A value as it is, and as it is written in places where it often stands.
+fn spellings(value: &str) -> Vec<String> {
+    let as_json = Value::from(value).to_string();
+    let component = utf8_percent_encode(value, COMPONENT).to_string();
+    vec![
+        // Headers, and much else, lose the white space around them.
+        value.trim().to_owned(),
+        value.to_owned(),
+        as_json[1..as_json.len() - 1].to_owned(),
+        utf8_percent_encode(value, PATH).to_string(),
+        utf8_percent_encode(value, QUERY).to_string(),
+        // As in the body of a form.
+        component.replace("%20", "+"),
+        component,
+    ]
+}
+
+/// All the values that must not be shown, those too that turn up later.
+///
+/// Clones share what they know.
+#[derive(Clone, Default)]
+pub(crate) struct Redactor(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+struct Known {
+    /// The variables' names by their values.
+    names: BTreeMap<String, String>,
+    /// Made when it is needed, since it takes all the values.
+    secrets: Option<Secrets>,
+}
+
+impl Redactor {
+    /// From now on `value` is shown as `${name}`.
+    pub(super) fn note(&self, name: &str, value: &str) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.names.contains_key(value) {
+            known.names.insert(value.to_owned(), name.to_owned());
+            known.secrets = None;
+        }
+    }
+
+    /// `text` with each value in it replaced by its placeholder.
+    pub(crate) fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.secrets().redacted(text)
+    }
+
+    fn secrets(&self) -> Secrets {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Known { names, secrets } = &mut *known;
+        let variables = names.iter().map(|(value, name)| (name.as_str(), value.as_str()));
+        secrets.get_or_insert_with(|| Secrets::new(variables)).clone()
+    }
+
+    /// As [`redact`](Self::redact), of a text of which only the first `length` bytes are to be shown. The rest is
+    /// looked at no further than it must be, and a value at the cut is not shown in part.
+    pub(crate) fn redact_beginning(&self, text: &str, length: usize) -> String {
+        let secrets = self.secrets();
+        let end = text.floor_char_boundary(length.saturating_add(secrets.longest()));
+        let mut beginning = secrets.redact(&text[..end]);
+        if end < text.len() {
+            // What may be the first half of a value.
+            let uncertain = beginning.len().saturating_sub(secrets.longest());
+            beginning.truncate(beginning.floor_char_boundary(uncertain));
+        }
+        beginning
+    }
+
+    /// How many bytes more than `length` [`redact_beginning`](Self::redact_beginning) looks at.
+    pub(crate) fn lookahead(&self) -> usize {
+        self.secrets().longest()
+    }
+
+    /// `value` with each value that must not be shown replaced in its texts, keys and numbers.
+    pub(crate) fn redact_json(&self, value: Value) -> Value {
+        redact_json(&self.secrets(), value)
+    }
+}
+
+fn redact_json(secrets: &Secrets, value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(secrets.redact(&text)),
+        Value::Number(number) => match secrets.redacted(&number.to_string()) {
+            Cow::Owned(redacted) => Value::String(redacted),
+            Cow::Borrowed(_) => Value::Number(number),
+        },
+        Value::Array(items) => items.into_iter().map(|item| redact_json(secrets, item)).collect(),
+        Value::Object(members) => members
+            .into_iter()
+            .map(|(key, member)| (secrets.redact(&key), redact_json(secrets, member)))
+            .collect(),
+        Value::Null | Value::Bool(_) => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn redactor(variables: &[(&str, &str)]) -> Redactor {
+        let redactor = Redactor::default();
+        variables.iter().for_each(|(name, value)| redactor.note(name, value));
+        redactor
+    }
+
+    fn check(text: &str, expected: &str) {
+        let variables = [
+            ("KEY", "secret"),
+            ("LONG", "secret-and-more"),
+            ("NO", "no"),
+            ("ODD", " a/\"b&c=é "),
+            ("SELF", "KEY}"),
+        ];
+        assert_eq!(redactor(&variables).redact(text), expected, "{text}");
+    }
+
+    #[test]
+    fn values_are_replaced_by_their_placeholders() {
+        check("no secret-and-more, secret!", "no ${LONG}, ${KEY}!");
+        check("secretsecret", "${KEY}${KEY}");
+        check("nothing", "nothing");
+        check("KEY} secret", "${SELF} ${KEY}");
+    }
+
+    #[test]
+    fn values_are_found_as_urls_and_json_write_them() {
+        check("<a/\"b&c=é>", "<${ODD}>");
+        check(r#"{"x": " a/\"b&c=é "}"#, r#"{"x": "${ODD}"}"#);
+        check("?k=%20a%2F%22b%26c%3D%C3%A9%20", "?k=${ODD}");
+        check("?k=%20a/%22b%26c%3D%C3%A9%20", "?k=${ODD}");
+        check("?k=%20a/%22b&c=%C3%A9%20", "?k=${ODD}");
+        check("k=+a%2F%22b%26c%3D%C3%A9+", "k=${ODD}");
+    }
+
+    #[test]
+    fn json_is_redacted_at_every_depth() {
+        let redactor = redactor(&[("KEY", "secret"), ("PIN", "12345")]);
+        let value = json!({"a secret": [1, null, true, {"b": "secret"}], "pin": 12345});
+        let expected = json!({"a ${KEY}": [1, null, true, {"b": "${KEY}"}], "pin": "${PIN}"});
+        assert_eq!(redactor.redact_json(value), expected);
+    }
+
+    #[test]
+    fn clones_learn_of_values_that_turn_up_later() {
+        let redactor = redactor(&[("KEY", "secret")]);
+        let clone = redactor.clone();
+        assert_eq!(clone.redact("secret late"), "${KEY} late");
+        redactor.note("LATER", "late");
+        assert_eq!(clone.redact("secret late"), "${KEY} ${LATER}");
+    }
+
+    #[test]
+    fn a_value_at_the_cut_is_not_shown_in_part() {
+        let redactor = redactor(&[("KEY", "secret")]);
+        for length in 0..40 {
+            let beginning = redactor.redact_beginning("éééé secret secret secret é", length);
+            let rest = beginning.replace("${KEY}", "");
+            assert!(!rest.contains("se"), "{length}: {beginning}");
+        }
+        assert_eq!(redactor.redact_beginning("a secret", 100), "a ${KEY}");
+    }
+}

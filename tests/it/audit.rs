@@ -1,0 +1,130 @@
+//! What the audit log tells of a session, and what it must not.
+
+use serde_json::{Value, json};
+
+use crate::support::{Ipybox, Place, eventually, kernel_python, probe};
+
+const SECRET: &str = "s3cret/välue";
+
+/// ipybox with a secret in `.env` and a log, with these flags too.
+async fn start(place: &Place, flags: &[&str]) -> Ipybox {
+    place.write(".env", &format!("API_KEY={SECRET}\n"));
+    start_with(place, flags, &[]).await
+}
+
+async fn start_with(place: &Place, flags: &[&str], variables: &[(&str, &str)]) -> Ipybox {
+    let log = place.temporary().join("audit.jsonl");
+    let python = kernel_python();
+    let mut all = vec!["--python", python.to_str().unwrap(), "--audit-log", log.to_str().unwrap()];
+    all.extend(flags);
+    let mut ipybox = place.start_with(&all, variables).await;
+    ipybox.initialize().await;
+    ipybox
+}
+
+/// The lines of the log. The secret is in none of them, however it is written.
+fn told(place: &Place) -> Vec<Value> {
+    let text = std::fs::read_to_string(place.temporary().join("audit.jsonl")).unwrap_or_default();
+    assert!(!text.contains("s3cret"), "{text}");
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn names(told: &[Value]) -> Vec<&str> {
+    told.iter().map(|event| event["event"].as_str().unwrap()).collect()
+}
+
+const CALL: &str = "import os, urllib.parse\nfrom mcptools.probe import echo\n\
+    key = open('.env').read().strip().split('=')[1]\n\
+    print(echo.run(echo.Params(text='key ' + key + ' ' + urllib.parse.quote(key))))";
+
+#[tokio::test]
+async fn a_cell_and_its_call_are_told_in_order_and_without_secrets() {
+    let place = Place::new();
+    let mut ipybox = start(&place, &[]).await;
+    ipybox.register("probe", probe()).await.ok();
+    assert!(ipybox.cell(CALL).await.ok().contains(SECRET), "the tool has got it");
+    ipybox.cell("1 / 0").await.error();
+    ipybox.stop().await;
+    let told = told(&place);
+    assert_eq!(
+        names(&told),
+        ["cell_started", "decision", "call_ended", "cell_ended", "cell_started", "cell_ended"]
+    );
+    let [started, decision, call, ended, _, failed] = &told[..] else { unreachable!() };
+    assert_eq!(started["chars"], CALL.chars().count());
+    assert_eq!((&decision["server"], &decision["tool"]), (&json!("probe"), &json!("echo")));
+    assert_eq!(decision["arguments"], json!({"text": "key ${API_KEY} ${API_KEY}"}));
+    assert_eq!((&decision["decision"], &decision["cell"]), (&json!("accepted"), &started["cell"]));
+    assert_eq!((&call["outcome"], &call["call"]), (&json!("result"), &decision["call"]));
+    assert!(call["result_bytes"].as_u64() > Some(20) && call["duration_ms"].is_u64(), "{call}");
+    assert_eq!((&ended["end"], &failed["end"]), (&json!("finished"), &json!("error")));
+    for event in &told {
+        assert!(["code", "output", "result"].iter().all(|name| event[*name].is_null()), "{event}");
+    }
+}
+
+#[tokio::test]
+async fn contents_are_told_only_if_wanted_and_without_secrets() {
+    let place = Place::new();
+    let mut ipybox = start(&place, &["--audit-contents"]).await;
+    ipybox.register("probe", probe()).await.ok();
+    ipybox.cell(&format!("{CALL}\n# {SECRET}")).await.ok();
+    ipybox.stop().await;
+    let told = told(&place);
+    let [started, _, call, ended] = &told[..] else { panic!("{told:?}") };
+    assert_eq!(started["code"], format!("{CALL}\n# ${{API_KEY}}"));
+    assert_eq!(call["result"], "key ${API_KEY} ${API_KEY}");
+    assert_eq!(ended["output"], "key ${API_KEY} ${API_KEY}");
+}
+
+#[tokio::test]
+async fn secrets_of_servers_registered_earlier_are_known_before_their_first_call() {
+    let place = Place::new();
+    let variables = [("TOKEN", "s3cret-of-a-server")];
+    let mut parameters = probe();
+    parameters["env"] = json!({"TOKEN": "${TOKEN}"});
+    let mut ipybox = start_with(&place, &[], &variables).await;
+    ipybox.register("probe", parameters).await.ok();
+    ipybox.stop().await;
+    let mut ipybox = start_with(&place, &["--audit-contents"], &variables).await;
+    let code = "from mcptools.probe import echo\necho.run(echo.Params(text='s3cret-of-a-server'))";
+    assert_eq!(ipybox.cell(code).await.ok(), "'s3cret-of-a-server'");
+    ipybox.stop().await;
+    assert_eq!(told(&place)[1]["arguments"], json!({"text": "${TOKEN}"}));
+}
+
+#[tokio::test]
+async fn an_interrupted_call_is_told_as_cancelled() {
+    let place = Place::new();
+    let mut ipybox = start(&place, &[]).await;
+    ipybox.register("probe", probe()).await.ok();
+    let code = "from mcptools.probe import slow\nslow.run(slow.Params(seconds=600))";
+    ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 1})).await.error();
+    eventually("the call's end is told", || names(&told(&place)).contains(&"call_ended")).await;
+    ipybox.stop().await;
+    let told = told(&place);
+    let end = |name: &str| told.iter().find(|event| event["event"] == name).unwrap();
+    assert_eq!(end("call_ended")["outcome"], "cancelled");
+    assert_eq!(end("cell_ended")["end"], "timed_out");
+}
+
+#[tokio::test]
+async fn a_full_log_is_renamed() {
+    let place = Place::new();
+    let mut ipybox = start(&place, &["--audit-max-bytes", "500"]).await;
+    for _ in 0..5 {
+        ipybox.cell("1").await.ok();
+    }
+    ipybox.stop().await;
+    let first = std::fs::read_to_string(place.temporary().join("audit.jsonl.1")).unwrap();
+    assert!(first.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{first}");
+    assert!(!told(&place).is_empty());
+}
+
+#[tokio::test]
+async fn a_log_that_cannot_be_kept_keeps_ipybox_from_starting() {
+    let place = Place::new();
+    let mut ipybox = place.start(&["--audit-log", "/nonexistent/audit.jsonl"]).await;
+    assert_eq!(ipybox.ended().await.code(), Some(1));
+    eventually("the file is named", || ipybox.log().contains("`/nonexistent/audit.jsonl`")).await;
+}
