@@ -100,6 +100,15 @@ pub(crate) struct ServeArgs {
     /// bind root [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) kernel_max_processes: Option<u32>,
+
+    /// Ask for approval of shell commands: !command, %%bash and the like
+    #[arg(long)]
+    pub(crate) approve_shell_cmds: bool,
+
+    /// Block Python's functions that start programs, so that code uses shell commands; no boundary, which only a
+    /// sandbox is
+    #[arg(long, requires = "approve_shell_cmds")]
+    pub(crate) require_shell_escape: bool,
 }
 
 /// What a cell's reply holds of its images.
@@ -136,6 +145,8 @@ impl From<ServeArgs> for Settings {
         };
         settings.kernel_memory_limit = args.kernel_memory_limit;
         settings.kernel_max_processes = args.kernel_max_processes;
+        settings.approve_shell_cmds = args.approve_shell_cmds;
+        settings.require_shell_escape = args.require_shell_escape;
         settings
     }
 }

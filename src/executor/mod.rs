@@ -106,6 +106,7 @@ impl CodeExecutor {
             variables: config.variables.for_kernel(),
             private_directory: private_directory.path().to_owned(),
             limits: Limits { memory: config.kernel_memory_limit, processes: config.kernel_max_processes },
+            shell_commands: config.shell_commands,
         };
         let task = tokio::spawn(session.run(stop.clone()));
         Ok(Self {

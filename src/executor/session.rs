@@ -16,7 +16,7 @@ use super::cell::{self, Cell, End, Outcome, State};
 use super::late::Late;
 use super::{Error, Phase};
 use crate::describe::describe;
-use crate::kernel::{self, Death, Event, Kernel, Launch, Limits};
+use crate::kernel::{self, Death, Event, Kernel, Launch, Limits, ShellCommands};
 use crate::tool_server::ToolServer;
 use crate::{env, environment};
 
@@ -49,6 +49,7 @@ pub(super) struct Session {
     pub(super) variables: BTreeMap<String, String>,
     pub(super) private_directory: PathBuf,
     pub(super) limits: Limits,
+    pub(super) shell_commands: ShellCommands,
 }
 
 impl Session {
@@ -222,6 +223,7 @@ impl Session {
             environment: variables,
             private_directory: self.private_directory.clone(),
             limits: self.limits,
+            shell_commands: self.shell_commands,
         };
         self.kernel = Some(Kernel::start(&launch).await?);
         self.phase.send_replace(Phase::Ready);
