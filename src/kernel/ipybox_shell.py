@@ -72,7 +72,8 @@ def system(self, command):
     self.user_ns["_exit_code"] = status
     if interruption.is_noticed:
         raise KeyboardInterrupt
-    if self.system_raise_on_error and status != 0:
+    # Older IPythons do not have it.
+    if getattr(self, "system_raise_on_error", False) and status != 0:
         from subprocess import CalledProcessError
 
         raise CalledProcessError(status, command)
