@@ -31,9 +31,6 @@ class ProcessBlockedError(PermissionError):
     the one kind that they expect.
     """
 
-    def __init__(self):
-        super().__init__(errno.EPERM, BLOCKED)
-
 
 class Approved(str):
     """A command in which no variables are to be expanded any more."""
@@ -131,7 +128,7 @@ def block_programs():
     def check(arguments):
         last = permitted.get()
         if not last or list(arguments)[-len(last) :] != last:
-            raise ProcessBlockedError
+            raise ProcessBlockedError(errno.EPERM, BLOCKED)
 
     def hook(event, details):
         if event in places:
