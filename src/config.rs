@@ -11,6 +11,7 @@ use etcetera::BaseStrategy as _;
 use crate::approval::{Effect, Policy, PolicyError};
 use crate::audit::{self, Audit, Contents};
 use crate::env::{self, Variables};
+use crate::kernel::ShellCommands;
 
 /// What a user asks for; each field has the default of the flag of the same name.
 #[derive(Debug, Clone)]
@@ -45,6 +46,11 @@ pub struct Settings {
     /// How many processes and threads the kernel may add to those that its user runs when it starts; Linux only, and
     /// without effect on root. Default: as many as the system allows.
     pub kernel_max_processes: Option<u32>,
+    /// Whether IPython's shell commands (`!command`, `%%bash`, …) ask for approval. Default: they do not.
+    pub approve_shell_cmds: bool,
+    /// Whether Python's own functions that start programs are blocked, so that shell commands are the way; needs
+    /// [`approve_shell_cmds`](Self::approve_shell_cmds). Not a boundary: only a sandbox is. Default: they are not.
+    pub require_shell_escape: bool,
     /// The log of cells, tool calls and decisions. Default: none.
     pub audit: AuditSettings,
 }
@@ -143,6 +149,8 @@ impl Default for Settings {
             approval: ApprovalSettings::default(),
             kernel_memory_limit: None,
             kernel_max_processes: None,
+            approve_shell_cmds: false,
+            require_shell_escape: false,
             audit: AuditSettings::default(),
         }
     }
@@ -178,6 +186,9 @@ pub enum Error {
          hint: name a directory with `--state-dir`"
     )]
     NoHome,
+    /// Shell commands are to be the only way to start programs, and run unasked.
+    #[error("require shell commands without their approval\nhint: add `--approve-shell-cmds`")]
+    EscapeWithoutApproval,
 }
 
 /// Settings that have been made usable: paths are absolute, directories exist.
@@ -197,6 +208,7 @@ pub struct Config {
     pub(crate) approval: ApprovalSettings,
     pub(crate) kernel_memory_limit: Option<u64>,
     pub(crate) kernel_max_processes: Option<u32>,
+    pub(crate) shell_commands: ShellCommands,
     pub(crate) audit: AuditSettings,
     pub(crate) variables: Arc<Variables>,
 }
@@ -205,8 +217,14 @@ impl Config {
     /// Creates the workspace and its state directory, and reads the environment and `<workspace>/.env`.
     ///
     /// # Errors
-    /// The workspace or the state directory cannot be created or entered.
+    /// The workspace or the state directory cannot be created or entered, or settings contradict each other.
     pub fn new(settings: Settings) -> Result<Self, Error> {
+        let shell_commands = match (settings.approve_shell_cmds, settings.require_shell_escape) {
+            (false, false) => ShellCommands::Free,
+            (true, false) => ShellCommands::Approved,
+            (true, true) => ShellCommands::OnlyEscape,
+            (false, true) => return Err(Error::EscapeWithoutApproval),
+        };
         let workspace = create_workspace(&settings.workspace)
             .map_err(|source| Error::Workspace { path: settings.workspace.clone(), source })?;
         let variables = Variables::load(&workspace);
@@ -231,6 +249,7 @@ impl Config {
             approval: settings.approval,
             kernel_memory_limit: settings.kernel_memory_limit,
             kernel_max_processes: settings.kernel_max_processes,
+            shell_commands,
             audit: settings.audit,
             variables: Arc::new(variables),
         })
@@ -327,6 +346,12 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let config = config(&root.path().join("work"), &root.path().join("states"));
         assert_eq!(std::fs::metadata(config.state_dir).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn shell_commands_are_required_only_if_they_ask() {
+        let settings = Settings { require_shell_escape: true, ..Settings::default() };
+        assert!(matches!(Config::new(settings), Err(Error::EscapeWithoutApproval)));
     }
 
     #[test]

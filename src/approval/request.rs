@@ -93,10 +93,6 @@ impl ApprovalRequest {
         self.action.annotations.as_ref()
     }
 
-    pub(crate) fn action(&self) -> &Arc<Action> {
-        &self.action
-    }
-
     /// Lets the call run.
     ///
     /// # Errors

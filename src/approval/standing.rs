@@ -55,11 +55,6 @@ impl Standing {
         }
         Ok(())
     }
-
-    /// Ends what holds for the session.
-    pub(crate) fn forget_session(&self) {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
 }
 
 #[cfg(test)]

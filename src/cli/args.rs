@@ -114,6 +114,15 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) kernel_max_processes: Option<u32>,
 
+    /// Ask for approval of shell commands: !command, %%bash and the like
+    #[arg(long)]
+    pub(crate) approve_shell_cmds: bool,
+
+    /// Block Python's functions that start programs, so that code uses shell commands; no boundary, which only a
+    /// sandbox is
+    #[arg(long, requires = "approve_shell_cmds")]
+    pub(crate) require_shell_escape: bool,
+
     /// Append a line of JSON for each cell, tool call and decision to this file, outside the workspace
     #[arg(long, value_name = "FILE")]
     pub(crate) audit_log: Option<PathBuf>,
@@ -181,6 +190,8 @@ impl From<ServeArgs> for Settings {
         };
         settings.kernel_memory_limit = args.kernel_memory_limit;
         settings.kernel_max_processes = args.kernel_max_processes;
+        settings.approve_shell_cmds = args.approve_shell_cmds;
+        settings.require_shell_escape = args.require_shell_escape;
         settings.audit.file = args.audit_log;
         if args.audit_contents {
             settings.audit.contents = AuditContents::Everything;

@@ -24,7 +24,9 @@ use crate::tool_server::{self, ServerLookup, ToolServer};
 pub struct CodeExecutorBuilder {
     kernel: KernelClientBuilder,
     registry: Option<Registry>,
-    policy: Policy,
+    /// `None` if everything is asked for that the next field says.
+    policy: Option<Policy>,
+    asks_for_tool_calls: bool,
     approval_timeout: Duration,
     has_sandbox: bool,
 }
@@ -66,12 +68,21 @@ impl Default for CodeExecutorBuilder {
         Self {
             kernel: KernelClientBuilder::default(),
             registry: None,
-            policy: Policy::always(Effect::Ask),
+            policy: None,
+            asks_for_tool_calls: true,
             approval_timeout: DEFAULT_APPROVAL_TIMEOUT,
             has_sandbox: false,
         }
     }
 }
+
+/// Tool calls run, shell commands are asked for.
+const ONLY_COMMANDS: &str = r#"
+default = "allow"
+[[rule]]
+server = "ipybox"
+effect = "ask"
+"#;
 
 /// How long somebody may take to answer an approval request unless the application says otherwise.
 const DEFAULT_APPROVAL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -157,16 +168,35 @@ impl CodeExecutorBuilder {
         self
     }
 
-    /// Whether tool calls of [`CodeExecutor::stream`] are asked for; default: `true`. Replaces the policy.
+    /// Whether tool calls of [`CodeExecutor::stream`] are asked for; default: `true`. Without it they run. An
+    /// [`approval_policy`](Self::approval_policy) takes its place.
     pub fn approve_tool_calls(mut self, is_asked: bool) -> Self {
-        self.policy = Policy::always(if is_asked { Effect::Ask } else { Effect::Allow });
+        self.asks_for_tool_calls = is_asked;
+        self
+    }
+
+    /// Whether shell commands of [`CodeExecutor::stream`] are asked for: `!command`, `%%bash` and the like; default:
+    /// `false`. The request's server is `ipybox`, its tool `shell` or `shell_magic`, its argument `cmd`.
+    ///
+    /// It is a rule for code that keeps it; only a sandbox is a boundary.
+    pub fn approve_shell_cmds(mut self, is_asked: bool) -> Self {
+        self.kernel.settings.approve_shell_cmds = is_asked;
+        self
+    }
+
+    /// Whether Python's own functions that start programs are blocked, so that shell commands are the way; default:
+    /// `false`. Needs [`approve_shell_cmds`](Self::approve_shell_cmds).
+    ///
+    /// It is a rule for code that keeps it; only a sandbox is a boundary.
+    pub fn require_shell_escape(mut self, is_required: bool) -> Self {
+        self.kernel.settings.require_shell_escape = is_required;
         self
     }
 
     /// Decides which calls are asked for, which run and which do not. What it denies is denied in
     /// [`CodeExecutor::execute`] too. Default: every call is asked for.
     pub fn approval_policy(mut self, policy: Policy) -> Self {
-        self.policy = policy;
+        self.policy = Some(policy);
         self
     }
 
@@ -211,7 +241,13 @@ impl CodeExecutorBuilder {
         registry.tell_placeholders(&config.variables);
         let audit = config.open_audit()?;
         let standing = Standing::new(config.state_dir.join("approvals.json"));
-        let gate = Gate::new(self.policy, standing, self.approval_timeout);
+        let policy = match self.policy {
+            Some(policy) => policy,
+            None if self.asks_for_tool_calls => Policy::always(Effect::Ask),
+            // Asking for everything is the safe side of what cannot happen.
+            None => Policy::parse(ONLY_COMMANDS).unwrap_or_else(|_| Policy::always(Effect::Ask)),
+        };
+        let gate = Gate::new(policy, standing, self.approval_timeout);
         let tool_server = ToolServer::start(
             &config.tool_server_host,
             config.tool_server_port,

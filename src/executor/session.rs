@@ -81,6 +81,7 @@ impl Session {
             variables: config.kernel_variables(),
             private_directory: private_directory.path().to_owned(),
             limits: Limits { memory: config.kernel_memory_limit, processes: config.kernel_max_processes },
+            shell_commands: config.shell_commands,
             audit,
             kernel_init_timeout: config.kernel_init_timeout,
         };

@@ -20,7 +20,7 @@ use super::late::Late;
 use super::session::Phase;
 use crate::audit::Audit;
 use crate::describe::describe;
-use crate::kernel::{self, Death, Event, Kernel, Launch, Limits};
+use crate::kernel::{self, Death, Event, Kernel, Launch, Limits, ShellCommands};
 use crate::tool_server::ToolServer;
 use crate::{env, environment};
 
@@ -54,6 +54,7 @@ pub(super) struct Worker {
     pub(super) variables: BTreeMap<String, String>,
     pub(super) private_directory: PathBuf,
     pub(super) limits: Limits,
+    pub(super) shell_commands: ShellCommands,
     pub(super) audit: Audit,
     pub(super) kernel_init_timeout: Duration,
 }
@@ -247,6 +248,7 @@ impl Worker {
             environment: variables,
             private_directory: self.private_directory.clone(),
             limits: self.limits,
+            shell_commands: self.shell_commands,
             timeout: self.kernel_init_timeout,
         };
         self.kernel = Some(Kernel::start(&launch).await?);

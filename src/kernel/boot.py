@@ -30,6 +30,11 @@ def main():
     import ipybox_shell
     import ipybox_streams
 
+    # Whether commands ask first is settled before any code of a user, or a file of that name, can be there.
+    is_free = settings["shell_commands"] == "free"
+    if not is_free:
+        import ipybox_commands
+
     # IPython adds the working directory instead.
     sys.path.remove(here)
     ipybox_streams.Stream.journal = ipybox_journal.Journal(settings["journal_file"])
@@ -42,6 +47,9 @@ def main():
     ipybox_streams.send_directly(app.iopub_thread)
     ipybox_streams.settle_after_cells(app.kernel, [sys.stdout, sys.stderr])
     ipybox_shell.adapt(app.shell)
+    if not is_free:
+        is_only_escape = settings["shell_commands"] == "only_escape"
+        ipybox_commands.ask_first(app.shell, is_only_escape)
     ipybox_input.refuse_input(app.kernel)
     wake_loop_by_signals()
     undo_colors()

@@ -13,6 +13,9 @@ from ipykernel.zmqshell import ZMQInteractiveShell
 from IPython.utils.process import system as run_command
 from traitlets import Type
 
+# What a command begins with, so that it reads nothing.
+NO_INPUT = "exec </dev/null; "
+
 
 class ShellLikeQtConsole(ZMQInteractiveShell):
     """A shell whose name tells libraries that its reader has no browser, where rich and tqdm would show widgets.
@@ -63,17 +66,23 @@ def system(self, command):
     IPython lets it wait for input from a terminal where nobody types, and goes on with the cell after an interrupt of
     the command: a loop could not be interrupted.
     """
-    if command.rstrip().endswith("&"):
-        raise OSError("Background processes not supported.")
+    refuse_background(command)
     with Interruption() as interruption:
-        status = run_command("exec </dev/null; " + self.var_expand(command, depth=1))
+        status = run_command(NO_INPUT + self.var_expand(command, depth=1))
     self.user_ns["_exit_code"] = status
     if interruption.is_noticed:
         raise KeyboardInterrupt
-    if self.system_raise_on_error and status != 0:
+    # Older IPythons do not have it.
+    if getattr(self, "system_raise_on_error", False) and status != 0:
         from subprocess import CalledProcessError
 
         raise CalledProcessError(status, command)
+
+
+def refuse_background(command):
+    """As IPython does, which says so itself for `lines = !command`."""
+    if command.rstrip().endswith("&"):
+        raise OSError("Background processes not supported.")
 
 
 def interruptible(getoutput):

@@ -17,8 +17,9 @@ use super::{Death, Error, Limits};
 use crate::process::{GroupLeader, Tail};
 
 /// The files that the kernel starts from; the first is the script.
-const SCRIPTS: [(&str, &str); 6] = [
+const SCRIPTS: [(&str, &str); 7] = [
     ("boot.py", include_str!("boot.py")),
+    ("ipybox_commands.py", include_str!("ipybox_commands.py")),
     ("ipybox_input.py", include_str!("ipybox_input.py")),
     ("ipybox_journal.py", include_str!("ipybox_journal.py")),
     ("ipybox_limits.py", include_str!("ipybox_limits.py")),
@@ -47,6 +48,21 @@ pub(crate) struct Launch {
     pub(crate) limits: Limits,
     /// How long it may take to be ready.
     pub(crate) timeout: Duration,
+    /// What its code may start.
+    pub(crate) shell_commands: ShellCommands,
+}
+
+/// How code in a kernel starts programs. It is a rule for code that keeps it: only a sandbox is a boundary.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ShellCommands {
+    /// As it likes.
+    #[default]
+    Free,
+    /// IPython's shell commands ask the tool server first; Python's own functions do not.
+    Approved,
+    /// IPython's shell commands ask first, and nothing else starts programs.
+    OnlyEscape,
 }
 
 /// An ipykernel process. Dropping it kills the process and all that it started.
@@ -83,6 +99,7 @@ impl KernelProcess {
             "connection_file": connection_file,
             "journal_file": journal_file,
             "limits": launch.limits,
+            "shell_commands": launch.shell_commands,
         });
 
         let mut command = Command::new(&launch.python);

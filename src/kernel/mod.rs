@@ -23,7 +23,7 @@ use rustix::process::Signal;
 
 pub(crate) use self::death::Death;
 pub(crate) use self::fold::{Fold, Image, ImageId, Settled, Taken, Transcript};
-pub(crate) use self::launch::Launch;
+pub(crate) use self::launch::{Launch, ShellCommands};
 pub(crate) use self::limits::Limits;
 pub(crate) use self::message::{Content, Message, PythonError, Shown};
 pub(crate) use self::terminal::plain;

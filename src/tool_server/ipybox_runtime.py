@@ -16,6 +16,7 @@ __all__ = [
     "ApprovalTimeoutError",
     "ToolRunner",
     "ToolRunnerError",
+    "approve_shell",
 ]
 
 # Set by ipybox in the kernel's environment.
@@ -50,7 +51,7 @@ class ToolRunner:
     def run_sync(self, tool_name, tool_args):
         """Call a tool and return its result: a dict, a str, or None. Any thread, any child process."""
         return _parse(
-            *_exchange(self._body(tool_name, tool_args), _thread_connection())
+            *_exchange("/run", self._body(tool_name, tool_args), _thread_connection())
         )
 
     async def run(self, tool_name, tool_args):
@@ -58,7 +59,7 @@ class ToolRunner:
         body = self._body(tool_name, tool_args)
         connection = _Connection()
         work = asyncio.get_running_loop().run_in_executor(
-            _async_pool(), _exchange, body, connection
+            _async_pool(), _exchange, "/run", body, connection
         )
         try:
             return _parse(*await work)
@@ -73,6 +74,16 @@ class ToolRunner:
             "tool_args": tool_args,
         }
         return json.dumps(call, allow_nan=False).encode()
+
+
+def approve_shell(tool_name, cmd):
+    """Ask whether a shell command may run: return if it may, raise an exception if not.
+
+    `tool_name` is `shell` or `shell_magic`. The command is only shown; who asks runs it.
+    """
+    body = json.dumps({"tool_name": tool_name, "tool_args": {"cmd": cmd}}).encode()
+    if _parse(*_exchange("/approve", body, _thread_connection())) is not True:
+        raise ApprovalRejectedError("the tool server did not say that it may run")
 
 
 class _Connection:
@@ -108,7 +119,7 @@ class _Connection:
             self.http.close()
 
 
-def _exchange(body, connection):
+def _exchange(path, body, connection):
     headers = {
         "Content-Type": "application/json",
         "Authorization": f"Bearer {_setting(_TOKEN)}",
@@ -119,7 +130,7 @@ def _exchange(body, connection):
             if connection.is_closed:
                 raise ConnectionError
             channel = connection.open()
-            channel.request("POST", "/run", body, headers)
+            channel.request("POST", path, body, headers)
             connection.is_used = True
             response = channel.getresponse()
             return response.status, response.read()

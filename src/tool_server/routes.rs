@@ -1,4 +1,4 @@
-//! The HTTP surface that the kernel can reach: `POST /run`, and nothing else.
+//! The HTTP surface that the kernel can reach: `POST /run` and `POST /approve`, and nothing else.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::Token;
 use super::pool::Pool;
-use crate::approval::{Action, Denied, Gate};
+use crate::approval::{Action, Denied, Gate, OURSELVES, Target};
 use crate::audit::{Audit, Refusal, decide_on_record};
 use crate::describe::describe;
 use crate::mcp::ToolOutput;
@@ -41,11 +41,45 @@ struct Call {
     tool_args: Map<String, Value>,
 }
 
+/// A shell command that code in the kernel wants to run there. Only the answer comes from here.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Question {
+    /// May be left out: nobody else asks this way.
+    #[serde(default, rename = "server_name")]
+    _server_name: Option<Ourselves>,
+    tool_name: ShellTool,
+    tool_args: ShellCommand,
+}
+
+/// [`OURSELVES`], as the only name that is understood.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Ourselves {
+    Ipybox,
+}
+
+/// By what name a command is asked for.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ShellTool {
+    /// A text that a shell gets as its argument.
+    Shell,
+    /// A cell that a program gets as its input.
+    ShellMagic,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ShellCommand {
+    cmd: String,
+}
+
 /// The answer to a call that was understood.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Answer {
-    /// What the tool returned: structured content, text, or null.
+    /// What the tool returned: structured content, text, or null; `true` for a command that may run.
     Result(Value),
     /// Why there is no result.
     Error { kind: ErrorKind, message: String },
@@ -63,6 +97,7 @@ enum ErrorKind {
 pub(super) fn router(pool: Arc<Pool>, token: Arc<RwLock<Token>>, gate: Arc<Gate>, audit: Audit) -> Router {
     Router::new()
         .route("/run", post(run))
+        .route("/approve", post(approve))
         .layer(DefaultBodyLimit::max(BODY_LIMIT_BYTES))
         .with_state(Shared { pool, gate, audit })
         .layer(middleware::from_fn_with_state(token, authorize))
@@ -139,6 +174,37 @@ impl From<Refusal> for Answer {
     }
 }
 
+async fn approve(State(shared): State<Shared>, question: Result<Json<Question>, JsonRejection>) -> Response {
+    match question {
+        Ok(Json(question)) => Json(judge(&shared.audit, &shared.gate, question).await).into_response(),
+        Err(rejection) => (rejection.status(), rejection.body_text()).into_response(),
+    }
+}
+
+async fn judge(audit: &Audit, gate: &Gate, Question { tool_name, tool_args, .. }: Question) -> Answer {
+    let tool_name = match tool_name {
+        ShellTool::Shell => "shell",
+        ShellTool::ShellMagic => "shell_magic",
+    };
+    let action = Action {
+        server_name: OURSELVES.to_owned(),
+        tool_name: tool_name.to_owned(),
+        tool_args: Map::from_iter([("cmd".to_owned(), Value::String(tool_args.cmd))]),
+        target: Target::Kernel,
+        definition: None,
+        annotations: None,
+    };
+    let decided = decide_on_record(audit, gate, action, &gate.on_duty()).await;
+    tracing::debug!(tool_name, is_allowed = decided.is_ok(), "a shell command asked for approval");
+    match decided {
+        Ok((_permit, on_record)) => {
+            on_record.leave_to_the_kernel();
+            Answer::Result(Value::Bool(true))
+        }
+        Err(refusal) => Answer::from(refusal),
+    }
+}
+
 impl From<Denied> for Answer {
     fn from(denied: Denied) -> Self {
         let kind = match denied {
@@ -151,7 +217,12 @@ impl From<Denied> for Answer {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
     use super::*;
+    use crate::approval::{Approver, Desk, Effect, Policy, Standing};
 
     fn check(host: &str, expected: bool) {
         assert_eq!(is_loopback_host(Some(host.as_bytes())), expected, "{host}");
@@ -168,5 +239,62 @@ mod tests {
         check("10.0.0.1", false);
         check("", false);
         assert!(!is_loopback_host(None));
+    }
+
+    const QUESTION: &str = r#"{"tool_name": "shell_magic", "tool_args": {"cmd": "ls\nrm x"}}"#;
+
+    fn gate(default: Effect) -> Gate {
+        Gate::new(Policy::always(default), Standing::default(), Duration::from_secs(60))
+    }
+
+    async fn judged(gate: &Gate, question: &str) -> Value {
+        serde_json::to_value(judge(&Audit::off(), gate, serde_json::from_str(question).unwrap()).await)
+            .unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_command_runs_only_if_the_gate_permits_it() {
+        assert_eq!(judged(&gate(Effect::Allow), QUESTION).await, json!({"result": true}));
+        let message = "`ipybox.shell_magic` is denied by the approval policy";
+        let denied = json!({"error": {"kind": "rejected", "message": message}});
+        assert_eq!(judged(&gate(Effect::Deny), QUESTION).await, denied);
+        // No cell is running that somebody could answer for.
+        let unasked = judged(&gate(Effect::Ask), QUESTION).await;
+        assert_eq!(unasked["error"]["kind"], "rejected", "{unasked}");
+    }
+
+    #[tokio::test]
+    async fn whoever_answers_sees_the_command() {
+        let (desk, mut questions) = Desk::new();
+        let gate = gate(Effect::Ask);
+        gate.put_on_duty(Approver::Desk(desk));
+        let answer = async {
+            let request = questions.recv().await.unwrap();
+            assert_eq!((request.server_name(), request.tool_name()), ("ipybox", "shell_magic"));
+            assert_eq!(*request.target(), Target::Kernel);
+            assert_eq!(request.tool_args()["cmd"], "ls\nrm x");
+            request.reject().unwrap();
+        };
+        let (judged, ()) = tokio::join!(judged(&gate, QUESTION), answer);
+        let message = "the call of `ipybox.shell_magic` was rejected";
+        assert_eq!(judged, json!({"error": {"kind": "rejected", "message": message}}));
+    }
+
+    #[test]
+    fn only_commands_are_asked_for_this_way() {
+        let check = |question: Value, words: &str| {
+            let read = serde_json::from_value::<Question>(question.clone()).map(drop);
+            let read = read.map_err(|error| error.to_string()).err().unwrap_or_default();
+            assert!(read.contains(words) && words.is_empty() == read.is_empty(), "{question}: {read}");
+        };
+        let cmd = json!({"cmd": "ls"});
+        check(json!({"tool_name": "shell", "tool_args": cmd}), "");
+        check(json!({"server_name": OURSELVES, "tool_name": "shell", "tool_args": cmd}), "");
+        check(json!({"tool_name": "reset", "tool_args": cmd}), "expected `shell` or `shell_magic`");
+        check(json!({"server_name": "git", "tool_name": "shell", "tool_args": cmd}), "`ipybox`");
+        check(json!({"tool_name": "shell", "tool_args": {"cmd": "ls", "x": 1}}), "unknown field `x`");
+        check(json!({"tool_name": "shell", "tool_args": {"cmd": 5}}), "a string");
+        check(json!({"tool_name": "shell", "tool_args": cmd, "approved": true}), "unknown field `approved`");
+        check(json!({"tool_name": "shell"}), "tool_args");
     }
 }

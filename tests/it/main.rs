@@ -18,6 +18,7 @@ mod output;
 mod pictures;
 mod protocol;
 mod registration;
+mod shell;
 mod start;
 mod support;
 mod terminal;

@@ -32,7 +32,7 @@ async fn the_kernel_cannot_choose_what_runs_on_the_host() {
     assert!(!marker.exists());
     let text = ipybox.cell("send('/run', {**call, 'server_name': 'other'})").await.ok();
     assert!(text.contains("no MCP server is registered as `other`"), "{text}");
-    for path in ["/", "/reset", "/approve", "/approval", "/status", "/servers/probe"] {
+    for path in ["/", "/reset", "/approval", "/status", "/servers/probe"] {
         for method in ["GET", "POST", "PUT"] {
             let text = ipybox.cell(&format!("send('{path}', {{}}, method='{method}')[0]")).await.ok();
             assert_eq!(text, "404", "{method} {path}");
