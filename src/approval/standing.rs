@@ -58,6 +58,14 @@ impl Standing {
 }
 
 #[cfg(test)]
+impl Standing {
+    /// As if another session had begun.
+    fn forget_session(&self) {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use std::path::Path;
 
