@@ -156,6 +156,34 @@ async def silence(bench):
     expect("still here" in expect_success(outcome), "no output", outcome)
 
 
+@step("a call that is cancelled while it waits ends, and variables are kept")
+async def cancelled(bench):
+    await bench.server.cell("kept = 41")
+    user.will("silence")
+
+    async def asked_for():
+        while not user.questions:
+            await asyncio.sleep(0.02)
+
+    arguments = {"code": ECHO.format("cancelled")}
+    await bench.server.cancel_call("execute_ipython_cell", arguments, once=asked_for())
+    user.answer = "deny"
+    outcome = await bench.server.cell("kept + 1")
+    expect("42" in expect_success(outcome), "no state", outcome)
+
+
+@step("a reset ends a call that waits")
+async def reset(bench):
+    user.will("silence")
+    call = asyncio.create_task(bench.server.cell(ECHO.format("reset")))
+    while not user.questions:
+        await asyncio.sleep(0.02)
+    expect_success(await bench.server.call("reset"))
+    expect_error(await call, "reset")
+    user.answer = "allow once"
+    expect_success(await bench.server.cell("from mcptools.probe import add"))
+
+
 @step("an answer for the session holds for the session")
 async def for_the_session(bench):
     user.will("allow for this session")

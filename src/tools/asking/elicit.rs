@@ -11,7 +11,7 @@ use crate::approval::{Answer, ApprovalRequest};
 ///
 /// A question whose time is over, or whose code does not wait any more, is taken back.
 pub(super) async fn ask(peer: &Peer<RoleServer>, mut request: ApprovalRequest) -> bool {
-    let form = match question::form(&request) {
+    let form = match question::form(&request, None) {
         Ok(form) => form,
         Err(error) => {
             tracing::error!(%error, "could not make a form to ask for approval");

@@ -31,6 +31,8 @@ struct Parked {
     tool: String,
     arguments: Option<JsonObject>,
     questions: BTreeMap<String, ApprovalRequest>,
+    /// How often its client has been asked.
+    rounds: u32,
     /// Greater than that of all calls parked before.
     number: u64,
 }
@@ -43,7 +45,7 @@ impl Parking {
         request: &CallToolRequestParams,
         cancelled: &CancellationToken,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.go_on(ongoing, BTreeMap::new(), request, cancelled).await
+        self.go_on(ongoing, BTreeMap::new(), 0, request, cancelled).await
     }
 
     /// Takes up a call again whose client has come back.
@@ -54,16 +56,17 @@ impl Parking {
         progress: Option<rmcp::model::ProgressToken>,
         cancelled: &CancellationToken,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Parked { ongoing, mut questions, .. } = self.take(state, request)?;
+        let Parked { ongoing, mut questions, rounds, .. } = self.take(state, request)?;
         ongoing.tell_progress_to(progress);
         answer(&mut questions, request.input_responses.as_ref());
-        self.go_on(ongoing, questions, request, cancelled).await
+        self.go_on(ongoing, questions, rounds, request, cancelled).await
     }
 
     async fn go_on(
         &self,
         mut ongoing: Ongoing,
         mut questions: BTreeMap<String, ApprovalRequest>,
+        rounds: u32,
         request: &CallToolRequestParams,
         cancelled: &CancellationToken,
     ) -> Result<CallToolResponse, ErrorData> {
@@ -76,15 +79,16 @@ impl Parking {
                 }
             }
         }
+        let rounds = rounds + 1;
         let mut forms = BTreeMap::new();
         for (key, question) in &mut questions {
-            let form = question::form(question).map_err(|error| ErrorData::internal_error(error, None))?;
+            let form = question::form(question, Some(rounds)).map_err(|error| ErrorData::internal_error(error, None))?;
             question.hand_out();
             forms.insert(key.clone(), InputRequest::Elicitation(ElicitRequest::new(form)));
         }
         // Nobody listens before the client comes back.
         ongoing.tell_progress_to(None);
-        let state = self.park(ongoing, questions, request);
+        let state = self.park(ongoing, questions, rounds, request);
         Ok(InputRequiredResult::new(Some(forms), Some(state)).into())
     }
 
@@ -92,6 +96,7 @@ impl Parking {
         &self,
         ongoing: Ongoing,
         questions: BTreeMap<String, ApprovalRequest>,
+        rounds: u32,
         request: &CallToolRequestParams,
     ) -> String {
         let state = unguessable();
@@ -106,7 +111,7 @@ impl Parking {
         }
         let number = calls.values().map(|parked| parked.number + 1).max().unwrap_or_default();
         let (tool, arguments) = (request.name.to_string(), request.arguments.clone());
-        calls.insert(state.clone(), Parked { ongoing, tool, arguments, questions, number });
+        calls.insert(state.clone(), Parked { ongoing, tool, arguments, questions, rounds, number });
         state
     }
 

@@ -13,6 +13,11 @@ use crate::approval::{Answer, ApprovalRequest, OURSELVES, Target, ToolAnnotation
 /// How many characters of the call a question shows. Dialogs are small, and arguments may hold whole files.
 const CALL_CHARS: usize = 4_000;
 
+/// How often the official SDKs let a server ask during one call, by default (MCP 2026-07-28).
+const CLIENTS_ROUNDS: u32 = 10;
+/// From which round on a user is told so.
+const LATE_ROUND: u32 = 7;
+
 /// The form's one field.
 const FIELD: &str = "decision";
 
@@ -25,7 +30,9 @@ const CHOICES: [(&str, Answer); 4] = [
 ];
 
 /// The form that asks for an answer.
-pub(super) fn form(request: &ApprovalRequest) -> Result<ElicitRequestParams, String> {
+///
+/// `round` is how often the client has been asked for one call, if it may tire of that.
+pub(super) fn form(request: &ApprovalRequest, round: Option<u32>) -> Result<ElicitRequestParams, String> {
     let values = CHOICES.map(|(words, _)| words.to_owned()).to_vec();
     let choice = EnumSchema::builder(values)
         .title("Decision")
@@ -34,8 +41,16 @@ pub(super) fn form(request: &ApprovalRequest) -> Result<ElicitRequestParams, Str
         .map_err(|error| error.to_string())?
         .build();
     let schema = ElicitationSchema::builder().property(FIELD, PrimitiveSchemaDefinition::Enum(choice));
+    let mut message = text(request);
+    if let Some(round) = round.filter(|round| *round >= LATE_ROUND) {
+        let _infallible = write!(
+            message,
+            "\n\nThis call has asked {round} times. Many MCP clients give it up after {CLIENTS_ROUNDS}: an answer that \
+             holds for the session saves questions."
+        );
+    }
     let requested_schema = schema.build().map_err(str::to_owned)?;
-    Ok(ElicitRequestParams::FormElicitationParams { meta: None, message: text(request), requested_schema })
+    Ok(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
 }
 
 /// What a client answered. Whatever is no clear yes is a no.
@@ -191,7 +206,10 @@ mod tests {
 
     #[test]
     fn the_form_is_what_clients_expect() {
-        let form = form(&request("s", "t", json!({}), Target::Host)).unwrap();
+        let request = request("s", "t", json!({}), Target::Host);
+        let late = serde_json::to_value(form(&request, Some(8)).unwrap()).unwrap();
+        assert!(late["message"].as_str().unwrap().contains("asked 8 times"));
+        let form = form(&request, None).unwrap();
         let form = serde_json::to_value(form).unwrap();
         assert_eq!(form["mode"], "form");
         assert_eq!(form["requestedSchema"]["type"], "object");
