@@ -82,7 +82,8 @@ impl Parking {
         let rounds = rounds + 1;
         let mut forms = BTreeMap::new();
         for (key, question) in &mut questions {
-            let form = question::form(question, Some(rounds)).map_err(|error| ErrorData::internal_error(error, None))?;
+            let form = question::form(question, Some(rounds))
+                .map_err(|error| ErrorData::internal_error(error, None))?;
             question.hand_out();
             forms.insert(key.clone(), InputRequest::Elicitation(ElicitRequest::new(form)));
         }
