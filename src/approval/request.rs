@@ -1,6 +1,7 @@
 //! An action that waits for somebody's answer.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
@@ -51,6 +52,12 @@ impl ApprovalRequest {
         let (handed_out, handed_out_receiver) = oneshot::channel();
         let request = Self { action, answer, handed_out: Some(handed_out) };
         (request, Waiting { answer: answer_receiver, handed_out: handed_out_receiver })
+    }
+
+    /// A request that another process has made, and where its answer comes out.
+    pub(crate) fn from_elsewhere(action: Action) -> (Self, oneshot::Receiver<Answer>) {
+        let (answer, receiver) = oneshot::channel();
+        (Self { action: Arc::new(action), answer, handed_out: None }, receiver)
     }
 
     /// Begins the time in which an answer must come.
@@ -126,6 +133,11 @@ impl ApprovalRequest {
 
     pub(crate) fn answer(self, answer: Answer) -> Result<(), AlreadyDecided> {
         self.answer.send(answer).map_err(|_| AlreadyDecided)
+    }
+
+    /// Ready when an answer would be too late.
+    pub(crate) fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.answer.poll_closed(context)
     }
 
     /// Waits until an answer would be too late.

@@ -12,7 +12,7 @@ use crate::config::{self, Config};
 use crate::describe::describe;
 use crate::mcp::Connector;
 use crate::registry::Registry;
-use crate::tool_server::{self, ServerLookup, ToolServer};
+use crate::tool_server::{self, Endpoint, ServerLookup};
 
 /// The options of a [`CodeExecutor`], each with a default.
 ///
@@ -199,7 +199,7 @@ impl CodeExecutorBuilder {
             None => Registry::of_workspace(&config, connector.clone()),
         };
         let gate = Gate::new(self.policy, Standing::default(), self.approval_timeout);
-        let tool_server = ToolServer::start(
+        let tool_server = Endpoint::start(
             &config.tool_server_host,
             config.tool_server_port,
             Arc::new(registry) as Arc<dyn ServerLookup>,

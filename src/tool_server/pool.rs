@@ -17,9 +17,9 @@ pub(super) enum Error {
     /// No server is registered under the name.
     #[error(
         "no MCP server is registered as `{name}`\n\
-         hint: register it with the tool `register_mcp_server`"
+         hint: {how}"
     )]
-    NotRegistered { name: String },
+    NotRegistered { name: String, how: &'static str },
     /// The registry could not be read.
     #[error("the registry of MCP servers cannot be read")]
     Lookup(#[source] io::Error),
@@ -98,6 +98,21 @@ impl Pool {
         }
     }
 
+    /// Closes the connection to `name`, which stands for something else now.
+    pub(super) async fn close(&self, name: &str) {
+        let slot = self.slots.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        if let Some(slot) = slot
+            && let Some(open) = slot.lock().await.take()
+        {
+            open.connection.close().await;
+        }
+    }
+
+    /// Whether `name` has a live connection. One that is just being opened does not count.
+    pub(super) fn is_connected(&self, name: &str) -> bool {
+        self.existing_slot(name).is_some_and(|slot| slot.try_lock().is_ok_and(|place| live(&place).is_some()))
+    }
+
     /// Closes all connections, all at the same time.
     pub(super) async fn close_all(&self) {
         std::mem::take(&mut *self.generation.lock().unwrap_or_else(PoisonError::into_inner)).cancel();
@@ -128,6 +143,8 @@ impl Pool {
         if let Some(open) = live(&place) {
             return the_same(name, &open.server, server).map(|()| open.connection);
         }
+        // Again, now that whoever changes what the name stands for must wait for us and finds the connection.
+        the_same(name, &self.look_up(name)?, server)?;
         if let Some(dead) = place.take() {
             tracing::warn!(server = name, "the MCP server has died; connecting again");
             dead.connection.close().await;
@@ -145,7 +162,10 @@ impl Pool {
 
     fn look_up(&self, name: &str) -> Result<Registered, Error> {
         let found = self.servers.find(name).map_err(Error::Lookup)?;
-        found.ok_or_else(|| Error::NotRegistered { name: name.to_owned() })
+        found.ok_or_else(|| Error::NotRegistered {
+            name: name.to_owned(),
+            how: self.servers.how_to_register(),
+        })
     }
 
     fn existing_slot(&self, server: &str) -> Option<Slot> {

@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::executor::{DEFAULT_APPROVAL_TIMEOUT, Session};
 use crate::mcp::Connector;
 use crate::registry::Registry;
-use crate::tool_server::{self, ToolServer};
+use crate::tool_server::{self, Endpoint};
 
 /// How long a client may take to read the last answers once the kernel and the connections are gone.
 const DRAIN_GRACE: Duration = Duration::from_millis(500);
@@ -54,7 +54,7 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
         .with_connect_timeout(config.connect_timeout);
     let registry = Registry::of_workspace(&config, connector.clone());
     let gate = Gate::new(Policy::always(Effect::Allow), Standing::default(), DEFAULT_APPROVAL_TIMEOUT);
-    let tool_server = ToolServer::start(
+    let tool_server = Endpoint::start(
         &config.tool_server_host,
         config.tool_server_port,
         Arc::new(registry.clone()) as Arc<dyn tool_server::ServerLookup>,
