@@ -17,6 +17,7 @@ mod output;
 mod pictures;
 mod protocol;
 mod registration;
+mod standalone;
 mod start;
 mod support;
 mod terminal;
