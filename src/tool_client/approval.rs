@@ -124,7 +124,7 @@ impl ApprovalClient {
     /// Hands each request to `callback` until the server stops. Calls of it may overlap: a request need not wait until
     /// the one before it is answered.
     ///
-    /// Dropping the future ends the connection.
+    /// Calls that are under way at the end are dropped. Dropping the future ends the connection.
     ///
     /// # Errors
     /// [`ApprovalClientError`] when the connection ends otherwise.

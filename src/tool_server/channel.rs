@@ -250,3 +250,79 @@ async fn farewell(mut socket: WebSocket, code: u16, reason: &'static str) {
         tracing::debug!("an approval client did not answer the farewell");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use axum::Router;
+    use axum::extract::State;
+    use axum::routing::get;
+    use futures::StreamExt as _;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio_tungstenite::client_async;
+    use tokio_tungstenite::tungstenite;
+
+    use super::*;
+    use crate::approval::{Action, Effect, Policy, Standing, Target};
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// A channel that pings ten times a second, and where it is.
+    async fn channel() -> io::Result<(Arc<Channel>, std::net::SocketAddr)> {
+        let gate = Gate::new(Policy::always(Effect::Ask), Standing::default(), PATIENCE);
+        let mut channel = Channel::new(Arc::new(gate), CancellationToken::new());
+        channel.ping_interval = Duration::from_millis(100);
+        let channel = Arc::new(channel);
+        let route = get(async |State(channel): State<Arc<Channel>>, upgrade: WebSocketUpgrade| {
+            channel.enter(upgrade).await
+        });
+        let router = Router::new().route("/", route).with_state(Arc::clone(&channel));
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        tokio::spawn(axum::serve(listener, router).into_future());
+        Ok((channel, address))
+    }
+
+    async fn denial(gate: &Gate) -> String {
+        let action = Action {
+            server_name: "a".to_owned(),
+            tool_name: "b".to_owned(),
+            tool_args: serde_json::Map::new(),
+            target: Target::Kernel,
+            annotations: None,
+        };
+        let ruling = timeout(PATIENCE, gate.decide(action, &gate.on_duty())).await.unwrap();
+        ruling.outcome.unwrap_err().to_string()
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_answer_pings_is_gone_and_its_questions_are_rejected() {
+        let (channel, address) = channel().await.unwrap();
+        assert!(denial(&channel.gate).await.contains("no approval client is connected"));
+        let stream = TcpStream::connect(address).await.unwrap();
+        let (silent, _) = client_async(format!("ws://{address}/"), stream).await.unwrap();
+        assert_eq!(channel.waiting(), Some(0));
+        assert!(denial(&channel.gate).await.contains("was rejected"));
+        assert_eq!(channel.waiting(), None);
+        drop(silent);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_answers_pings_stays() {
+        let (channel, address) = channel().await.unwrap();
+        let stream = TcpStream::connect(address).await.unwrap();
+        let (mut client, _) = client_async(format!("ws://{address}/"), stream).await.unwrap();
+        for _ in 0..5 {
+            let message = timeout(PATIENCE, client.next()).await.unwrap().unwrap().unwrap();
+            assert!(matches!(message, tungstenite::Message::Ping(_)), "{message}");
+        }
+        assert_eq!(channel.waiting(), Some(0));
+        channel.stop.cancel();
+        let message = timeout(PATIENCE, client.next()).await.unwrap().unwrap().unwrap();
+        let tungstenite::Message::Close(Some(frame)) = message else { panic!("{message}") };
+        assert_eq!(u16::from(frame.code), 1001);
+        channel.stopped().await;
+        assert_eq!(channel.waiting(), None);
+    }
+}
