@@ -26,7 +26,7 @@ async fn serve(args: ToolServerArgs) -> anyhow::Result<()> {
     let server = builder(args, token, host_token).start().await?;
     announce(&server, generated).context("print the tool server's address")?;
     tokio::select! {
-        () = signals.next() => {}
+        () = signals.next() => tracing::info!("ending"),
         () = server.join() => {}
     }
     server.stop().await;

@@ -12,16 +12,18 @@ const METHOD_NOT_FOUND: i32 = -32601;
 const INVALID_PARAMS: i32 = -32602;
 const NOT_OPEN: i32 = -32001;
 
-/// A question, as `params` of the method `approve`.
+/// A question, as `params` of the method `approve`. Arguments may be large, so that they are not copied to be written.
 #[derive(Debug, Serialize, Deserialize)]
-struct Question {
-    server_name: String,
-    tool_name: String,
-    tool_args: Map<String, Value>,
+struct Question<Text, Arguments> {
+    server_name: Text,
+    tool_name: Text,
+    tool_args: Arguments,
     target: WireTarget,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     annotations: Option<ToolAnnotations>,
 }
+
+type AskedQuestion = Question<String, Map<String, Value>>;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -83,6 +85,13 @@ impl Fault {
 
 /// The question whether `action` may run.
 pub(crate) fn question(id: &str, action: &Action) -> Result<String, serde_json::Error> {
+    #[derive(Serialize)]
+    struct Call<'a> {
+        jsonrpc: &'static str,
+        method: &'static str,
+        params: Question<&'a str, &'a Map<String, Value>>,
+        id: &'a str,
+    }
     let target = match action.target.clone() {
         Target::Command(words) => WireTarget::Command(words),
         Target::Url(url) => WireTarget::Url(url),
@@ -90,19 +99,12 @@ pub(crate) fn question(id: &str, action: &Action) -> Result<String, serde_json::
         Target::Host => WireTarget::Host,
     };
     let params = Question {
-        server_name: action.server_name.clone(),
-        tool_name: action.tool_name.clone(),
-        tool_args: action.tool_args.clone(),
+        server_name: action.server_name.as_str(),
+        tool_name: action.tool_name.as_str(),
+        tool_args: &action.tool_args,
         target,
         annotations: action.annotations,
     };
-    #[derive(Serialize)]
-    struct Call<'a> {
-        jsonrpc: &'static str,
-        method: &'static str,
-        params: Question,
-        id: &'a str,
-    }
     serde_json::to_string(&Call { jsonrpc: "2.0", method: "approve", params, id })
 }
 
@@ -173,7 +175,7 @@ pub(crate) fn read_told(text: &str) -> Result<Told, Fault> {
         message: error.to_string(),
     };
     match (message.method.as_deref(), message.id, message.error) {
-        (Some("approve"), Some(id), None) => match serde_json::from_value::<Question>(params) {
+        (Some("approve"), Some(id), None) => match serde_json::from_value::<AskedQuestion>(params) {
             Ok(question) => Ok(Told::Question { id, action: Action::from(question) }),
             Err(error) => Err(wrong(Some(id), error)),
         },
@@ -189,8 +191,8 @@ pub(crate) fn read_told(text: &str) -> Result<Told, Fault> {
     }
 }
 
-impl From<Question> for Action {
-    fn from(question: Question) -> Self {
+impl From<AskedQuestion> for Action {
+    fn from(question: AskedQuestion) -> Self {
         Self {
             server_name: question.server_name,
             tool_name: question.tool_name,

@@ -18,6 +18,7 @@ mod pictures;
 mod protocol;
 mod registration;
 mod standalone;
+mod standalone_approval;
 mod start;
 mod support;
 mod terminal;
