@@ -260,3 +260,25 @@ async fn a_connection_that_says_nothing_does_not_hold_up_the_end() {
     half.try_write(b"POST /run HTTP/1.1\r\nHost: ").unwrap();
     timeout(Duration::from_secs(10), server.stop()).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_server_that_does_not_come_up_can_be_replaced_meanwhile() {
+    let place = Place::new();
+    let marker = place.temporary().join("marker");
+    let server = ToolServer::builder().port(0).connect_timeout(PATIENCE).start().await.unwrap();
+    let runner = runner(&server, "probe");
+    let command = format!("touch {}; sleep 600", marker.display());
+    runner.register(&json!({"command": "sh", "args": ["-c", command]})).await.unwrap();
+    let calls = ["a", "b"].map(|text| (text, echo(&runner, text)));
+    eventually("the server starts", || marker.exists()).await;
+    timeout(PATIENCE / 2, runner.register(&probe())).await.unwrap().unwrap();
+    for (sent, call) in calls {
+        // One of them waits for the other's connection, and finds the new server.
+        match timeout(PATIENCE / 2, call).await.unwrap().unwrap() {
+            Ok(text) => assert_eq!(text, sent),
+            Err(error) => assert!(error.to_string().contains("registered anew"), "{error}"),
+        }
+    }
+    assert_eq!(echo(&runner, "c").await.unwrap().unwrap(), "c");
+    server.stop().await;
+}
