@@ -282,3 +282,22 @@ async fn a_server_that_does_not_come_up_can_be_replaced_meanwhile() {
     assert_eq!(echo(&runner, "c").await.unwrap().unwrap(), "c");
     server.stop().await;
 }
+
+/// Futures can be used from any task.
+#[test]
+fn everything_can_be_shared() {
+    fn check<T: Send + Sync>(_: &T) {}
+    fn futures(server: &ToolServer, client: ApprovalClient, runner: &ToolRunner, value: &Value) {
+        check(server);
+        check(&client);
+        check(&ToolServer::builder().start());
+        check(&server.join());
+        check(&server.stop());
+        check(&ApprovalClient::connect("localhost", 1, "token"));
+        check(&client.disconnect());
+        check(&runner.run("tool", value));
+        check(&runner.register(value));
+        check(&runner.reset());
+    }
+    let _compiles = futures;
+}
