@@ -22,6 +22,7 @@ mod kernel;
 mod mcp;
 mod process;
 mod registry;
+mod tool_client;
 mod tool_server;
 mod tools;
 
@@ -41,5 +42,6 @@ pub use executor::{
 pub use registry::{
     ApigenError, ApigenReport, ApigenSource, GenerateError, Registry, apigen, generate_mcp_sources,
 };
-pub use tool_server::Error as ToolServerError;
+pub use tool_client::{ApprovalClient, ApprovalClientError, ToolRunner, ToolRunnerError};
+pub use tool_server::{Error as ToolServerError, ToolServer, ToolServerBuilder};
 pub use tools::{Error as ServeError, serve_stdio};

@@ -1,6 +1,7 @@
 //! An action that waits for somebody's answer.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
@@ -59,6 +60,12 @@ impl ApprovalRequest {
         Self::new(Arc::new(action)).0
     }
 
+    /// A request that another process has made, and where its answer comes out.
+    pub(crate) fn from_elsewhere(action: Action) -> (Self, oneshot::Receiver<Answer>) {
+        let (answer, receiver) = oneshot::channel();
+        (Self { action: Arc::new(action), answer, handed_out: None }, receiver)
+    }
+
     /// Begins the time in which an answer must come.
     pub(crate) fn hand_out(&mut self) {
         if let Some(handed_out) = self.handed_out.take() {
@@ -91,6 +98,10 @@ impl ApprovalRequest {
     /// The server's hints on what the tool does; `None` if they are not known.
     pub fn annotations(&self) -> Option<&ToolAnnotations> {
         self.action.annotations.as_ref()
+    }
+
+    pub(crate) fn action(&self) -> &Action {
+        &self.action
     }
 
     /// Lets the call run.
@@ -128,6 +139,11 @@ impl ApprovalRequest {
 
     pub(crate) fn answer(self, answer: Answer) -> Result<(), AlreadyDecided> {
         self.answer.send(answer).map_err(|_| AlreadyDecided)
+    }
+
+    /// Ready when an answer would be too late.
+    pub(crate) fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.answer.poll_closed(context)
     }
 
     /// Waits until an answer would be too late.

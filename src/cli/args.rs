@@ -28,6 +28,11 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Generate the Python API for an MCP server's tools, without a session
     Apigen(ApigenArgs),
+    /// Run the tools of MCP servers for code in other processes
+    ///
+    /// Prints one line of JSON when it listens: the address, and the tokens that it has made. Set
+    /// IPYBOX_TOOL_SERVER_TOKEN and IPYBOX_TOOL_SERVER_HOST_TOKEN to choose the tokens. Ends on SIGTERM, SIGINT and SIGHUP.
+    ToolServer(ToolServerArgs),
 }
 
 /// The flags of `ipybox apigen`.
@@ -53,6 +58,34 @@ pub(crate) struct ApigenArgs {
     /// Generate `async def run` (and `run_sync`) instead of `def run` (and `run_async`)
     #[arg(long = "async")]
     pub(crate) is_async: bool,
+}
+
+/// The flags of `ipybox tool-server`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ToolServerArgs {
+    /// Host to listen on; a loopback address
+    #[arg(long, value_name = "HOST", default_value = "localhost")]
+    pub(crate) host: String,
+
+    /// Port to listen on; 0 for a free one
+    #[arg(long, value_name = "PORT", default_value_t = 8900)]
+    pub(crate) port: u16,
+
+    /// Ask the approval client before each call, and fail without one
+    #[arg(long)]
+    pub(crate) approval_required: bool,
+
+    /// Rules that decide what is asked for, in TOML
+    #[arg(long, value_name = "FILE", conflicts_with = "approval_required")]
+    pub(crate) approval_policy: Option<PathBuf>,
+
+    /// How long a call waits for approval, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub(crate) approval_timeout: Duration,
+
+    /// How long an MCP server may take to start, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    pub(crate) connect_timeout: Duration,
 }
 
 /// The flags of the server.

@@ -5,6 +5,7 @@ mod args;
 mod greeting;
 mod logging;
 mod size;
+mod tool_server;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -24,6 +25,7 @@ pub(crate) fn main() -> ExitCode {
     let _log = logging::init(args.log_level);
     let done = match args.command {
         Some(Command::Apigen(args)) => apigen::run(args),
+        Some(Command::ToolServer(args)) => tool_server::run(args),
         None => match sandbox_refusal(&args.serve) {
             Some(refusal) => {
                 tell(refusal);

@@ -20,8 +20,11 @@ pub const IPYBOX_STATE_DIR: &str = "IPYBOX_STATE_DIR";
 pub const UV: &str = "UV";
 /// Set in the kernel: the address of the tool server, `host:port`.
 pub const IPYBOX_TOOL_SERVER: &str = "IPYBOX_TOOL_SERVER";
-/// Set in the kernel: the bearer token of this session's tool server.
+/// Set in the kernel: the bearer token of this session's tool server. For `ipybox tool-server`, the caller token to use;
+/// default: a random one.
 pub const IPYBOX_TOOL_SERVER_TOKEN: &str = "IPYBOX_TOOL_SERVER_TOKEN";
+/// For `ipybox tool-server`, the host token to use; default: a random one.
+pub const IPYBOX_TOOL_SERVER_HOST_TOKEN: &str = "IPYBOX_TOOL_SERVER_HOST_TOKEN";
 
 /// What every program needs to run: who and where it is, its language, its certificates.
 const BASE: &[&str] = &[

@@ -13,7 +13,7 @@ use crate::config::{self, AuditSettings, Config};
 use crate::describe::describe;
 use crate::mcp::Connector;
 use crate::registry::Registry;
-use crate::tool_server::{self, ServerLookup, ToolServer};
+use crate::tool_server::{self, Endpoint, ServerLookup};
 
 /// The options of a [`CodeExecutor`], each with a default.
 ///
@@ -248,7 +248,7 @@ impl CodeExecutorBuilder {
             None => Policy::parse(ONLY_COMMANDS).unwrap_or_else(|_| Policy::always(Effect::Ask)),
         };
         let gate = Gate::new(policy, standing, self.approval_timeout);
-        let tool_server = ToolServer::start(
+        let tool_server = Endpoint::start(
             &config.tool_server_host,
             config.tool_server_port,
             Arc::new(registry) as Arc<dyn ServerLookup>,

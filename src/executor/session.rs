@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::environment::{self, Environment};
 use crate::kernel::Limits;
 use crate::mcp::Connection;
-use crate::tool_server::{Registered, ToolServer};
+use crate::tool_server::{Endpoint, Registered};
 
 /// How many requests may wait for the kernel. Clients send one at a time; a runaway one must not fill memory.
 const QUEUE_CAPACITY: usize = 1024;
@@ -38,7 +38,7 @@ pub(crate) struct Session {
     commands: mpsc::Sender<Command>,
     phase: watch::Receiver<Phase>,
     environment: Arc<environment::Shared>,
-    tool_server: Option<Arc<ToolServer>>,
+    tool_server: Option<Arc<Endpoint>>,
     /// Cancelled by a reset: ends the cells that were queued before it.
     generation: Mutex<CancellationToken>,
     /// Cancelled to end the cells that run or wait, and replaced then.
@@ -53,7 +53,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// Starts the kernel in the background. Its code has tools if there is a `tool_server`.
-    pub(crate) fn start(config: &Config, tool_server: Option<ToolServer>) -> std::io::Result<Self> {
+    pub(crate) fn start(config: &Config, tool_server: Option<Endpoint>) -> std::io::Result<Self> {
         let private_directory = private_directory()?;
         crate::process::guard_directory(private_directory.path());
         let environment = Arc::new(environment::Shared::new(environment::Settings {

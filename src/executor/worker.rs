@@ -21,7 +21,7 @@ use super::session::Phase;
 use crate::audit::Audit;
 use crate::describe::describe;
 use crate::kernel::{self, Death, Event, Kernel, Launch, Limits, ShellCommands};
-use crate::tool_server::ToolServer;
+use crate::tool_server::Endpoint;
 use crate::{env, environment};
 
 /// How long the kernel may take for our own housekeeping; it takes a few milliseconds.
@@ -45,7 +45,7 @@ pub(super) struct Worker {
     pub(super) phase: watch::Sender<Phase>,
     pub(super) environment: Arc<environment::Shared>,
     /// None if the kernel's code has no tools.
-    pub(super) tool_server: Option<Arc<ToolServer>>,
+    pub(super) tool_server: Option<Arc<Endpoint>>,
     /// What earlier cells have shown since the last outcome.
     pub(super) late: Late,
     /// How often in a row the kernel has not started, and when it last did not.

@@ -12,6 +12,7 @@ use super::{REGISTRATION_TIMEOUT, listing};
 use crate::codegen::{self, Options};
 use crate::env::Variables;
 use crate::mcp::{Connector, ServerParameters};
+use crate::tool_server::Unusable;
 
 /// Where the tools come from.
 #[derive(Debug, Clone)]
@@ -103,7 +104,7 @@ async fn from_server(
     variables: Variables,
 ) -> Result<Listed, ApigenError> {
     let told = |error: &dyn std::error::Error| ApigenError::Server(crate::describe::describe(error));
-    let parameters = ServerParameters::parse(parameters).map_err(|error| told(&super::Error::from(error)))?;
+    let parameters = ServerParameters::parse(parameters).map_err(|error| told(&Unusable::from(error)))?;
     let directory = std::env::current_dir().map_err(|error| told(&error))?;
     let connector = Connector::new(Arc::new(variables), directory).with_connect_timeout(REGISTRATION_TIMEOUT);
     let listed = generate::listed_by(&connector, name, &parameters).await;

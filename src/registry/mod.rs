@@ -22,12 +22,11 @@ use self::generate::{Generated, Listed};
 pub(crate) use self::packages::Packages;
 pub use self::sources::{GenerateError, generate_mcp_sources};
 use self::store::{Record, Store};
-use crate::approval::OURSELVES;
 use crate::codegen;
 use crate::config::Config;
 use crate::env::Variables;
-use crate::mcp::{self, Connection, Connector, ParametersError, ServerParameters};
-use crate::tool_server::{Registered, ServerLookup};
+use crate::mcp::{self, Connection, Connector};
+use crate::tool_server::{Registered, ServerLookup, Unusable, read};
 
 /// How long a server may take to start when it is registered: `npx` and `uvx` may have to download it first.
 const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(120);
@@ -35,17 +34,9 @@ const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(120);
 /// Why a server could not be registered. The package and the registration from before are still there.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The name cannot be a package's.
+    /// The name or the parameters cannot be used.
     #[error(transparent)]
-    Name(#[from] codegen::PackageNameError),
-    /// The name is our own.
-    #[error(
-        "register an MCP server as `{OURSELVES}`: approval requests of ipybox itself have this name; choose another"
-    )]
-    Reserved,
-    /// The parameters do not describe a server.
-    #[error("read `server_params`")]
-    Parameters(#[from] ParametersError),
+    Unusable(#[from] Unusable),
     /// The server could not be connected to, or did not tell its tools.
     #[error("use the MCP server `{name}` ({what})")]
     Server {
@@ -187,15 +178,6 @@ impl std::fmt::Debug for Registry {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Registry").finish_non_exhaustive()
     }
-}
-
-/// What `name` is to stand for, if it can.
-pub(crate) fn read(name: &str, parameters: &Map<String, Value>) -> Result<ServerParameters, Error> {
-    codegen::validate_package_name(name)?;
-    if name == OURSELVES {
-        return Err(Error::Reserved);
-    }
-    Ok(ServerParameters::parse(parameters)?)
 }
 
 /// Puts a package in place and remembers what its name stands for. Returns what has changed, in words.

@@ -17,9 +17,9 @@ pub(super) enum Error {
     /// No server is registered under the name.
     #[error(
         "no MCP server is registered as `{name}`\n\
-         hint: register it with the tool `register_mcp_server`"
+         hint: {how}"
     )]
-    NotRegistered { name: String },
+    NotRegistered { name: String, how: &'static str },
     /// The registry could not be read.
     #[error("the registry of MCP servers cannot be read")]
     Lookup(#[source] io::Error),
@@ -37,9 +37,14 @@ pub(super) enum Error {
     Call(#[from] CallError),
 }
 
-/// A place for one server's connection. Its lock is held while connecting, so that calls that come
-/// at once share one connection.
-type Slot = Arc<AsyncMutex<Option<Open>>>;
+/// A place for one server's connection.
+#[derive(Default)]
+struct Slot {
+    /// Held while connecting, so that calls that come at once share one connection.
+    place: AsyncMutex<Option<Open>>,
+    /// Cancelled when the connection is closed: ends the opening of one.
+    closed: CancellationToken,
+}
 
 /// A connection, and what it leads to.
 #[derive(Clone)]
@@ -52,20 +57,18 @@ struct Open {
 pub(super) struct Pool {
     servers: Arc<dyn ServerLookup>,
     connector: Connector,
-    slots: Mutex<HashMap<String, Slot>>,
-    /// Cancelled when all connections are closed: ends the opening of others.
-    generation: Mutex<CancellationToken>,
+    slots: Mutex<HashMap<String, Arc<Slot>>>,
 }
 
 impl Pool {
     pub(super) fn new(servers: Arc<dyn ServerLookup>, connector: Connector) -> Self {
-        Self { servers, connector, slots: Mutex::default(), generation: Mutex::default() }
+        Self { servers, connector, slots: Mutex::default() }
     }
 
     /// What `name` stands for: what its live connection leads to, else what is registered.
     pub(super) async fn resolve(&self, name: &str) -> Result<Arc<Registered>, Error> {
         if let Some(slot) = self.existing_slot(name)
-            && let Some(open) = live(&*slot.lock().await)
+            && let Some(open) = live(&*slot.place.lock().await)
         {
             return Ok(open.server);
         }
@@ -92,50 +95,64 @@ impl Pool {
     /// Takes over a connection that is open already.
     pub(super) async fn adopt(&self, name: &str, server: Registered, connection: Connection) {
         let open = Open { server: Arc::new(server), connection: Arc::new(connection) };
-        let old = self.slot(name).lock().await.replace(open);
+        let old = self.slot(name).place.lock().await.replace(open);
         if let Some(old) = old {
             old.connection.close().await;
         }
     }
 
+    /// Closes the connection to `name`, which stands for something else now.
+    pub(super) async fn close(&self, name: &str) {
+        let slot = self.slots.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        if let Some(slot) = slot {
+            slot.close().await;
+        }
+    }
+
+    /// Whether `name` has a live connection. One that is just being opened does not count.
+    pub(super) fn is_connected(&self, name: &str) -> bool {
+        self.existing_slot(name)
+            .is_some_and(|slot| slot.place.try_lock().is_ok_and(|place| live(&place).is_some()))
+    }
+
     /// Closes all connections, all at the same time.
     pub(super) async fn close_all(&self) {
-        std::mem::take(&mut *self.generation.lock().unwrap_or_else(PoisonError::into_inner)).cancel();
         let slots = std::mem::take(&mut *self.slots.lock().unwrap_or_else(PoisonError::into_inner));
-        let closing = slots.into_values().map(|slot| async move {
-            if let Some(open) = slot.lock().await.take() {
-                open.connection.close().await;
-            }
-        });
+        let closing = slots.into_values().map(|slot| async move { slot.close().await });
         futures::future::join_all(closing).await;
     }
 
-    fn slot(&self, server: &str) -> Slot {
+    fn slot(&self, server: &str) -> Arc<Slot> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(slots.entry(server.to_owned()).or_default())
     }
 
     async fn connection(&self, name: &str, server: &Arc<Registered>) -> Result<Arc<Connection>, Error> {
         if let Some(slot) = self.existing_slot(name)
-            && let Some(open) = live(&*slot.lock().await)
+            && let Some(open) = live(&*slot.place.lock().await)
         {
             return the_same(name, &open.server, server).map(|()| open.connection);
         }
         // Looked up before a slot is made, so that made-up names leave nothing behind.
         the_same(name, &self.look_up(name)?, server)?;
         let slot = self.slot(name);
-        let mut place = slot.lock().await;
+        let mut place = slot.place.lock().await;
         if let Some(open) = live(&place) {
             return the_same(name, &open.server, server).map(|()| open.connection);
         }
+        // Again, now that whoever changes what the name stands for must wait for us and finds the connection.
+        the_same(name, &self.look_up(name)?, server)?;
         if let Some(dead) = place.take() {
             tracing::warn!(server = name, "the MCP server has died; connecting again");
             dead.connection.close().await;
         }
-        let generation = self.generation.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let connection = tokio::select! {
+            biased;
+            () = slot.closed.cancelled() => {
+                the_same(name, &self.look_up(name)?, server)?;
+                return Err(Error::Reset { name: name.to_owned() });
+            }
             connection = self.connector.connect(name, &server.parameters) => connection,
-            () = generation.cancelled() => return Err(Error::Reset { name: name.to_owned() }),
         };
         let connection =
             Arc::new(connection.map_err(|source| Error::Connect { name: name.to_owned(), source })?);
@@ -145,11 +162,24 @@ impl Pool {
 
     fn look_up(&self, name: &str) -> Result<Registered, Error> {
         let found = self.servers.find(name).map_err(Error::Lookup)?;
-        found.ok_or_else(|| Error::NotRegistered { name: name.to_owned() })
+        found.ok_or_else(|| Error::NotRegistered {
+            name: name.to_owned(),
+            how: self.servers.how_to_register(),
+        })
     }
 
-    fn existing_slot(&self, server: &str) -> Option<Slot> {
+    fn existing_slot(&self, server: &str) -> Option<Arc<Slot>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner).get(server).cloned()
+    }
+}
+
+impl Slot {
+    /// For good: calls that have come to it go elsewhere next time.
+    async fn close(&self) {
+        self.closed.cancel();
+        if let Some(open) = self.place.lock().await.take() {
+            open.connection.close().await;
+        }
     }
 }
 

@@ -1,18 +1,15 @@
-//! The HTTP surface that the kernel can reach: `POST /run` and `POST /approve`, and nothing else.
+//! The HTTP surface that code which calls tools can reach: `POST /run` and `POST /approve`, and nothing else.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{DefaultBodyLimit, Json, Request, State};
-use axum::http::{StatusCode, header};
-use axum::middleware::{self, Next};
+use axum::extract::{DefaultBodyLimit, Json, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Token;
 use super::pool::Pool;
 use crate::approval::{Action, Denied, Gate, OURSELVES, Target};
 use crate::audit::{Audit, Refusal, decide_on_record};
@@ -94,35 +91,13 @@ enum ErrorKind {
     Timeout,
 }
 
-pub(super) fn router(pool: Arc<Pool>, token: Arc<RwLock<Token>>, gate: Arc<Gate>, audit: Audit) -> Router {
+/// The routes, for requests with the caller token.
+pub(super) fn router(pool: Arc<Pool>, gate: Arc<Gate>, audit: Audit) -> Router {
     Router::new()
         .route("/run", post(run))
         .route("/approve", post(approve))
         .layer(DefaultBodyLimit::max(BODY_LIMIT_BYTES))
         .with_state(Shared { pool, gate, audit })
-        .layer(middleware::from_fn_with_state(token, authorize))
-}
-
-/// Lets a request through that shows the token and was meant for this address.
-async fn authorize(State(token): State<Arc<RwLock<Token>>>, request: Request, next: Next) -> Response {
-    let shown = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
-    let shown = shown.and_then(|value| value.strip_prefix(b"Bearer ")).unwrap_or_default();
-    let is_right = token.read().unwrap_or_else(PoisonError::into_inner).matches(shown);
-    if !is_right {
-        return (StatusCode::UNAUTHORIZED, "the bearer token is missing or wrong").into_response();
-    }
-    if !is_loopback_host(request.headers().get(header::HOST).map(|value| value.as_bytes())) {
-        return (StatusCode::FORBIDDEN, "the `Host` header must name a loopback address").into_response();
-    }
-    next.run(request).await
-}
-
-/// A page in a browser that resolves its own name to a loopback address still sends that name.
-fn is_loopback_host(host: Option<&[u8]>) -> bool {
-    let Some(host) = host.and_then(|host| std::str::from_utf8(host).ok()) else { return false };
-    let Ok(authority) = host.parse::<axum::http::uri::Authority>() else { return false };
-    let name = authority.host().trim_start_matches('[').trim_end_matches(']');
-    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 async fn run(State(shared): State<Shared>, call: Result<Json<Call>, JsonRejection>) -> Response {
@@ -223,23 +198,6 @@ mod tests {
 
     use super::*;
     use crate::approval::{Approver, Desk, Effect, Policy, Standing};
-
-    fn check(host: &str, expected: bool) {
-        assert_eq!(is_loopback_host(Some(host.as_bytes())), expected, "{host}");
-    }
-
-    #[test]
-    fn only_loopback_hosts_are_let_through() {
-        check("localhost:8900", true);
-        check("127.0.0.1", true);
-        check("127.0.0.1:80", true);
-        check("[::1]:80", true);
-        check("evil.example:80", false);
-        check("localhost.evil.example", false);
-        check("10.0.0.1", false);
-        check("", false);
-        assert!(!is_loopback_host(None));
-    }
 
     const QUESTION: &str = r#"{"tool_name": "shell_magic", "tool_args": {"cmd": "ls\nrm x"}}"#;
 

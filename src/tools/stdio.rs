@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::executor::Session;
 use crate::mcp::Connector;
 use crate::registry::Registry;
-use crate::tool_server::{self, ToolServer};
+use crate::tool_server::{self, Endpoint};
 
 /// How long a client may take to read the last answers once the kernel and the connections are gone.
 const DRAIN_GRACE: Duration = Duration::from_millis(500);
@@ -66,7 +66,7 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
         .with_connect_timeout(config.connect_timeout);
     let registry = Registry::of_workspace(&config, connector.clone());
     registry.tell_placeholders(&config.variables);
-    let tool_server = ToolServer::start(
+    let tool_server = Endpoint::start(
         &config.tool_server_host,
         config.tool_server_port,
         Arc::new(registry.clone()) as Arc<dyn tool_server::ServerLookup>,

@@ -53,6 +53,12 @@ fn the_tool_server_knows_no_kernel() {
 }
 
 #[test]
+fn the_clients_of_a_tool_server_know_its_messages_alone() {
+    never("tool_client", &["axum", "rmcp", "crate::kernel", "crate::executor", "crate::tools", "crate::mcp"]);
+    never("tool_client", &["crate::registry", "crate::config", "crate::env"]);
+}
+
+#[test]
 fn the_executor_knows_no_protocols() {
     never("executor", &["rmcp", "axum", "clap", "crate::codegen", "crate::tools", "zeromq", "jupyter_"]);
 }
@@ -89,9 +95,18 @@ fn no_decision_is_made_off_the_record() {
 
 #[test]
 fn only_the_binary_reads_flags() {
-    for room in
-        ["audit", "tools", "executor", "registry", "environment", "kernel", "tool_server", "mcp", "codegen"]
-    {
+    for room in [
+        "tools",
+        "executor",
+        "registry",
+        "environment",
+        "kernel",
+        "tool_server",
+        "tool_client",
+        "audit",
+        "mcp",
+        "codegen",
+    ] {
         never(room, &["clap::", "anyhow::", "tracing_subscriber"]);
     }
 }

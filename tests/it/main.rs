@@ -20,6 +20,8 @@ mod pictures;
 mod protocol;
 mod registration;
 mod shell;
+mod standalone;
+mod standalone_approval;
 mod start;
 mod support;
 mod terminal;

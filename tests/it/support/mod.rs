@@ -3,6 +3,7 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses what it needs")]
 
 mod client;
+pub(crate) mod standalone;
 mod tools;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,103 @@
+//! `ipybox tool-server`: prints where it listens as one line of JSON on stdout, and serves until a signal ends it.
+
+use std::io::Write as _;
+
+use anyhow::Context as _;
+use ipybox::{ApprovalPolicy, ToolServer, ToolServerBuilder, env};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::args::ToolServerArgs;
+
+pub(super) fn run(args: ToolServerArgs) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("start the async runtime")?;
+    runtime.block_on(serve(args))
+}
+
+async fn serve(args: ToolServerArgs) -> anyhow::Result<()> {
+    // Before anything is printed, so that whoever has read the line can end us.
+    let mut signals = Signals::new().context("handle signals")?;
+    let token = given(env::IPYBOX_TOOL_SERVER_TOKEN)?;
+    let host_token = given(env::IPYBOX_TOOL_SERVER_HOST_TOKEN)?;
+    let generated = (token.is_none(), host_token.is_none());
+    let server = builder(args, token, host_token)?.start().await?;
+    announce(&server, generated).context("print the tool server's address")?;
+    tokio::select! {
+        () = signals.next() => tracing::info!("ending"),
+        () = server.join() => {}
+    }
+    server.stop().await;
+    Ok(())
+}
+
+fn builder(
+    args: ToolServerArgs,
+    token: Option<String>,
+    host_token: Option<String>,
+) -> anyhow::Result<ToolServerBuilder> {
+    let mut builder = ToolServer::builder()
+        .host(args.host)
+        .port(args.port)
+        .approval_required(args.approval_required)
+        .approval_timeout(args.approval_timeout)
+        .connect_timeout(args.connect_timeout);
+    if let Some(file) = args.approval_policy {
+        builder = builder.approval_policy(ApprovalPolicy::read(file)?);
+    }
+    if let Some(token) = token {
+        builder = builder.token(token);
+    }
+    if let Some(token) = host_token {
+        builder = builder.host_token(token);
+    }
+    Ok(builder)
+}
+
+/// A token from the environment: the command line can be read by other users.
+fn given(name: &str) -> anyhow::Result<Option<String>> {
+    match std::env::var(name) {
+        Ok(token) => Ok(Some(token)),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("read the variable `{name}`")),
+    }
+}
+
+/// Tokens that were given are known, and need not be in one more place.
+fn announce(server: &ToolServer, generated: (bool, bool)) -> std::io::Result<()> {
+    let mut line = serde_json::Map::new();
+    line.insert("address".to_owned(), server.address().to_string().into());
+    let (is_token_generated, is_host_token_generated) = generated;
+    if is_token_generated {
+        line.insert("token".to_owned(), server.token().into());
+    }
+    if is_host_token_generated {
+        line.insert("host_token".to_owned(), server.host_token().into());
+    }
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{}", serde_json::Value::Object(line))?;
+    stdout.flush()
+}
+
+/// The signals that ask a program to end.
+struct Signals([Signal; 3]);
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self([
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::hangup())?,
+        ]))
+    }
+
+    async fn next(&mut self) {
+        let [terminate, interrupt, hangup] = &mut self.0;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The tool server of a session: in the process that runs the kernel, and reachable by the kernel's calls alone.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::access::{self, Keys, Role};
+use super::listener::Listener;
+use super::pool::Pool;
+use super::{Error, Registered, ServerLookup, routes};
+use crate::approval::Gate;
+use crate::audit::Audit;
+use crate::mcp::{Connection, Connector};
+
+/// A running tool server for one kernel at a time.
+pub(crate) struct Endpoint {
+    listener: Listener,
+    keys: Arc<Keys>,
+    pool: Arc<Pool>,
+    gate: Arc<Gate>,
+    audit: Audit,
+}
+
+impl Endpoint {
+    /// Starts to listen on `host`, which must be a loopback address, and on `port`, or a free one if it is 0.
+    pub(crate) async fn start(
+        host: &str,
+        port: u16,
+        servers: Arc<dyn ServerLookup>,
+        connector: Connector,
+        gate: Arc<Gate>,
+        audit: Audit,
+    ) -> Result<Self, Error> {
+        let keys = Arc::new(Keys::of_callers());
+        let pool = Arc::new(Pool::new(servers, connector));
+        let routes = routes::router(Arc::clone(&pool), Arc::clone(&gate), audit.clone());
+        let router = access::guarded(routes, Arc::clone(&keys), Role::Caller);
+        let listener = Listener::start(host, port, router, CancellationToken::new()).await?;
+        Ok(Self { listener, keys, pool, gate, audit })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.listener.address()
+    }
+
+    /// Makes a new token for a new kernel; the one before is worth nothing from now on.
+    pub(crate) fn renew_token(&self) -> String {
+        self.keys.renew_caller()
+    }
+
+    /// Decides about what the kernel asks for.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// Where it is recorded what the kernel asks for.
+    pub(crate) fn audit(&self) -> &Audit {
+        &self.audit
+    }
+
+    /// Keeps a live connection to what `name` stands for now, for the first call of its tools.
+    pub(crate) async fn adopt(&self, name: &str, server: Registered, connection: Connection) {
+        self.pool.adopt(name, server, connection).await;
+    }
+
+    /// Closes the connections to MCP servers; the next calls open them again.
+    pub(crate) async fn close_connections(&self) {
+        self.pool.close_all().await;
+    }
+
+    /// Stops listening and closes all connections.
+    pub(crate) async fn stop(&self) {
+        self.listener.stop().await;
+        self.pool.close_all().await;
+    }
+}

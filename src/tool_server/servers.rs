@@ -1,0 +1,148 @@
+//! What the names of MCP servers stand for, and where that is looked up.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+
+use crate::approval::{OURSELVES, Target, ToolAnnotations};
+use crate::codegen;
+use crate::mcp::{ParametersError, ServerParameters};
+
+/// Finds what a registered server's name stands for.
+pub(crate) trait ServerLookup: Send + Sync {
+    /// What is registered as `name`; `None` if nothing is.
+    fn find(&self, name: &str) -> io::Result<Option<Registered>>;
+
+    /// How somebody registers a server here, in words that follow "hint: ".
+    fn how_to_register(&self) -> &'static str {
+        "register it with the tool `register_mcp_server`"
+    }
+}
+
+/// What a server's name stands for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Registered {
+    /// How to reach it.
+    pub(crate) parameters: ServerParameters,
+    /// What it said of its tools when it was registered, by their names.
+    pub(crate) annotations: BTreeMap<String, ToolAnnotations>,
+}
+
+impl Registered {
+    /// A SHA-256 of how to reach it, in hexadecimal digits; placeholders are not filled.
+    pub(super) fn fingerprint(&self) -> String {
+        format!("{:x}", Sha256::digest(Value::Object(self.parameters.to_json()).to_string()))
+    }
+
+    /// What a user should know of it when asked for approval.
+    pub(super) fn target(&self) -> Target {
+        match &self.parameters {
+            ServerParameters::Stdio(_) => Target::Command(self.parameters.summary()),
+            ServerParameters::Http(_) => Target::Url(self.parameters.summary()),
+        }
+    }
+}
+
+/// Why a name cannot stand for what somebody wants it to.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unusable {
+    /// The name cannot be a package's.
+    #[error(transparent)]
+    Name(#[from] codegen::PackageNameError),
+    /// The name is our own.
+    #[error(
+        "register an MCP server as `{OURSELVES}`: approval requests of ipybox itself have this name; choose another"
+    )]
+    Reserved,
+    /// The parameters do not describe a server.
+    #[error("read `server_params`")]
+    Parameters(#[from] ParametersError),
+}
+
+/// What `name` is to stand for, if it can.
+pub(crate) fn read(name: &str, parameters: &Map<String, Value>) -> Result<ServerParameters, Unusable> {
+    codegen::validate_package_name(name)?;
+    if name == OURSELVES {
+        return Err(Unusable::Reserved);
+    }
+    Ok(ServerParameters::parse(parameters)?)
+}
+
+/// The servers that a standalone tool server was told of, for as long as it runs.
+#[derive(Default)]
+pub(super) struct Announced(Mutex<BTreeMap<String, Registered>>);
+
+impl Announced {
+    /// From now on `name` stands for these parameters. Returns whether it stood for others.
+    pub(super) fn put(&self, name: &str, parameters: ServerParameters) -> bool {
+        // Its tools are not listed before a call, so that what they claim to do is not known.
+        let server = Registered { parameters, annotations: BTreeMap::new() };
+        let mut servers = self.lock();
+        match servers.get(name) {
+            Some(before) if *before == server => false,
+            before => {
+                let is_change = before.is_some();
+                servers.insert(name.to_owned(), server);
+                is_change
+            }
+        }
+    }
+
+    /// From now on `name` stands for nothing. Returns whether it stood for something.
+    pub(super) fn remove(&self, name: &str) -> bool {
+        self.lock().remove(name).is_some()
+    }
+
+    pub(super) fn all(&self) -> BTreeMap<String, Registered> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Registered>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ServerLookup for Announced {
+    fn find(&self, name: &str) -> io::Result<Option<Registered>> {
+        Ok(self.lock().get(name).cloned())
+    }
+
+    fn how_to_register(&self) -> &'static str {
+        "its host registers it with `PUT /servers/{name}`"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parameters(value: Value) -> ServerParameters {
+        let Value::Object(object) = value else { panic!("an object") };
+        read("a", &object).unwrap()
+    }
+
+    #[test]
+    fn names_that_mislead_are_refused() {
+        let object = Map::from_iter([("command".to_owned(), json!("x"))]);
+        for name in ["", "A", "a-b", "class", "../a", "ipybox"] {
+            read(name, &object).unwrap_err();
+        }
+        read("a_b", &object).unwrap();
+    }
+
+    #[test]
+    fn a_change_is_told_from_a_repetition() {
+        let servers = Announced::default();
+        assert!(!servers.put("a", parameters(json!({"command": "x"}))));
+        assert!(!servers.put("a", parameters(json!({"command": "x", "args": []}))));
+        assert!(servers.put("a", parameters(json!({"url": "http://x/mcp"}))));
+        assert!(matches!(servers.find("a").unwrap().unwrap().target(), Target::Url(_)));
+        assert!(servers.remove("a") && !servers.remove("a"));
+        assert!(servers.find("a").unwrap().is_none() && servers.all().is_empty());
+    }
+}

@@ -1,0 +1,293 @@
+//! The JSON-RPC messages between a tool server and its approval client; pure.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::approval::{Action, Answer, Target, ToolAnnotations};
+
+/// Codes of JSON-RPC 2.0, section 5.1, and one of our own from the range that is left to servers.
+const PARSE_ERROR: i32 = -32700;
+const INVALID_REQUEST: i32 = -32600;
+const METHOD_NOT_FOUND: i32 = -32601;
+const INVALID_PARAMS: i32 = -32602;
+const NOT_OPEN: i32 = -32001;
+
+/// A question, as `params` of the method `approve`. Arguments may be large, so that they are not copied to be written.
+#[derive(Debug, Serialize, Deserialize)]
+struct Question<Text, Arguments> {
+    server_name: Text,
+    tool_name: Text,
+    tool_args: Arguments,
+    target: WireTarget,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    annotations: Option<ToolAnnotations>,
+}
+
+type AskedQuestion = Question<String, Map<String, Value>>;
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum WireTarget {
+    Command(String),
+    Url(String),
+    Kernel,
+    Host,
+}
+
+/// What JSON-RPC wants to see in every message.
+#[derive(Debug, Deserialize)]
+enum Version {
+    #[serde(rename = "2.0")]
+    Two,
+}
+
+/// A message that cannot be used, and whose it was if that could be read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    id: Option<String>,
+    code: i32,
+    message: String,
+}
+
+/// What a tool server tells its approval client.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Told {
+    /// May this run?
+    Question { id: String, action: Action },
+    /// An answer to this question would be too late now.
+    Withdrawn { id: String },
+    /// The server could not use one of our messages.
+    Error { message: String },
+}
+
+impl Fault {
+    /// An answer to a question that is not open: it never was, is answered, or was withdrawn.
+    pub(crate) fn not_open(id: String) -> Self {
+        Self { id: Some(id), code: NOT_OPEN, message: "no open question has this id".to_owned() }
+    }
+
+    /// A message that is not text.
+    pub(crate) fn not_text() -> Self {
+        Self { id: None, code: INVALID_REQUEST, message: "messages must be text".to_owned() }
+    }
+
+    fn unreadable(error: &serde_json::Error) -> Self {
+        let code = if error.is_data() { INVALID_REQUEST } else { PARSE_ERROR };
+        Self { id: None, code, message: error.to_string() }
+    }
+
+    /// The message that says so to the other side.
+    pub(crate) fn to_message(&self) -> String {
+        let error = json!({"code": self.code, "message": self.message});
+        json!({"jsonrpc": "2.0", "error": error, "id": self.id}).to_string()
+    }
+}
+
+/// The question whether `action` may run.
+pub(crate) fn question(id: &str, action: &Action) -> Result<String, serde_json::Error> {
+    #[derive(Serialize)]
+    struct Call<'a> {
+        jsonrpc: &'static str,
+        method: &'static str,
+        params: Question<&'a str, &'a Map<String, Value>>,
+        id: &'a str,
+    }
+    let target = match action.target.clone() {
+        Target::Command(words) => WireTarget::Command(words),
+        Target::Url(url) => WireTarget::Url(url),
+        Target::Kernel => WireTarget::Kernel,
+        Target::Host => WireTarget::Host,
+    };
+    let params = Question {
+        server_name: action.server_name.as_str(),
+        tool_name: action.tool_name.as_str(),
+        tool_args: &action.tool_args,
+        target,
+        annotations: action.annotations,
+    };
+    serde_json::to_string(&Call { jsonrpc: "2.0", method: "approve", params, id })
+}
+
+/// Tells that nobody waits for the answer to a question any more.
+pub(crate) fn withdrawn(id: &str) -> String {
+    json!({"jsonrpc": "2.0", "method": "withdrawn", "params": {"id": id}}).to_string()
+}
+
+/// The answer to a question.
+pub(crate) fn answer(id: &str, answer: Answer) -> String {
+    let result = match answer {
+        Answer::Once => json!(true),
+        Answer::No => json!(false),
+        Answer::Session => json!("session"),
+        Answer::Always => json!("always"),
+    };
+    json!({"jsonrpc": "2.0", "result": result, "id": id}).to_string()
+}
+
+/// Reads an answer and the id of its question. An error in place of a result means no.
+pub(crate) fn read_answer(text: &str) -> Result<(String, Answer), Fault> {
+    #[derive(Deserialize)]
+    struct Response {
+        #[serde(rename = "jsonrpc")]
+        _version: Version,
+        id: String,
+        result: Option<Value>,
+        error: Option<Value>,
+    }
+    let response: Response = serde_json::from_str(text).map_err(|error| Fault::unreadable(&error))?;
+    let answer = match (response.result, response.error) {
+        (Some(Value::Bool(true)), None) => Answer::Once,
+        (Some(Value::Bool(false)), None) | (None, Some(_)) => Answer::No,
+        (Some(Value::String(word)), None) if word == "session" => Answer::Session,
+        (Some(Value::String(word)), None) if word == "always" => Answer::Always,
+        _ => {
+            let message = r#"`result` must be true, false, "session" or "always""#.to_owned();
+            return Err(Fault { id: Some(response.id), code: INVALID_REQUEST, message });
+        }
+    };
+    Ok((response.id, answer))
+}
+
+/// Reads what a tool server says.
+pub(crate) fn read_told(text: &str) -> Result<Told, Fault> {
+    #[derive(Deserialize)]
+    struct Message {
+        #[serde(rename = "jsonrpc")]
+        _version: Version,
+        method: Option<String>,
+        params: Option<Value>,
+        id: Option<String>,
+        error: Option<Complaint>,
+    }
+    #[derive(Deserialize)]
+    struct Complaint {
+        message: String,
+    }
+    #[derive(Deserialize)]
+    struct Withdrawal {
+        id: String,
+    }
+    let message: Message = serde_json::from_str(text).map_err(|error| Fault::unreadable(&error))?;
+    let params = message.params.unwrap_or_default();
+    let wrong = |id: Option<String>, error: serde_json::Error| Fault {
+        id,
+        code: INVALID_PARAMS,
+        message: error.to_string(),
+    };
+    match (message.method.as_deref(), message.id, message.error) {
+        (Some("approve"), Some(id), None) => match serde_json::from_value::<AskedQuestion>(params) {
+            Ok(question) => Ok(Told::Question { id, action: Action::from(question) }),
+            Err(error) => Err(wrong(Some(id), error)),
+        },
+        (Some("withdrawn"), None, None) => match serde_json::from_value(params) {
+            Ok(Withdrawal { id }) => Ok(Told::Withdrawn { id }),
+            Err(error) => Err(wrong(None, error)),
+        },
+        (None, _, Some(Complaint { message })) => Ok(Told::Error { message }),
+        (method, id, _) => {
+            let message = format!("no method {:?} with these members", method.unwrap_or_default());
+            Err(Fault { id, code: METHOD_NOT_FOUND, message })
+        }
+    }
+}
+
+impl From<AskedQuestion> for Action {
+    fn from(question: AskedQuestion) -> Self {
+        Self {
+            server_name: question.server_name,
+            tool_name: question.tool_name,
+            tool_args: question.tool_args,
+            target: match question.target {
+                WireTarget::Command(words) => Target::Command(words),
+                WireTarget::Url(url) => Target::Url(url),
+                WireTarget::Kernel => Target::Kernel,
+                WireTarget::Host => Target::Host,
+            },
+            definition: None,
+            annotations: question.annotations,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn action() -> Action {
+        Action {
+            server_name: "files".to_owned(),
+            tool_name: "read".to_owned(),
+            tool_args: Map::from_iter([("path".to_owned(), json!("/x"))]),
+            target: Target::Command("server --flag".to_owned()),
+            definition: None,
+            annotations: None,
+        }
+    }
+
+    #[test]
+    fn a_question_is_written_as_documented() {
+        insta::assert_snapshot!(question("7", &action()).unwrap(), @r#"{"jsonrpc":"2.0","method":"approve","params":{"server_name":"files","tool_name":"read","tool_args":{"path":"/x"},"target":{"command":"server --flag"}},"id":"7"}"#);
+        insta::assert_snapshot!(withdrawn("7"), @r#"{"jsonrpc":"2.0","method":"withdrawn","params":{"id":"7"}}"#);
+    }
+
+    #[test]
+    fn a_question_is_read_as_it_was_written() {
+        let mut action = action();
+        action.annotations = Some(ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() });
+        for target in
+            [Target::Command("x".to_owned()), Target::Url("y".to_owned()), Target::Kernel, Target::Host]
+        {
+            action.target = target;
+            let told = read_told(&question("7", &action).unwrap()).unwrap();
+            assert_eq!(told, Told::Question { id: "7".to_owned(), action: action.clone() });
+        }
+        assert_eq!(read_told(&withdrawn("7")).unwrap(), Told::Withdrawn { id: "7".to_owned() });
+        let fault = Fault::not_open("7".to_owned()).to_message();
+        assert!(matches!(read_told(&fault).unwrap(), Told::Error { .. }));
+    }
+
+    #[test]
+    fn what_the_client_does_not_understand_is_no_question() {
+        for text in [
+            "",
+            "[]",
+            r#"{"jsonrpc":"2.0","method":"approve","params":{},"id":"7"}"#,
+            r#"{"jsonrpc":"2.0","method":"approve","params":{"server_name":"a","tool_name":"b","tool_args":{},"target":{"new":"kind"}},"id":"7"}"#,
+            r#"{"jsonrpc":"2.0","method":"other","id":"7"}"#,
+            r#"{"jsonrpc":"2.0","method":"withdrawn","params":5}"#,
+        ] {
+            read_told(text).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn an_answer_is_read_as_it_was_written() {
+        for given in [Answer::Once, Answer::Session, Answer::Always, Answer::No] {
+            assert_eq!(read_answer(&answer("7", given)).unwrap(), ("7".to_owned(), given));
+        }
+        let error = r#"{"jsonrpc":"2.0","error":{"code":1,"message":"x"},"id":"7"}"#;
+        assert_eq!(read_answer(error).unwrap(), ("7".to_owned(), Answer::No));
+    }
+
+    fn check_fault(text: &str, code: i32, id: Option<&str>) {
+        let fault = read_answer(text).unwrap_err();
+        assert_eq!((fault.code, fault.id.as_deref()), (code, id), "{text}: {}", fault.message);
+    }
+
+    #[test]
+    fn nothing_else_is_an_answer() {
+        check_fault("", PARSE_ERROR, None);
+        check_fault("{", PARSE_ERROR, None);
+        check_fault("true", INVALID_REQUEST, None);
+        check_fault(r#"{"result":true,"id":"7"}"#, INVALID_REQUEST, None);
+        check_fault(r#"{"jsonrpc":"1.0","result":true,"id":"7"}"#, INVALID_REQUEST, None);
+        check_fault(r#"{"jsonrpc":"2.0","result":true}"#, INVALID_REQUEST, None);
+        check_fault(r#"{"jsonrpc":"2.0","result":true,"id":7}"#, INVALID_REQUEST, None);
+        check_fault(r#"{"jsonrpc":"2.0","id":"7"}"#, INVALID_REQUEST, Some("7"));
+        check_fault(r#"{"jsonrpc":"2.0","result":null,"id":"7"}"#, INVALID_REQUEST, Some("7"));
+        check_fault(r#"{"jsonrpc":"2.0","result":1,"id":"7"}"#, INVALID_REQUEST, Some("7"));
+        check_fault(r#"{"jsonrpc":"2.0","result":"true","id":"7"}"#, INVALID_REQUEST, Some("7"));
+        check_fault(r#"{"jsonrpc":"2.0","result":true,"error":{},"id":"7"}"#, INVALID_REQUEST, Some("7"));
+        check_fault(r#"{"jsonrpc":"2.0","result":false,"result":true,"id":"7"}"#, INVALID_REQUEST, None);
+    }
+}
