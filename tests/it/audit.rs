@@ -48,9 +48,26 @@ async fn a_cell_and_its_call_are_told_in_order_and_without_secrets() {
     let told = told(&place);
     assert_eq!(
         names(&told),
-        ["cell_started", "decision", "call_ended", "cell_ended", "cell_started", "cell_ended"]
+        [
+            "decision",
+            "call_ended",
+            "cell_started",
+            "decision",
+            "call_ended",
+            "cell_ended",
+            "cell_started",
+            "cell_ended"
+        ]
     );
-    let [started, decision, call, ended, _, failed] = &told[..] else { unreachable!() };
+    let [registration, registered, started, decision, call, ended, _, failed] = &told[..] else {
+        unreachable!()
+    };
+    assert_eq!(
+        (&registration["server"], &registration["tool"]),
+        (&json!("ipybox"), &json!("register_mcp_server"))
+    );
+    assert_eq!(registration["arguments"]["server_name"], "probe");
+    assert_eq!((&registered["outcome"], &registered["call"]), (&json!("result"), &registration["call"]));
     assert_eq!(started["chars"], CALL.chars().count());
     assert_eq!((&decision["server"], &decision["tool"]), (&json!("probe"), &json!("echo")));
     assert_eq!(decision["arguments"], json!({"text": "key ${API_KEY} ${API_KEY}"}));
@@ -71,7 +88,8 @@ async fn contents_are_told_only_if_wanted_and_without_secrets() {
     ipybox.cell(&format!("{CALL}\n# {SECRET}")).await.ok();
     ipybox.stop().await;
     let told = told(&place);
-    let [started, _, call, ended] = &told[..] else { panic!("{told:?}") };
+    let [_, registered, started, _, call, ended] = &told[..] else { panic!("{told:?}") };
+    assert!(registered["result"].as_array().unwrap().contains(&json!("echo")), "{registered}");
     assert_eq!(started["code"], format!("{CALL}\n# ${{API_KEY}}"));
     assert_eq!(call["result"], "key ${API_KEY} ${API_KEY}");
     assert_eq!(ended["output"], "key ${API_KEY} ${API_KEY}");
@@ -90,7 +108,7 @@ async fn secrets_of_servers_registered_earlier_are_known_before_their_first_call
     let code = "from mcptools.probe import echo\necho.run(echo.Params(text='s3cret-of-a-server'))";
     assert_eq!(ipybox.cell(code).await.ok(), "'s3cret-of-a-server'");
     ipybox.stop().await;
-    assert_eq!(told(&place)[1]["arguments"], json!({"text": "${TOKEN}"}));
+    assert_eq!(told(&place)[3]["arguments"], json!({"text": "${TOKEN}"}));
 }
 
 #[tokio::test]
@@ -100,10 +118,13 @@ async fn an_interrupted_call_is_told_as_cancelled() {
     ipybox.register("probe", probe()).await.ok();
     let code = "from mcptools.probe import slow\nslow.run(slow.Params(seconds=600))";
     ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 1})).await.error();
-    eventually("the call's end is told", || names(&told(&place)).contains(&"call_ended")).await;
+    eventually("the call's end is told", || {
+        names(&told(&place)).iter().filter(|name| **name == "call_ended").count() == 2
+    })
+    .await;
     ipybox.stop().await;
     let told = told(&place);
-    let end = |name: &str| told.iter().find(|event| event["event"] == name).unwrap();
+    let end = |name: &str| told.iter().rfind(|event| event["event"] == name).unwrap();
     assert_eq!(end("call_ended")["outcome"], "cancelled");
     assert_eq!(end("cell_ended")["end"], "timed_out");
 }
