@@ -32,7 +32,8 @@ pub use approval::{
 };
 pub use audit::{Contents as AuditContents, Error as AuditError};
 pub use config::{
-    ApprovalMode, ApprovalSettings, AuditSettings, Config, Error as ConfigError, Images, Settings,
+    ApprovalMode, ApprovalSettings, AuditSettings, Config, Error as ConfigError, Images, KernelSettings,
+    Settings, ToolServerSettings,
 };
 pub use describe::describe;
 pub use executor::{

@@ -206,10 +206,10 @@ impl From<ServeArgs> for Settings {
     fn from(args: ServeArgs) -> Self {
         let mut settings = Self::default();
         settings.workspace = args.workspace;
-        settings.python = args.python;
+        settings.kernel.python = args.python;
         settings.state_dir = args.state_dir;
-        settings.tool_server_host = args.tool_server_host;
-        settings.tool_server_port = args.tool_server_port;
+        settings.tool_server.host = args.tool_server_host;
+        settings.tool_server.port = args.tool_server_port;
         settings.images = match args.images {
             Images::Inline => ipybox::Images::Inline,
             Images::Link => ipybox::Images::Link,
@@ -221,10 +221,10 @@ impl From<ServeArgs> for Settings {
             (Approval::Deny, _) => ApprovalMode::Deny,
             (Approval::Policy, file) => ApprovalMode::Policy(file.unwrap_or_default()),
         };
-        settings.kernel_memory_limit = args.kernel_memory_limit;
-        settings.kernel_max_processes = args.kernel_max_processes;
-        settings.approve_shell_cmds = args.approve_shell_cmds;
-        settings.require_shell_escape = args.require_shell_escape;
+        settings.kernel.memory_limit = args.kernel_memory_limit;
+        settings.kernel.max_processes = args.kernel_max_processes;
+        settings.kernel.approve_shell_cmds = args.approve_shell_cmds;
+        settings.kernel.require_shell_escape = args.require_shell_escape;
         settings.audit.file = args.audit_log;
         if args.audit_contents {
             settings.audit.contents = AuditContents::Everything;

@@ -133,32 +133,32 @@ impl CodeExecutorBuilder {
 
     /// How much memory the kernel, and each process that it starts, may use, in bytes; Linux only. Default: no limit.
     pub fn kernel_memory_limit(mut self, bytes: u64) -> Self {
-        self.kernel.settings.kernel_memory_limit = Some(bytes);
+        self.kernel.settings.kernel.memory_limit = Some(bytes);
         self
     }
 
     /// How many processes and threads the kernel may add to those that its user runs; Linux only, without effect on root.
     /// Default: no limit.
     pub fn kernel_max_processes(mut self, count: u32) -> Self {
-        self.kernel.settings.kernel_max_processes = Some(count);
+        self.kernel.settings.kernel.max_processes = Some(count);
         self
     }
 
     /// The host that the tool server listens on, a loopback address; default: `localhost`.
     pub fn tool_server_host(mut self, host: impl Into<String>) -> Self {
-        self.kernel.settings.tool_server_host = host.into();
+        self.kernel.settings.tool_server.host = host.into();
         self
     }
 
     /// The port that the tool server listens on; default: a free one.
     pub fn tool_server_port(mut self, port: u16) -> Self {
-        self.kernel.settings.tool_server_port = Some(port);
+        self.kernel.settings.tool_server.port = Some(port);
         self
     }
 
     /// How long an MCP server may take to start when one of its tools is called; default: 30 seconds.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.kernel.settings.connect_timeout = timeout;
+        self.kernel.settings.tool_server.connect_timeout = timeout;
         self
     }
 
@@ -180,7 +180,7 @@ impl CodeExecutorBuilder {
     ///
     /// It is a rule for code that keeps it; only a sandbox is a boundary.
     pub fn approve_shell_cmds(mut self, is_asked: bool) -> Self {
-        self.kernel.settings.approve_shell_cmds = is_asked;
+        self.kernel.settings.kernel.approve_shell_cmds = is_asked;
         self
     }
 
@@ -189,7 +189,7 @@ impl CodeExecutorBuilder {
     ///
     /// It is a rule for code that keeps it; only a sandbox is a boundary.
     pub fn require_shell_escape(mut self, is_required: bool) -> Self {
-        self.kernel.settings.require_shell_escape = is_required;
+        self.kernel.settings.kernel.require_shell_escape = is_required;
         self
     }
 
@@ -239,7 +239,7 @@ impl CodeExecutorBuilder {
         }
         let config = Config::new(self.kernel.settings)?;
         let connector = Connector::new(Arc::clone(&config.variables), config.workspace.clone())
-            .with_connect_timeout(config.connect_timeout);
+            .with_connect_timeout(config.tool_server.connect_timeout);
         let registry = match self.registry {
             Some(registry) => registry,
             None => Registry::of_workspace(&config, connector.clone()),
@@ -255,8 +255,8 @@ impl CodeExecutorBuilder {
         };
         let gate = Gate::new(policy, standing, self.approval_timeout);
         let tool_server = Endpoint::start(
-            &config.tool_server_host,
-            config.tool_server_port,
+            &config.tool_server.host,
+            config.tool_server.port.unwrap_or(0),
             Arc::new(registry) as Arc<dyn ServerLookup>,
             connector,
             Arc::new(gate),

@@ -66,6 +66,9 @@ pub struct Truncated {
     pub file: Option<PathBuf>,
 }
 
+/// The end of a cell that is queued when this is polled first.
+type PendingOutcome = Pin<Box<dyn Future<Output = Result<Outcome, Error>> + Send + Sync>>;
+
 /// Code under way: a [`Stream`] of [`CodeExecutionEvent`]s that ends with the result or the error.
 ///
 /// It does nothing before it is polled. Dropping it cancels the code: at once if it waits for its turn, by an interrupt
@@ -75,7 +78,7 @@ pub struct Truncated {
 pub struct CodeExecution {
     questions: mpsc::Receiver<ApprovalRequest>,
     chunks: Option<mpsc::Receiver<String>>,
-    outcome: Option<Pin<Box<dyn Future<Output = Result<Outcome, Error>> + Send + Sync>>>,
+    outcome: Option<PendingOutcome>,
     finished: Option<Result<CodeExecutionResult, CodeExecutionError>>,
     _cancel_on_drop: DropGuard,
 }

@@ -36,7 +36,7 @@ impl KernelClientBuilder {
     /// The interpreter that runs the kernel, or its virtual environment; default: an environment made for the working
     /// directory.
     pub fn python(mut self, python: impl Into<PathBuf>) -> Self {
-        self.settings.python = Some(python.into());
+        self.settings.kernel.python = Some(python.into());
         self
     }
 
@@ -54,7 +54,7 @@ impl KernelClientBuilder {
         variables: impl IntoIterator<Item = (K, V)>,
     ) -> Self {
         let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
-        self.settings.kernel_env = variables.collect::<BTreeMap<_, _>>();
+        self.settings.kernel.env = variables.collect::<BTreeMap<_, _>>();
         self
     }
 
@@ -66,7 +66,7 @@ impl KernelClientBuilder {
 
     /// How long a kernel may take to start, its environment not counted; default: 60 seconds.
     pub fn kernel_init_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.kernel_init_timeout = timeout;
+        self.settings.kernel.init_timeout = timeout;
         self
     }
 

@@ -57,7 +57,7 @@ impl Session {
         let private_directory = private_directory()?;
         crate::process::guard_directory(private_directory.path());
         let environment = Arc::new(environment::Shared::new(environment::Settings {
-            python: config.python.clone(),
+            python: config.kernel.python.clone(),
             state_dir: config.state_dir.clone(),
             workspace: config.workspace.clone(),
             variables: Arc::clone(&config.variables),
@@ -80,10 +80,10 @@ impl Session {
             workspace: config.workspace.clone(),
             variables: config.kernel_variables(),
             private_directory: private_directory.path().to_owned(),
-            limits: Limits { memory: config.kernel_memory_limit, processes: config.kernel_max_processes },
+            limits: Limits { memory: config.kernel.memory_limit, processes: config.kernel.max_processes },
             shell_commands: config.shell_commands,
             audit,
-            kernel_init_timeout: config.kernel_init_timeout,
+            kernel_init_timeout: config.kernel.init_timeout,
         };
         let (started_sender, started) = oneshot::channel();
         let task = tokio::spawn(worker.run(stop.clone(), started_sender));

@@ -59,16 +59,16 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
     let closed = CancellationToken::new();
     end_on_signals(&closed).map_err(Error::Signals)?;
     let audit = config.open_audit()?;
-    let policy = config.approval.policy()?;
+    let policy = config.policy()?;
     let standing = Standing::new(config.state_dir.join("approvals.json"));
     let gate = Arc::new(Gate::new(policy, standing, config.approval.timeout));
     let connector = Connector::new(Arc::clone(&config.variables), config.workspace.clone())
-        .with_connect_timeout(config.connect_timeout);
+        .with_connect_timeout(config.tool_server.connect_timeout);
     let registry = Registry::of_workspace(&config, connector.clone());
     registry.tell_placeholders(&config.variables);
     let tool_server = Endpoint::start(
-        &config.tool_server_host,
-        config.tool_server_port,
+        &config.tool_server.host,
+        config.tool_server.port.unwrap_or(0),
         Arc::new(registry.clone()) as Arc<dyn tool_server::ServerLookup>,
         connector,
         Arc::clone(&gate),

@@ -143,9 +143,8 @@ mod tests {
 
     fn request(server: &str, tool: &str, arguments: Value, target: Target) -> ApprovalRequest {
         let Value::Object(tool_args) = arguments else { panic!("an object") };
-        let mut annotations = ToolAnnotations::default();
-        annotations.read_only = Some(false);
-        annotations.destructive = Some(true);
+        let annotations =
+            ToolAnnotations { read_only: Some(false), destructive: Some(true), ..ToolAnnotations::default() };
         let annotations = (server != OURSELVES).then_some(annotations);
         let (server_name, tool_name) = (server.to_owned(), tool.to_owned());
         ApprovalRequest::for_tests(Action {

@@ -1,160 +1,25 @@
 //! Everything that is decided at start.
 
+mod settings;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use etcetera::BaseStrategy as _;
 
 use crate::approval::{Effect, Policy, PolicyError};
-use crate::audit::{self, Audit, Contents};
+use crate::audit::{self, Audit};
 use crate::env::{self, Variables};
 use crate::kernel::ShellCommands;
 
-/// What a user asks for; each field has the default of the flag of the same name.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Settings {
-    /// The working directory of the kernel; created if missing. Default: the current directory.
-    pub workspace: PathBuf,
-    /// The interpreter that runs the kernel. Default: a managed environment for the workspace.
-    pub python: Option<PathBuf>,
-    /// The per-user directory for the state of all workspaces. Default: `IPYBOX_STATE_DIR`, else `ipybox` in
-    /// the platform's data directory.
-    pub state_dir: Option<PathBuf>,
-    /// The host that the tool server listens on; must be this machine. Default: `localhost`.
-    pub tool_server_host: String,
-    /// The port that the tool server listens on. Default: a free one.
-    pub tool_server_port: Option<u16>,
-    /// How long an MCP server may take to start when one of its tools is called. Default: 30 seconds.
-    pub connect_timeout: Duration,
-    /// How long a kernel may take to start. A cold disk and no compiled bytecode cost several seconds. Default: 60 seconds.
-    pub kernel_init_timeout: Duration,
-    /// What a cell's reply holds of its images. Default: [`Images::Inline`].
-    pub images: Images,
-    /// Where images are saved, relative to the workspace. Default: `images`.
-    pub images_dir: PathBuf,
-    /// Variables of the kernel, beside what every program needs and those given by [`env::KERNEL_ENV_PREFIX`].
-    pub kernel_env: BTreeMap<String, String>,
-    /// Who decides what may run.
-    pub approval: ApprovalSettings,
-    /// How much memory the kernel, and each process that it starts, may use, in bytes; Linux only. Default: as much
-    /// as there is.
-    pub kernel_memory_limit: Option<u64>,
-    /// How many processes and threads the kernel may add to those that its user runs when it starts; Linux only, and
-    /// without effect on root. Default: as many as the system allows.
-    pub kernel_max_processes: Option<u32>,
-    /// Whether IPython's shell commands (`!command`, `%%bash`, …) ask for approval. Default: they do not.
-    pub approve_shell_cmds: bool,
-    /// Whether Python's own functions that start programs are blocked, so that shell commands are the way; needs
-    /// [`approve_shell_cmds`](Self::approve_shell_cmds). Not a boundary: only a sandbox is. Default: they are not.
-    pub require_shell_escape: bool,
-    /// The log of cells, tool calls and decisions. Default: none.
-    pub audit: AuditSettings,
-}
-
-/// How a log of cells, tool calls and decisions is kept.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct AuditSettings {
-    /// The file, in a directory that exists and code in the kernel cannot write to. Default: no log is kept.
-    pub file: Option<PathBuf>,
-    /// What it tells beside names, decisions, durations and sizes. Default: [`Contents::Arguments`].
-    pub contents: Contents,
-    /// The size in bytes at which the file is renamed and begun anew. Default: 10 MiB.
-    pub max_bytes: u64,
-}
-
-impl Default for AuditSettings {
-    fn default() -> Self {
-        Self { file: None, contents: Contents::default(), max_bytes: 10 * 1024 * 1024 }
-    }
-}
-
-/// Who decides what may run: tool calls, and what ipybox itself does at the wish of its client.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct ApprovalSettings {
-    /// How it is decided. Default: [`ApprovalMode::Auto`].
-    pub mode: ApprovalMode,
-    /// How long a question waits for its answer. Default: 60 seconds.
-    pub timeout: Duration,
-}
-
-/// How it is decided what may run.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub enum ApprovalMode {
-    /// Everything runs.
-    #[default]
-    Auto,
-    /// The user is asked, each time that no earlier answer holds.
-    Ask,
-    /// Nothing runs.
-    Deny,
-    /// By the rules in a file.
-    Policy(PathBuf),
-}
-
-impl ApprovalSettings {
-    /// The policy that these settings ask for.
-    pub(crate) fn policy(&self) -> Result<Policy, PolicyError> {
-        Ok(match &self.mode {
-            ApprovalMode::Auto => Policy::always(Effect::Allow),
-            ApprovalMode::Ask => Policy::always(Effect::Ask),
-            ApprovalMode::Deny => Policy::always(Effect::Deny),
-            ApprovalMode::Policy(path) => Policy::read(path)?,
-        })
-    }
-}
-
-impl Default for ApprovalSettings {
-    fn default() -> Self {
-        Self { mode: ApprovalMode::Auto, timeout: Duration::from_secs(60) }
-    }
-}
-
-/// What a cell's reply holds of its images, all of which are saved in the workspace.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Images {
-    /// Links in the text, and the first few as MCP image content, made small enough for that.
-    #[default]
-    Inline,
-    /// Links in the text alone.
-    Link,
-}
+pub use self::settings::{
+    ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, Settings, ToolServerSettings,
+};
 
 /// How many files the audit log has beside the one that is written, so that it never takes all of a disk.
 const KEPT_AUDIT_FILES: usize = 5;
-
-/// The directory of images in the workspace.
-const DEFAULT_IMAGES_DIR: &str = "images";
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            workspace: PathBuf::from("."),
-            python: None,
-            state_dir: None,
-            tool_server_host: "localhost".to_owned(),
-            tool_server_port: None,
-            connect_timeout: Duration::from_secs(30),
-            kernel_init_timeout: Duration::from_secs(60),
-            images: Images::default(),
-            images_dir: PathBuf::from(DEFAULT_IMAGES_DIR),
-            kernel_env: BTreeMap::new(),
-            approval: ApprovalSettings::default(),
-            kernel_memory_limit: None,
-            kernel_max_processes: None,
-            approve_shell_cmds: false,
-            require_shell_escape: false,
-            audit: AuditSettings::default(),
-        }
-    }
-}
 
 /// Why the settings cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -187,7 +52,9 @@ pub enum Error {
     )]
     NoHome,
     /// Shell commands are to be the only way to start programs, and run unasked.
-    #[error("require shell commands without their approval\nhint: add `--approve-shell-cmds`")]
+    #[error(
+        "require shell commands without their approval\nhint: add `--approve-shell-cmds` (`approve_shell_cmds` in Rust)"
+    )]
     EscapeWithoutApproval,
 }
 
@@ -196,19 +63,12 @@ pub enum Error {
 pub struct Config {
     pub(crate) workspace: PathBuf,
     pub(crate) state_dir: PathBuf,
-    pub(crate) python: Option<PathBuf>,
-    pub(crate) tool_server_host: String,
-    pub(crate) tool_server_port: u16,
-    pub(crate) connect_timeout: Duration,
-    pub(crate) kernel_init_timeout: Duration,
     pub(crate) images: Images,
-    /// Absolute.
     pub(crate) images_dir: PathBuf,
-    kernel_env: BTreeMap<String, String>,
-    pub(crate) approval: ApprovalSettings,
-    pub(crate) kernel_memory_limit: Option<u64>,
-    pub(crate) kernel_max_processes: Option<u32>,
+    pub(crate) kernel: KernelSettings,
     pub(crate) shell_commands: ShellCommands,
+    pub(crate) tool_server: ToolServerSettings,
+    pub(crate) approval: ApprovalSettings,
     pub(crate) audit: AuditSettings,
     pub(crate) variables: Arc<Variables>,
 }
@@ -219,7 +79,8 @@ impl Config {
     /// # Errors
     /// The workspace or the state directory cannot be created or entered, or settings contradict each other.
     pub fn new(settings: Settings) -> Result<Self, Error> {
-        let shell_commands = match (settings.approve_shell_cmds, settings.require_shell_escape) {
+        let shell_commands = match (settings.kernel.approve_shell_cmds, settings.kernel.require_shell_escape)
+        {
             (false, false) => ShellCommands::Free,
             (true, false) => ShellCommands::Approved,
             (true, true) => ShellCommands::OnlyEscape,
@@ -238,18 +99,12 @@ impl Config {
         Ok(Self {
             workspace,
             state_dir,
-            python: settings.python,
-            tool_server_host: settings.tool_server_host,
-            tool_server_port: settings.tool_server_port.unwrap_or(0),
-            connect_timeout: settings.connect_timeout,
-            kernel_init_timeout: settings.kernel_init_timeout,
             images: settings.images,
             images_dir,
-            kernel_env: settings.kernel_env,
-            approval: settings.approval,
-            kernel_memory_limit: settings.kernel_memory_limit,
-            kernel_max_processes: settings.kernel_max_processes,
+            kernel: settings.kernel,
             shell_commands,
+            tool_server: settings.tool_server,
+            approval: settings.approval,
             audit: settings.audit,
             variables: Arc::new(variables),
         })
@@ -263,8 +118,18 @@ impl Config {
     /// The kernel's environment, but for what ipybox adds.
     pub(crate) fn kernel_variables(&self) -> BTreeMap<String, String> {
         let mut variables = self.variables.for_kernel();
-        variables.extend(self.kernel_env.clone());
+        variables.extend(self.kernel.env.clone());
         variables
+    }
+
+    /// The approval policy that these settings ask for.
+    pub(crate) fn policy(&self) -> Result<Policy, PolicyError> {
+        Ok(match &self.approval.mode {
+            ApprovalMode::Auto => Policy::always(Effect::Allow),
+            ApprovalMode::Ask => Policy::always(Effect::Ask),
+            ApprovalMode::Deny => Policy::always(Effect::Deny),
+            ApprovalMode::Policy(path) => Policy::read(path)?,
+        })
     }
 
     /// The log that these settings ask for.
@@ -350,7 +215,8 @@ mod tests {
 
     #[test]
     fn shell_commands_are_required_only_if_they_ask() {
-        let settings = Settings { require_shell_escape: true, ..Settings::default() };
+        let mut settings = Settings::default();
+        settings.kernel.require_shell_escape = true;
         assert!(matches!(Config::new(settings), Err(Error::EscapeWithoutApproval)));
     }
 

@@ -1,0 +1,161 @@
+//! What a user may ask for, in groups.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::audit::Contents;
+
+/// What a user asks for; each field has the default of the flag of the same name.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Settings {
+    /// The working directory of the kernel; created if missing. Default: the current directory.
+    pub workspace: PathBuf,
+    /// The per-user directory for the state of all workspaces. Default: `IPYBOX_STATE_DIR`, else `ipybox` in
+    /// the platform's data directory.
+    pub state_dir: Option<PathBuf>,
+    /// What a cell's reply holds of its images. Default: [`Images::Inline`].
+    pub images: Images,
+    /// Where images are saved, relative to the workspace. Default: `images`.
+    pub images_dir: PathBuf,
+    /// How the kernel runs.
+    pub kernel: KernelSettings,
+    /// How code in the kernel reaches its tools.
+    pub tool_server: ToolServerSettings,
+    /// Who decides what may run.
+    pub approval: ApprovalSettings,
+    /// The log of cells, tool calls and decisions. Default: none.
+    pub audit: AuditSettings,
+}
+
+/// How the kernel runs.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct KernelSettings {
+    /// The interpreter that runs the kernel. Default: a managed environment for the workspace.
+    pub python: Option<PathBuf>,
+    /// Variables of the kernel, beside what every program needs and those given by
+    /// [`KERNEL_ENV_PREFIX`](crate::env::KERNEL_ENV_PREFIX).
+    pub env: BTreeMap<String, String>,
+    /// How long it may take to start. A cold disk and no compiled bytecode cost several seconds. Default: 60 seconds.
+    pub init_timeout: Duration,
+    /// How much memory the kernel, and each process that it starts, may use, in bytes; Linux only. Default: as much
+    /// as there is.
+    pub memory_limit: Option<u64>,
+    /// How many processes and threads the kernel may add to those that its user runs when it starts; Linux only, and
+    /// without effect on root. Default: as many as the system allows.
+    pub max_processes: Option<u32>,
+    /// Whether IPython's shell commands (`!command`, `%%bash`, …) ask for approval. Default: they do not.
+    pub approve_shell_cmds: bool,
+    /// Whether Python's own functions that start programs are blocked, so that shell commands are the way; needs
+    /// [`approve_shell_cmds`](Self::approve_shell_cmds). Not a boundary: only a sandbox is. Default: they are not.
+    pub require_shell_escape: bool,
+}
+
+/// How code in the kernel reaches its tools.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ToolServerSettings {
+    /// The host that the tool server listens on; must be this machine. Default: `localhost`.
+    pub host: String,
+    /// The port that the tool server listens on. Default: a free one.
+    pub port: Option<u16>,
+    /// How long an MCP server may take to start when one of its tools is called. Default: 30 seconds.
+    pub connect_timeout: Duration,
+}
+
+/// How a log of cells, tool calls and decisions is kept.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct AuditSettings {
+    /// The file, in a directory that exists and code in the kernel cannot write to. Default: no log is kept.
+    pub file: Option<PathBuf>,
+    /// What it tells beside names, decisions, durations and sizes. Default: [`Contents::Arguments`].
+    pub contents: Contents,
+    /// The size in bytes at which the file is renamed and begun anew. Default: 10 MiB.
+    pub max_bytes: u64,
+}
+
+impl Default for AuditSettings {
+    fn default() -> Self {
+        Self { file: None, contents: Contents::default(), max_bytes: 10 * 1024 * 1024 }
+    }
+}
+
+/// Who decides what may run: tool calls, and what ipybox itself does at the wish of its client.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ApprovalSettings {
+    /// How it is decided. Default: [`ApprovalMode::Auto`].
+    pub mode: ApprovalMode,
+    /// How long a question waits for its answer. Default: 60 seconds.
+    pub timeout: Duration,
+}
+
+/// How it is decided what may run.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub enum ApprovalMode {
+    /// Everything runs.
+    #[default]
+    Auto,
+    /// The user is asked, each time that no earlier answer holds.
+    Ask,
+    /// Nothing runs.
+    Deny,
+    /// By the rules in a file.
+    Policy(PathBuf),
+}
+
+impl Default for ApprovalSettings {
+    fn default() -> Self {
+        Self { mode: ApprovalMode::Auto, timeout: Duration::from_secs(60) }
+    }
+}
+
+/// What a cell's reply holds of its images, all of which are saved in the workspace.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Images {
+    /// Links in the text, and the first few as MCP image content, made small enough for that.
+    #[default]
+    Inline,
+    /// Links in the text alone.
+    Link,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            workspace: PathBuf::from("."),
+            state_dir: None,
+            images: Images::default(),
+            images_dir: PathBuf::from("images"),
+            kernel: KernelSettings::default(),
+            tool_server: ToolServerSettings::default(),
+            approval: ApprovalSettings::default(),
+            audit: AuditSettings::default(),
+        }
+    }
+}
+
+impl Default for KernelSettings {
+    fn default() -> Self {
+        Self {
+            python: None,
+            env: BTreeMap::new(),
+            init_timeout: Duration::from_secs(60),
+            memory_limit: None,
+            max_processes: None,
+            approve_shell_cmds: false,
+            require_shell_escape: false,
+        }
+    }
+}
+
+impl Default for ToolServerSettings {
+    fn default() -> Self {
+        Self { host: "localhost".to_owned(), port: None, connect_timeout: Duration::from_secs(30) }
+    }
+}
