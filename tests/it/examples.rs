@@ -55,6 +55,22 @@ fn every_example_is_documented() {
     }
 }
 
+#[test]
+fn every_page_is_linked_from_the_readme_and_its_code_is_compiled() {
+    let (readme, guide) = (read("README.md"), read("src/guide.rs"));
+    for entry in std::fs::read_dir(repository().join("docs")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let page = format!("docs/{name}");
+        assert!(readme.contains(&format!("({page})")), "README.md has no link to {page}");
+        let has_code = read(&page).contains("```rust");
+        assert!(!has_code || guide.contains(&page), "src/guide.rs does not include {page}");
+    }
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(repository().join(path)).unwrap()
+}
+
 /// Runs an example as the documentation says, and compares what it prints.
 #[track_caller]
 fn check(name: &str) {
