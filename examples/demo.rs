@@ -96,7 +96,15 @@ fn indented(text: &str) -> String {
 /// Builds the program, in the profile of this example, and returns its path.
 fn build() -> anyhow::Result<PathBuf> {
     let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
-    let built = std::process::Command::new(env!("CARGO"))
+    let mut cargo = std::process::Command::new(env!("CARGO"));
+    // What the outer cargo tells of this package would look like a change to ring's build script, which watches it.
+    for (variable, _) in std::env::vars_os() {
+        let name = variable.to_string_lossy();
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(&variable);
+        }
+    }
+    let built = cargo
         // Together with this example, which is built already: alone it would be built with other features, all anew.
         .args(["build", "--quiet", "--bin", "ipybox", "--example", "demo", "--profile", profile])
         .current_dir(env!("CARGO_MANIFEST_DIR"))

@@ -1,5 +1,68 @@
 //! A stateful IPython kernel with programmatic MCP tool calling for AI agents.
 //!
+//! Code that an agent writes runs in a kernel that keeps its variables, and calls the tools of MCP servers as typed Python
+//! functions. The application registers the servers, decides about each call, and gets the output.
+//!
+//! ```no_run
+//! use ipybox::{CodeExecutionEvent, CodeExecutor, Registry, generate_mcp_sources};
+//! use serde_json::json;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let registry = Registry::new();
+//! let server = json!({"command": "uvx", "args": ["mcp-server-fetch"]});
+//! generate_mcp_sources(&registry, "fetch", &server, "mcptools").await?;
+//!
+//! let executor = CodeExecutor::builder().registry(&registry).start().await?;
+//! let mut execution = executor.stream(
+//!     "from mcptools.fetch import fetch\n\
+//!      print(len(fetch.run(url='https://example.com')))",
+//! );
+//! while let Some(event) = execution.next().await {
+//!     match event? {
+//!         CodeExecutionEvent::ApprovalRequest(request) => {
+//!             println!("The code calls {request}");
+//!             request.accept()?;
+//!         }
+//!         CodeExecutionEvent::Result(result) => println!("{}", result.text.unwrap_or_default()),
+//!         _ => {}
+//!     }
+//! }
+//! executor.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! It needs Python 3.10 or newer, and makes the Python environment itself. **Without a sandbox, which this version does
+//! not have, the kernel has the rights of your program**: approval is about tools, not about what Python does.
+//!
+//! # What to use for what
+//!
+//! | to | use |
+//! |---|---|
+//! | run code and agree to what it calls | [`CodeExecutor::execute`], with a [`Code`] for its timeout and limits |
+//! | decide about each call, see output as it comes | [`CodeExecutor::stream`]: a [`CodeExecution`] of [`CodeExecutionEvent`]s |
+//! | choose directories, interpreter, limits, timeouts | [`CodeExecutor::builder`] |
+//! | answer a question | [`ApprovalRequest`], with its [`Target`] and [`ToolAnnotations`] |
+//! | decide by rules | [`ApprovalPolicy`], given to [`CodeExecutorBuilder::approval_policy`] |
+//! | make the tools of an MCP server callable | [`generate_mcp_sources`], which fills a [`Registry`] |
+//! | write a package without a session | [`apigen`]; [`codegen`] alone is pure |
+//! | know why code has no result | [`CodeExecutionError`]; [`describe`] puts errors with their causes in words |
+//! | run code without tools | [`KernelClient`] |
+//! | keep a record | [`CodeExecutorBuilder::audit`] with [`AuditSettings`] |
+//! | be the MCP server `ipybox` | [`serve_stdio`] with a [`Config`] made of [`Settings`] |
+//!
+//! The user guide is in `docs/`, with `docs/quickstart.md` to begin with; `examples/` has programs to run.
+//!
+//! # Features
+//!
+//! `cli`, on by default, is for the program `ipybox` alone. Turn it off for a library: `default-features = false`.
+//!
+//! # What may change
+//!
+//! The version is 0.1: a minor version may change anything here, and `CHANGELOG.md` tells it. What is `#[non_exhaustive]`
+//! may grow with any version. The texts of errors and notes, and the inside of generated modules, are for people and
+//! models, not for programs to take apart. Log output is by [`tracing`] events, whose words and fields are no promise.
+//!
 //! # The walks of the data
 //!
 //! ```text
@@ -18,6 +81,8 @@ mod describe;
 pub mod env;
 mod environment;
 mod executor;
+#[cfg(doctest)]
+mod guide;
 mod kernel;
 mod mcp;
 mod process;

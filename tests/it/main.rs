@@ -11,6 +11,7 @@ mod cells;
 mod clients;
 mod deaths;
 mod environment;
+mod examples;
 mod hardship;
 mod library;
 mod life;

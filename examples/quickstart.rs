@@ -1,0 +1,68 @@
+//! Code in a kernel calls the tools of a real MCP server, and somebody on the terminal allows each call or does not.
+//! Needs Python 3.10 or newer and a package index; keeps its files in `target/examples`.
+//!
+//! ```sh
+//! cargo run --example quickstart
+//! ```
+
+#![allow(clippy::print_stdout, reason = "an example talks to its user")]
+
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::Context as _;
+use ipybox::{ApprovalRequest, CodeExecutionEvent, CodeExecutor, Registry, generate_mcp_sources};
+use serde_json::json;
+
+const CODE: &str = r#"
+from ipybox_runtime import ApprovalRejectedError
+from mcptools.time import convert_time
+
+for city in ["Asia/Tokyo", "Asia/Kolkata", "Asia/Dubai"]:
+    try:
+        noon = convert_time.run(source_timezone="UTC", time="12:00", target_timezone=city)
+        print("12:00 in UTC is", noon.target.datetime[11:16], "in", city)
+    except ApprovalRejectedError:
+        print("Nobody may know about", city)
+"#;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/examples");
+    let workspace = directory.join("workspace");
+    let registry = Registry::new();
+    let executor = CodeExecutor::builder()
+        .working_dir(&workspace)
+        .state_dir(directory.join("state"))
+        .registry(&registry)
+        .start()
+        .await?;
+
+    // The server is a Python program: the kernel's interpreter can run it too.
+    executor.install_package("mcp-server-time").await?;
+    let python = executor.execute("import sys; print(sys.executable)").await?;
+    let python = python.text.context("the kernel did not name its interpreter")?;
+    let server = json!({"command": python, "args": ["-m", "mcp_server_time"]});
+    generate_mcp_sources(&registry, "time", &server, workspace.join("mcptools")).await?;
+
+    let mut execution = executor.stream(CODE);
+    while let Some(event) = execution.next().await {
+        match event? {
+            CodeExecutionEvent::ApprovalRequest(request) if is_approved(&request)? => request.accept()?,
+            CodeExecutionEvent::ApprovalRequest(request) => request.reject()?,
+            CodeExecutionEvent::Result(result) => println!("{}", result.text.unwrap_or_default()),
+            _ => {}
+        }
+    }
+    executor.stop().await;
+    Ok(())
+}
+
+/// Asks on the terminal. An empty line is a yes, the end of the input a no.
+fn is_approved(request: &ApprovalRequest) -> anyhow::Result<bool> {
+    print!("Tool call: {request}\nApprove? (Y/n): ");
+    std::io::stdout().flush()?;
+    // Blocking is fine here: the code waits for this very answer.
+    let answer = std::io::stdin().lines().next().transpose()?;
+    Ok(answer.is_some_and(|answer| ["", "y", "Y"].contains(&answer.trim())))
+}

@@ -1,0 +1,13 @@
+//! The Rust code in the README and in `docs/`, as doctests: what a reader copies compiles.
+
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+#[doc = include_str!("../docs/api-generation.md")]
+struct ApiGeneration;
+
+#[doc = include_str!("../docs/code-execution.md")]
+struct CodeExecution;
+
+#[doc = include_str!("../docs/quickstart.md")]
+struct Quickstart;

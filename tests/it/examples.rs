@@ -1,0 +1,148 @@
+//! The examples print what the documentation says they print.
+//!
+//! One source of truth: the `text` block that follows `cargo run --example NAME` in a page of `docs/`. What its prompts
+//! are answered with is what is typed.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use crate::support::{repository, tool};
+
+/// What a prompt of an example ends with; the rest of its line is the answer.
+const PROMPT: &str = "(Y/n): ";
+
+/// The examples share a workspace, so that its environment is made once: one at a time.
+static WORKSPACE: Mutex<()> = Mutex::new(());
+
+#[test]
+fn quickstart_asks_and_prints() {
+    check("quickstart");
+}
+
+#[test]
+fn streaming_shows_output_and_ends() {
+    check("streaming");
+}
+
+#[test]
+fn plots_are_saved() {
+    check("plots");
+}
+
+#[test]
+fn approval_policy_allows_denies_and_asks() {
+    check("approval_policy");
+}
+
+#[test]
+fn the_quickstart_page_shows_the_example_as_it_is() {
+    let page = read("docs/quickstart.md");
+    let example = read("examples/quickstart.rs");
+    let (_, program) = example.split_once("\n\nuse ").unwrap();
+    assert!(page.contains(&format!("```rust,no_run\nuse {program}```\n")), "copy `examples/quickstart.rs`");
+}
+
+/// Every example is in the documentation, but for those that are tools of the project.
+#[test]
+fn every_example_is_documented() {
+    for entry in std::fs::read_dir(repository().join("examples")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        if !["corpus", "demo"].contains(&name) {
+            documented(name);
+        }
+    }
+}
+
+#[test]
+fn every_page_is_linked_from_the_readme_and_its_code_is_compiled() {
+    let (readme, guide) = (read("README.md"), read("src/guide.rs"));
+    for entry in std::fs::read_dir(repository().join("docs")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let page = format!("docs/{name}");
+        assert!(readme.contains(&format!("({page})")), "README.md has no link to {page}");
+        let has_code = read(&page).contains("```rust");
+        assert!(!has_code || guide.contains(&page), "src/guide.rs does not include {page}");
+    }
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(repository().join(path)).unwrap()
+}
+
+/// Runs an example as the documentation says, and compares what it prints.
+#[track_caller]
+fn check(name: &str) {
+    let shown = documented(name);
+    let typed: String = answers(&shown).map(|answer| format!("{answer}\n")).collect();
+    let printed = run(name, &typed);
+    assert_eq!(without_names(&printed), without_names(&as_printed(&shown)));
+}
+
+fn run(name: &str, typed: &str) -> String {
+    let _turn = WORKSPACE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut cargo = Command::new(env!("CARGO"));
+    // What cargo tells this test of its package is not for another cargo: ring's build script would see a change, and
+    // all that depends on it would be built anew, now and the next time.
+    for (variable, _) in std::env::vars_os() {
+        let name = variable.to_string_lossy();
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(&variable);
+        }
+    }
+    let mut example = cargo
+        .args(["run", "--locked", "--quiet", "--example", name])
+        .current_dir(repository())
+        .env("UV", tool("bin/uv"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = example.stdin.take().unwrap();
+    // Few bytes: the pipe takes them all. An example that reads nothing may have ended.
+    drop(input.write_all(typed.as_bytes()));
+    drop(input);
+    let output = example.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What the documentation says that an example prints, as a terminal shows it.
+#[track_caller]
+fn documented(name: &str) -> String {
+    let command = format!("cargo run --example {name}\n```\n");
+    for entry in std::fs::read_dir(repository().join("docs")).unwrap() {
+        let page = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        let Some((_, after)) = page.split_once(&command) else { continue };
+        let (between, block) = after.split_once("```text\n").expect("a block with what it prints");
+        assert!(!between.contains("```"), "the block of `{name}` comes next");
+        return block.split_once("```").unwrap().0.to_owned();
+    }
+    panic!("no page of `docs/` has a line `cargo run --example {name}`");
+}
+
+/// What is typed at the prompts.
+fn answers(shown: &str) -> impl Iterator<Item = &str> {
+    shown.lines().filter_map(|line| line.split_once(PROMPT.trim_end())).map(|(_, answer)| answer.trim())
+}
+
+/// What is shown, without the answers, whose echo is the terminal's.
+fn as_printed(shown: &str) -> String {
+    let lines = shown.lines().map(|line| match line.split_once(PROMPT.trim_end()) {
+        Some((before, _)) => format!("{before}{PROMPT}"),
+        None => format!("{line}\n"),
+    });
+    lines.collect()
+}
+
+/// The text with the names of images, which are random, alike.
+fn without_names(text: &str) -> String {
+    let parts = text.split("images/").enumerate();
+    parts
+        .map(|(number, part)| match (number, part.split_once('.')) {
+            (1.., Some((_, rest))) => format!("images/….{rest}"),
+            _ => part.to_owned(),
+        })
+        .collect()
+}
