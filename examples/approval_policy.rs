@@ -63,7 +63,7 @@ async fn main() -> anyhow::Result<()> {
         match event? {
             CodeExecutionEvent::ApprovalRequest(request) => {
                 println!("The policy asks about {request}");
-                request.accept()?;
+                request.accept();
             }
             CodeExecutionEvent::Result(result) => println!("{}", result.text.unwrap_or_default()),
             _ => {}

@@ -48,8 +48,12 @@ async fn main() -> anyhow::Result<()> {
     let mut execution = executor.stream(CODE);
     while let Some(event) = execution.next().await {
         match event? {
-            CodeExecutionEvent::ApprovalRequest(request) if is_approved(&request)? => request.accept()?,
-            CodeExecutionEvent::ApprovalRequest(request) => request.reject()?,
+            CodeExecutionEvent::ApprovalRequest(request) => {
+                let is_in_time = if is_approved(&request)? { request.accept() } else { request.reject() };
+                if !is_in_time {
+                    println!("Too late: the call has failed.");
+                }
+            }
             CodeExecutionEvent::Result(result) => println!("{}", result.text.unwrap_or_default()),
             _ => {}
         }

@@ -21,7 +21,7 @@
 //!     match event? {
 //!         CodeExecutionEvent::ApprovalRequest(request) => {
 //!             println!("The code calls {request}");
-//!             request.accept()?;
+//!             request.accept();
 //!         }
 //!         CodeExecutionEvent::Result(result) => println!("{}", result.text.unwrap_or_default()),
 //!         _ => {}
@@ -92,8 +92,8 @@ mod tool_server;
 mod tools;
 
 pub use approval::{
-    AlreadyDecided, ApprovalRequest, Effect as ApprovalEffect, Policy as ApprovalPolicy,
-    PolicyError as ApprovalPolicyError, Target, ToolAnnotations,
+    ApprovalRequest, Effect as ApprovalEffect, Policy as ApprovalPolicy, PolicyError as ApprovalPolicyError,
+    Target, ToolAnnotations,
 };
 pub use audit::{Contents as AuditContents, Error as AuditError};
 pub use config::{

@@ -1,6 +1,7 @@
 //! Where questions are put to whoever answers them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{mpsc, watch};
 
@@ -29,6 +30,14 @@ impl Approver {
             Self::Nobody(_) | Self::Consent => watch::channel(0).1,
         }
     }
+
+    /// How many questions have expired so far.
+    pub(crate) fn expired(&self) -> usize {
+        match self {
+            Self::Desk(desk) => desk.expired.load(Ordering::Relaxed),
+            Self::Nobody(_) | Self::Consent => 0,
+        }
+    }
 }
 
 /// A place for questions. Questions that nobody has taken are rejected when its reader goes away.
@@ -36,6 +45,8 @@ impl Approver {
 pub(crate) struct Desk {
     pub(super) questions: mpsc::Sender<ApprovalRequest>,
     waiting: watch::Sender<usize>,
+    expired: AtomicUsize,
+    is_attended: watch::Sender<bool>,
 }
 
 /// A question that waits, counted as long as this lives.
@@ -45,12 +56,36 @@ impl Desk {
     /// A desk, and the questions that are put there.
     pub(crate) fn new() -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
         let (questions, receiver) = mpsc::channel(QUESTIONS_CAPACITY);
-        (Arc::new(Self { questions, waiting: watch::Sender::new(0) }), receiver)
+        (
+            Arc::new(Self {
+                questions,
+                waiting: watch::Sender::new(0),
+                expired: AtomicUsize::new(0),
+                is_attended: watch::Sender::new(true),
+            }),
+            receiver,
+        )
     }
 
     /// How many questions wait for an answer.
     pub(crate) fn waiting(&self) -> watch::Receiver<usize> {
         self.waiting.subscribe()
+    }
+
+    /// Says whether somebody is there who takes questions. While nobody is, the time of those that lie there runs.
+    pub(crate) fn attend(&self, is_attended: bool) {
+        self.is_attended.send_replace(is_attended);
+    }
+
+    /// Waits until nobody is there.
+    pub(super) async fn left(&self) {
+        // The sender is here: it does not go away.
+        drop(self.is_attended.subscribe().wait_for(|is_attended| !is_attended).await);
+    }
+
+    /// Notes that a question has expired.
+    pub(super) fn expire(&self) {
+        self.expired.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn count(&self) -> Counted<'_> {

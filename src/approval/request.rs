@@ -27,18 +27,14 @@ pub(crate) enum Answer {
 /// What it shows is what will run: nobody can change it between the answer and the call. `Display` writes the call as
 /// Python would, `server.tool(name='value')`, with everything escaped that could mislead who reads it on a terminal.
 ///
-/// The approval timeout begins when the request is handed out.
+/// The approval timeout begins when the request is handed out. Each answer returns whether it came in time: it comes too
+/// late if the request has expired, or its code does not wait any more. Then the call does not run, whatever the answer.
 #[must_use = "a request that is dropped is rejected"]
 pub struct ApprovalRequest {
     action: Arc<Action>,
     answer: oneshot::Sender<Answer>,
     handed_out: Option<oneshot::Sender<()>>,
 }
-
-/// An answer came too late: the request has expired, or its code does not wait any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the approval request is no longer open: it has expired, or the code that asked has ended")]
-pub struct AlreadyDecided;
 
 /// The other end of an [`ApprovalRequest`].
 pub(super) struct Waiting {
@@ -104,41 +100,36 @@ impl ApprovalRequest {
         &self.action
     }
 
-    /// Lets the call run.
-    ///
-    /// # Errors
-    /// [`AlreadyDecided`] if the answer is too late; the call does not run.
-    pub fn accept(self) -> Result<(), AlreadyDecided> {
+    /// Lets the call run. Returns whether the answer came in time.
+    pub fn accept(self) -> bool {
         self.answer(Answer::Once)
     }
 
-    /// Lets the call run, and its like as long as the session lasts: every call of the same tool of the same server, as
-    /// long as the server's name stands for the same thing; of a shell command, the same command.
-    ///
-    /// # Errors
-    /// As for [`accept`](Self::accept).
-    pub fn accept_for_session(self) -> Result<(), AlreadyDecided> {
+    /// Lets the call run, and its like as long as the session lasts: every call of the same tool of the same server,
+    /// whatever its arguments, as long as the server's name stands for the same thing; of a shell command, the same
+    /// command. Returns whether the answer came in time.
+    pub fn accept_for_session(self) -> bool {
         self.answer(Answer::Session)
     }
 
-    /// As [`accept_for_session`](Self::accept_for_session), and in later sessions in the same workspace too.
-    ///
-    /// # Errors
-    /// As for [`accept`](Self::accept).
-    pub fn accept_always(self) -> Result<(), AlreadyDecided> {
+    /// As [`accept_for_session`](Self::accept_for_session), and in later sessions in the same workspace too: the answer is
+    /// saved in the state directory.
+    pub fn accept_always(self) -> bool {
         self.answer(Answer::Always)
     }
 
-    /// Makes the call fail with `ApprovalRejectedError`.
-    ///
-    /// # Errors
-    /// [`AlreadyDecided`] if the answer is too late; the call does not run then either.
-    pub fn reject(self) -> Result<(), AlreadyDecided> {
+    /// Makes the call fail with `ApprovalRejectedError`. Returns whether the answer came in time.
+    pub fn reject(self) -> bool {
         self.answer(Answer::No)
     }
 
-    pub(crate) fn answer(self, answer: Answer) -> Result<(), AlreadyDecided> {
-        self.answer.send(answer).map_err(|_| AlreadyDecided)
+    pub(crate) fn answer(self, answer: Answer) -> bool {
+        self.answer.send(answer).is_ok()
+    }
+
+    /// Whether an answer would be too late.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.answer.is_closed()
     }
 
     /// Ready when an answer would be too late.

@@ -6,17 +6,29 @@ use serde_json::Value;
 
 use super::action::Action;
 
-/// Writes `server.tool(name=value)`, the values as Python literals.
+/// Writes `server.tool(name=value)`, the values as Python literals. Names that Python could not write so, and that might
+/// be taken for something else, are quoted: `server.tool(**{'odd name': value})`.
 pub(super) fn call(action: &Action, formatter: &mut Formatter<'_>) -> fmt::Result {
-    write!(formatter, "{}.{}(", Plain(&action.server_name), Plain(&action.tool_name))?;
+    write!(formatter, "{}.{}(", Name(&action.server_name), Name(&action.tool_name))?;
     for (index, (name, value)) in action.tool_args.iter().enumerate() {
         if index > 0 {
             formatter.write_str(", ")?;
         }
-        write!(formatter, "{}=", Plain(name))?;
-        literal(value, formatter)?;
+        if is_identifier(name) {
+            write!(formatter, "{name}=")?;
+            literal(value, formatter)?;
+        } else {
+            write!(formatter, "**{{{}: ", Quoted(name))?;
+            literal(value, formatter)?;
+            formatter.write_str("}")?;
+        }
     }
     formatter.write_str(")")
+}
+
+fn is_identifier(name: &str) -> bool {
+    let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    name.chars().all(is_word) && name.starts_with(|first: char| !first.is_ascii_digit())
 }
 
 fn literal(value: &Value, formatter: &mut Formatter<'_>) -> fmt::Result {
@@ -68,12 +80,36 @@ fn string(text: &str, formatter: &mut Formatter<'_>) -> fmt::Result {
     write!(formatter, "{quote}")
 }
 
-/// A name, with what could mislead escaped.
-struct Plain<'a>(&'a str);
+/// The name of a server or tool: as it is if it looks like one, else quoted.
+struct Name<'a>(&'a str);
 
-impl fmt::Display for Plain<'_> {
+impl fmt::Display for Name<'_> {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|character| harmless(character, formatter))
+        let is_usual = |character: char| character.is_ascii_alphanumeric() || "_-./".contains(character);
+        match !self.0.is_empty() && self.0.chars().all(is_usual) {
+            true => formatter.write_str(self.0),
+            false => write!(formatter, "{}", Quoted(self.0)),
+        }
+    }
+}
+
+/// A name in quotes, in ASCII: letters of other scripts look like those of ours.
+struct Quoted<'a>(&'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.write_str("'")?;
+        for character in self.0.chars() {
+            match character {
+                '\\' | '\'' => write!(formatter, "\\{character}")?,
+                ' '..='~' => write!(formatter, "{character}")?,
+                _ => match u32::from(character) {
+                    code @ 0..=0xffff => write!(formatter, "\\u{code:04x}")?,
+                    code => write!(formatter, "\\U{code:08x}")?,
+                },
+            }
+        }
+        formatter.write_str("'")
     }
 }
 
@@ -111,7 +147,7 @@ mod tests {
         let serde_json::Value::Object(tool_args) = tool_args else { panic!("an object") };
         let action = Action {
             server_name: "s".to_owned(),
-            tool_name: "t\u{1b}".to_owned(),
+            tool_name: "t".to_owned(),
             tool_args,
             target: Target::Kernel,
             annotations: None,
@@ -123,17 +159,21 @@ mod tests {
 
     #[test]
     fn a_call_is_shown_as_python_writes_it() {
-        check(json!({}), "s.t\\x1b()");
-        check(json!({"a": "b", "c": 1.5}), "s.t\\x1b(a='b', c=1.5)");
-        check(json!({"a": [null, true, {"k": "it's"}]}), r#"s.t\x1b(a=[None, True, {'k': "it's"}])"#);
-        check(json!({"a": "'\"\\\n"}), r#"s.t\x1b(a='\'"\\\n')"#);
+        check(json!({}), "s.t()");
+        check(json!({"a": "b", "c": 1.5}), "s.t(a='b', c=1.5)");
+        check(json!({"a": [null, true, {"k": "it's"}]}), r#"s.t(a=[None, True, {'k': "it's"}])"#);
+        check(json!({"a": "'\"\\\n"}), r#"s.t(a='\'"\\\n')"#);
     }
 
     #[test]
     fn nothing_in_it_can_mislead() {
         check(
-            json!({"a\u{202e}": "\u{1b}[2J\u{200b}\u{e0041}é"}),
-            r"s.t\x1b(a\u202e='\x1b[2J\u200b\U000e0041é')",
+            json!({"a": "\u{1b}[2J\u{200b}\u{202e}\u{e0041}é"}),
+            r"s.t(a='\x1b[2J\u200b\u202e\U000e0041é')",
+        );
+        check(
+            json!({"path": "/x", "dry_run=True, note": "x", "p\u{430}th": 1, "it's": 2}),
+            r"s.t(path='/x', **{'dry_run=True, note': 'x'}, **{'p\u0430th': 1}, **{'it\'s': 2})",
         );
     }
 }

@@ -125,11 +125,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 
-    /// Who decides whether a tool call, a registration or an installation may run
-    #[arg(long, value_name = "HOW", default_value = "auto")]
-    pub(crate) approval: Approval,
+    /// Who decides whether a tool call, a registration or an installation may run [default: policy with a policy
+    /// file, else auto]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) approval: Option<Approval>,
 
-    /// Rules that decide, in TOML; with `--approval policy`
+    /// Rules that decide, in TOML
     #[arg(long, value_name = "FILE", required_if_eq("approval", "policy"))]
     pub(crate) approval_policy: Option<PathBuf>,
 
@@ -216,10 +217,10 @@ impl From<ServeArgs> for Settings {
         };
         settings.approval.timeout = args.approval_timeout;
         settings.approval.mode = match (args.approval, args.approval_policy) {
-            (Approval::Auto, _) => ApprovalMode::Auto,
-            (Approval::Ask, _) => ApprovalMode::Ask,
-            (Approval::Deny, _) => ApprovalMode::Deny,
-            (Approval::Policy, file) => ApprovalMode::Policy(file.unwrap_or_default()),
+            (Some(Approval::Ask), _) => ApprovalMode::Ask,
+            (Some(Approval::Deny), _) => ApprovalMode::Deny,
+            (None | Some(Approval::Policy), Some(file)) => ApprovalMode::Policy(file),
+            (None | Some(Approval::Auto | Approval::Policy), _) => ApprovalMode::Auto,
         };
         settings.kernel.memory_limit = args.kernel_memory_limit;
         settings.kernel.max_processes = args.kernel_max_processes;

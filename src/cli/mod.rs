@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use ipybox::Config;
 
-use self::args::{Args, Command, ServeArgs};
+use self::args::{Approval, Args, Command, ServeArgs};
 
 /// What clap exits with on wrong flags, for what only shows after it has parsed them.
 const USAGE: u8 = 2;
@@ -26,7 +26,7 @@ pub(crate) fn main() -> ExitCode {
     let done = match args.command {
         Some(Command::Apigen(args)) => apigen::run(args),
         Some(Command::ToolServer(args)) => tool_server::run(args),
-        None => match sandbox_refusal(&args.serve) {
+        None => match refusal(&args.serve) {
             Some(refusal) => {
                 tell(refusal);
                 return ExitCode::from(USAGE);
@@ -43,11 +43,14 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-fn sandbox_refusal(args: &ServeArgs) -> Option<&'static str> {
+/// Why flags that are right one by one are wrong together.
+fn refusal(args: &ServeArgs) -> Option<&'static str> {
     if args.sandbox {
         Some("`--sandbox` is not available in this version, and ipybox does not run unsandboxed instead")
     } else if args.sandbox_config.is_some() {
         Some("`--sandbox-config` needs `--sandbox`")
+    } else if args.approval_policy.is_some() && !matches!(args.approval, None | Some(Approval::Policy)) {
+        Some("`--approval-policy` goes with `--approval policy` alone: its rules would not decide")
     } else {
         None
     }

@@ -15,7 +15,7 @@ pub(super) fn parse(text: &str) -> Result<u64, String> {
     let number: u64 =
         number.parse().map_err(|_| "a size begins with a whole number, like `2G`".to_owned())?;
     match number.checked_mul(1 << shift) {
-        Some(0) => Err("a limit of nothing lets no kernel start".to_owned()),
+        Some(0) => Err("it must be more than nothing".to_owned()),
         // What setrlimit takes.
         Some(bytes) if i64::try_from(bytes).is_ok() => Ok(bytes),
         _ => Err("it is more than any machine has".to_owned()),

@@ -257,7 +257,7 @@ impl CodeExecutorBuilder {
         let tool_server = Endpoint::start(
             &config.tool_server.host,
             config.tool_server.port.unwrap_or(0),
-            Arc::new(registry) as Arc<dyn ServerLookup>,
+            Arc::new(registry.clone()) as Arc<dyn ServerLookup>,
             connector,
             Arc::new(gate),
             audit,
@@ -265,6 +265,6 @@ impl CodeExecutorBuilder {
         .await?;
         let session = Session::start(&config, Some(tool_server)).map_err(StartError::PrivateDirectory)?;
         session.started().await.map_err(|error| StartError::kernel(&error))?;
-        Ok(CodeExecutor::of(session))
+        Ok(CodeExecutor::of(session, registry, config.workspace))
     }
 }

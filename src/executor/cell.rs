@@ -113,6 +113,7 @@ pub(super) async fn follow(
         pressure: Pressure::None,
         deadline: Instant::now() + cell.timeout,
         questions: cell.approver.waiting(),
+        expired: 0,
         paused_since: None,
         last_call: None,
         unanswered_interrupts: 0,
@@ -135,6 +136,8 @@ struct Course<'a> {
     deadline: Instant,
     /// How many of its calls wait for approval.
     questions: watch::Receiver<usize>,
+    /// How many of its questions had expired when the time was stopped last.
+    expired: usize,
     /// Since when the time does not count.
     paused_since: Option<Instant>,
     /// When to stop waiting for what should follow the kernel's being idle.
@@ -164,7 +167,7 @@ impl Course<'_> {
                     Event::Died(death) => return Ok(Some(End::Died(death))),
                 },
                 sent = send(cell.chunks.as_ref(), &mut self.unsent), if self.unsent.is_some() => sent,
-                Ok(()) = self.questions.changed() => self.pause(),
+                Ok(()) = self.questions.changed() => self.pause(cell.approver.expired()),
                 () = generation.cancelled() => return Ok(Some(End::Reset)),
                 () = cell.cancel.cancelled(), if matches!(self.pressure, Pressure::None) => {
                     self.press(kernel, Reason::Cancel).await?;
@@ -189,15 +192,20 @@ impl Course<'_> {
         }
     }
 
-    /// The time in which a question waits for its answer is not the code's.
-    fn pause(&mut self) {
+    /// The time in which a question waits for its answer is not the code's. But code that goes on asking when nobody
+    /// answers would never time out: once a question has expired, the waits of further ones that expire count.
+    fn pause(&mut self, expired: usize) {
         let is_asking = *self.questions.borrow_and_update() > 0;
         match (is_asking, self.paused_since) {
-            (true, None) => self.paused_since = Some(Instant::now()),
+            (true, None) => {
+                self.paused_since = Some(Instant::now());
+                self.expired = expired;
+            }
             (false, Some(since)) => {
                 self.paused_since = None;
+                let is_pestering = self.expired > 0 && expired > self.expired;
                 // Code that is being stopped gets no more time.
-                if matches!(self.pressure, Pressure::None) {
+                if matches!(self.pressure, Pressure::None) && !is_pestering {
                     self.deadline += since.elapsed();
                 }
             }

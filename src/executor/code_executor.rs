@@ -1,12 +1,16 @@
 //! What a Rust application holds: a kernel whose code can call tools.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use serde_json::Value;
 
 use super::builder::{CodeExecutorBuilder, StartError};
 use super::execution::{CodeExecution, CodeExecutionEvent};
 use super::session::Session;
 use super::{Code, CodeExecutionError, CodeExecutionResult};
 use crate::describe::describe;
+use crate::registry::{GenerateError, Packages, Registry};
 
 /// Runs Python code in an IPython kernel and lets it call the tools of MCP servers.
 ///
@@ -26,7 +30,7 @@ use crate::describe::describe;
 ///     match event? {
 ///         CodeExecutionEvent::ApprovalRequest(request) => {
 ///             println!("rejected: {request}");
-///             request.reject()?;
+///             request.reject();
 ///         }
 ///         CodeExecutionEvent::Result(result) => println!("{:?}", result.text),
 ///         _ => {}
@@ -38,6 +42,8 @@ use crate::describe::describe;
 /// ```
 pub struct CodeExecutor {
     session: Arc<Session>,
+    registry: Registry,
+    working_dir: PathBuf,
 }
 
 impl CodeExecutor {
@@ -55,8 +61,43 @@ impl CodeExecutor {
         Self::builder().start().await
     }
 
-    pub(super) fn of(session: Session) -> Self {
-        Self { session: Arc::new(session) }
+    pub(super) fn of(session: Session, registry: Registry, working_dir: PathBuf) -> Self {
+        Self { session: Arc::new(session), registry, working_dir }
+    }
+
+    /// The workspace: the real path of the kernel's working directory.
+    pub fn working_dir(&self) -> &Path {
+        &self.working_dir
+    }
+
+    /// The interpreter that runs the kernel.
+    ///
+    /// # Errors
+    /// [`CodeExecutionError::Unavailable`] if there is none.
+    pub async fn python(&self) -> Result<PathBuf, CodeExecutionError> {
+        let environment = self.session.environment(&|_| {}).await;
+        let environment = environment.map_err(|error| CodeExecutionError::unavailable(&error))?;
+        Ok(environment.python().to_owned())
+    }
+
+    /// Generates the package `mcptools.<server_name>` for the tools of an MCP server and registers the server in the
+    /// executor's registry, as [`generate_mcp_sources`](crate::generate_mcp_sources) does. Code can import it at once, and the
+    /// connection is kept for the first call. Returns the names of the generated modules, one for each tool.
+    ///
+    /// Dropping the future leaves what was there before.
+    ///
+    /// # Errors
+    /// See [`GenerateError`].
+    pub async fn register_mcp_server(
+        &self,
+        server_name: &str,
+        server_params: &Value,
+    ) -> Result<Vec<String>, GenerateError> {
+        let packages = Packages::of_workspace(&self.working_dir);
+        let registration = self.registry.generate(server_name, server_params, packages).await?;
+        self.session.adopt(server_name, registration.server, registration.connection).await;
+        self.session.refresh_imports().await;
+        Ok(registration.modules)
     }
 
     /// Runs code to its end and agrees to its tool calls, except those that the approval policy denies.

@@ -50,16 +50,28 @@ pub async fn generate_mcp_sources(
     server_params: &Value,
     root_dir: impl AsRef<Path>,
 ) -> Result<Vec<String>, GenerateError> {
-    let Value::Object(parameters) = server_params else { return Err(GenerateError::NotAnObject) };
     let path = root_dir.as_ref();
     std::fs::create_dir_all(path)
         .map_err(|source| GenerateError::Directory { path: path.to_owned(), source })?;
-    let registered = registry.register(server_name, parameters, Packages::new(path, ".")).await;
-    let Registration { modules, warnings, connection, .. } =
-        registered.map_err(|error| GenerateError::Register(describe(&error)))?;
-    connection.close().await;
-    for warning in warnings {
-        tracing::warn!(server = server_name, "{warning}");
+    let registration = registry.generate(server_name, server_params, Packages::new(path, ".")).await?;
+    registration.connection.close().await;
+    Ok(registration.modules)
+}
+
+impl Registry {
+    /// Registers a server for an application, which hears of warnings by its log.
+    pub(crate) async fn generate(
+        &self,
+        name: &str,
+        parameters: &Value,
+        packages: Packages,
+    ) -> Result<Registration, GenerateError> {
+        let Value::Object(parameters) = parameters else { return Err(GenerateError::NotAnObject) };
+        let registered = self.register(name, parameters, packages).await;
+        let registration = registered.map_err(|error| GenerateError::Register(describe(&error)))?;
+        for warning in &registration.warnings {
+            tracing::warn!(server = name, "{warning}");
+        }
+        Ok(registration)
     }
-    Ok(modules)
 }

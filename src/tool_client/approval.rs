@@ -38,7 +38,7 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 /// [`ApprovalRequest`]s.
 ///
 /// Requests may be answered in any order, from any task. What is dropped is rejected, and so is what is open when the
-/// connection ends; answers are [`AlreadyDecided`](crate::AlreadyDecided) then. A tool server has one client at a time.
+/// connection ends; answers are too late then. A tool server has one client at a time.
 ///
 /// ```no_run
 /// use ipybox::ApprovalClient;
@@ -48,7 +48,7 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 /// client
 ///     .on_request(async |request| {
 ///         println!("accepted: {request}");
-///         let _is_late = request.accept().is_err();
+///         request.accept();
 ///     })
 ///     .await?;
 /// # Ok(())

@@ -215,7 +215,7 @@ impl Client {
     fn judge(&mut self, text: &Utf8Bytes) -> Result<(), Fault> {
         let (id, answer) = wire::read_answer(text)?;
         match self.open.remove(&id) {
-            Some(request) => request.answer(answer).map_err(|_| Fault::not_open(id)),
+            Some(request) => request.answer(answer).then_some(()).ok_or_else(|| Fault::not_open(id)),
             None => Err(Fault::not_open(id)),
         }
     }

@@ -44,7 +44,7 @@ const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// tokio::spawn(async move {
 ///     while let Some(Ok(request)) = approvals.next().await {
 ///         println!("accepted: {request}");
-///         let _is_late = request.accept().is_err();
+///         request.accept();
 ///     }
 /// });
 ///

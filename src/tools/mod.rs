@@ -90,7 +90,7 @@ impl Handler {
         let cancelled = CancellationToken::new();
         let call = Call {
             turn: Turn::of(&context.extensions),
-            progress: Progress::wanted_by(context, token.clone()),
+            progress: Progress::wanted_by(context, token.clone(), way),
             cancelled: cancelled.clone(),
             approver,
         };
@@ -162,8 +162,8 @@ impl ServerHandler for Handler {
         _context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         if request.method == "tools/call" {
-            let message =
-                "`params` of `tools/call` must be an object with a string `name` and an object `arguments`";
+            let message = "`params` of `tools/call` must be an object with a string `name` and an object `arguments`, and may have an \
+                 object `inputResponses` and a string `requestState`";
             return Err(ErrorData::invalid_params(message, None));
         }
         let message = format!("there is no method `{}`", request.method);
@@ -178,6 +178,8 @@ impl ServerHandler for Handler {
         let answer = async {
             match &request.request_state {
                 Some(state) => {
+                    // Its work has its place in the queue already.
+                    drop(Turn::of(&context.extensions));
                     let progress = context.meta.get_progress_token();
                     self.0.parking.resume(state, &request, progress, &context.ct).await
                 }

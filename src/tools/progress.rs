@@ -10,6 +10,7 @@ use rmcp::{Peer, RoleServer};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
+use super::asking::Way;
 use crate::executor::Phase;
 use crate::kernel::plain;
 
@@ -56,9 +57,15 @@ impl TokenSlot {
 }
 
 impl Progress {
-    /// For a request whose client gave a progress token, which is in `token`.
-    pub(super) fn wanted_by(context: &RequestContext<RoleServer>, token: TokenSlot) -> Option<Self> {
-        token.get()?;
+    /// For a request whose client gave a progress token, which is in `token`, or may give one when it comes back.
+    pub(super) fn wanted_by(
+        context: &RequestContext<RoleServer>,
+        token: TokenSlot,
+        way: Way,
+    ) -> Option<Self> {
+        if way != Way::Rounds {
+            token.get()?;
+        }
         let now = Instant::now();
         Some(Self { peer: context.peer.clone(), token, sent: 0.0, begun: now, last_sent: now })
     }

@@ -103,7 +103,7 @@ print(request("POST", "/run", {"server_name": "ipybox", "tool_name": "shell", "t
 print(request("POST", "/run", {"server_name": "nowhere", "tool_name": "x", "tool_args": {}}))"#;
     let printed = run(&executor, code, |request| {
         asked.push(request.to_string());
-        request.reject().unwrap();
+        assert!(request.reject());
     })
     .await;
     let lines: Vec<&str> = printed.lines().collect();
@@ -138,8 +138,8 @@ with socket.create_connection((host, int(port))) as wire:
         seen += wire.recv(65536)
 print(seen.index(b'"good"') < seen.index(b"rejected"), b'"bad"' in seen)"#;
     let printed = run(&executor, code, |request| match request.tool_args()["text"].as_str() {
-        Some("good") => request.accept().unwrap(),
-        _ => request.reject().unwrap(),
+        Some("good") => assert!(request.accept()),
+        _ => assert!(request.reject()),
     })
     .await;
     assert_eq!(printed, "['good', 'good', 'rejected', 'rejected']\nTrue False");
@@ -167,7 +167,7 @@ async fn a_server_that_is_replaced_meanwhile_does_not_get_the_call() {
     let mut other = probe();
     other["env"] = json!({"OTHER": "1"});
     generate_mcp_sources(&registry, "probe", &other, &mcptools).await.unwrap();
-    request.accept_for_session().unwrap();
+    assert!(request.accept_for_session());
     let Some(Err(error)) = next(&mut execution).await else { panic!("it ran") };
     assert!(error.to_string().contains("was registered anew while the call waited"), "{error}");
     // The answer held for what it was given for.
@@ -175,7 +175,7 @@ async fn a_server_that_is_replaced_meanwhile_does_not_get_the_call() {
     let Some(Ok(CodeExecutionEvent::ApprovalRequest(request))) = next(&mut execution).await else {
         panic!("no request")
     };
-    request.accept().unwrap();
+    assert!(request.accept());
     assert!(matches!(next(&mut execution).await, Some(Ok(CodeExecutionEvent::Result(_)))));
     executor.stop().await;
 }
@@ -240,7 +240,7 @@ print(len(right), all(right))"#;
             for request in waiting.drain(..) {
                 let number: u32 = request.tool_args()["text"].as_str().unwrap().parse().unwrap();
                 assert!(asked.insert(number), "asked twice for {number}");
-                if number % 2 == 1 { request.accept().unwrap() } else { request.reject().unwrap() }
+                if number % 2 == 1 { assert!(request.accept()) } else { assert!(request.reject()) }
             }
         }
     };
@@ -267,7 +267,7 @@ except Exception as error:
     print(type(error).__mro__[-4].__name__, 'blocked')";
     let printed = run(&executor, code, |request| {
         asked.push(request.to_string());
-        request.accept().unwrap();
+        assert!(request.accept());
     })
     .await;
     assert_eq!(asked, ["ipybox.shell(cmd='echo hello world world')"]);
@@ -275,7 +275,7 @@ except Exception as error:
     assert!(printed.ends_with("blocked") && !printed.contains("sneaky"), "{printed}");
     let printed = run(&executor, "%%bash\ntouch made\n", |request| {
         asked.push(request.to_string());
-        request.reject().unwrap();
+        assert!(request.reject());
     })
     .await;
     assert!(printed.contains("ApprovalRejectedError"), "{printed}");

@@ -84,7 +84,7 @@ async fn a_request_shows_what_will_run_and_acceptance_runs_it() {
     let Target::Command(command) = request.target() else { panic!("{:?}", request.target()) };
     assert!(command.contains("probe.py"), "{command}");
     assert!(request.annotations().is_some());
-    request.accept().unwrap();
+    assert!(request.accept());
     assert_eq!(next_result(&mut execution).await.text.as_deref(), Some("hi"));
     assert!(execution.next().await.is_none());
     executor.stop().await;
@@ -96,7 +96,7 @@ async fn what_is_rejected_dropped_or_expired_does_not_run() {
     let executor =
         with_probe(&place).await.approval_timeout(Duration::from_millis(200)).start().await.unwrap();
     let mut execution = executor.stream(ECHO);
-    next_request(&mut execution).await.reject().unwrap();
+    assert!(next_request(&mut execution).await.reject());
     let error = next_error(&mut execution).await.to_string();
     assert!(error.contains("ApprovalRejectedError: the call of `probe.echo` was rejected"), "{error}");
 
@@ -108,7 +108,7 @@ async fn what_is_rejected_dropped_or_expired_does_not_run() {
     let request = next_request(&mut execution).await;
     let error = next_error(&mut execution).await.to_string();
     assert!(error.contains("ApprovalTimeoutError"), "{error}");
-    request.accept().unwrap_err();
+    assert!(!request.accept());
     executor.stop().await;
 }
 
@@ -130,7 +130,7 @@ print('total', total)";
             CodeExecutionEvent::Chunk(chunk) => chunks.push_str(&chunk.text),
             CodeExecutionEvent::ApprovalRequest(request) => {
                 requests.push(request.to_string());
-                request.accept().unwrap();
+                assert!(request.accept());
             }
             CodeExecutionEvent::Result(result) => break result.text.unwrap(),
             other => panic!("{other:?}"),
@@ -159,15 +159,58 @@ async fn waiting_for_approval_does_not_count() {
                 .is_err()
         );
     }
-    request.accept().unwrap();
+    assert!(request.accept());
     assert_eq!(next_result(&mut execution).await.text.as_deref(), Some("hi"));
     // And afterwards it counts again.
     let code = Code::new(format!("{ECHO}\nwhile True: pass")).timeout(Duration::from_secs(1));
     let mut execution = executor.stream(code);
-    next_request(&mut execution).await.accept().unwrap();
+    assert!(next_request(&mut execution).await.accept());
     let error = next_error(&mut execution).await;
     assert!(matches!(error, CodeExecutionError::TimedOut { kernel: KernelState::Kept, .. }), "{error}");
     assert_eq!(error.output().unwrap().text.as_deref(), Some("hi"));
+    executor.stop().await;
+}
+
+#[tokio::test]
+async fn code_that_pesters_times_out() {
+    let place = Place::new();
+    let executor =
+        with_probe(&place).await.approval_timeout(Duration::from_millis(200)).start().await.unwrap();
+    let code = "
+from mcptools.probe import echo
+asked = 0
+while True:
+    try:
+        echo.run(text='x')
+    except Exception:
+        asked += 1";
+    let mut execution = executor.stream(Code::new(code).timeout(Duration::from_secs(1)));
+    // Nobody answers.
+    let mut unanswered = Vec::new();
+    let error = loop {
+        match tokio::time::timeout(PATIENCE, execution.next()).await.expect("an event").unwrap() {
+            Ok(CodeExecutionEvent::ApprovalRequest(request)) => unanswered.push(request),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, CodeExecutionError::TimedOut { .. }), "{error}");
+    assert!(unanswered.len() < 100, "{}", unanswered.len());
+    executor.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_is_registered_by_the_executor_too() {
+    let place = Place::new();
+    let executor = builder(&place).start().await.unwrap();
+    assert_eq!(executor.working_dir(), place.workspace());
+    let modules = executor.register_mcp_server("probe", &probe()).await.unwrap();
+    assert!(modules.contains(&"echo".to_owned()));
+    assert_eq!(executor.execute(ECHO).await.unwrap().text.as_deref(), Some("hi"));
+    let error = executor.register_mcp_server("ipybox", &probe()).await.unwrap_err().to_string();
+    assert!(error.contains("choose another"), "{error}");
+    let python = executor.execute("import sys; print(sys.executable)").await.unwrap();
+    assert_eq!(python.text.unwrap(), executor.python().await.unwrap().display().to_string());
     executor.stop().await;
 }
 
@@ -181,7 +224,7 @@ async fn code_is_cancelled_while_it_waits_for_approval() {
     executor.cancel();
     let error = next_error(&mut execution).await;
     assert!(matches!(error, CodeExecutionError::Cancelled { kernel: KernelState::Kept, .. }), "{error}");
-    request.accept().unwrap_err();
+    assert!(!request.accept());
     // A stream that is dropped cancels its code, and the next code runs.
     let mut execution = executor.stream(ECHO);
     let _request = next_request(&mut execution).await;
@@ -212,11 +255,11 @@ async fn an_answer_for_the_session_answers_the_next_question() {
     let place = Place::new();
     let executor = with_probe(&place).await.start().await.unwrap();
     let mut execution = executor.stream(ECHO);
-    next_request(&mut execution).await.accept_for_session().unwrap();
+    assert!(next_request(&mut execution).await.accept_for_session());
     next_result(&mut execution).await;
     assert_eq!(next_result(&mut executor.stream(ECHO)).await.text.as_deref(), Some("hi"));
     let mut execution = executor.stream("from mcptools.probe import add\nadd.run(add.Params(a=1))");
-    next_request(&mut execution).await.reject().unwrap();
+    assert!(next_request(&mut execution).await.reject());
     next_error(&mut execution).await;
     executor.stop().await;
 }

@@ -20,6 +20,7 @@ mod output;
 mod pictures;
 mod protocol;
 mod registration;
+mod rounds;
 mod shell;
 mod standalone;
 mod standalone_approval;

@@ -9,6 +9,8 @@ mod ongoing;
 mod parking;
 mod question;
 
+use std::sync::Arc;
+
 use rmcp::RoleServer;
 use rmcp::model::ProtocolVersion;
 use rmcp::service::RequestContext;
@@ -34,8 +36,12 @@ const CANNOT_ASK: &str = "the MCP client does not support elicitation\n\
      hint: the user can allow calls beforehand in a policy file (`--approval policy --approval-policy FILE`), or allow \
      all of them (`--approval auto`)";
 
-/// What is put on the desk of a call.
-pub(super) type Questions = mpsc::Receiver<ApprovalRequest>;
+/// The desk of a call, and what is put on it.
+pub(super) struct Questions {
+    desk: Arc<Desk>,
+    /// Closed when the work is done.
+    receiver: mpsc::Receiver<ApprovalRequest>,
+}
 
 impl Way {
     /// How the client of this request can ask its user.
@@ -55,8 +61,8 @@ impl Way {
         match self {
             Self::None => (Approver::Nobody(CANNOT_ASK), None),
             Self::Elicitation | Self::Rounds => {
-                let (desk, questions) = Desk::new();
-                (Approver::Desk(desk), Some(questions))
+                let (desk, receiver) = Desk::new();
+                (Approver::Desk(Arc::clone(&desk)), Some(Questions { desk, receiver }))
             }
         }
     }

@@ -53,6 +53,13 @@ impl Ongoing {
         self.progress.set(token);
     }
 
+    /// Says whether somebody is there who takes its questions.
+    pub(super) fn attend(&self, is_attended: bool) {
+        if let Some(questions) = &self.questions {
+            questions.desk.attend(is_attended);
+        }
+    }
+
     pub(super) fn is_done(&self) -> bool {
         self.task.is_finished()
     }
@@ -79,31 +86,23 @@ impl Ongoing {
         cancelled: &CancellationToken,
     ) -> Result<CallToolResult, ErrorData> {
         let mut waiting = VecDeque::new();
-        let mut is_attended = true;
         loop {
             while let Some(question) = waiting.pop_front() {
                 let ask = elicit::ask(peer, question);
                 let mut ask = std::pin::pin!(ask);
-                is_attended = loop {
+                let is_answered = loop {
                     tokio::select! {
                         is_answered = &mut ask => break is_answered,
                         () = cancelled.cancelled(), if !self.cancel.is_cancelled() => self.cancel.cancel(),
                     }
                 };
-                if !is_attended {
-                    // Nobody is there: the time of those that wait begins now, not when each is shown.
-                    waiting.iter_mut().for_each(ApprovalRequest::hand_out);
-                }
+                // If nobody is there, the time of those that wait begins now, not when each is shown.
+                self.attend(is_answered);
                 waiting.extend(self.take_questions());
             }
             match self.next(cancelled).await {
                 Next::Done(done) => return done,
-                Next::Questions(mut questions) => {
-                    if !is_attended {
-                        questions.iter_mut().for_each(ApprovalRequest::hand_out);
-                    }
-                    waiting.extend(questions);
-                }
+                Next::Questions(questions) => waiting.extend(questions),
             }
         }
     }
@@ -118,7 +117,7 @@ impl Ongoing {
     fn take_questions(&mut self) -> Vec<ApprovalRequest> {
         let receiver = self.questions.as_mut();
         receiver
-            .map(|questions| std::iter::from_fn(|| questions.try_recv().ok()).collect())
+            .map(|questions| std::iter::from_fn(|| questions.receiver.try_recv().ok()).collect())
             .unwrap_or_default()
     }
 }
@@ -133,7 +132,7 @@ impl Drop for Ongoing {
 /// Never ends without a desk.
 async fn next_question(questions: &mut Option<Questions>) -> Option<ApprovalRequest> {
     match questions {
-        Some(questions) => questions.recv().await,
+        Some(questions) => questions.receiver.recv().await,
         None => std::future::pending().await,
     }
 }

@@ -57,6 +57,7 @@ impl Parking {
         cancelled: &CancellationToken,
     ) -> Result<CallToolResponse, ErrorData> {
         let Parked { ongoing, mut questions, rounds, .. } = self.take(state, request)?;
+        ongoing.attend(true);
         ongoing.tell_progress_to(progress);
         answer(&mut questions, request.input_responses.as_ref());
         self.go_on(ongoing, questions, rounds, request, cancelled).await
@@ -71,6 +72,7 @@ impl Parking {
         cancelled: &CancellationToken,
     ) -> Result<CallToolResponse, ErrorData> {
         // Questions that the client has left open are asked again with the next ones, or now.
+        questions.retain(|_, question| !question.is_closed());
         if questions.is_empty() {
             match ongoing.next(cancelled).await {
                 Next::Done(done) => return done.map(CallToolResult::into),
@@ -87,7 +89,8 @@ impl Parking {
             question.hand_out();
             forms.insert(key.clone(), InputRequest::Elicitation(ElicitRequest::new(form)));
         }
-        // Nobody listens before the client comes back.
+        // Nobody listens before the client comes back, if it does.
+        ongoing.attend(false);
         ongoing.tell_progress_to(None);
         let state = self.park(ongoing, questions, rounds, request);
         Ok(InputRequiredResult::new(Some(forms), Some(state)).into())
