@@ -9,8 +9,7 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
-use ipybox::{ApprovalPolicy, CodeExecutionEvent, CodeExecutor, Registry, generate_mcp_sources};
+use ipybox::{ApprovalPolicy, CodeExecutionEvent, CodeExecutor};
 use serde_json::json;
 
 const POLICY: &str = r#"
@@ -42,21 +41,16 @@ except Exception as error:
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/examples");
-    let workspace = directory.join("workspace");
-    let registry = Registry::new();
     let executor = CodeExecutor::builder()
-        .working_dir(&workspace)
+        .working_dir(directory.join("workspace"))
         .state_dir(directory.join("state"))
-        .registry(&registry)
         .approval_policy(ApprovalPolicy::parse(POLICY)?)
         .start()
         .await?;
 
     executor.install_package("mcp-server-time").await?;
-    let python = executor.execute("import sys; print(sys.executable)").await?;
-    let python = python.text.context("the kernel did not name its interpreter")?;
-    let server = json!({"command": python, "args": ["-m", "mcp_server_time"]});
-    generate_mcp_sources(&registry, "time", &server, workspace.join("mcptools")).await?;
+    let server = json!({"command": executor.python().await?, "args": ["-m", "mcp_server_time"]});
+    executor.register_mcp_server("time", &server).await?;
 
     let mut execution = executor.stream(CODE);
     while let Some(event) = execution.next().await {

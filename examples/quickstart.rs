@@ -10,8 +10,7 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use anyhow::Context as _;
-use ipybox::{ApprovalRequest, CodeExecutionEvent, CodeExecutor, Registry, generate_mcp_sources};
+use ipybox::{ApprovalRequest, CodeExecutionEvent, CodeExecutor};
 use serde_json::json;
 
 const CODE: &str = r#"
@@ -29,21 +28,16 @@ for city in ["Asia/Tokyo", "Asia/Kolkata", "Asia/Dubai"]:
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/examples");
-    let workspace = directory.join("workspace");
-    let registry = Registry::new();
     let executor = CodeExecutor::builder()
-        .working_dir(&workspace)
+        .working_dir(directory.join("workspace"))
         .state_dir(directory.join("state"))
-        .registry(&registry)
         .start()
         .await?;
 
     // The server is a Python program: the kernel's interpreter can run it too.
     executor.install_package("mcp-server-time").await?;
-    let python = executor.execute("import sys; print(sys.executable)").await?;
-    let python = python.text.context("the kernel did not name its interpreter")?;
-    let server = json!({"command": python, "args": ["-m", "mcp_server_time"]});
-    generate_mcp_sources(&registry, "time", &server, workspace.join("mcptools")).await?;
+    let server = json!({"command": executor.python().await?, "args": ["-m", "mcp_server_time"]});
+    executor.register_mcp_server("time", &server).await?;
 
     let mut execution = executor.stream(CODE);
     while let Some(event) = execution.next().await {

@@ -4,15 +4,14 @@
 //! functions. The application registers the servers, decides about each call, and gets the output.
 //!
 //! ```no_run
-//! use ipybox::{CodeExecutionEvent, CodeExecutor, Registry, generate_mcp_sources};
+//! use ipybox::{CodeExecutionEvent, CodeExecutor};
 //! use serde_json::json;
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let registry = Registry::new();
+//! let executor = CodeExecutor::start().await?;
 //! let server = json!({"command": "uvx", "args": ["mcp-server-fetch"]});
-//! generate_mcp_sources(&registry, "fetch", &server, "mcptools").await?;
+//! executor.register_mcp_server("fetch", &server).await?;
 //!
-//! let executor = CodeExecutor::builder().registry(&registry).start().await?;
 //! let mut execution = executor.stream(
 //!     "from mcptools.fetch import fetch\n\
 //!      print(len(fetch.run(url='https://example.com')))",
@@ -44,7 +43,7 @@
 //! | choose directories, interpreter, limits, timeouts | [`CodeExecutor::builder`] |
 //! | answer a question | [`ApprovalRequest`], with its [`Target`] and [`ToolAnnotations`] |
 //! | decide by rules | [`ApprovalPolicy`], given to [`CodeExecutorBuilder::approval_policy`] |
-//! | make the tools of an MCP server callable | [`generate_mcp_sources`], which fills a [`Registry`] |
+//! | make the tools of an MCP server callable | [`CodeExecutor::register_mcp_server`]; [`generate_mcp_sources`], which fills a [`Registry`] |
 //! | write a package without a session | [`apigen`]; [`codegen`] alone is pure |
 //! | know why code has no result | [`CodeExecutionError`]; [`describe`] puts errors with their causes in words |
 //! | run code without tools | [`KernelClient`] |

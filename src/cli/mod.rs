@@ -57,6 +57,10 @@ fn refusal(args: &ServeArgs) -> Option<&'static str> {
 }
 
 fn serve(args: ServeArgs) -> anyhow::Result<()> {
+    let asks_nobody = matches!(args.approval, None | Some(Approval::Auto)) && args.approval_policy.is_none();
+    if args.approve_shell_cmds && asks_nobody {
+        tracing::warn!("`--approve-shell-cmds` asks nobody with `--approval auto`: shell commands run");
+    }
     let config = Config::new(args.into())?;
     for problem in config.variables().problems() {
         tracing::warn!("{problem}");

@@ -111,7 +111,7 @@ pub(super) async fn follow(
         record: Record::new(late.places(), cell.max_output_chars),
         late,
         pressure: Pressure::None,
-        deadline: Instant::now() + cell.timeout,
+        deadline: after(cell.timeout),
         questions: cell.approver.waiting(),
         expired: 0,
         paused_since: None,
@@ -295,6 +295,13 @@ impl Course<'_> {
         self.deadline = Instant::now() + grace;
         Ok(())
     }
+}
+
+/// When `timeout` is over; a timeout that no clock can tell is over in a century.
+fn after(timeout: Duration) -> Instant {
+    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+    let now = Instant::now();
+    now.checked_add(timeout).unwrap_or_else(|| now + CENTURY)
 }
 
 /// Sends what is unsent as soon as the listener has room for it. Cancellation safe.

@@ -102,6 +102,9 @@ impl CodeExecutor {
 
     /// Runs code to its end and agrees to its tool calls, except those that the approval policy denies.
     ///
+    /// Whoever is asked, or has agreed, is so for all that the kernel calls while this code runs, threads that earlier
+    /// code has left behind included. Do not run code with `execute` in a kernel that has run code which you do not trust.
+    ///
     /// Dropping the future cancels the code.
     ///
     /// # Errors
@@ -153,6 +156,13 @@ impl CodeExecutor {
     /// Dropping the executor does the same without waiting.
     pub async fn stop(&self) {
         self.session.stop().await;
+    }
+}
+
+impl Drop for CodeExecutor {
+    fn drop(&mut self) {
+        // Streams of it may live on: they end with an error.
+        self.session.abandon();
     }
 }
 

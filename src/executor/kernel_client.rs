@@ -120,6 +120,13 @@ impl KernelClient {
     }
 }
 
+impl Drop for KernelClient {
+    fn drop(&mut self) {
+        // Streams of it may live on: they end with an error.
+        self.session.abandon();
+    }
+}
+
 impl std::fmt::Debug for KernelClient {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("KernelClient").finish_non_exhaustive()

@@ -181,6 +181,11 @@ impl Session {
         std::mem::take(&mut *self.cells.lock().unwrap_or_else(PoisonError::into_inner)).cancel();
     }
 
+    /// Begins to stop, and does not wait.
+    pub(super) fn abandon(&self) {
+        self.stop.cancel();
+    }
+
     /// Kills the kernel, closes all connections, and waits until nothing is left.
     pub(crate) async fn stop(&self) {
         self.stop.cancel();

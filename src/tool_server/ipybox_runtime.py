@@ -73,7 +73,7 @@ class ToolRunner:
             "tool_name": tool_name,
             "tool_args": tool_args,
         }
-        return json.dumps(call, allow_nan=False).encode()
+        return _encoded(call)
 
 
 def approve_shell(tool_name, cmd):
@@ -81,7 +81,7 @@ def approve_shell(tool_name, cmd):
 
     `tool_name` is `shell` or `shell_magic`. The command is only shown; who asks runs it.
     """
-    body = json.dumps({"tool_name": tool_name, "tool_args": {"cmd": cmd}}).encode()
+    body = _encoded({"tool_name": tool_name, "tool_args": {"cmd": cmd}})
     if _parse(*_exchange("/approve", body, _thread_connection())) is not True:
         raise ApprovalRejectedError("the tool server did not say that it may run")
 
@@ -163,6 +163,17 @@ def _parse(status, content):
         error = answer["error"]
         raise _ERRORS.get(error["kind"], ToolRunnerError)(error["message"])
     return answer["result"]
+
+
+def _encoded(request):
+    try:
+        text = json.dumps(request, allow_nan=False, ensure_ascii=False)
+        return text.encode()
+    except UnicodeEncodeError as error:
+        # File names that are no UTF-8 have them, as `os.listdir` gives them.
+        wrong = error.object[error.start : error.end]
+        message = f"the call holds text that is no Unicode ({wrong!r}): it cannot be sent as JSON"
+        raise ToolRunnerError(message) from None
 
 
 def _setting(name):

@@ -76,7 +76,7 @@ async def register(bench):
 @step("wrong parameters are refused without a question")
 async def wrong(bench):
     user.will("allow once")
-    arguments = {"server_name": "probe", "server_params": {"comand": "x"}}
+    arguments = {"server_name": "probe", "server_params": {"program": "x"}}
     expect_error(await bench.server.call("register_mcp_server", arguments), "command")
     arguments = {"server_name": "ipybox", "server_params": {"command": "x"}}
     expect_error(await bench.server.call("register_mcp_server", arguments), "ipybox")

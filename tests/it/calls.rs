@@ -29,6 +29,10 @@ async fn tools_are_called_from_every_kind_of_code() {
             "child",
         ),
         ("await echo.run_async(echo.Params(text='async'))", "'async'"),
+        (
+            "try:\n    echo.run(text='\\udcff')\nexcept Exception as error:\n    print(type(error).__name__, 'no Unicode' in str(error))",
+            "ToolRunnerError True",
+        ),
     ] {
         assert_eq!(ipybox.cell(code).await.ok(), expected, "{code}");
     }

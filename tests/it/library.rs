@@ -8,7 +8,7 @@ use ipybox::{
     Registry, StartError, Target, generate_mcp_sources,
 };
 
-use crate::support::{PATIENCE, Place, kernel_python, probe};
+use crate::support::{PATIENCE, Place, eventually, is_running, kernel_python, probe};
 
 fn builder(place: &Place) -> CodeExecutorBuilder {
     CodeExecutor::builder()
@@ -169,6 +169,20 @@ async fn waiting_for_approval_does_not_count() {
     assert!(matches!(error, CodeExecutionError::TimedOut { kernel: KernelState::Kept, .. }), "{error}");
     assert_eq!(error.output().unwrap().text.as_deref(), Some("hi"));
     executor.stop().await;
+}
+
+#[tokio::test]
+async fn an_executor_that_is_dropped_ends_its_streams_and_processes() {
+    let place = Place::new();
+    let executor = builder(&place).start().await.unwrap();
+    let code = Code::new("import os; print(os.getpid(), flush=True)\nwhile True: pass");
+    let mut execution = executor.stream(code.timeout(Duration::MAX).with_chunks());
+    let CodeExecutionEvent::Chunk(chunk) = next(&mut execution).await else { panic!("no chunk") };
+    let kernel: i32 = chunk.text.trim().parse().unwrap();
+    drop(executor);
+    let error = next_error(&mut execution).await;
+    assert!(matches!(error, CodeExecutionError::Unavailable(_)), "{error}");
+    eventually("the kernel is gone", || !is_running(kernel)).await;
 }
 
 #[tokio::test]

@@ -36,6 +36,14 @@ fn wrong_flags_end_with_2_and_say_what_is_right() {
 
 #[test]
 fn it_never_runs_unsandboxed_when_a_sandbox_was_asked_for() {
+    refused(&["--approval", "ask", "--approval-policy", "x.toml"], 2, "its rules would not decide");
+    refused(&["--approval", "policy"], 2, "--approval-policy");
+    refused(&["--approval", "yes"], 2, "auto, ask, deny, policy");
+    refused(&["--approval-timeout", "0"], 2, "positive");
+    refused(&["--approval-policy", "/nowhere/policy.toml"], 1, "/nowhere/policy.toml");
+    refused(&["--require-shell-escape"], 2, "--approve-shell-cmds");
+    refused(&["--audit-log", "/nowhere/audit.jsonl"], 1, "/nowhere");
+    refused(&["--audit-max-bytes", "0", "--audit-log", "x"], 2, "more than nothing");
     refused(&["--sandbox"], 2, "--sandbox");
     refused(&["--sandbox", "--sandbox-config", "/nonexistent"], 2, "--sandbox");
     refused(&["--sandbox-config", "/nonexistent"], 2, "--sandbox-config");
