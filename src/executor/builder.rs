@@ -1,66 +1,27 @@
-//! The options of a [`CodeExecutor`], and how one is started.
+//! The options of a [`CodeExecutor`](super::CodeExecutor).
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::code_executor::CodeExecutor;
 use super::kernel_client::KernelClientBuilder;
-use super::session::Session;
-use crate::approval::{Effect, Gate, Policy, Standing};
-use crate::audit;
-use crate::config::{self, AuditSettings, Config};
-use crate::describe::describe;
-use crate::mcp::Connector;
+use crate::approval::{Effect, Policy};
+use crate::config::AuditSettings;
 use crate::registry::Registry;
-use crate::tool_server::{self, Endpoint, ServerLookup};
 
-/// The options of a [`CodeExecutor`], each with a default.
+/// The options of a [`CodeExecutor`](super::CodeExecutor), each with a default.
 ///
 /// There is none for logging: the library tells what it does by [`tracing`](https://docs.rs/tracing) events, and the
 /// application decides what becomes of them.
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing before `start`"]
 pub struct CodeExecutorBuilder {
-    kernel: KernelClientBuilder,
-    registry: Option<Registry>,
+    pub(super) kernel: KernelClientBuilder,
+    pub(super) registry: Option<Registry>,
     /// `None` if everything is asked for that the next field says.
     policy: Option<Policy>,
     asks_for_tool_calls: bool,
-    approval_timeout: Duration,
-    has_sandbox: bool,
-}
-
-/// Why an executor could not be started. No process is left behind.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The options cannot be used.
-    #[error(transparent)]
-    Config(#[from] config::Error),
-    /// The tool server could not be started.
-    #[error("start the tool server")]
-    ToolServer(#[from] tool_server::Error),
-    /// The audit log cannot be kept.
-    #[error(transparent)]
-    Audit(#[from] audit::Error),
-    /// There is no place for the kernel's temporary files.
-    #[error("create a private directory for the kernel")]
-    PrivateDirectory(#[source] std::io::Error),
-    /// The kernel, or the Python environment that runs it, could not be made ready.
-    #[error("{0}")]
-    Kernel(String),
-    /// A sandbox was asked for, which this version does not have. Code does not run unsandboxed instead.
-    #[error(
-        "start the kernel in a sandbox: this version has none, and code does not run unsandboxed instead"
-    )]
-    NoSandbox,
-}
-
-impl StartError {
-    pub(super) fn kernel(error: &super::Error) -> Self {
-        Self::Kernel(describe(error))
-    }
+    pub(super) approval_timeout: Duration,
+    pub(super) has_sandbox: bool,
 }
 
 impl Default for CodeExecutorBuilder {
@@ -168,14 +129,14 @@ impl CodeExecutorBuilder {
         self
     }
 
-    /// Whether tool calls of [`CodeExecutor::stream`] are asked for; default: `true`. Without it they run. An
+    /// Whether tool calls of [`CodeExecutor::stream`](super::CodeExecutor::stream) are asked for; default: `true`. Without it they run. An
     /// [`approval_policy`](Self::approval_policy) takes its place.
     pub fn approve_tool_calls(mut self, is_asked: bool) -> Self {
         self.asks_for_tool_calls = is_asked;
         self
     }
 
-    /// Whether shell commands of [`CodeExecutor::stream`] are asked for: `!command`, `%%bash` and the like; default:
+    /// Whether shell commands of [`CodeExecutor::stream`](super::CodeExecutor::stream) are asked for: `!command`, `%%bash` and the like; default:
     /// `false`. The request's server is `ipybox`, its tool `shell` or `shell_magic`, its argument `cmd`.
     ///
     /// It is a rule for code that keeps it; only a sandbox is a boundary.
@@ -194,7 +155,7 @@ impl CodeExecutorBuilder {
     }
 
     /// Decides which calls are asked for, which run and which do not. What it denies is denied in
-    /// [`CodeExecutor::execute`] too. Default: every call is asked for.
+    /// [`CodeExecutor::execute`](super::CodeExecutor::execute) too. Default: every call is asked for.
     pub fn approval_policy(mut self, policy: Policy) -> Self {
         self.policy = Some(policy);
         self
@@ -214,7 +175,7 @@ impl CodeExecutorBuilder {
     }
 
     /// Whether the kernel runs in a sandbox; default: `false`. This version has no sandbox:
-    /// [`start`](Self::start) fails with [`StartError::NoSandbox`] if one is asked for.
+    /// [`start`](Self::start) fails with [`StartError::NoSandbox`](super::StartError::NoSandbox) if one is asked for.
     pub fn sandbox(mut self, is_sandboxed: bool) -> Self {
         self.has_sandbox = is_sandboxed;
         self
@@ -226,45 +187,13 @@ impl CodeExecutorBuilder {
         self
     }
 
-    /// Starts the tool server and a kernel, and waits until it runs code.
-    ///
-    /// The first start in a workspace makes its Python environment, which takes seconds. Dropping the future stops what
-    /// has been started.
-    ///
-    /// # Errors
-    /// [`StartError`]; no process is left behind.
-    pub async fn start(self) -> Result<CodeExecutor, StartError> {
-        if self.has_sandbox {
-            return Err(StartError::NoSandbox);
-        }
-        let config = Config::new(self.kernel.settings)?;
-        let connector = Connector::new(Arc::clone(&config.variables), config.workspace.clone())
-            .with_connect_timeout(config.tool_server.connect_timeout);
-        let registry = match self.registry {
-            Some(registry) => registry,
-            None => Registry::of_workspace(&config, connector.clone()),
-        };
-        registry.tell_placeholders(&config.variables);
-        let audit = config.open_audit()?;
-        let standing = Standing::new(config.state_dir.join("approvals.json"));
-        let policy = match self.policy {
-            Some(policy) => policy,
+    /// What the options say of the calls that code makes.
+    pub(super) fn policy(&self) -> Policy {
+        match &self.policy {
+            Some(policy) => policy.clone(),
             None if self.asks_for_tool_calls => Policy::always(Effect::Ask),
             // Asking for everything is the safe side of what cannot happen.
             None => Policy::parse(ONLY_COMMANDS).unwrap_or_else(|_| Policy::always(Effect::Ask)),
-        };
-        let gate = Gate::new(policy, standing, self.approval_timeout);
-        let tool_server = Endpoint::start(
-            &config.tool_server.host,
-            config.tool_server.port.unwrap_or(0),
-            Arc::new(registry.clone()) as Arc<dyn ServerLookup>,
-            connector,
-            Arc::new(gate),
-            audit,
-        )
-        .await?;
-        let session = Session::start(&config, Some(tool_server)).map_err(StartError::PrivateDirectory)?;
-        session.started().await.map_err(|error| StartError::kernel(&error))?;
-        Ok(CodeExecutor::of(session, registry, config.workspace))
+        }
     }
 }

@@ -5,12 +5,17 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::builder::{CodeExecutorBuilder, StartError};
-use super::execution::{CodeExecution, CodeExecutionEvent};
+use super::builder::CodeExecutorBuilder;
+use super::error::StartError;
+use super::execution::CodeExecution;
 use super::session::Session;
 use super::{Code, CodeExecutionError, CodeExecutionResult};
+use crate::approval::{Gate, Standing};
+use crate::config::Config;
 use crate::describe::describe;
+use crate::mcp::Connector;
 use crate::registry::{GenerateError, Packages, Registry};
+use crate::tool_server::{Endpoint, ServerLookup};
 
 /// Runs Python code in an IPython kernel and lets it call the tools of MCP servers.
 ///
@@ -61,10 +66,6 @@ impl CodeExecutor {
         Self::builder().start().await
     }
 
-    pub(super) fn of(session: Session, registry: Registry, working_dir: PathBuf) -> Self {
-        Self { session: Arc::new(session), registry, working_dir }
-    }
-
     /// The workspace: the real path of the kernel's working directory.
     pub fn working_dir(&self) -> &Path {
         &self.working_dir
@@ -110,7 +111,7 @@ impl CodeExecutor {
     /// # Errors
     /// [`CodeExecutionError`] if the code raises an exception, exceeds its timeout, or loses its kernel.
     pub async fn execute(&self, code: impl Into<Code>) -> Result<CodeExecutionResult, CodeExecutionError> {
-        result_of(CodeExecution::consented(Arc::clone(&self.session), code.into())).await
+        CodeExecution::consented(Arc::clone(&self.session), code.into()).end().await
     }
 
     /// Runs code and tells what happens: approval requests, output if the code asks for it, the result.
@@ -172,15 +173,41 @@ impl std::fmt::Debug for CodeExecutor {
     }
 }
 
-/// The end of code whose events nobody wants.
-pub(super) async fn result_of(
-    mut execution: CodeExecution,
-) -> Result<CodeExecutionResult, CodeExecutionError> {
-    while let Some(event) = execution.next().await {
-        match event? {
-            CodeExecutionEvent::Result(result) => return Ok(result),
-            CodeExecutionEvent::ApprovalRequest(_) | CodeExecutionEvent::Chunk(_) => {}
+impl CodeExecutorBuilder {
+    /// Starts the tool server and a kernel, and waits until it runs code.
+    ///
+    /// The first start in a workspace makes its Python environment, which takes seconds. Dropping the future stops what
+    /// has been started.
+    ///
+    /// # Errors
+    /// [`StartError`]; no process is left behind.
+    pub async fn start(self) -> Result<CodeExecutor, StartError> {
+        if self.has_sandbox {
+            return Err(StartError::NoSandbox);
         }
+        let policy = self.policy();
+        let config = Config::new(self.kernel.settings)?;
+        let connector = Connector::new(Arc::clone(&config.variables), config.workspace.clone())
+            .with_connect_timeout(config.tool_server.connect_timeout);
+        let registry = match self.registry {
+            Some(registry) => registry,
+            None => Registry::of_workspace(&config, connector.clone()),
+        };
+        registry.tell_placeholders(&config.variables);
+        let audit = config.open_audit()?;
+        let standing = Standing::new(config.state_dir.join("approvals.json"));
+        let gate = Gate::new(policy, standing, self.approval_timeout);
+        let tool_server = Endpoint::start(
+            &config.tool_server.host,
+            config.tool_server.port.unwrap_or(0),
+            Arc::new(registry.clone()) as Arc<dyn ServerLookup>,
+            connector,
+            Arc::new(gate),
+            audit,
+        )
+        .await?;
+        let session = Session::start(&config, Some(tool_server)).map_err(StartError::PrivateDirectory)?;
+        session.started().await.map_err(|error| StartError::kernel(&error))?;
+        Ok(CodeExecutor { session: Arc::new(session), registry, working_dir: config.workspace })
     }
-    Err(CodeExecutionError::Unavailable("the execution ended without a result".to_owned()))
 }

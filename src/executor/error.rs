@@ -1,11 +1,12 @@
-//! Why code has no result.
+//! Why code has no result, or an executor does not start.
 
 use std::time::Duration;
 
 use super::cell::Outcome;
 use super::end::{End, KernelState};
-use super::execution::CodeExecutionResult;
+use super::result::CodeExecutionResult;
 use crate::describe::describe;
+use crate::{audit, config, tool_server};
 
 /// Why code did not run to its end. What it had shown by then is in [`output`](Self::output).
 #[derive(Debug, thiserror::Error)]
@@ -109,5 +110,37 @@ pub(super) fn result_of(outcome: Outcome) -> Result<CodeExecutionResult, CodeExe
         (End::Reset | End::Unanswered | End::Unreachable(_) | End::Died(_), _) => {
             Err(CodeExecutionError::Lost { kernel, words, output: Box::new(output) })
         }
+    }
+}
+
+/// Why an executor could not be started. No process is left behind.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The options cannot be used.
+    #[error(transparent)]
+    Config(#[from] config::Error),
+    /// The tool server could not be started.
+    #[error("start the tool server")]
+    ToolServer(#[from] tool_server::Error),
+    /// The audit log cannot be kept.
+    #[error(transparent)]
+    Audit(#[from] audit::Error),
+    /// There is no place for the kernel's temporary files.
+    #[error("create a private directory for the kernel")]
+    PrivateDirectory(#[source] std::io::Error),
+    /// The kernel, or the Python environment that runs it, could not be made ready.
+    #[error("{0}")]
+    Kernel(String),
+    /// A sandbox was asked for, which this version does not have. Code does not run unsandboxed instead.
+    #[error(
+        "start the kernel in a sandbox: this version has none, and code does not run unsandboxed instead"
+    )]
+    NoSandbox,
+}
+
+impl StartError {
+    pub(super) fn kernel(error: &super::Error) -> Self {
+        Self::Kernel(describe(error))
     }
 }

@@ -1,6 +1,5 @@
 //! Code under way: a stream of what happens, ending with its result.
 
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,10 +10,8 @@ use tokio_util::sync::DropGuard;
 
 use super::cell::{Cell, Outcome};
 use super::error::result_of;
-use super::images::SavedImage;
-use super::record::{Cut, Text};
 use super::session::Session;
-use super::{Code, CodeExecutionError, Error};
+use super::{Code, CodeExecutionError, CodeExecutionResult, Error};
 use crate::approval::{ApprovalRequest, Approver, Desk};
 
 /// How many chunks of output may wait for their reader before the kernel has to.
@@ -38,32 +35,6 @@ pub enum CodeExecutionEvent {
 pub struct CodeExecutionChunk {
     /// The text, with terminal control characters as the code wrote them.
     pub text: String,
-}
-
-/// What code has shown.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CodeExecutionResult {
-    /// What was printed, and the value of the last expression, without white space at the end; `None` if there is nothing.
-    pub text: Option<String>,
-    /// Saved images, in order.
-    pub images: Vec<PathBuf>,
-    /// Set if `text` is not all of it.
-    pub truncated: Option<Truncated>,
-    /// What threads and tasks of earlier code have shown since the last result, after that code had ended.
-    pub late_text: Option<String>,
-    /// What else the caller must know: that the kernel was started anew before, that an image could not be saved.
-    pub notes: Vec<String>,
-}
-
-/// Output that was longer than [`Code::max_output_chars`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Truncated {
-    /// How many characters there are.
-    pub chars: usize,
-    /// A file in the workspace with all of it; `None` if it could not be written, which a note tells then.
-    pub file: Option<PathBuf>,
 }
 
 /// The end of a cell that is queued when this is polled first.
@@ -132,6 +103,17 @@ impl CodeExecution {
         }
     }
 
+    /// The end of code whose events nobody wants.
+    pub(super) async fn end(mut self) -> Result<CodeExecutionResult, CodeExecutionError> {
+        while let Some(event) = self.next().await {
+            match event? {
+                CodeExecutionEvent::Result(result) => return Ok(result),
+                CodeExecutionEvent::ApprovalRequest(_) | CodeExecutionEvent::Chunk(_) => {}
+            }
+        }
+        Err(CodeExecutionError::Unavailable("the execution ended without a result".to_owned()))
+    }
+
     /// The next event; `None` after the result or the error. Cancellation safe.
     pub async fn next(&mut self) -> Option<Result<CodeExecutionEvent, CodeExecutionError>> {
         std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
@@ -173,18 +155,5 @@ impl Stream for CodeExecution {
 impl std::fmt::Debug for CodeExecution {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("CodeExecution").finish_non_exhaustive()
-    }
-}
-
-impl CodeExecutionResult {
-    pub(super) fn new(text: Text, late: Text, images: Vec<SavedImage>, notes: Vec<String>) -> Self {
-        let some = |text: String| (!text.is_empty()).then_some(text);
-        Self {
-            truncated: text.cut.map(|Cut { chars, file, .. }| Truncated { chars, file }),
-            text: some(text.excerpt),
-            images: images.into_iter().map(|image| image.path).collect(),
-            late_text: some(late.excerpt),
-            notes,
-        }
     }
 }

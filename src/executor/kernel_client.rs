@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::builder::StartError;
-use super::code_executor::result_of;
+use super::error::StartError;
 use super::execution::CodeExecution;
 use super::session::Session;
 use super::{Code, CodeExecutionError, CodeExecutionResult};
@@ -93,7 +92,7 @@ impl KernelClient {
     /// # Errors
     /// [`CodeExecutionError`] if the code raises an exception, exceeds its timeout, or loses its kernel.
     pub async fn execute(&self, code: impl Into<Code>) -> Result<CodeExecutionResult, CodeExecutionError> {
-        result_of(self.stream(code)).await
+        self.stream(code).end().await
     }
 
     /// Runs code and tells what it shows, if it asks for that ([`Code::with_chunks`]), and its result.

@@ -20,26 +20,28 @@ mod images;
 mod kernel_client;
 mod late;
 mod outputs;
+mod phase;
 mod record;
+mod result;
 mod session;
 mod worker;
 
 use std::time::Duration;
 
-pub use self::builder::{CodeExecutorBuilder, StartError};
+pub use self::builder::CodeExecutorBuilder;
 pub(crate) use self::cell::{Cell, Outcome};
 pub use self::code::Code;
 pub use self::code_executor::CodeExecutor;
 pub(crate) use self::end::End;
 pub use self::end::KernelState;
-pub use self::error::CodeExecutionError;
-pub use self::execution::{
-    CodeExecution, CodeExecutionChunk, CodeExecutionEvent, CodeExecutionResult, Truncated,
-};
+pub use self::error::{CodeExecutionError, StartError};
+pub use self::execution::{CodeExecution, CodeExecutionChunk, CodeExecutionEvent};
 pub(crate) use self::images::SavedImage;
 pub use self::kernel_client::{KernelClient, KernelClientBuilder};
+pub(crate) use self::phase::Phase;
 pub(crate) use self::record::{Cut, Text};
-pub(crate) use self::session::{Phase, Session};
+pub use self::result::{CodeExecutionResult, Truncated};
+pub(crate) use self::session::Session;
 use crate::{environment, kernel};
 
 /// How long a cell may run unless its caller says otherwise.

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::cell::{Cell, Outcome};
 use super::images::Places;
 use super::late::Late;
+use super::phase::Phase;
 use super::worker::{Command, Worker};
 use super::{CodeExecutionError, Error};
 use crate::audit::Audit;
@@ -20,15 +21,6 @@ use crate::tool_server::{Endpoint, Registered};
 
 /// How many requests may wait for the kernel. Clients send one at a time; a runaway one must not fill memory.
 const QUEUE_CAPACITY: usize = 1024;
-
-/// What the executor is doing before it can run the first cell.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// Something that takes a while, in words for a user.
-    Preparing(String),
-    /// Cells run as soon as it is their turn.
-    Ready,
-}
 
 /// Runs code in an IPython kernel, one cell at a time, in the order of arrival.
 ///

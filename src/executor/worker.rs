@@ -17,7 +17,7 @@ use super::account;
 use super::cell::{self, Cell, Outcome};
 use super::end::{End, KernelState};
 use super::late::Late;
-use super::session::Phase;
+use super::phase::Phase;
 use crate::audit::Audit;
 use crate::describe::describe;
 use crate::kernel::{self, Death, Event, Kernel, Launch, Limits, ShellCommands};
