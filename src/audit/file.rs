@@ -130,7 +130,13 @@ fn open(path: &Path) -> io::Result<File> {
         .create(true)
         .mode(0o600)
         .custom_flags(flags.bits().cast_signed())
-        .open(path)?;
+        .open(path)
+        .map_err(|error| match rustix::io::Errno::from_io_error(&error) {
+            Some(rustix::io::Errno::LOOP) => {
+                io::Error::new(io::ErrorKind::InvalidInput, "it is a symbolic link, which is not followed")
+            }
+            _ => error,
+        })?;
     match file.metadata()?.is_file() {
         true => Ok(file),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),

@@ -152,6 +152,9 @@ impl Session {
         &self,
         progress: environment::Progress<'_>,
     ) -> Result<Arc<Environment>, Error> {
+        if self.stop.is_cancelled() {
+            return Err(Error::Stopped);
+        }
         self.environment.get(progress).await.map_err(Error::Environment)
     }
 

@@ -163,3 +163,30 @@ async fn clients_that_never_come_back_do_not_fill_memory() {
     assert!(ipybox.log().contains("too many calls wait for approval"), "{}", ipybox.log());
     ipybox.stop().await;
 }
+
+/// Up to 2025-11-25: the client is asked by a request, and says nothing.
+#[tokio::test]
+async fn an_answer_does_not_wait_for_what_a_thread_asks() {
+    let place = Place::new();
+    let python = kernel_python();
+    let flags = ["--python", python.to_str().unwrap(), "--approval", "ask", "--approve-shell-cmds"];
+    let mut ipybox = place.start(&[&flags[..], &["--approval-timeout", "1000"]].concat()).await;
+    let params = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"elicitation": {}},
+        "clientInfo": {"name": "it", "version": "0"},
+    });
+    ipybox.request("initialize", params).await.response().await.unwrap();
+    ipybox.notify("notifications/initialized", json!({})).await;
+    let code = "
+import threading
+asking = threading.Event()
+def ask():
+    asking.set()
+    get_ipython().system('true')
+threading.Thread(target=ask, daemon=True).start()
+asking.wait(); threading.Event().wait(0.3)
+print('done')";
+    assert_eq!(ipybox.cell(code).await.ok(), "done");
+    ipybox.stop().await;
+}

@@ -4,13 +4,19 @@ use rmcp::model::{ClientResult, ElicitRequest, ServerRequest};
 use rmcp::service::{PeerRequestOptions, ServiceError};
 use rmcp::{Peer, RoleServer};
 
+use tokio_util::sync::CancellationToken;
+
 use super::question;
 use crate::approval::{Answer, ApprovalRequest};
 
 /// Asks the client's user, and passes the answer on. Returns whether somebody answered.
 ///
-/// A question whose time is over, or whose code does not wait any more, is taken back.
-pub(super) async fn ask(peer: &Peer<RoleServer>, mut request: ApprovalRequest) -> bool {
+/// A question whose time is over, or whose code does not wait any more, is taken back, and so it is once `over`.
+pub(super) async fn ask(
+    peer: &Peer<RoleServer>,
+    mut request: ApprovalRequest,
+    over: &CancellationToken,
+) -> bool {
     let form = match question::form(&request, None) {
         Ok(form) => form,
         Err(error) => {
@@ -30,7 +36,7 @@ pub(super) async fn ask(peer: &Peer<RoleServer>, mut request: ApprovalRequest) -
     };
     let answered = tokio::select! {
         answered = &mut handle.rx => answered.unwrap_or(Err(ServiceError::TransportClosed)),
-        () = request.closed() => {
+        () = async { tokio::select! { () = request.closed() => {}, () = over.cancelled() => {} } } => {
             if let Err(error) = handle.cancel(Some("the question is over".to_owned())).await {
                 tracing::debug!(%error, "could not take back a question");
             }

@@ -88,14 +88,27 @@ impl Ongoing {
         let mut waiting = VecDeque::new();
         loop {
             while let Some(question) = waiting.pop_front() {
-                let ask = elicit::ask(peer, question);
-                let mut ask = std::pin::pin!(ask);
+                let over = CancellationToken::new();
+                let mut ask = std::pin::pin!(elicit::ask(peer, question, &over));
+                let mut done = None;
                 let is_answered = loop {
                     tokio::select! {
                         is_answered = &mut ask => break is_answered,
+                        end = &mut self.task, if done.is_none() => {
+                            // What threads still ask that the work has left behind is nobody's business any more.
+                            done = Some(end);
+                            over.cancel();
+                        }
                         () = cancelled.cancelled(), if !self.cancel.is_cancelled() => self.cancel.cancel(),
                     }
                 };
+                if let Some(done) = done {
+                    return done.unwrap_or_else(|_| Err(bug()));
+                }
+                if self.cancel.is_cancelled() {
+                    // Nobody wants to see what is rejected in any case.
+                    waiting.clear();
+                }
                 // If nobody is there, the time of those that wait begins now, not when each is shown.
                 self.attend(is_answered);
                 waiting.extend(self.take_questions());
