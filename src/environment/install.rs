@@ -1,6 +1,6 @@
 //! Installing a package into the environment that runs the kernel.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::lock::Turn;
 use super::record::Tool;
@@ -40,6 +40,15 @@ pub(crate) enum InstallError {
     /// The environment could not be locked.
     #[error(transparent)]
     Environment(#[from] Error),
+}
+
+/// Whether `package` is something that could be installed at all, for code that lives in `workspace`.
+///
+/// # Errors
+/// [`InstallError::Requirement`] says what is wrong with it.
+pub(crate) fn check_requirement(package: &str, workspace: &Path) -> Result<(), InstallError> {
+    requirement::parse(package, workspace)?;
+    Ok(())
 }
 
 impl Environment {

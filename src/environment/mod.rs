@@ -30,6 +30,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub(crate) use install::check_requirement;
 use installer::Installer;
 use place::Place;
 use probe::{Facts, ProbeError};

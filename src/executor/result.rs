@@ -21,7 +21,7 @@ pub struct CodeExecutionResult {
     pub notes: Vec<String>,
 }
 
-/// Output that was longer than [`Code::max_output_chars`].
+/// Output that was longer than [`Code::max_output_chars`](super::Code::max_output_chars).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Truncated {

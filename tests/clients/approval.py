@@ -80,6 +80,10 @@ async def wrong(bench):
     expect_error(await bench.server.call("register_mcp_server", arguments), "command")
     arguments = {"server_name": "ipybox", "server_params": {"command": "x"}}
     expect_error(await bench.server.call("register_mcp_server", arguments), "ipybox")
+    outcome = await bench.server.call(
+        "install_package", {"package_name": "--index-url x"}
+    )
+    expect_error(outcome, "option")
     asked(0)
 
 

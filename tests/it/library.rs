@@ -143,6 +143,31 @@ print('total', total)";
 }
 
 #[tokio::test]
+async fn output_comes_while_a_call_waits() {
+    let place = Place::new();
+    let executor = with_probe(&place).await.start().await.unwrap();
+    let code = "
+import threading, time
+from mcptools.probe import echo
+printing = threading.Thread(target=lambda: [print('tick', i, flush=True) or time.sleep(0.3) for i in range(5)])
+printing.start()
+echo.run(text='x')
+printing.join()";
+    let mut execution = executor.stream(Code::new(code).with_chunks());
+    let (mut waiting, mut chunks) = (None, String::new());
+    while waiting.is_none() || !chunks.contains("tick 4") {
+        match next(&mut execution).await {
+            CodeExecutionEvent::ApprovalRequest(request) => waiting = Some(request),
+            CodeExecutionEvent::Chunk(chunk) => chunks.push_str(&chunk.text),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(waiting.unwrap().accept());
+    while !matches!(next(&mut execution).await, CodeExecutionEvent::Result(_)) {}
+    executor.stop().await;
+}
+
+#[tokio::test]
 async fn waiting_for_approval_does_not_count() {
     let place = Place::new();
     let executor = with_probe(&place).await.start().await.unwrap();
