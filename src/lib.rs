@@ -86,6 +86,7 @@ mod kernel;
 mod mcp;
 mod process;
 mod registry;
+mod state_file;
 mod tool_client;
 mod tool_server;
 mod tools;

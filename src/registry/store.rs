@@ -1,11 +1,9 @@
 //! The file that says what each registered name stands for: `servers.json` in the state directory.
 
 use std::collections::BTreeMap;
-use std::fs::{File, TryLockError};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -13,13 +11,7 @@ use serde_json::{Map, Value};
 use crate::approval::ToolAnnotations;
 use crate::codegen::Fingerprint;
 use crate::mcp::ServerParameters;
-
-/// The format of the file. A newer one is refused rather than overwritten.
-const VERSION: u32 = 1;
-
-/// How long to wait for another process that writes the file; writing takes milliseconds.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
-const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(10);
+use crate::state_file::StateFile;
 
 /// What is remembered of a server.
 #[derive(Clone)]
@@ -33,9 +25,8 @@ pub(super) struct Record {
     pub(super) annotations: BTreeMap<String, ToolAnnotations>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct Document {
-    version: u32,
     servers: BTreeMap<String, Entry>,
 }
 
@@ -63,10 +54,7 @@ pub(super) enum Store {
 }
 
 /// The file. Several servers on one workspace may use it at the same time.
-pub(super) struct StoreFile {
-    path: PathBuf,
-    lock: PathBuf,
-}
+pub(super) struct StoreFile(StateFile);
 
 impl Store {
     pub(super) fn in_memory() -> Self {
@@ -116,13 +104,13 @@ impl Store {
 
 impl StoreFile {
     fn new(state_directory: &Path) -> Self {
-        Self { path: state_directory.join("servers.json"), lock: state_directory.join("servers.lock") }
+        Self(StateFile::new(state_directory.join("servers.json")))
     }
 
     /// Reads the file: another process may have written it.
     fn get(&self, name: &str) -> io::Result<Option<Record>> {
-        let Some(entry) = self.read()?.servers.remove(name) else { return Ok(None) };
-        let parameters = ServerParameters::parse(&entry.parameters).map_err(|error| self.damaged(error))?;
+        let Some(entry) = self.0.read::<Document>()?.servers.remove(name) else { return Ok(None) };
+        let parameters = ServerParameters::parse(&entry.parameters).map_err(|error| self.0.damaged(error))?;
         let annotations = entry.tools.iter().map(|tool| (tool.name.clone(), tool.annotations)).collect();
         let fingerprints = entry.tools.into_iter().map(|tool| Fingerprint {
             tool: tool.name,
@@ -133,13 +121,11 @@ impl StoreFile {
     }
 
     fn all(&self) -> io::Result<Vec<String>> {
-        let servers = self.read()?.servers.into_values();
+        let servers = self.0.read::<Document>()?.servers.into_values();
         Ok(servers.map(|entry| Value::Object(entry.parameters).to_string()).collect())
     }
 
     fn put(&self, name: &str, record: &Record) -> io::Result<()> {
-        let _lock = self.lock()?;
-        let mut document = self.read()?;
         let tools = record.fingerprints.iter().map(|fingerprint| ToolEntry {
             name: fingerprint.tool.clone(),
             schema: fingerprint.schema.clone(),
@@ -147,58 +133,9 @@ impl StoreFile {
             annotations: record.annotations.get(&fingerprint.tool).copied().unwrap_or_default(),
         });
         let entry = Entry { parameters: record.parameters.to_json(), tools: tools.collect() };
-        document.servers.insert(name.to_owned(), entry);
-        self.write(&document)
-    }
-
-    /// Waits for other processes, but not for one that never lets go.
-    fn lock(&self) -> io::Result<File> {
-        let file = File::create(&self.lock)?;
-        let deadline = Instant::now() + LOCK_TIMEOUT;
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(file),
-                Err(TryLockError::Error(error)) => return Err(error),
-                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
-                    std::thread::sleep(LOCK_POLL_INTERVAL);
-                }
-                Err(TryLockError::WouldBlock) => {
-                    let message =
-                        format!("another process has held `{}` for {LOCK_TIMEOUT:?}", self.lock.display());
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, message));
-                }
-            }
-        }
-    }
-
-    fn read(&self) -> io::Result<Document> {
-        let content = match std::fs::read(&self.path) {
-            Ok(content) => content,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Document { version: VERSION, servers: BTreeMap::new() });
-            }
-            Err(error) => return Err(error),
-        };
-        let document: Document = serde_json::from_slice(&content).map_err(|error| self.damaged(error))?;
-        if document.version != VERSION {
-            return Err(self.damaged(format!("version {} is not {VERSION}", document.version)));
-        }
-        Ok(document)
-    }
-
-    fn write(&self, document: &Document) -> io::Result<()> {
-        let directory = self.path.parent().unwrap_or(Path::new("."));
-        let mut file = tempfile::NamedTempFile::new_in(directory)?;
-        serde_json::to_writer_pretty(&mut file, document)?;
-        file.flush()?;
-        file.as_file().sync_all()?;
-        file.persist(&self.path)?;
-        Ok(())
-    }
-
-    fn damaged(&self, why: impl std::fmt::Display) -> io::Error {
-        let message = format!("`{}` cannot be used: {why}", self.path.display());
-        io::Error::new(io::ErrorKind::InvalidData, message)
+        self.0.change(|document: &mut Document| {
+            document.servers.insert(name.to_owned(), entry);
+        })
     }
 }
 

@@ -75,7 +75,13 @@ fn the_client_of_mcp_servers_knows_no_python() {
 
 #[test]
 fn approval_knows_nobody() {
-    never("approval", &["axum", "rmcp", "use crate::"]);
+    // But the file in which answers are kept.
+    let rooms =
+        ["audit", "codegen", "config", "describe", "env", "executor", "kernel", "mcp", "process", "registry"];
+    let rooms = rooms.into_iter().chain(["environment", "tool_client", "tool_server", "tools"]);
+    let rooms: Vec<String> = rooms.map(|room| format!("crate::{room}")).collect();
+    let strangers: Vec<&str> = ["axum", "rmcp"].into_iter().chain(rooms.iter().map(String::as_str)).collect();
+    never("approval", &strangers);
 }
 
 #[test]

@@ -1,0 +1,139 @@
+//! A JSON document in the state directory that several processes read and write, and its owner may edit.
+//!
+//! It is written whole and put in place in one step; one that is damaged, or of a newer version, is refused and never
+//! overwritten.
+
+use std::fs::{File, TryLockError};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The format of the files.
+const VERSION: u32 = 1;
+
+/// How long to wait for another process that writes the file; writing takes milliseconds.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A file, and beside it `<name>.lock`. Its methods block.
+#[derive(Debug)]
+pub(crate) struct StateFile {
+    path: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Document<T> {
+    version: u32,
+    #[serde(flatten)]
+    content: T,
+}
+
+impl StateFile {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// What is in the file now; the default if there is none.
+    pub(crate) fn read<T: DeserializeOwned + Default>(&self) -> io::Result<T> {
+        let content = match std::fs::read(&self.path) {
+            Ok(content) => content,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(T::default()),
+            Err(error) => return Err(self.failed("read", &error)),
+        };
+        let document: Document<T> = serde_json::from_slice(&content).map_err(|error| self.damaged(error))?;
+        match document.version {
+            VERSION => Ok(document.content),
+            other => Err(self.damaged(format!("version {other} is not {VERSION}"))),
+        }
+    }
+
+    /// Changes what is in the file, and no other process does meanwhile. On an error, what was there before is still there.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut T)) -> io::Result<()>
+    where
+        T: Serialize + DeserializeOwned + Default,
+    {
+        let _lock = self.lock().map_err(|error| self.failed("locked", &error))?;
+        let mut content = self.read()?;
+        change(&mut content);
+        self.write(&Document { version: VERSION, content }).map_err(|error| self.failed("written", &error))
+    }
+
+    /// An error that names the file.
+    pub(crate) fn damaged(&self, why: impl std::fmt::Display) -> io::Error {
+        self.failed("used", &io::Error::new(io::ErrorKind::InvalidData, why.to_string()))
+    }
+
+    fn failed(&self, what: &str, error: &io::Error) -> io::Error {
+        io::Error::new(error.kind(), format!("`{}` cannot be {what}: {error}", self.path.display()))
+    }
+
+    /// Waits for other processes, but not for one that never lets go.
+    fn lock(&self) -> io::Result<File> {
+        let file = File::create(self.path.with_extension("lock"))?;
+        let deadline = Instant::now() + LOCK_TIMEOUT;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::Error(error)) => return Err(error),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                    std::thread::sleep(LOCK_POLL_INTERVAL);
+                }
+                Err(TryLockError::WouldBlock) => {
+                    let message = format!("another process has held it for {LOCK_TIMEOUT:?}");
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+                }
+            }
+        }
+    }
+
+    fn write<T: Serialize>(&self, document: &Document<T>) -> io::Result<()> {
+        let directory = self.path.parent().unwrap_or(Path::new("."));
+        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        serde_json::to_writer_pretty(&mut file, document)?;
+        file.flush()?;
+        file.as_file().sync_all()?;
+        file.persist(&self.path)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default, Serialize, Deserialize)]
+    struct Numbers {
+        numbers: Vec<u32>,
+    }
+
+    #[test]
+    fn no_change_of_several_writers_is_lost() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("numbers.json");
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let file = StateFile::new(path.clone());
+                scope.spawn(move || file.change(|all: &mut Numbers| all.numbers.push(number)).unwrap());
+            }
+        });
+        let mut all: Numbers = StateFile::new(path).read().unwrap();
+        all.numbers.sort_unstable();
+        assert_eq!(all.numbers, (0..8).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_named_and_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("numbers.json");
+        for damage in ["{", "[]", r#"{"version": 2, "numbers": []}"#, r#"{"version": 1}"#] {
+            std::fs::write(&path, damage).unwrap();
+            let file = StateFile::new(path.clone());
+            assert!(file.read::<Numbers>().err().unwrap().to_string().contains("numbers.json"), "{damage}");
+            file.change(|all: &mut Numbers| all.numbers.push(1)).unwrap_err();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), damage);
+        }
+    }
+}
