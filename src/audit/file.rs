@@ -40,8 +40,12 @@ impl LogFile {
 
     fn append_and_rotate(&mut self, line: &[u8]) -> io::Result<()> {
         self.lock()?;
-        let length = self.file.metadata()?.len();
-        if length > 0 && length.saturating_add(line.len() as u64) > self.max_bytes {
+        // Others may fill the new file before it is ours: once more then.
+        for _ in 0..ATTEMPTS {
+            let length = self.file.metadata()?.len();
+            if length == 0 || length.saturating_add(line.len() as u64) <= self.max_bytes {
+                break;
+            }
             match self.rotate() {
                 // The lock of the renamed file is released as it is closed.
                 Ok(()) => {
@@ -49,11 +53,13 @@ impl LogFile {
                     self.lock()?;
                 }
                 // Better a log that is too large than none.
-                Err(error) if !self.cannot_rotate => {
-                    self.cannot_rotate = true;
-                    tracing::warn!(%error, "the audit log cannot be rotated");
+                Err(error) => {
+                    if !self.cannot_rotate {
+                        self.cannot_rotate = true;
+                        tracing::warn!(%error, "the audit log cannot be rotated");
+                    }
+                    break;
                 }
-                Err(_) => {}
             }
         }
         self.append_locked(line)
