@@ -99,23 +99,23 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_told_with_the_command_that_installs_it() {
-        check_accept(&venv("/venv", Some("7.0"), Some("2.1")), true, "");
+        check_accept(&venv("/venv", Some("7.2"), Some("2.1")), true, "");
         check_accept(
             &venv("/venv", Some("6.9"), Some("2.1")),
             true,
-            "it lacks ipykernel>=7\nhint: run `uv pip install --python /venv/bin/python 'ipykernel>=7'`",
+            "it lacks ipykernel>=7.2\nhint: run `uv pip install --python /venv/bin/python 'ipykernel>=7.2'`",
         );
         check_accept(
             &venv("/my venv", None, None),
             false,
-            "it lacks ipykernel>=7 and pydantic>=2\n\
-             hint: run `'/my venv/bin/python' -m pip install 'ipykernel>=7' 'pydantic>=2'`",
+            "it lacks ipykernel>=7.2 and pydantic>=2\n\
+             hint: run `'/my venv/bin/python' -m pip install 'ipykernel>=7.2' 'pydantic>=2'`",
         );
     }
 
     #[test]
     fn an_externally_managed_interpreter_is_refused() {
-        let mut facts = venv("/usr", Some("7.0"), Some("2.1"));
+        let mut facts = venv("/usr", Some("7.2"), Some("2.1"));
         facts.details.is_externally_managed = true;
         assert_eq!(accept(&facts, true), Err(Unusable::ExternallyManaged));
     }

@@ -21,8 +21,9 @@ const SHOWN_CHARS: usize = 200;
 pub(super) const OLDEST: (u32, u32) = (3, 10);
 /// The newest Python that is tested; newer ones are tried.
 pub(super) const NEWEST: (u32, u32) = (3, 14);
-/// What the kernel and the generated code import: the requirement, and its oldest major version.
-const NEEDED: [(&str, u32); 2] = [("ipykernel", 7), ("pydantic", 2)];
+/// What the kernel and the generated code import: the requirement, and its oldest version, `(major, minor)`. Kernels of
+/// ipykernel 7.0 and 7.1 do not say that they are ready.
+const NEEDED: [(&str, (u32, u32)); 2] = [("ipykernel", (7, 2)), ("pydantic", (2, 0))];
 
 /// `major.minor.micro`.
 pub(crate) type Version = (u32, u32, u32);
@@ -114,8 +115,8 @@ impl Facts {
     pub(super) fn lacking(&self) -> Vec<String> {
         let installed = [&self.details.ipykernel, &self.details.pydantic];
         let lacking = NEEDED.iter().zip(installed).filter(|((_, oldest), installed)| {
-            let major = installed.as_ref().and_then(|installed| major(&installed.version));
-            major.is_none_or(|major| major < *oldest)
+            let version = installed.as_ref().and_then(|installed| major_and_minor(&installed.version));
+            version.is_none_or(|version| version < *oldest)
         });
         lacking.map(|(needed, _)| requirement(needed)).collect()
     }
@@ -145,13 +146,19 @@ pub(super) fn dotted((major, minor, micro): Version) -> String {
     format!("{major}.{minor}.{micro}")
 }
 
-fn requirement((name, oldest): &(&str, u32)) -> String {
-    format!("{name}>={oldest}")
+fn requirement((name, oldest): &(&str, (u32, u32))) -> String {
+    match oldest {
+        (major, 0) => format!("{name}>={major}"),
+        (major, minor) => format!("{name}>={major}.{minor}"),
+    }
 }
 
-fn major(version: &str) -> Option<u32> {
+/// What a version begins with; the minor number is 0 if there is none.
+fn major_and_minor(version: &str) -> Option<(u32, u32)> {
     // An epoch (`1!2.0`) is none of our packages' habits.
-    version.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
+    let mut numbers = version.split(|character: char| !character.is_ascii_digit());
+    let major = numbers.next()?.parse().ok()?;
+    Some((major, numbers.next().and_then(|minor| minor.parse().ok()).unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -193,9 +200,12 @@ pub(super) mod tests {
     fn what_is_missing_or_too_old_is_lacking() {
         check_lacking(Some("7.4.0"), Some("2.14.3"), &[]);
         check_lacking(Some("10.0.0rc1"), Some("2"), &[]);
-        check_lacking(Some("6.31.0"), Some("2.0"), &["ipykernel>=7"]);
-        check_lacking(None, Some("1.10.1"), &["ipykernel>=7", "pydantic>=2"]);
-        check_lacking(Some("unknown"), Some("2.0"), &["ipykernel>=7"]);
+        check_lacking(Some("6.31.0"), Some("2.0"), &["ipykernel>=7.2"]);
+        check_lacking(None, Some("1.10.1"), &["ipykernel>=7.2", "pydantic>=2"]);
+        check_lacking(Some("7.1.0"), Some("2.0"), &["ipykernel>=7.2"]);
+        check_lacking(Some("7.2.0a1"), Some("2"), &[]);
+        check_lacking(Some("8"), Some("2.13.0"), &[]);
+        check_lacking(Some("unknown"), Some("2.0"), &["ipykernel>=7.2"]);
     }
 
     #[test]

@@ -196,7 +196,7 @@ async fn an_environment_is_made_repaired_and_recalled() {
     std::fs::remove_dir_all(ipykernel).unwrap();
     state.prepare(None, inherited()).await.unwrap();
     assert!(
-        state.told().contains("repairing the Python environment, which lacks ipykernel>=7"),
+        state.told().contains("repairing the Python environment, which lacks ipykernel>=7.2"),
         "{}",
         state.told()
     );
