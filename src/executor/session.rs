@@ -39,8 +39,8 @@ pub(crate) struct Session {
     task: Mutex<Option<JoinHandle<()>>>,
     /// Tells how the first start of the kernel went.
     started: Mutex<Option<oneshot::Receiver<Result<(), Error>>>>,
-    /// Removed when the session is dropped.
-    _private_directory: tempfile::TempDir,
+    /// Removed when the session has stopped, or is dropped.
+    private_directory: Mutex<Option<tempfile::TempDir>>,
 }
 
 impl Session {
@@ -89,7 +89,7 @@ impl Session {
             stop,
             task: Mutex::new(Some(task)),
             started: Mutex::new(Some(started)),
-            _private_directory: private_directory,
+            private_directory: Mutex::new(Some(private_directory)),
         })
     }
 
@@ -196,6 +196,11 @@ impl Session {
             }
         };
         tokio::join!(kernel_gone, tools_gone);
+        // Here and not only by dropping: calls under way may hold the session for as long as the program runs.
+        let directory = self.private_directory.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Err(error)) = directory.map(tempfile::TempDir::close) {
+            tracing::warn!(%error, "could not remove the session's temporary files");
+        }
     }
 }
 
