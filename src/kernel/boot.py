@@ -25,6 +25,10 @@ def main():
     ipybox_limits.limit(**settings["limits"])
     # Importing the debugger costs 60 ms and 9 MB at every start, and nobody attaches one here.
     sys.modules["debugpy"] = None
+    if not settings["has_unix_sockets"]:
+        import ipybox_processes
+
+        ipybox_processes.install()
     import ipybox_input
     import ipybox_journal
     import ipybox_shell

@@ -3,16 +3,16 @@
 //! Sends requests and reads messages; it does not know what they are for, nor that the kernel is a
 //! child process.
 
-use jupyter_protocol::{ConnectionInfo, ExecuteRequest, InterruptRequest, JupyterMessage};
+use jupyter_protocol::{ConnectionInfo, JupyterMessage};
 use jupyter_zmq_client::{
-    ClientControlConnection, ClientIoPubConnection, ClientShellConnection, Connection as Channel, RawMessage,
+    ClientControlConnection, ClientIoPubConnection, ClientShellConnection, Connection as Socket, RawMessage,
     create_client_control_connection, create_client_iopub_connection,
     create_client_shell_connection_with_identity, peer_identity_for_session,
 };
 use zeromq::SocketRecv;
 
 use super::Error;
-use super::message::{Message, Written};
+use super::wire::{self, Parts};
 
 /// A client's end of a kernel's shell, iopub and control channels.
 pub(super) struct Connection {
@@ -36,45 +36,33 @@ impl Connection {
         Ok(Self { shell, iopub, control })
     }
 
-    /// Asks for `code` to be run and returns the id that its messages will carry.
-    pub(super) async fn send_execute(&mut self, code: String) -> Result<String, Error> {
-        let request = ExecuteRequest {
-            code,
-            silent: false,
-            store_history: true,
-            user_expressions: None,
-            allow_stdin: false,
-            stop_on_error: false,
+    /// Sends a request over the shell or the control channel.
+    pub(super) async fn send(
+        &mut self,
+        channel: wire::Channel,
+        request: JupyterMessage,
+    ) -> Result<(), Error> {
+        let sent = match channel {
+            wire::Channel::Control => self.control.send(request).await,
+            wire::Channel::Shell | wire::Channel::Iopub => self.shell.send(request).await,
         };
-        let message = JupyterMessage::from(request);
-        let id = message.header.msg_id.clone();
-        self.shell.send(message).await.map_err(|source| Error::Connection(Box::new(source)))?;
-        Ok(id)
+        sent.map_err(|source| Error::Connection(Box::new(source)))
     }
 
-    /// Asks for a KeyboardInterrupt in the running code.
-    pub(super) async fn send_interrupt(&mut self) -> Result<(), Error> {
-        let message = JupyterMessage::from(InterruptRequest {});
-        self.control.send(message).await.map_err(|source| Error::Connection(Box::new(source)))
-    }
-
-    /// The next message of any channel, and how much its request had written by then. Cancellation safe.
-    pub(super) async fn read(&mut self) -> Result<(Message, Option<Written>), Error> {
+    /// The next message of any channel. Cancellation safe.
+    pub(super) async fn read(&mut self) -> Result<Parts, Error> {
         tokio::select! {
-            message = receive(&mut self.iopub) => message,
-            message = receive(&mut self.shell) => message,
-            message = receive(&mut self.control) => message,
+            message = receive(&mut self.iopub, wire::Channel::Iopub) => message,
+            message = receive(&mut self.shell, wire::Channel::Shell) => message,
+            message = receive(&mut self.control, wire::Channel::Control) => message,
         }
     }
 }
 
-async fn receive<S: SocketRecv>(channel: &mut Channel<S>) -> Result<(Message, Option<Written>), Error> {
-    let frames = channel.socket.recv().await.map_err(|source| Error::Connection(Box::new(source)))?;
+async fn receive<S: SocketRecv>(socket: &mut Socket<S>, channel: wire::Channel) -> Result<Parts, Error> {
+    let frames = socket.socket.recv().await.map_err(|source| Error::Connection(Box::new(source)))?;
     // An interrupt can hit the kernel between two frames of a message; what it sends next is joined to the torso.
-    let raw = RawMessage::from_multipart(frames, &channel.mac)
+    let raw = RawMessage::from_multipart(frames, &socket.mac)
         .map_err(|source| Error::Malformed(Box::new(source)))?;
-    match raw.jparts.as_slice() {
-        [header, parent, _metadata, content, ..] => Message::decode(header, parent, content),
-        _ => unreachable!("`from_multipart` refuses messages of fewer than four parts"),
-    }
+    Parts::new(channel, raw.jparts)
 }

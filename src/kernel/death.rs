@@ -4,6 +4,8 @@ use std::fmt;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
+use serde::{Deserialize, Serialize};
+
 use super::Limits;
 
 /// The end of a kernel's process that we did not cause.
@@ -33,4 +35,15 @@ impl fmt::Display for Death {
         write!(f, "{}", self.status)?;
         if self.stderr.is_empty() { Ok(()) } else { write!(f, "; its last words:\n{}", self.stderr) }
     }
+}
+
+/// How a kernel that runs elsewhere ended, as far as its server tells.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct Ended {
+    /// What `wait` says of the process.
+    #[serde(default, rename = "ipybox_wait_status")]
+    pub(crate) wait_status: i32,
+    /// What the process wrote to its real stderr before its end.
+    #[serde(default, rename = "ipybox_stderr")]
+    pub(crate) stderr: String,
 }

@@ -8,14 +8,17 @@ import sys
 OWN_TASKS = 16
 
 
-def limit(memory_limit, max_processes):
+def limit(memory_limit, max_processes, max_file_size):
     """Set the limits that are not None, or end this process if that cannot be done."""
-    if memory_limit is None and max_processes is None:
+    if (memory_limit, max_processes, max_file_size) == (None, None, None):
         return
     if sys.platform != "linux":
         sys.exit(
-            "`--kernel-memory-limit` and `--kernel-max-processes` are available on Linux only"
+            "`--kernel-memory-limit`, `--kernel-max-processes` and `--kernel-max-file-size` are available on Linux only"
         )
+    if max_file_size is not None:
+        # Python ignores the signal that comes with it; a write past the limit fails with EFBIG.
+        set_limit("--kernel-max-file-size", resource.RLIMIT_FSIZE, max_file_size)
     if memory_limit is not None:
         # Not RLIMIT_AS: allocators, numpy and memory-mapped files reserve far more addresses than they use memory.
         # RLIMIT_DATA counts all private memory that can be written to.

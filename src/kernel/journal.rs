@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use super::message::{Content, Message, Shown, Stream, Written};
+use super::message::{Stream, Written};
 
 /// How much of the newest output is kept. A kernel prints so much in some milliseconds, and a model reads less.
 const RING_BYTES: usize = 1024 * 1024;
@@ -57,14 +57,14 @@ impl Journal {
     }
 
     /// What the messages so far did not bring, as messages, in order. Of use once the kernel is dead.
-    pub(super) fn recover(&mut self) -> VecDeque<Message> {
+    pub(super) fn recover(&mut self) -> Vec<(String, String)> {
         let mut content = vec![0; HEADER_BYTES + RING_BYTES];
         match self.file.read_exact_at(&mut content, 0) {
             Ok(()) => recover(&content, &mut self.received),
             // Code in the kernel may have cut it.
             Err(error) => {
                 tracing::debug!(%error, "could not read a kernel's journal");
-                VecDeque::new()
+                Vec::new()
             }
         }
     }
@@ -98,25 +98,18 @@ struct Entry {
     text: String,
 }
 
-fn recover(content: &[u8], received: &mut Received) -> VecDeque<Message> {
-    let mut messages: VecDeque<Message> = VecDeque::new();
+fn recover(content: &[u8], received: &mut Received) -> Vec<(String, String)> {
+    let mut texts: Vec<(String, String)> = Vec::new();
     for entry in entries(&newest(content)) {
         let Some(end) = received.end(&entry.request, entry.stream) else { continue };
         let text = missing(&entry, end);
-        match messages.back_mut() {
+        match texts.last_mut() {
             _ if text.is_empty() => {}
-            Some(Message { parent: Some(parent), content: Content::Shown(Shown::Stream(last)) })
-                if *parent == entry.request =>
-            {
-                last.push_str(&text);
-            }
-            _ => messages.push_back(Message {
-                parent: Some(entry.request),
-                content: Content::Shown(Shown::Stream(text)),
-            }),
+            Some((request, last)) if *request == entry.request => last.push_str(&text),
+            _ => texts.push((entry.request, text)),
         }
     }
-    messages
+    texts
 }
 
 /// What of the entry is behind `end`, which moves to the entry's end.
@@ -202,14 +195,7 @@ mod tests {
         for (stream, end) in [Stream::Stdout, Stream::Stderr].into_iter().zip(ends) {
             *received.end("1", stream).unwrap() = end;
         }
-        let messages = recover(content, &mut received);
-        messages
-            .into_iter()
-            .map(|message| match message.content {
-                Content::Shown(Shown::Stream(text)) => (message.parent.unwrap(), text),
-                other => panic!("no text: {other:?}"),
-            })
-            .collect()
+        recover(content, &mut received)
     }
 
     fn check(entries: &[(&str, u64, &str, &str)], ends: [u64; 2], expected: &[(&str, &str)]) {

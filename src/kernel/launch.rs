@@ -1,13 +1,16 @@
 //! Starts ipykernel as a child process and waits until it can be spoken to.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use jupyter_protocol::ConnectionInfo;
 use jupyter_protocol::connection_info::Transport;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::process::{ChildStdin, Command};
 use tokio::task::JoinHandle;
@@ -17,12 +20,13 @@ use super::{Death, Error, Limits};
 use crate::process::{GroupLeader, Tail};
 
 /// The files that the kernel starts from; the first is the script.
-const SCRIPTS: [(&str, &str); 7] = [
+const SCRIPTS: [(&str, &str); 8] = [
     ("boot.py", include_str!("boot.py")),
     ("ipybox_commands.py", include_str!("ipybox_commands.py")),
     ("ipybox_input.py", include_str!("ipybox_input.py")),
     ("ipybox_journal.py", include_str!("ipybox_journal.py")),
     ("ipybox_limits.py", include_str!("ipybox_limits.py")),
+    ("ipybox_processes.py", include_str!("ipybox_processes.py")),
     ("ipybox_shell.py", include_str!("ipybox_shell.py")),
     ("ipybox_streams.py", include_str!("ipybox_streams.py")),
 ];
@@ -34,7 +38,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 const DEATH_AFTER_DISCONNECT: Duration = Duration::from_secs(1);
 
 /// What a kernel is started with.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Launch {
     /// The interpreter, which can import ipykernel.
     pub(crate) python: PathBuf,
@@ -46,14 +50,31 @@ pub(crate) struct Launch {
     pub(crate) private_directory: PathBuf,
     /// What the kernel and each process that it starts may use.
     pub(crate) limits: Limits,
+    /// What holds where `limits` says nothing; not told as a cause of deaths, since nobody has asked for it.
+    pub(crate) default_limits: Limits,
     /// How long it may take to be ready.
     pub(crate) timeout: Duration,
     /// What its code may start.
     pub(crate) shell_commands: ShellCommands,
+    /// How its sockets are reached.
+    pub(crate) sockets: Sockets,
+    /// What the interpreter's command line begins with: a program that becomes the interpreter.
+    #[serde(skip)]
+    pub(crate) wrapper: Vec<OsString>,
+}
+
+/// How the sockets of a kernel are reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Sockets {
+    /// By names in the private directory, so that no port of this machine is taken.
+    Files,
+    /// By ports: inside a sandbox there are no other sockets, and its ports are its own.
+    Ports,
 }
 
 /// How code in a kernel starts programs. It is a rule for code that keeps it: only a sandbox is a boundary.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ShellCommands {
     /// As it likes.
@@ -86,7 +107,7 @@ impl KernelProcess {
             .rand_bytes(4)
             .tempdir_in(&launch.private_directory)
             .map_err(Error::Files)?;
-        let info = connection_info(directory.path());
+        let info = connection_info(launch.sockets, directory.path()).map_err(Error::Files)?;
         let connection_file = directory.path().join("connection.json");
         write_private(&connection_file, &serde_json::to_vec(&info).map_err(Error::Message)?)?;
         for (name, content) in SCRIPTS {
@@ -98,12 +119,15 @@ impl KernelProcess {
             "private_directory": launch.private_directory,
             "connection_file": connection_file,
             "journal_file": journal_file,
-            "limits": launch.limits,
+            "limits": launch.limits.or(launch.default_limits),
             "shell_commands": launch.shell_commands,
+            "has_unix_sockets": launch.sockets == Sockets::Files,
         });
 
-        let mut command = Command::new(&launch.python);
+        let mut words = launch.wrapper.iter().map(OsString::as_os_str).chain([launch.python.as_os_str()]);
+        let mut command = Command::new(words.next().unwrap_or_default());
         command
+            .args(words)
             .arg(directory.path().join(SCRIPTS[0].0))
             .arg(settings.to_string())
             .current_dir(&launch.working_directory)
@@ -132,7 +156,7 @@ impl KernelProcess {
             stderr_reader,
             _directory: directory,
         };
-        process.wait_for_socket(Path::new(&format!("{}-{}", info.ip, info.iopub_port))).await?;
+        process.wait_for_socket(&info).await?;
         Ok((process, info, journal))
     }
 
@@ -187,8 +211,8 @@ impl KernelProcess {
         self.stderr.text()
     }
 
-    async fn wait_for_socket(&mut self, path: &Path) -> Result<(), Error> {
-        while tokio::net::UnixStream::connect(path).await.is_err() {
+    async fn wait_for_socket(&mut self, info: &ConnectionInfo) -> Result<(), Error> {
+        while !is_bound(info).await {
             if let Some(status) = self.ended()? {
                 return Err(Error::DiedStarting(self.death(status).await));
             }
@@ -208,19 +232,47 @@ fn private_environment(private_directory: &Path) -> [(&'static str, PathBuf); 4]
     ]
 }
 
-fn connection_info(directory: &Path) -> ConnectionInfo {
-    ConnectionInfo {
-        ip: directory.join("s").display().to_string(),
-        transport: Transport::IPC,
-        shell_port: 1,
-        iopub_port: 2,
-        stdin_port: 3,
-        control_port: 4,
-        hb_port: 5,
+/// Whether somebody listens on the last socket that a kernel binds.
+async fn is_bound(info: &ConnectionInfo) -> bool {
+    match info.transport {
+        Transport::IPC => {
+            let path = format!("{}-{}", info.ip, info.iopub_port);
+            tokio::net::UnixStream::connect(path).await.is_ok()
+        }
+        Transport::TCP => tokio::net::TcpStream::connect((info.ip.as_str(), info.iopub_port)).await.is_ok(),
+    }
+}
+
+fn connection_info(sockets: Sockets, directory: &Path) -> io::Result<ConnectionInfo> {
+    let (transport, ip, ports) = match sockets {
+        Sockets::Files => (Transport::IPC, directory.join("s").display().to_string(), [1, 2, 3, 4, 5]),
+        Sockets::Ports => (Transport::TCP, Ipv4Addr::LOCALHOST.to_string(), free_ports()?),
+    };
+    let [shell_port, iopub_port, stdin_port, control_port, hb_port] = ports;
+    Ok(ConnectionInfo {
+        ip,
+        transport,
+        shell_port,
+        iopub_port,
+        stdin_port,
+        control_port,
+        hb_port,
         key: uuid::Uuid::new_v4().to_string(),
         signature_scheme: "hmac-sha256".to_owned(),
         kernel_name: None,
+    })
+}
+
+/// Ports that nobody listens on. All are held until the last is found, or the same would be found again.
+fn free_ports() -> io::Result<[u16; 5]> {
+    let mut ports = [0; 5];
+    let mut held = Vec::new();
+    for port in &mut ports {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        *port = listener.local_addr()?.port();
+        held.push(listener);
     }
+    Ok(ports)
 }
 
 fn write_private(path: &Path, content: &[u8]) -> Result<(), Error> {

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Limits that the operating system enforces on the kernel and on what it starts. Default: none.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Limits {
     /// The memory of each process, in bytes.
     #[serde(rename = "memory_limit")]
@@ -13,6 +13,20 @@ pub(crate) struct Limits {
     /// How many processes and threads may be added to those that the user runs when the kernel starts.
     #[serde(rename = "max_processes")]
     pub(crate) processes: Option<u32>,
+    /// The size in bytes to which a file can grow.
+    #[serde(rename = "max_file_size")]
+    pub(crate) file_size: Option<u64>,
+}
+
+impl Limits {
+    /// These where they are set, else `others`.
+    pub(crate) fn or(self, others: Self) -> Self {
+        Self {
+            memory: self.memory.or(others.memory),
+            processes: self.processes.or(others.processes),
+            file_size: self.file_size.or(others.file_size),
+        }
+    }
 }
 
 /// What to say about a death that they may have caused; nothing if there are none.
@@ -24,6 +38,9 @@ impl fmt::Display for Limits {
         }
         if let Some(count) = self.processes {
             write!(f, " It could start {count} processes and threads (`--kernel-max-processes`).")?;
+        }
+        if let Some(bytes) = self.file_size {
+            write!(f, " Its files could grow to {} (`--kernel-max-file-size`).", Size(bytes))?;
         }
         Ok(())
     }

@@ -7,7 +7,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::Error;
+use super::death::Ended;
 use super::terminal::plain;
+use super::wire::Parts;
 
 /// An object's representations, by MIME type.
 pub(crate) type MimeBundle = Map<String, Value>;
@@ -39,6 +41,8 @@ pub(crate) enum Content {
     InterruptReply,
     /// The subscription to the kernel's output is in place (JEP 65).
     Welcome,
+    /// The kernel has ended, says who runs it.
+    Dead(Ended),
     /// Something else, which a cell's outcome does not depend on.
     Other,
 }
@@ -186,8 +190,12 @@ enum ExecuteReply {
 }
 
 #[derive(Deserialize)]
-struct Status {
-    execution_state: String,
+#[serde(tag = "execution_state", rename_all = "snake_case")]
+enum Status {
+    Idle,
+    Dead(Ended),
+    #[serde(other)]
+    Other,
 }
 
 impl Message {
@@ -195,13 +203,10 @@ impl Message {
     /// had written by then.
     ///
     /// Bytes that are not UTF-8 become replacement characters: output must not be lost over them.
-    pub(super) fn decode(
-        header: &[u8],
-        parent: &[u8],
-        content: &[u8],
-    ) -> Result<(Self, Option<Written>), Error> {
-        let header: Header = parse(header)?;
-        let parent: ParentHeader = parse(parent)?;
+    pub(super) fn decode(parts: &Parts) -> Result<(Self, Option<Written>), Error> {
+        let header: Header = parse(parts.header())?;
+        let parent: ParentHeader = parse(parts.parent())?;
+        let content = parts.content();
         let mut written = None;
         let content = match header.msg_type.as_str() {
             "stream" => {
@@ -225,7 +230,11 @@ impl Message {
                 Content::Shown(Shown::Clear { is_delayed: parse::<ClearOutput>(content)?.wait })
             }
             "error" => Content::Error(parse(content)?),
-            "status" if parse::<Status>(content)?.execution_state == "idle" => Content::Idle,
+            "status" => match parse(content)? {
+                Status::Idle => Content::Idle,
+                Status::Dead(end) => Content::Dead(end),
+                Status::Other => Content::Other,
+            },
             "execute_input" => Content::ExecuteInput,
             "execute_reply" => match parse::<ExecuteReply>(content)? {
                 ExecuteReply::Error(error) => Content::ExecuteReply(Some(error)),
@@ -247,11 +256,17 @@ fn parse<T: serde::de::DeserializeOwned>(part: &[u8]) -> Result<T, Error> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::wire::Channel;
     use super::*;
+
+    fn message(header: &[u8], parent: &[u8], content: &[u8]) -> (Message, Option<Written>) {
+        let parts = [header, parent, b"{}", content].map(|part| part.to_vec().into());
+        Message::decode(&Parts::new(Channel::Iopub, parts.to_vec()).unwrap()).unwrap()
+    }
 
     fn decode(kind: &str, content: &[u8]) -> Content {
         let header = format!(r#"{{"msg_id":"1","msg_type":"{kind}"}}"#);
-        Message::decode(header.as_bytes(), br#"{"msg_id":"7"}"#, content).unwrap().0.content
+        message(header.as_bytes(), br#"{"msg_id":"7"}"#, content).0.content
     }
 
     #[test]
@@ -262,8 +277,7 @@ mod tests {
 
     #[test]
     fn text_tells_how_much_was_written_with_it() {
-        let written =
-            |content: &[u8]| Message::decode(br#"{"msg_type":"stream"}"#, b"{}", content).unwrap().1;
+        let written = |content: &[u8]| message(br#"{"msg_type":"stream"}"#, b"{}", content).1;
         assert_eq!(
             written(br#"{"name":"stderr","text":"a","end":7}"#),
             Some(Written { stream: Stream::Stderr, end: 7 })
@@ -281,7 +295,7 @@ mod tests {
 
     #[test]
     fn an_empty_parent_header_is_no_parent() {
-        let (message, _) = Message::decode(br#"{"msg_type":"iopub_welcome"}"#, b"{}", b"{}").unwrap();
+        let (message, _) = message(br#"{"msg_type":"iopub_welcome"}"#, b"{}", b"{}");
         assert!(message.parent.is_none());
     }
 }

@@ -10,27 +10,33 @@ mod fold;
 mod journal;
 mod launch;
 mod limits;
+mod local;
 mod message;
+mod relayed;
 mod terminal;
+mod wire;
 
-use std::collections::VecDeque;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::process::ExitStatus;
 use std::time::Duration;
+
+use jupyter_protocol::{ExecuteRequest, InterruptRequest, JupyterMessage};
 
 use rustix::process::Signal;
 
-pub(crate) use self::death::Death;
+pub(crate) use self::death::{Death, Ended};
 pub(crate) use self::fold::{Fold, Image, ImageId, Settled, Taken, Transcript};
-pub(crate) use self::launch::{Launch, ShellCommands};
+pub(crate) use self::launch::{Launch, ShellCommands, Sockets};
 pub(crate) use self::limits::Limits;
 pub(crate) use self::message::{Content, Message, PythonError, Shown};
 pub(crate) use self::terminal::plain;
 
-use self::connection::Connection;
-use self::journal::Journal;
-use self::launch::KernelProcess;
+pub(crate) use self::local::{LocalKernel, Said};
+pub(crate) use self::relayed::websocket;
+pub(crate) use self::wire::{Parts, SUBPROTOCOL};
+
+use self::relayed::RelayedKernel;
+use self::wire::Channel;
+use crate::sandbox::Seat;
 
 /// Why a kernel could not be started or spoken to.
 #[derive(Debug, thiserror::Error)]
@@ -81,40 +87,49 @@ pub(crate) enum Event {
 }
 
 /// A running kernel. Dropping it kills it and all that it started.
-pub(crate) struct Kernel {
-    process: KernelProcess,
-    connection: Connection,
-    journal: Journal,
-    /// Set when the process has ended.
-    ended_with: Option<ExitStatus>,
-    /// What it printed before its end and could not send any more.
-    unsaid: VecDeque<Message>,
+pub(crate) struct Kernel(Half);
+
+/// Where the kernel's process is.
+enum Half {
+    /// Beside us.
+    Local(Box<LocalKernel>),
+    /// In a sandbox, with a gateway between.
+    Relayed(Box<RelayedKernel>),
 }
 
 impl Kernel {
     /// Starts a kernel and waits until it runs code and everything that it prints arrives.
     pub(crate) async fn start(launch: &Launch) -> Result<Self, Error> {
-        tokio::time::timeout(launch.timeout, Self::start_and_greet(launch))
-            .await
-            .unwrap_or(Err(Error::StartTimeout(launch.timeout)))
+        let opened = async { Ok(Half::Local(Box::new(LocalKernel::start(launch).await?))) };
+        Self::greet(opened, launch.timeout).await
     }
 
-    async fn start_and_greet(launch: &Launch) -> Result<Self, Error> {
-        let (process, info, journal) = KernelProcess::start(launch).await?;
-        let connection = Connection::open(&info).await?;
-        let mut kernel = Self { process, connection, journal, ended_with: None, unsaid: VecDeque::new() };
-        loop {
-            match kernel.next().await? {
-                Event::Message(Message { content: Content::Welcome, .. }) => break,
-                Event::Message(_) | Event::Torn => {}
-                Event::Died(death) => return Err(Error::DiedStarting(death)),
+    /// As [`start`](Self::start), for a kernel in a sandbox whose start has been asked for with this `launch`.
+    pub(crate) async fn attach(seat: Seat, launch: &Launch) -> Result<Self, Error> {
+        let opened = async { Ok(Half::Relayed(Box::new(RelayedKernel::open(seat, launch.limits).await?))) };
+        Self::greet(opened, launch.timeout).await
+    }
+
+    async fn greet(
+        opened: impl Future<Output = Result<Half, Error>>,
+        timeout: Duration,
+    ) -> Result<Self, Error> {
+        let greeted = async {
+            let mut kernel = Self(opened.await?);
+            loop {
+                match kernel.next().await? {
+                    Event::Message(Message { content: Content::Welcome, .. }) => break,
+                    Event::Message(_) | Event::Torn => {}
+                    Event::Died(death) => return Err(Error::DiedStarting(death)),
+                }
             }
-        }
-        match kernel.run(String::new()).await {
-            Ok(_) => Ok(kernel),
-            Err(Error::Ended(death)) => Err(Error::DiedStarting(death)),
-            Err(error) => Err(error),
-        }
+            match kernel.run(String::new()).await {
+                Ok(_) => Ok(kernel),
+                Err(Error::Ended(death)) => Err(Error::DiedStarting(death)),
+                Err(error) => Err(error),
+            }
+        };
+        tokio::time::timeout(timeout, greeted).await.unwrap_or(Err(Error::StartTimeout(timeout)))
     }
 
     /// Runs code of our own to its end and returns what else was said meanwhile.
@@ -142,78 +157,78 @@ impl Kernel {
         if code.starts_with('\u{feff}') {
             code.remove(0);
         }
-        // What is sent to a dead kernel is lost without an error.
-        match self.process.ended()? {
-            None => {
-                self.process.forget_words();
-                let request = self.connection.send_execute(code).await?;
-                self.journal.expect(&request);
-                Ok(request)
-            }
-            Some(status) => Err(Error::Ended(self.process.death(status).await)),
+        let request = JupyterMessage::from(ExecuteRequest {
+            code,
+            silent: false,
+            store_history: true,
+            user_expressions: None,
+            allow_stdin: false,
+            stop_on_error: false,
+        });
+        let id = request.header.msg_id.clone();
+        match &mut self.0 {
+            Half::Local(kernel) => kernel.execute(request).await?,
+            Half::Relayed(kernel) => kernel.send(&Parts::of_request(Channel::Shell, &request)?).await?,
         }
+        Ok(id)
     }
 
     /// The next message or the kernel's end. Cancellation safe.
     ///
     /// Call it between cells too: what nobody reads slows the kernel down.
     pub(crate) async fn next(&mut self) -> Result<Event, Error> {
-        let status = match self.ended_with {
-            Some(status) => status,
-            None => match self.listen().await? {
-                ControlFlow::Continue(event) => return Ok(event),
-                ControlFlow::Break(status) => {
-                    self.unsaid = self.journal.recover();
-                    // From here on nothing is read: what still came would be said twice.
-                    *self.ended_with.insert(status)
-                }
-            },
+        let kernel = match &mut self.0 {
+            Half::Local(kernel) => kernel,
+            Half::Relayed(kernel) => return kernel.next().await,
         };
-        match self.unsaid.pop_front() {
-            Some(message) => Ok(Event::Message(message)),
-            None => Ok(Event::Died(self.process.death(status).await)),
-        }
-    }
-
-    async fn listen(&mut self) -> Result<ControlFlow<ExitStatus, Event>, Error> {
-        tokio::select! {
-            // What a dying kernel still said comes before its death.
-            biased;
-            message = self.connection.read() => match message {
-                Ok((message, written)) => {
-                    if let (Some(request), Some(written)) = (&message.parent, written) {
-                        self.journal.note(request, written);
-                    }
-                    Ok(ControlFlow::Continue(Event::Message(message)))
-                }
-                Err(error @ (Error::Message(_) | Error::Malformed(_))) => {
-                    // Not a warning: code in the kernel must not fill the log.
+        Ok(match kernel.next().await? {
+            Said::Message(parts) => match kernel.understand(&parts) {
+                Ok(message) => Event::Message(message),
+                Err(error) => {
                     tracing::debug!(%error, "ignored a message of the kernel");
-                    Ok(ControlFlow::Continue(Event::Torn))
+                    Event::Torn
                 }
-                Err(error) => Ok(ControlFlow::Break(self.process.wait_after(error).await?)),
             },
-            status = self.process.wait() => Ok(ControlFlow::Break(status.map_err(Error::Files)?)),
-        }
+            Said::Torn => Event::Torn,
+            Said::Died(death) => Event::Died(death),
+        })
     }
 
     /// Asks for a KeyboardInterrupt in the running code, by message: the gentlest way.
     pub(crate) async fn request_interrupt(&mut self) -> Result<(), Error> {
-        self.connection.send_interrupt().await
+        let request = JupyterMessage::from(InterruptRequest {});
+        match &mut self.0 {
+            Half::Local(kernel) => kernel.control(request).await,
+            Half::Relayed(kernel) => kernel.send(&Parts::of_request(Channel::Control, &request)?).await,
+        }
     }
 
     /// Sends SIGINT to the kernel and all that it started.
     pub(crate) fn signal_interrupt(&self) {
-        self.process.signal(Signal::INT);
+        self.signal(Signal::INT);
     }
 
     /// Kills the kernel and all that it started; what it said before is still there to be read.
     pub(crate) fn signal_kill(&self) {
-        self.process.signal(Signal::KILL);
+        self.signal(Signal::KILL);
     }
 
-    /// Kills the kernel and all that it started.
-    pub(crate) async fn kill(self) {
-        self.process.kill().await;
+    fn signal(&self, signal: Signal) {
+        match &self.0 {
+            Half::Local(kernel) => kernel.signal(signal),
+            Half::Relayed(kernel) => kernel.signal(signal),
+        }
+    }
+
+    /// Kills the kernel and all that it started. `false` if it is in a sandbox that does not obey, and must be ended
+    /// itself.
+    pub(crate) async fn kill(self) -> bool {
+        match self.0 {
+            Half::Local(kernel) => {
+                kernel.kill().await;
+                true
+            }
+            Half::Relayed(kernel) => kernel.kill().await,
+        }
     }
 }

@@ -63,7 +63,7 @@ impl Fold {
                 self.is_replied = true;
                 self.error = error;
             }
-            Content::InterruptReply | Content::Welcome | Content::Other => {}
+            Content::InterruptReply | Content::Welcome | Content::Dead(_) | Content::Other => {}
         }
         Taken::default()
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::super::wire::{Channel, Parts};
 use super::*;
 
 fn directory() -> PathBuf {
@@ -15,8 +16,9 @@ fn messages(recording: &Path) -> Vec<Message> {
     let text = std::fs::read_to_string(recording).unwrap();
     let message = |line: &str| {
         let message: Value = serde_json::from_str(line).unwrap();
-        let part = |name: &str| serde_json::to_vec(&message[name]).unwrap();
-        Message::decode(&part("header"), &part("parent_header"), &part("content")).unwrap().0
+        let part = |name: &str| serde_json::to_vec(&message[name]).unwrap().into();
+        let parts = ["header", "parent_header", "metadata", "content"].map(part).to_vec();
+        Message::decode(&Parts::new(Channel::Iopub, parts).unwrap()).unwrap().0
     };
     text.lines().map(message).collect()
 }

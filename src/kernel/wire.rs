@@ -1,0 +1,233 @@
+//! Messages as they travel between a kernel and its client, with nothing of their content looked at.
+//!
+//! Over a WebSocket they are binary messages of the subprotocol
+//! [`v1.kernel.websocket.jupyter.org`](https://jupyter-server.readthedocs.io/en/latest/developers/websocket-protocols.html):
+//! a table of offsets, the channel's name, and the parts of the message.
+
+use bytes::Bytes;
+use jupyter_protocol::{JupyterMessage, JupyterMessageContent};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::Error;
+use super::death::Ended;
+
+/// The WebSocket subprotocol that messages are encoded for.
+pub(crate) const SUBPROTOCOL: &str = "v1.kernel.websocket.jupyter.org";
+
+/// Header, parent header, metadata and content.
+const PARTS_MIN: usize = 4;
+const OFFSET_BYTES: usize = size_of::<u64>();
+
+/// A channel of a kernel that its client uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Channel {
+    Shell,
+    Control,
+    Iopub,
+}
+
+impl Channel {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Shell => "shell",
+            Self::Control => "control",
+            Self::Iopub => "iopub",
+        }
+    }
+
+    fn of_name(name: &[u8]) -> Option<Self> {
+        [Self::Shell, Self::Control, Self::Iopub]
+            .into_iter()
+            .find(|channel| channel.name().as_bytes() == name)
+    }
+}
+
+/// A message in its parts: header, parent header, metadata, content and buffers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Parts {
+    pub(crate) channel: Channel,
+    parts: Vec<Bytes>,
+}
+
+impl Parts {
+    /// The parts of a message that came over `channel`; an error if some are missing.
+    pub(super) fn new(channel: Channel, parts: Vec<Bytes>) -> Result<Self, Error> {
+        if parts.len() < PARTS_MIN {
+            return Err(malformed(format!(
+                "a message of {} parts; it has at least {PARTS_MIN}",
+                parts.len()
+            )));
+        }
+        Ok(Self { channel, parts })
+    }
+
+    /// A request that a client sends.
+    pub(super) fn of_request(channel: Channel, message: &JupyterMessage) -> Result<Self, Error> {
+        let part = |value: serde_json::Result<Vec<u8>>| value.map(Bytes::from).map_err(Error::Message);
+        let parts = vec![
+            part(serde_json::to_vec(&message.header))?,
+            Bytes::from_static(b"{}"),
+            part(serde_json::to_vec(&message.metadata))?,
+            part(serde_json::to_vec(&message.content))?,
+        ];
+        Ok(Self { channel, parts })
+    }
+
+    /// A message of our own, as if the kernel had sent it.
+    pub(super) fn of_kernel(kind: &str, request: Option<&str>, content: &Value) -> Self {
+        let parent = request.map_or_else(|| json!({}), |id| json!({ "msg_id": id }));
+        let parts = [json!({ "msg_type": kind }), parent, json!({}), content.clone()];
+        let parts = parts.into_iter().map(|part| Bytes::from(part.to_string())).collect();
+        Self { channel: Channel::Iopub, parts }
+    }
+
+    /// What is said last of a kernel.
+    pub(crate) fn of_death(end: &Ended) -> Self {
+        #[derive(Serialize)]
+        struct Dead<'a> {
+            execution_state: &'static str,
+            #[serde(flatten)]
+            end: &'a Ended,
+        }
+        Self::of_kernel("status", None, &json!(Dead { execution_state: "dead", end }))
+    }
+
+    /// As the request that it is.
+    pub(super) fn into_request(self) -> Result<JupyterMessage, Error> {
+        let header: jupyter_protocol::Header =
+            serde_json::from_slice(self.header()).map_err(Error::Message)?;
+        let content = serde_json::from_slice(self.content()).map_err(Error::Message)?;
+        let content = JupyterMessageContent::from_type_and_content(&header.msg_type, content)
+            .map_err(Error::Message)?;
+        let mut message = JupyterMessage::new(content, None);
+        message.header = header;
+        Ok(message)
+    }
+
+    pub(super) fn header(&self) -> &[u8] {
+        &self.parts[0]
+    }
+
+    pub(super) fn parent(&self) -> &[u8] {
+        &self.parts[1]
+    }
+
+    pub(super) fn content(&self) -> &[u8] {
+        &self.parts[3]
+    }
+
+    /// As a binary message of a WebSocket.
+    pub(crate) fn encode(&self) -> Bytes {
+        let name = self.channel.name().as_bytes();
+        // Where each section begins, and where the last one ends.
+        let count = self.parts.len() + 2;
+        let mut offset = OFFSET_BYTES * (count + 1);
+        let sections = || std::iter::once(name).chain(self.parts.iter().map(AsRef::as_ref));
+        let size = offset + sections().map(<[u8]>::len).sum::<usize>();
+        let mut bytes = Vec::with_capacity(size);
+        bytes.extend((count as u64).to_le_bytes());
+        bytes.extend((offset as u64).to_le_bytes());
+        for section in sections() {
+            offset += section.len();
+            bytes.extend((offset as u64).to_le_bytes());
+        }
+        sections().for_each(|section| bytes.extend_from_slice(section));
+        bytes.into()
+    }
+
+    /// From a binary message of a WebSocket. Whoever sent it may have put anything in it.
+    pub(crate) fn decode(bytes: &Bytes) -> Result<Self, Error> {
+        let count = number(bytes, 0).ok_or_else(|| malformed("a message without offsets"))?;
+        if count < PARTS_MIN + 2 || count > bytes.len() / OFFSET_BYTES {
+            return Err(malformed(format!("a message of {count} offsets")));
+        }
+        let offsets: Option<Vec<usize>> = (1..=count).map(|index| number(bytes, index)).collect();
+        let offsets = offsets.ok_or_else(|| malformed("a message that ends in its offsets"))?;
+        let sections: Option<Vec<Bytes>> = offsets
+            .windows(2)
+            .map(|window| {
+                (window[0] <= window[1] && window[1] <= bytes.len())
+                    .then(|| bytes.slice(window[0]..window[1]))
+            })
+            .collect();
+        let mut sections = sections.ok_or_else(|| malformed("a message with wrong offsets"))?;
+        let name = sections.remove(0);
+        let channel = Channel::of_name(&name).ok_or_else(|| {
+            malformed(format!("a message of the channel {:?}", String::from_utf8_lossy(&name)))
+        })?;
+        Self::new(channel, sections)
+    }
+}
+
+fn number(bytes: &[u8], index: usize) -> Option<usize> {
+    let start = index.checked_mul(OFFSET_BYTES)?;
+    let number = bytes.get(start..)?.first_chunk()?;
+    usize::try_from(u64::from_le_bytes(*number)).ok()
+}
+
+pub(super) fn malformed(what: impl Into<String>) -> Error {
+    Error::Malformed(what.into().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parts(channel: Channel, parts: &[&'static str]) -> Parts {
+        Parts::new(channel, parts.iter().map(|part| Bytes::from_static(part.as_bytes())).collect()).unwrap()
+    }
+
+    /// What Jupyter Server's own encoder makes of these parts.
+    #[test]
+    fn messages_are_laid_out_as_jupyter_server_does() {
+        let encoded = parts(Channel::Shell, &["{}", "", "{\"a\":1}", "xyz"]).encode();
+        let numbers: Vec<usize> = (0..7).map(|index| number(&encoded, index).unwrap()).collect();
+        assert_eq!(numbers, [6, 56, 61, 63, 63, 70, 73]);
+        assert_eq!(&encoded[56..], b"shell{}{\"a\":1}xyz");
+    }
+
+    #[test]
+    fn what_is_encoded_can_be_decoded() {
+        for channel in [Channel::Shell, Channel::Control, Channel::Iopub] {
+            let message = parts(channel, &["1", "", "3", "4", "a buffer", ""]);
+            assert_eq!(Parts::decode(&message.encode()).unwrap(), message);
+        }
+    }
+
+    #[test]
+    fn requests_survive_the_way() {
+        let request = JupyterMessage::from(jupyter_protocol::InterruptRequest {});
+        let parts = Parts::of_request(Channel::Control, &request).unwrap();
+        let back = Parts::decode(&parts.encode()).unwrap().into_request().unwrap();
+        assert_eq!(back.header.msg_id, request.header.msg_id);
+        assert!(matches!(back.content, JupyterMessageContent::InterruptRequest(_)));
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        let whole = parts(Channel::Iopub, &["{}", "{}", "{}", "{}"]).encode();
+        for end in 0..whole.len() {
+            assert!(Parts::decode(&whole.slice(..end)).is_err(), "{end}");
+        }
+        let mut stdin = whole.to_vec();
+        stdin[56..61].copy_from_slice(b"stdin");
+        assert!(Parts::decode(&stdin.into()).is_err());
+        let mut many = whole.to_vec();
+        many[..8].copy_from_slice(&u64::MAX.to_le_bytes());
+        assert!(Parts::decode(&many.into()).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_is_survived(bytes: Vec<u8>, count in 0..9u64, offsets: [u8; 9]) {
+            drop(Parts::decode(&bytes.clone().into()));
+            let mut likely = count.to_le_bytes().to_vec();
+            likely.extend(offsets.iter().flat_map(|&offset| u64::from(offset).to_le_bytes()));
+            likely.extend(bytes);
+            drop(Parts::decode(&likely.into()));
+        }
+    }
+}

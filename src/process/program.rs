@@ -1,0 +1,163 @@
+//! Programs on `PATH`, and short questions to them.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe::Receiver;
+use tokio::process::Command;
+
+use super::GroupLeader;
+
+/// How much of an answer is kept; the rest is read and dropped.
+const ANSWER_BYTES: usize = 16 * 1024;
+/// How long output is awaited after the program ended: a process that it left behind may hold the pipe.
+const LATE_OUTPUT: Duration = Duration::from_millis(500);
+
+/// The first program called `name` on `path`, the value of `PATH`.
+///
+/// Relative entries are passed over: what the current directory holds is not for us to run.
+pub(crate) fn on_path(name: &str, path: &str) -> Option<PathBuf> {
+    let directories = std::env::split_paths(path).filter(|directory| directory.is_absolute());
+    directories.map(|directory| directory.join(name)).find(|file| is_program(file))
+}
+
+/// Whether `path` is a file that may be executed.
+pub(crate) fn is_program(path: &Path) -> bool {
+    std::fs::metadata(path)
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+/// A program that is run for what it says, and all that it gets.
+#[derive(Debug)]
+pub(crate) struct Question<'a> {
+    /// The program.
+    pub(crate) program: &'a Path,
+    /// Its whole environment.
+    pub(crate) environment: &'a BTreeMap<String, String>,
+    /// Its working directory.
+    pub(crate) directory: &'a Path,
+    /// After this it is killed, with all that it started.
+    pub(crate) limit: Duration,
+}
+
+/// What a program said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// Whether it ended with 0.
+    pub(crate) succeeded: bool,
+    /// Its stdout and stderr as they came, at most 16 KiB.
+    pub(crate) text: String,
+}
+
+impl Question<'_> {
+    /// Runs the program with these arguments to its end.
+    ///
+    /// # Errors
+    /// It could not be started, or has not ended in time ([`io::ErrorKind::TimedOut`]).
+    pub(crate) async fn ask<A: AsRef<OsStr>>(&self, arguments: &[A]) -> io::Result<Answer> {
+        match tokio::time::timeout(self.limit, self.run(arguments)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let words = format!("no answer within {} s", self.limit.as_secs_f32());
+                Err(io::Error::new(io::ErrorKind::TimedOut, words))
+            }
+        }
+    }
+
+    async fn run<A: AsRef<OsStr>>(&self, arguments: &[A]) -> io::Result<Answer> {
+        let (reader, writer) = io::pipe()?;
+        let mut output = Receiver::from_owned_fd(OwnedFd::from(reader))?;
+        let mut leader = {
+            let mut command = Command::new(self.program);
+            command.args(arguments).env_clear().envs(self.environment).current_dir(self.directory);
+            command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+            GroupLeader::spawn(&mut command)?
+        };
+        let mut text = Vec::new();
+        let status = {
+            let read = read_to_end(&mut output, &mut text);
+            tokio::pin!(read);
+            tokio::select! {
+                ended = &mut read => {
+                    ended?;
+                    leader.wait().await?
+                }
+                status = leader.wait() => {
+                    // What comes after this is not the program's own.
+                    if let Ok(ended) = tokio::time::timeout(LATE_OUTPUT, read).await {
+                        ended?;
+                    }
+                    status?
+                }
+            }
+        };
+        Ok(Answer { succeeded: status.success(), text: String::from_utf8_lossy(&text).into_owned() })
+    }
+}
+
+async fn read_to_end(output: &mut Receiver, text: &mut Vec<u8>) -> io::Result<()> {
+    let mut chunk = [0; 4096];
+    loop {
+        let read = output.read(&mut chunk).await?;
+        if read == 0 {
+            return Ok(());
+        }
+        let room = ANSWER_BYTES.saturating_sub(text.len());
+        text.extend_from_slice(&chunk[..read.min(room)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_programs_in_absolute_directories_are_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let [first, second] = ["first", "second"].map(|name| directory.path().join(name));
+        for entry in [&first, &second] {
+            std::fs::create_dir(entry).unwrap();
+            std::fs::write(entry.join("uv"), "").unwrap();
+        }
+        std::fs::create_dir(second.join("python")).unwrap();
+        let executable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(second.join("uv"), executable).unwrap();
+        let path = format!(".::{}:{}", first.display(), second.display());
+        assert_eq!(on_path("uv", &path), Some(second.join("uv")));
+        assert_eq!(on_path("python", &path), None);
+        assert_eq!(on_path("sh", "relative:/bin"), Some(PathBuf::from("/bin/sh")));
+    }
+
+    async fn ask(script: &str, limit: Duration) -> io::Result<Answer> {
+        let question = Question {
+            program: Path::new("/bin/sh"),
+            environment: &BTreeMap::new(),
+            directory: Path::new("/"),
+            limit,
+        };
+        question.ask(&["-c", script]).await
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_what_was_said_and_whether_it_went_well() {
+        let long = Duration::from_secs(60);
+        let answer = ask("echo out; echo err >&2; pwd; exit 3", long).await.unwrap();
+        assert_eq!(answer, Answer { succeeded: false, text: "out\nerr\n/\n".to_owned() });
+        let answer = ask("head -c 100000 /dev/zero", long).await.unwrap();
+        assert_eq!((answer.succeeded, answer.text.len()), (true, ANSWER_BYTES));
+        assert!(ask("sleep 60 & exit 0", long).await.unwrap().succeeded);
+    }
+
+    #[tokio::test]
+    async fn a_program_that_hangs_is_given_up() {
+        let error = ask("sleep 60", Duration::from_millis(50)).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+}
