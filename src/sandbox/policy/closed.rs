@@ -1,0 +1,179 @@
+//! What stays closed in every session, whatever the user's file says, and what has to be open.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::paths::{PathProblem, Pattern, real, usable};
+use super::place::Place;
+use super::{Policy, PolicyError};
+
+/// What the host itself reads or writes in the workspace, and trusts.
+const OWN_IN_WORKSPACE: [&str; 3] = [".env", "mcptools", ".ipybox"];
+
+/// Programs that srt or we start outside the sandbox, as the policy names them.
+const PROGRAMS: [(Option<&str>, &str); 5] = [
+    (None, "bwrapPath"),
+    (None, "socatPath"),
+    (None, "javaAgentJarPath"),
+    (Some("seccomp"), "applyPath"),
+    (Some("ripgrep"), "command"),
+];
+
+/// What stays closed, and what has to be open.
+pub(super) struct Closed {
+    pub(super) workspace: PathBuf,
+    /// Not writable; names of files are as they are, though they may be links.
+    protected: Vec<PathBuf>,
+    /// Not readable, either.
+    pub(super) secret: Vec<PathBuf>,
+    private: PathBuf,
+    /// Writable though beneath `private`.
+    pub(super) writable: PathBuf,
+    /// Readable though beneath something secret.
+    pub(super) readable: Vec<PathBuf>,
+}
+
+/// Why a pattern of the user's cannot be.
+pub(super) enum Refusal {
+    Path(PathProblem),
+    Opens(PathBuf),
+}
+
+impl Closed {
+    pub(super) fn new(policy: &Policy, place: &Place) -> Result<Self, PolicyError> {
+        let workspace = own(&place.workspace)?;
+        let in_workspace = OWN_IN_WORKSPACE.iter().map(|name| workspace.join(name));
+        let files = place.protected.iter().chain(&policy.source.file).cloned();
+        let programs = policy.programs().map(|program| workspace.join(program));
+        let others = files.chain(programs).map(|path| in_real_directory(&path));
+        let protected = in_workspace.map(Ok).chain(others).collect::<Result<_, _>>()?;
+        let secret = std::iter::once(&place.state_dir).chain(&place.hidden).map(|path| own(path));
+        let private = own(&place.private_directory)?;
+        let python = place.python_prefixes.iter().map(|path| own(path));
+        Ok(Self {
+            protected,
+            secret: secret.collect::<Result<_, _>>()?,
+            writable: own(&place.writable_directory)?,
+            readable: std::iter::once(Ok(private.clone())).chain(python).collect::<Result<_, _>>()?,
+            private,
+            workspace,
+        })
+    }
+
+    pub(super) fn may_write(&self, pattern: &Pattern) -> Result<(), Refusal> {
+        no_glob_on_linux(pattern)?;
+        let root = pattern.root();
+        if root.starts_with(&self.writable) {
+            return Ok(());
+        }
+        let mut closed = std::iter::once(&self.private).chain(&self.protected).chain(&self.secret);
+        refuse(closed.find(|closed| root.starts_with(closed)))
+    }
+
+    pub(super) fn may_read(&self, pattern: &Pattern) -> Result<(), Refusal> {
+        let root = pattern.root();
+        if pattern.path().is_none()
+            && let Some(hidden) = self.secret.iter().find(|secret| secret.starts_with(root))
+        {
+            return Err(Refusal::Path(PathProblem::MayMatch { hidden: hidden.clone() }));
+        }
+        let is_readable_beneath = |secret: &Path| {
+            let mut within = self.readable.iter().filter(|readable| readable.starts_with(secret));
+            within.any(|readable| root.starts_with(readable))
+        };
+        let mut above = self.secret.iter().filter(|secret| root.starts_with(secret));
+        refuse(above.find(|secret| !is_readable_beneath(secret)))
+    }
+
+    /// A denial above what we need ourselves, which wins only within something that is open.
+    pub(super) fn may_deny_writing(&self, pattern: &Pattern, allow_write: &[Pattern]) -> Result<(), Refusal> {
+        no_glob_on_linux(pattern)?;
+        let denied = pattern.root();
+        let is_within = |open: &Pattern| denied.starts_with(open.root());
+        if pattern.path().is_some() && self.writable.starts_with(denied) && allow_write.iter().any(is_within)
+        {
+            return Err(Refusal::Path(PathProblem::Needed { needed: self.writable.clone() }));
+        }
+        Ok(())
+    }
+
+    /// What has to be denied since `allow_write` opens a directory above it, or could after a link is changed.
+    pub(super) fn denied_under(&self, allow_write: &[Pattern]) -> Result<Vec<PathBuf>, PolicyError> {
+        let is_open = |path: &Path| allow_write.iter().any(|open| path.starts_with(open.root()));
+        let mut denied = Vec::new();
+        for path in &self.protected {
+            let problem = |problem| PolicyError::Own { path: path.clone(), problem };
+            if path.is_symlink() && is_open(path) {
+                return Err(problem(PathProblem::Link));
+            }
+            denied.push(real(path).map_err(|error| problem(error.into())).and_then(|path| own(&path))?);
+        }
+        denied.extend(self.secret.iter().cloned());
+        // Python's environment may lie in the workspace, and the host runs what is in it, too.
+        denied.extend(self.readable.iter().filter(|path| is_open(path) && **path != self.private).cloned());
+        if is_open(&self.private) {
+            beside(&self.private, &self.writable, &mut denied)
+                .map_err(|error| PolicyError::Own { path: self.private.clone(), problem: error.into() })?;
+        }
+        Ok(denied)
+    }
+}
+
+impl Policy {
+    /// Files that are run outside the sandbox. Programs without a directory are found on `PATH`.
+    fn programs(&self) -> impl Iterator<Item = &str> {
+        let named = PROGRAMS.iter().filter_map(|(section, key)| match section {
+            Some(section) => self.value(section, key),
+            None => self.document.get(*key),
+        });
+        named.filter_map(Value::as_str).filter(|program| program.contains('/'))
+    }
+}
+
+fn refuse(closed: Option<&PathBuf>) -> Result<(), Refusal> {
+    match closed {
+        Some(closed) => Err(Refusal::Opens(closed.clone())),
+        None => Ok(()),
+    }
+}
+
+/// srt skips globs in its lists for writing, silently.
+fn no_glob_on_linux(pattern: &Pattern) -> Result<(), Refusal> {
+    if cfg!(target_os = "linux") && pattern.path().is_none() {
+        return Err(Refusal::Path(PathProblem::NoGlob));
+    }
+    Ok(())
+}
+
+/// All that is in `directory`, but for what is, or leads to, `kept`. A directory cannot be denied as a whole when part
+/// of it is writable: denials win.
+fn beside(directory: &Path, kept: &Path, all: &mut Vec<PathBuf>) -> io::Result<()> {
+    if !kept.starts_with(directory) {
+        all.push(directory.to_owned());
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path == kept {
+            continue;
+        }
+        beside(&path, kept, all)?;
+    }
+    Ok(())
+}
+
+/// The real path of something of ours.
+pub(super) fn own(path: &Path) -> Result<PathBuf, PolicyError> {
+    let problem = |problem| PolicyError::Own { path: path.to_owned(), problem };
+    real(path).map_err(|error| problem(error.into())).and_then(|path| usable(path).map_err(problem))
+}
+
+/// The path of a file by its own name, though that may be a link, in a directory without links.
+fn in_real_directory(path: &Path) -> Result<PathBuf, PolicyError> {
+    match (path.parent(), path.file_name()) {
+        (Some(directory), Some(name)) => Ok(own(directory)?.join(name)),
+        _ => own(path),
+    }
+}

@@ -1,0 +1,100 @@
+//! Rules as srt's settings, and what of a policy only srt can do; pure.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::paths::Pattern;
+use super::rules::Rules;
+use super::schema::shown;
+use crate::sandbox::domain::DomainRule;
+
+/// What only srt implements on Linux, and whether its value may hold a secret.
+const ONLY_SRT: [(&str, Contents); 14] = [
+    ("network.deniedDomainReasons", Contents::Open),
+    ("network.httpProxyPort", Contents::Open),
+    ("network.socksProxyPort", Contents::Open),
+    ("network.mitmProxy", Contents::Open),
+    ("network.tlsTerminate", Contents::Open),
+    ("network.parentProxy", Contents::Secret),
+    ("credentials", Contents::Secret),
+    ("ignoreViolations", Contents::Open),
+    ("ripgrep", Contents::Open),
+    ("mandatoryDenySearchDepth", Contents::Open),
+    ("seccomp", Contents::Open),
+    ("socatPath", Contents::Open),
+    ("javaAgentJarPath", Contents::Open),
+    ("git", Contents::Open),
+];
+
+/// Switched on by being there, though empty.
+const SWITCH: &str = "network.tlsTerminate";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Contents {
+    Open,
+    Secret,
+}
+
+impl Rules {
+    /// The settings for srt: the user's, with these rules in the place of theirs. Domains are in their normal form:
+    /// srt compares `BÜCHER.example` with no host that a program asks for.
+    pub(crate) fn srt_settings(&self) -> Value {
+        let texts = |patterns: &[Pattern]| patterns.iter().map(Pattern::text).collect::<Vec<_>>();
+        let domains = |rules: &[DomainRule]| rules.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let is_asked_for = |path: &Path| {
+            let mut roots = self.allow_write.iter().map(Pattern::root);
+            roots.any(|open| path.starts_with(open) || open.starts_with(path))
+        };
+        let unasked = self.opened_by_srt.iter().filter(|path| !is_asked_for(path));
+        let mut deny_write = texts(&self.deny_write);
+        deny_write.extend(unasked.map(|path| path.to_string_lossy().into_owned()));
+        let mut settings = Value::Object(self.document.clone());
+        settings["network"]["allowedDomains"] = json!(domains(&self.allowed_domains));
+        settings["network"]["deniedDomains"] = json!(domains(&self.denied_domains));
+        if cfg!(target_os = "macos") {
+            // One network for all: without this nothing can be listened on or reached on loopback, the tool server neither.
+            settings["network"]["allowLocalBinding"] = json!(true);
+        }
+        settings["network"]["allowAllUnixSockets"] = json!(self.allow_all_unix_sockets);
+        if let Some(Value::Object(reasons)) = settings["network"].get_mut("deniedDomainReasons") {
+            *reasons = std::mem::take(reasons)
+                .into_iter()
+                .map(|(domain, reason)| (normal(domain), reason))
+                .collect();
+        }
+        settings["filesystem"]["denyRead"] = json!(texts(&self.deny_read));
+        settings["filesystem"]["allowRead"] = json!(texts(&self.allow_read));
+        settings["filesystem"]["allowWrite"] = json!(texts(&self.allow_write));
+        settings["filesystem"]["denyWrite"] = json!(deny_write);
+        settings
+    }
+
+    /// The keys in use that a bubblewrap of our own with a proxy that filters domains does not implement, as
+    /// `` `key` (value) ``. Keys that have no effect on Linux are none of them.
+    pub(crate) fn unsupported_by_bubblewrap(&self) -> Vec<String> {
+        let used = ONLY_SRT.iter().filter_map(|(key, contents)| {
+            let value = match key.split_once('.') {
+                Some((section, key)) => self.document.get(section)?.get(key)?,
+                None => self.document.get(*key)?,
+            };
+            let is_idle = match value {
+                Value::Object(object) => *key != SWITCH && object.values().all(is_empty),
+                value => value == &Value::Bool(false),
+            };
+            let shown = if *contents == Contents::Secret { "`{…}`".to_owned() } else { shown(value) };
+            (!is_idle).then(|| format!("`{key}` ({shown})"))
+        });
+        used.collect()
+    }
+}
+
+/// A denied domain as it stands in the settings; srt finds its reason by that text.
+fn normal(domain: String) -> String {
+    DomainRule::parse_denied(&domain).map_or(domain, |rule| rule.to_string())
+}
+
+/// Whether a value asks for nothing.
+fn is_empty(value: &Value) -> bool {
+    value.as_array().is_some_and(Vec::is_empty)
+}

@@ -1,0 +1,340 @@
+use std::os::unix::fs::symlink;
+
+use super::super::*;
+use super::{document, words};
+
+/// A home with a workspace and a state directory in it, and the session's private directory beside it.
+struct Host {
+    _directory: tempfile::TempDir,
+    root: PathBuf,
+    place: Place,
+}
+
+impl Host {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        for name in ["home/ws/mcptools", "home/ws/.ipybox", "private/w", "home/state/python"] {
+            std::fs::create_dir_all(root.join(name)).unwrap();
+        }
+        std::fs::write(root.join("home/ws/.env"), "").unwrap();
+        let place = Place {
+            workspace: root.join("home/ws"),
+            home: root.join("home"),
+            private_directory: root.join("private"),
+            writable_directory: root.join("private/w"),
+            state_dir: root.join("home/state"),
+            python_prefixes: vec![root.join("home/state/python")],
+            protected: vec![root.join("home/approval.toml"), root.join("private/settings.json")],
+            hidden: vec![root.join("home/audit")],
+        };
+        Self { _directory: directory, root, place }
+    }
+
+    /// The rules of a policy with this in `filesystem`.
+    fn rules(&self, filesystem: &str) -> Result<Rules, PolicyError> {
+        let lists =
+            [r#""denyRead": []"#, r#""allowRead": []"#, r#""allowWrite": ["."]"#, r#""denyWrite": []"#];
+        let kept =
+            lists.iter().filter(|list| !filesystem.contains(&list[..list.find(':').unwrap_or_default()]));
+        let filesystem =
+            kept.copied().chain([filesystem]).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
+        let text = format!(
+            r#"{{"network": {{"allowedDomains": [], "deniedDomains": []}}, "filesystem": {{{filesystem}}}}}"#
+        );
+        Policy::parse(&text.replace("ROOT", self.root.to_str().unwrap()), "`p.json`")?.rules(&self.place)
+    }
+
+    /// A list of srt's settings, one text per line.
+    fn settings(&self, rules: &Rules, key: &str) -> Vec<String> {
+        let settings = rules.srt_settings();
+        let list = settings["filesystem"][key].as_array().unwrap().clone();
+        list.iter().map(|path| path.as_str().unwrap().replace(self.root.to_str().unwrap(), "ROOT")).collect()
+    }
+}
+
+const OWN: [&str; 7] = [
+    "ROOT/home/ws/.env",
+    "ROOT/home/ws/mcptools",
+    "ROOT/home/ws/.ipybox",
+    "ROOT/home/approval.toml",
+    "ROOT/private/settings.json",
+    "ROOT/home/state",
+    "ROOT/home/audit",
+];
+
+#[track_caller]
+fn refused(filesystem: &str, expected: &str) {
+    let host = Host::new();
+    let words = words(&host.rules(filesystem).unwrap_err()).replace(host.root.to_str().unwrap(), "ROOT");
+    assert!(words.contains(expected), "{words}");
+}
+
+#[test]
+fn our_protections_are_in_whatever_the_policy_says() {
+    let host = Host::new();
+    let rules = host.rules("").unwrap();
+    assert_eq!(host.settings(&rules, "denyWrite"), OWN);
+    assert_eq!(host.settings(&rules, "denyRead"), ["ROOT/home/state", "ROOT/home/audit"]);
+    assert_eq!(host.settings(&rules, "allowRead"), ["ROOT/private", "ROOT/home/state/python"]);
+    assert_eq!(host.settings(&rules, "allowWrite"), ["ROOT/home/ws", "ROOT/private/w"]);
+}
+
+#[test]
+fn the_embedded_policy_is_made_concrete() {
+    let host = Host::new();
+    let rules = Policy::embedded().unwrap().rules(&host.place).unwrap();
+    let hidden = host.settings(&rules, "denyRead");
+    for expected in ["ROOT/home/ws/.env", "ROOT/home/ws/.env.*", "ROOT/home/.ssh", "ROOT/home/state"] {
+        assert!(hidden.iter().any(|path| path == expected), "{expected} is not in {hidden:?}");
+    }
+    assert!(rules.allowed_domains.is_empty() && !rules.allow_all_unix_sockets);
+}
+
+#[test]
+fn the_file_of_the_policy_cannot_be_written_inside() {
+    let host = Host::new();
+    let file = host.root.join("home/ws/sandbox.json");
+    std::fs::write(&file, document("", "", "")).unwrap();
+    let rules = Policy::read(&file).unwrap().rules(&host.place).unwrap();
+    assert!(host.settings(&rules, "denyWrite").contains(&"ROOT/home/ws/sandbox.json".to_owned()));
+}
+
+#[test]
+fn programs_that_the_policy_has_run_on_the_host_cannot_be_written_inside() {
+    let host = Host::new();
+    let program = |name: &str| host.root.join("home/ws/bin").join(name).display().to_string();
+    let top = format!(
+        r#""bwrapPath": "{}", "ripgrep": {{"command": "{}"}}, "seccomp": {{"applyPath": "bin/apply"}}"#,
+        program("bwrap"),
+        program("rg")
+    );
+    let policy = Policy::parse(&document("", "", &top), "`p.json`").unwrap();
+    let denied = host.settings(&policy.rules(&host.place).unwrap(), "denyWrite");
+    for name in ["bwrap", "rg", "apply"] {
+        assert!(denied.contains(&format!("ROOT/home/ws/bin/{name}")), "{denied:?}");
+    }
+}
+
+#[test]
+fn opening_what_is_above_our_files_leaves_them_closed() {
+    let host = Host::new();
+    std::fs::write(host.root.join("private/lock"), "").unwrap();
+    for opened in ["/", "~", "ROOT"] {
+        let rules = host.rules(&format!(r#""allowWrite": ["{opened}"]"#)).unwrap();
+        let denied = host.settings(&rules, "denyWrite");
+        assert!(OWN.iter().all(|own| denied.iter().any(|path| path == own)), "{opened}: {denied:?}");
+        let is_private_open = opened != "~";
+        assert_eq!(denied.contains(&"ROOT/private/lock".to_owned()), is_private_open, "{opened}");
+        assert!(!denied.iter().any(|path| path == "ROOT/private" || path == "ROOT/private/w"), "{denied:?}");
+    }
+}
+
+#[test]
+fn opening_what_is_ours_is_an_error() {
+    let writing = |path: &str, closed: &str| {
+        refused(
+            &format!(r#""allowWrite": [".", "{path}"]"#),
+            &format!("`filesystem.allowWrite[1]`: `{path}` would open `{closed}`"),
+        );
+    };
+    writing("~/state", "ROOT/home/state");
+    writing("~/state/python/lib", "ROOT/home/state");
+    writing("../state/**", "ROOT/home/state");
+    writing("mcptools", "ROOT/home/ws/mcptools");
+    writing(".env", "ROOT/home/ws/.env");
+    writing("~/approval.toml", "ROOT/home/approval.toml");
+    writing("~/audit/today", "ROOT/home/audit");
+    writing("~/../private", "ROOT/private");
+    refused(
+        r#""allowRead": ["~/state"]"#,
+        "`filesystem.allowRead[0]`: `~/state` would open `ROOT/home/state`",
+    );
+    refused(r#""allowRead": ["~/state/approvals.json"]"#, "would open `ROOT/home/state`");
+    refused(
+        r#""allowRead": ["~/*/approvals.json"]"#,
+        "`~/*/approvals.json`: this pattern may match what ipybox hides",
+    );
+    refused(r#""allowRead": ["~/state/python-*"]"#, "may match what ipybox hides");
+    refused(r#""allowRead": ["~/state/old/*.json"]"#, "would open `ROOT/home/state`");
+}
+
+#[test]
+fn what_is_readable_anyway_may_be_named() {
+    let host = Host::new();
+    let rules =
+        host.rules(r#""denyRead": ["~"], "allowRead": ["~", "~/state/python/lib", "~/data/*.csv"]"#).unwrap();
+    assert!(host.settings(&rules, "allowRead").contains(&"ROOT/home/data/*.csv".to_owned()));
+    assert!(host.rules(r#""allowWrite": [".", "ROOT/private/w/x"]"#).is_ok());
+}
+
+#[test]
+fn a_python_above_what_is_hidden_does_not_open_it() {
+    let mut host = Host::new();
+    host.place.python_prefixes = vec![host.root.join("home")];
+    let words = words(&host.rules(r#""allowRead": ["~/audit"]"#).unwrap_err());
+    assert!(words.contains("would open"), "{words}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn globs_that_srt_would_skip_are_errors() {
+    for key in ["allowWrite", "denyWrite"] {
+        refused(
+            &format!(r#""{key}": ["*.log"]"#),
+            &format!("`filesystem.{key}[0]`: `*.log`: patterns are not supported"),
+        );
+    }
+    refused(
+        r#""denyRead": ["/**/*.pem"]"#,
+        "`filesystem.denyRead[0]`: `/**/*.pem`: a pattern has to begin with a directory",
+    );
+}
+
+#[test]
+fn denying_what_the_sandbox_needs_is_an_error() {
+    refused(
+        r#""allowWrite": ["ROOT"], "denyWrite": ["ROOT/private"]"#,
+        "the sandbox has to write in `ROOT/private/w`",
+    );
+    let host = Host::new();
+    assert!(host.rules(r#""denyWrite": ["ROOT/private"]"#).is_ok());
+}
+
+#[test]
+fn our_files_may_not_be_links_that_code_inside_could_replace() {
+    let host = Host::new();
+    let env = host.root.join("home/ws/.env");
+    std::fs::remove_file(&env).unwrap();
+    symlink("../shared.env", &env).unwrap();
+    let words = words(&host.rules("").unwrap_err());
+    assert!(words.contains("home/ws/.env` from code in the sandbox: it is a symbolic link"), "{words}");
+    let rules = host.rules(r#""allowWrite": ["images"]"#).unwrap();
+    assert!(host.settings(&rules, "denyWrite").contains(&"ROOT/home/shared.env".to_owned()));
+}
+
+#[test]
+fn links_on_the_way_are_resolved() {
+    let host = Host::new();
+    symlink(host.root.join("home/state"), host.root.join("home/ws/link")).unwrap();
+    let words = words(&host.rules(r#""allowWrite": ["link/x"]"#).unwrap_err());
+    assert!(words.contains("`link/x` would open"), "{words}");
+}
+
+#[test]
+fn a_place_that_srt_would_take_for_a_pattern_is_refused() {
+    let mut host = Host::new();
+    host.place.hidden.push(host.root.join("home/[id]"));
+    let words = words(&host.rules("").unwrap_err());
+    assert!(
+        words.contains("[id]` from code in the sandbox") && words.contains("taken for a pattern"),
+        "{words}"
+    );
+}
+
+#[test]
+fn what_is_writable_exists() {
+    let host = Host::new();
+    let rules = host.rules(r#""allowWrite": [".", "later"]"#).unwrap();
+    assert_eq!(rules.writable(), [host.root.join("home/ws"), host.root.join("private/w")]);
+    assert_eq!(rules.missing_writable(), [host.root.join("home/ws/later")]);
+}
+
+#[test]
+fn what_other_programs_trust_depends_on_git() {
+    let host = Host::new();
+    let has =
+        |rules: &Rules, name: &str| rules.trusted_by_others.contains(&host.root.join("home/ws").join(name));
+    let without = host.rules("").unwrap();
+    assert!(has(&without, ".vscode") && has(&without, ".mcp.json") && !has(&without, ".git/hooks"));
+    std::fs::create_dir(host.root.join("home/ws/.git")).unwrap();
+    let with = host.rules("").unwrap();
+    assert!(has(&with, ".git/hooks") && has(&with, ".git/config"));
+    let allowed = host.rules(r#""allowGitConfig": true"#).unwrap();
+    assert!(has(&allowed, ".git/hooks") && !has(&allowed, ".git/config"));
+}
+
+#[test]
+fn what_srt_opens_unasked_is_closed_unless_asked_for() {
+    let host = Host::new();
+    std::fs::create_dir_all(host.root.join("home/.npm/_logs")).unwrap();
+    let logs = "ROOT/home/.npm/_logs".to_owned();
+    assert!(host.settings(&host.rules("").unwrap(), "denyWrite").contains(&logs));
+    let asked = host.rules(r#""allowWrite": ["~/.npm"]"#).unwrap();
+    assert!(!host.settings(&asked, "denyWrite").contains(&logs));
+}
+
+#[test]
+fn an_installation_writes_its_target_and_reaches_the_index_alone() {
+    let host = Host::new();
+    let text = document(r#""allowAllUnixSockets": true, "allowLocalBinding": true"#, "", "")
+        .replace(r#""deniedDomains": []"#, r#""deniedDomains": ["*", "*:22", "evil.example"]"#);
+    let rules = Policy::parse(&text, "`p.json`").unwrap().rules(&host.place).unwrap();
+    let (target, temporary) = (host.root.join("home/state/python"), host.root.join("private/install"));
+    let install = rules.for_installation(&[&target, &temporary], &["pypi.org".to_owned()]).unwrap();
+    assert_eq!(host.settings(&install, "allowWrite"), ["ROOT/home/state/python", "ROOT/private/install"]);
+    assert!(!host.settings(&install, "denyWrite").contains(&"ROOT/home/state".to_owned()));
+    assert_eq!(host.settings(&install, "denyRead"), host.settings(&rules, "denyRead"));
+    let network = &install.srt_settings()["network"];
+    assert_eq!(network["allowedDomains"], serde_json::json!(["pypi.org"]));
+    assert_eq!(network["deniedDomains"], serde_json::json!(["evil.example"]));
+    assert_eq!(network["allowAllUnixSockets"], false);
+    assert_eq!(network["allowLocalBinding"], true);
+    let words = words(&rules.for_installation(&[], &["https://x".to_owned()]).unwrap_err());
+    assert!(words.contains("use the package index's hosts"), "{words}");
+}
+
+#[test]
+fn the_rest_of_the_users_document_is_handed_on() {
+    let host = Host::new();
+    let text = document(r#""httpProxyPort": 8080"#, "", r#""allowPty": true, "bwrapPath": "/opt/bwrap""#);
+    let rules = Policy::parse(&text, "`p.json`").unwrap().rules(&host.place).unwrap();
+    let settings = rules.srt_settings();
+    assert_eq!(settings["allowPty"], true);
+    assert_eq!(settings["network"]["httpProxyPort"], 8080);
+    assert_eq!(rules.bwrap_path, Some(PathBuf::from("/opt/bwrap")));
+}
+
+#[test]
+fn domains_are_handed_on_in_the_form_in_which_hosts_are_compared() {
+    let host = Host::new();
+    let text = document(r#""deniedDomainReasons": {"BÜCHER.example:22": "no"}"#, "", "")
+        .replace(r#""deniedDomains": []"#, r#""deniedDomains": ["BÜCHER.example:22"]"#);
+    let rules = Policy::parse(&text, "`p.json`").unwrap().rules(&host.place).unwrap();
+    let network = &rules.srt_settings()["network"];
+    assert_eq!(network["deniedDomains"], serde_json::json!(["xn--bcher-kva.example:22"]));
+    assert_eq!(network["deniedDomainReasons"], serde_json::json!({"xn--bcher-kva.example:22": "no"}));
+}
+
+#[test]
+fn a_private_directory_that_cannot_be_listed_is_an_error() {
+    let mut host = Host::new();
+    host.place.private_directory = host.root.join("missing");
+    host.place.writable_directory = host.root.join("missing/w");
+    let words = words(&host.rules(r#""allowWrite": ["ROOT"]"#).unwrap_err());
+    assert!(
+        words.contains("missing` from code in the sandbox: look where it leads: No such file"),
+        "{words}"
+    );
+}
+
+#[test]
+fn what_bubblewrap_alone_cannot_do_is_listed() {
+    let host = Host::new();
+    let check = |network: &str, top: &str, expected: &[&str]| {
+        let policy = Policy::parse(&document(network, "", top), "`p.json`").unwrap();
+        assert_eq!(policy.rules(&host.place).unwrap().unsupported_by_bubblewrap(), expected);
+    };
+    check("", "", &[]);
+    check(
+        r#""strictAllowlist": true, "allowMachLookup": ["a"]"#,
+        r#""allowPty": true, "git": {"safeDirectories": []}"#,
+        &[],
+    );
+    check(r#""httpProxyPort": 8080"#, "", &["`network.httpProxyPort` (`8080`)"]);
+    check(
+        r#""parentProxy": {"http": "http://me:secret@proxy:3128"}, "tlsTerminate": {}"#,
+        r#""credentials": {"envVars": [{"name": "TOKEN", "mode": "deny"}]}"#,
+        &["`network.tlsTerminate` (`{}`)", "`network.parentProxy` (`{…}`)", "`credentials` (`{…}`)"],
+    );
+}
