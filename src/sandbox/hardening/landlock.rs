@@ -1,0 +1,116 @@
+//! Landlock: writes only where they are allowed, and signals only to our own descendants.
+//!
+//! Reads are not its business: the sandbox around us decides which files there are to read. Nor is the network: the
+//! sandbox has one of its own, in which ports are as private as pipes. Landlock does not know the owner, mode, times
+//! and extended attributes of files; mounts that cannot be written guard those.
+
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, Scope,
+};
+
+use super::Error;
+use super::report::{Landlock, Offer};
+
+/// The version whose rights and scopes we know and ask for; older systems give what they have.
+///
+/// Version 9 could also guard connections to socket files, which the filter of system calls denies already.
+const WANTED: ABI = ABI::V6;
+
+/// What each version added, in words for users.
+const ADDED: [(i32, &str); 5] = [
+    (1, "which files are written"),
+    (2, "links and renames between directories"),
+    (3, "truncation"),
+    (5, "control of devices"),
+    (6, "signals and abstract sockets"),
+];
+
+/// What programs write to wherever they are allowed to write: sinks, terminals, shared memory. All that stands for more
+/// than the process itself (`/proc` with the system's settings, disks) is left out, also for user id 0.
+const ALWAYS_WRITABLE: [&str; 9] = [
+    "/dev/full",
+    "/dev/null",
+    "/dev/ptmx",
+    "/dev/pts",
+    "/dev/random",
+    "/dev/shm",
+    "/dev/tty",
+    "/dev/urandom",
+    "/dev/zero",
+];
+
+/// Restricts the calling thread and all that it starts.
+///
+/// # Errors
+///
+/// Fails if the system has Landlock and refuses the rules.
+pub(super) fn restrict_writes(writable: &[PathBuf]) -> Result<Landlock, Error> {
+    let mut skipped = Vec::new();
+    let mut rules = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_write(WANTED))
+        .and_then(|rules| rules.scope(Scope::from_all(WANTED)))
+        .and_then(Ruleset::create)
+        .map_err(Error::Landlock)?;
+    for path in ALWAYS_WRITABLE.iter().map(Path::new).chain(writable.iter().map(PathBuf::as_path)) {
+        let Ok(file) = PathFd::new(path) else {
+            // Denied then, which is all that we promise.
+            skipped.push(path.to_owned());
+            continue;
+        };
+        let rights = AccessFs::from_write(WANTED);
+        let rights = if path.is_dir() { rights } else { rights & AccessFs::from_file(WANTED) };
+        rules = rules.add_rule(PathBeneath::new(file, rights)).map_err(Error::Landlock)?;
+    }
+    let status = rules.restrict_self().map_err(Error::Landlock)?;
+    Ok(describe(status.landlock, skipped))
+}
+
+fn describe(status: LandlockStatus, skipped: Vec<PathBuf>) -> Landlock {
+    let offer = match status {
+        LandlockStatus::NotEnabled => Offer::SwitchedOff,
+        LandlockStatus::NotImplemented => Offer::Missing,
+        LandlockStatus::Available { effective_abi, kernel_abi } => {
+            Offer::Abi(kernel_abi.unwrap_or(effective_abi as i32))
+        }
+    };
+    let version = if let Offer::Abi(version) = offer { version } else { 0 };
+    let words = |held: bool| {
+        ADDED
+            .iter()
+            .filter(|(since, _)| (*since <= version) == held)
+            .map(|(_, words)| (*words).to_owned())
+            .collect()
+    };
+    Landlock { offer, guarded: words(true), unguarded: words(false), skipped }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(status: LandlockStatus, offer: Offer, guarded: usize) {
+        let described = describe(status, Vec::new());
+        assert_eq!(described.offer, offer);
+        assert_eq!(described.guarded.len(), guarded);
+        assert_eq!(described.guarded.len() + described.unguarded.len(), ADDED.len());
+    }
+
+    #[test]
+    fn the_version_says_what_is_guarded() {
+        let available =
+            |version| LandlockStatus::Available { effective_abi: ABI::from(version), kernel_abi: None };
+        check(LandlockStatus::NotEnabled, Offer::SwitchedOff, 0);
+        check(LandlockStatus::NotImplemented, Offer::Missing, 0);
+        check(available(1), Offer::Abi(1), 1);
+        check(available(2), Offer::Abi(2), 2);
+        check(available(4), Offer::Abi(4), 3);
+        check(available(6), Offer::Abi(6), 5);
+        check(available(7), Offer::Abi(7), 5);
+        check(LandlockStatus::Available { effective_abi: ABI::V9, kernel_abi: Some(12) }, Offer::Abi(12), 5);
+    }
+}
