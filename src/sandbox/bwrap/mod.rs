@@ -1,0 +1,228 @@
+//! The command line of bubblewrap, which makes the sandbox without srt: Linux only, no helper but `bwrap`.
+//!
+//! All of the file system is there, read-only; rules open, close and hide parts of it by mounts. Users, processes,
+//! network, IPC and host name are namespaces of its own. The network is a loopback and nothing else; the way out of it
+//! is the proxy's. System calls, Landlock and limits are the hardening's, environment and session the caller's.
+//!
+//! ```text
+//! rules ┬ globs  → the paths that are there   (found once, at the start)
+//!       ├ stubs  → what is missing and must not come into being gets a place to mount on
+//!       └ mounts → plan: who is hidden, readable, writable; parents first
+//! ```
+//!
+//! What it cannot hold: a file that the host replaces by another (as editors save) loses its mount, and what matches
+//! a glob and comes into being later is readable.
+
+mod globs;
+mod mounts;
+mod stubs;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub(crate) use self::stubs::Stubs;
+use super::policy::{Pattern, Rules};
+use mounts::{Mounts, State};
+
+/// Parts of `/proc` by which root configures the host. bubblewrap leaves them writable for uid 0, since it looks at
+/// the directories alone. `/proc/sys/kernel/core_pattern` names a program that the kernel starts outside of all.
+const CONTROLS: [&str; 7] =
+    ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi"];
+
+/// What the sandbox has of its own.
+const OWN: [&str; 2] = ["/dev", "/proc"];
+
+/// How to start a program in the sandbox. It has to be started while [`Stubs`] live, which end with the sandbox.
+///
+/// `--die-with-parent` means the thread that starts it: it must live as long as the sandbox, so that it is a worker
+/// thread of the runtime and none for blocking work.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    /// What stands between `bwrap` and the program; ends in `--`.
+    pub(crate) arguments: Vec<OsString>,
+    /// What was put into the file system for it.
+    pub(crate) stubs: Stubs,
+}
+
+/// Why no sandbox can be made with bubblewrap.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum Error {
+    /// A rule about `/dev` or `/proc`.
+    #[error(
+        "hide or open `{}`: the sandbox has a `/dev` and a `/proc` of its own\nhint: remove the path from the policy",
+        path.display()
+    )]
+    Own {
+        /// The path.
+        path: PathBuf,
+    },
+    /// What should be protected cannot be looked at, but code inside could perhaps make it so that it can.
+    #[error("protect `{}`\nhint: make its directory readable, or remove the path from the policy", path.display())]
+    Look {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is no place for the mount that keeps a file from coming into being.
+    #[error("keep `{}` from being made\nhint: make the directory writable, or make the file", path.display())]
+    Stub {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A glob that cannot be looked for.
+    #[error("look for `{glob}`")]
+    Glob {
+        /// The glob.
+        glob: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A glob with too many matches or too much to look through.
+    #[error(
+        "look for `{glob}`: there is too much of it\nhint: let it begin with a smaller directory, or name the paths"
+    )]
+    TooMuch {
+        /// The glob.
+        glob: String,
+    },
+}
+
+/// Makes the command line for `rules`; the program starts in `workspace`.
+///
+/// What the host will need as a directory (`mcptools`, `.ipybox`) has to exist before: a stub of it is a file.
+///
+/// # Errors
+/// A rule cannot be held.
+pub(crate) fn prepare(rules: &Rules, workspace: &Path) -> Result<Prepared, Error> {
+    let (mut mounts, deny_write) = mounts_of(rules)?;
+    if let Some(path) = mounts.paths().find(|path| OWN.iter().any(|own| path.starts_with(own))) {
+        return Err(Error::Own { path: path.to_owned() });
+    }
+    let stubs = hold(&deny_write, &mut mounts)?;
+    let plan = mounts.plan()?;
+    Ok(Prepared { arguments: arguments(&plan, workspace), stubs })
+}
+
+/// Makes what is missing and must not come into being, for srt, which would make it, too: but the first of two sandboxes
+/// that ends would remove what the other is mounted on.
+///
+/// # Errors
+/// A rule cannot be held.
+pub(crate) fn hold_stubs(rules: &Rules) -> Result<Stubs, Error> {
+    let (mut mounts, deny_write) = mounts_of(rules)?;
+    hold(&deny_write, &mut mounts)
+}
+
+/// What the rules say of paths, and those that must not be written.
+fn mounts_of(rules: &Rules) -> Result<(Mounts, Vec<PathBuf>), Error> {
+    let mut mounts = Mounts::default();
+    let mut deny_write: Vec<PathBuf> =
+        rules.deny_write.iter().filter_map(Pattern::path).map(Path::to_owned).collect();
+    deny_write.extend(rules.trusted_by_others.iter().cloned());
+    deny_write.push("/sys".into());
+    for path in rules.allow_write.iter().filter_map(Pattern::path) {
+        mounts.allow_write(path);
+    }
+    for path in expanded(&rules.allow_read)? {
+        mounts.allow_read(&path);
+    }
+    for path in expanded(&rules.deny_read)? {
+        mounts.deny_read(&path);
+    }
+    for path in &deny_write {
+        mounts.deny_write(path);
+    }
+    Ok((mounts, deny_write))
+}
+
+fn hold(deny_write: &[PathBuf], mounts: &mut Mounts) -> Result<Stubs, Error> {
+    let mut stubs = Stubs::default();
+    for path in deny_write {
+        if let Some(stub) = missing(path, mounts)? {
+            stubs.hold(&stub, path).map_err(|source| Error::Stub { path: path.clone(), source })?;
+            mounts.deny_write(&stub);
+        }
+    }
+    Ok(stubs)
+}
+
+/// The paths that patterns stand for now.
+fn expanded(patterns: &[Pattern]) -> Result<Vec<PathBuf>, Error> {
+    let mut paths = Vec::new();
+    for pattern in patterns {
+        match pattern {
+            Pattern::Path(path) => paths.push(path.clone()),
+            Pattern::Glob(glob) => paths.extend(globs::expand(glob)?),
+        }
+    }
+    Ok(paths)
+}
+
+/// The first part of `path` that is missing or another sandbox's stub, if code inside could make it.
+fn missing(path: &Path, mounts: &Mounts) -> Result<Option<PathBuf>, Error> {
+    let mut first = None;
+    for ancestor in path.ancestors() {
+        if mounts::look(ancestor, mounts)?.is_some_and(|found| !stubs::is_stub(&found)) {
+            break;
+        }
+        first = Some(ancestor);
+    }
+    let is_makeable =
+        |first: &&Path| first.parent().is_some_and(|parent| mounts.state(parent) == State::Writable);
+    Ok(first.filter(is_makeable).map(Path::to_owned))
+}
+
+fn arguments(plan: &[mounts::Mount], workspace: &Path) -> Vec<OsString> {
+    let namespaces = [
+        "--unshare-user",
+        "--unshare-pid",
+        "--unshare-net",
+        "--unshare-ipc",
+        "--unshare-uts",
+        "--unshare-cgroup-try",
+        "--die-with-parent",
+        "--cap-drop",
+        "ALL",
+    ];
+    let mut arguments: Vec<OsString> = namespaces.map(Into::into).into();
+    let root = plan.first().filter(|mount| mount.path == Path::new("/"));
+    arguments.extend(
+        root.map_or_else(|| ["--ro-bind", "/", "/"].map(Into::into).to_vec(), |root| root.arguments()),
+    );
+    arguments.extend(["--dev", "/dev", "--proc", "/proc"].map(Into::into));
+    for control in CONTROLS.iter().filter(|control| Path::new(control).exists()) {
+        arguments.extend(["--ro-bind", control, control].map(Into::into));
+    }
+    let rest = plan.iter().skip(usize::from(root.is_some()));
+    arguments.extend(rest.clone().flat_map(mounts::Mount::arguments));
+    // Only now, since what is opened beneath needed places to be mounted on.
+    for hidden in rest.filter(|mount| mount.is_empty_directory()) {
+        arguments.extend(["--remount-ro".into(), hidden.path.clone().into_os_string()]);
+    }
+    arguments.extend(["--chdir".into(), workspace.into(), "--".into()]);
+    arguments
+}
+
+/// The variables by which programs inside find the proxy that listens at `port` of the inner loopback.
+///
+/// All name the HTTP proxy, which speaks SOCKS on the same port to who insists: clients like httpx fail on a SOCKS URL
+/// unless a further package is installed. Loopback is not proxied, since the tool server is there.
+pub(crate) fn proxy_environment(port: u16) -> Vec<(String, String)> {
+    let proxy = format!("http://127.0.0.1:{port}");
+    let both = |name: &str, value: &str| {
+        [(name.to_uppercase(), value.to_owned()), (name.to_lowercase(), value.to_owned())]
+    };
+    ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"]
+        .into_iter()
+        .flat_map(|name| both(name, &proxy))
+        .chain(both("NO_PROXY", "localhost,127.0.0.1,::1"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+//! From rules to mounts: which paths are hidden, readable or writable, and in which order that is mounted.
+//!
+//! It looks at the file system, and changes nothing in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs::Metadata;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::Error;
+
+/// What code inside may do with a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Hidden,
+    ReadOnly,
+    Writable,
+}
+
+/// Rules, of which one decides for a path and all beneath it that no other decides for.
+#[derive(Debug, Default)]
+pub(super) struct Mounts {
+    /// Whether the path may be read. Denials hold against a permission for the same path.
+    reading: BTreeMap<PathBuf, bool>,
+    allow_write: BTreeSet<PathBuf>,
+    /// They hold against permissions beneath them.
+    deny_write: BTreeSet<PathBuf>,
+}
+
+/// One mount.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Mount {
+    /// Where, and of what.
+    pub(super) path: PathBuf,
+    state: State,
+    is_directory: bool,
+}
+
+impl Mounts {
+    pub(super) fn allow_read(&mut self, path: &Path) {
+        self.reading.entry(path.to_owned()).or_insert(true);
+    }
+
+    pub(super) fn allow_write(&mut self, path: &Path) {
+        self.allow_read(path);
+        self.allow_write.insert(path.to_owned());
+    }
+
+    pub(super) fn deny_read(&mut self, path: &Path) {
+        self.reading.insert(path.to_owned(), false);
+    }
+
+    pub(super) fn deny_write(&mut self, path: &Path) {
+        self.deny_write.insert(path.to_owned());
+    }
+
+    /// All that a rule is about.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+        let paths = self.reading.keys().chain(&self.allow_write).chain(&self.deny_write);
+        paths.map(PathBuf::as_path)
+    }
+
+    /// What the rules say of `path`.
+    pub(super) fn state(&self, path: &Path) -> State {
+        let is_in = |set: &BTreeSet<PathBuf>| path.ancestors().any(|ancestor| set.contains(ancestor));
+        let is_readable =
+            path.ancestors().find_map(|ancestor| self.reading.get(ancestor)).is_none_or(|&read| read);
+        match () {
+            () if !is_readable => State::Hidden,
+            () if is_in(&self.allow_write) && !is_in(&self.deny_write) => State::Writable,
+            () => State::ReadOnly,
+        }
+    }
+
+    /// The mounts for what is there, parents first.
+    ///
+    /// # Errors
+    /// A path that code inside could perhaps reach cannot be looked at.
+    pub(super) fn plan(&self) -> Result<Vec<Mount>, Error> {
+        let mut plan: BTreeMap<PathBuf, (State, bool)> = BTreeMap::new();
+        // Paths are ordered by their names, so that parents come before what is in them.
+        let paths: BTreeSet<&Path> = self.paths().collect();
+        for path in paths {
+            let Some(metadata) = look(path, self)? else { continue };
+            let state = self.state(path);
+            let (above, inherited) = above(&plan, path);
+            // What is denied writing is mounted even where the directory is not writable: only the plan knows.
+            if state == inherited {
+                continue;
+            }
+            if inherited == State::Writable {
+                pin(&mut plan, &above, path);
+            }
+            plan.insert(path.to_owned(), (state, metadata.is_dir()));
+        }
+        let mount = |(path, (state, is_directory))| Mount { path, state, is_directory };
+        Ok(plan.into_iter().map(mount).collect())
+    }
+}
+
+/// The mount that `path` lies in.
+fn above(plan: &BTreeMap<PathBuf, (State, bool)>, path: &Path) -> (PathBuf, State) {
+    let mounted = path.ancestors().skip(1).find_map(|ancestor| Some((ancestor, plan.get(ancestor)?.0)));
+    mounted.map_or_else(|| ("/".into(), State::ReadOnly), |(path, state)| (path.to_owned(), state))
+}
+
+/// Makes mounts of the directories between `above` and `path`: what is mounted cannot be renamed. Else code inside would
+/// move the directory away, and make another one with its own file in the place of the protected one.
+fn pin(plan: &mut BTreeMap<PathBuf, (State, bool)>, above: &Path, path: &Path) {
+    for ancestor in path.ancestors().skip(1).take_while(|ancestor| *ancestor != above) {
+        plan.insert(ancestor.to_owned(), (State::Writable, true));
+    }
+}
+
+/// What is at `path`, if something is.
+///
+/// # Errors
+/// It cannot be found out, and lies where code inside may change the modes of directories.
+pub(super) fn look(path: &Path, mounts: &Mounts) -> Result<Option<Metadata>, Error> {
+    match path.symlink_metadata() {
+        Ok(metadata) => Ok(Some(metadata)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(error) => {
+            let is_changeable =
+                path.ancestors().skip(1).any(|parent| mounts.state(parent) == State::Writable);
+            // Elsewhere the mode stays as it is, and code inside reads it no more than we do.
+            if is_changeable { Err(Error::Look { path: path.to_owned(), source: error }) } else { Ok(None) }
+        }
+    }
+}
+
+impl Mount {
+    /// Whether it is a directory that is hidden by an empty one.
+    pub(super) fn is_empty_directory(&self) -> bool {
+        self.state == State::Hidden && self.is_directory
+    }
+
+    pub(super) fn arguments(&self) -> Vec<OsString> {
+        let path = || self.path.clone().into_os_string();
+        match self.state {
+            State::Hidden if self.is_directory => vec!["--tmpfs".into(), path()],
+            // Devices cannot be opened on mounts of bubblewrap: who reads it is told that it is not permitted.
+            State::Hidden => vec!["--ro-bind".into(), "/dev/null".into(), path()],
+            State::ReadOnly => vec!["--ro-bind".into(), path(), path()],
+            State::Writable => vec!["--bind".into(), path(), path()],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The plan for a tree with `a/b/c/d`, `a/file` and `x/y`; `+w a` allows writing `a`, `-r a/b` hides it.
+    #[track_caller]
+    fn check(rules: &[&str], expected: &[&str]) {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("a/b/c/d")).unwrap();
+        std::fs::create_dir_all(root.join("x/y")).unwrap();
+        std::fs::write(root.join("a/file"), "").unwrap();
+        let mut mounts = Mounts::default();
+        for rule in rules {
+            let (kind, path) = rule.split_once(' ').unwrap();
+            let path = root.join(path);
+            match kind {
+                "+w" => mounts.allow_write(&path),
+                "-w" => mounts.deny_write(&path),
+                "+r" => mounts.allow_read(&path),
+                _ => mounts.deny_read(&path),
+            }
+        }
+        let shown = |mount: &Mount| {
+            let path = mount.path.strip_prefix(&root).unwrap().display().to_string();
+            let kind = match mount.state {
+                State::Hidden if mount.is_directory => "empty",
+                State::Hidden => "null",
+                State::ReadOnly => "ro",
+                State::Writable => "rw",
+            };
+            format!("{kind} {path}")
+        };
+        let plan: Vec<String> = mounts.plan().unwrap().iter().map(shown).collect();
+        assert_eq!(plan, expected, "{rules:?}");
+    }
+
+    #[test]
+    fn what_is_already_so_is_not_mounted() {
+        check(&["-w a"], &[]);
+        check(&["+r a"], &[]);
+        check(&["+w a", "+w a/b"], &["rw a"]);
+        check(&["-r a", "-r a/b"], &["empty a"]);
+        check(&["+w missing", "-r missing", "-w a/missing"], &[]);
+    }
+
+    #[test]
+    fn denials_of_writing_hold_against_permissions_beneath() {
+        check(&["+w a", "-w a/b", "+w a/b/c"], &["rw a", "ro a/b"]);
+        check(&["+w a", "-w a"], &[]);
+    }
+
+    #[test]
+    fn the_nearest_rule_about_reading_holds() {
+        check(&["-r a", "+r a/b", "-r a/b/c"], &["empty a", "ro a/b", "empty a/b/c"]);
+        check(&["-r a", "+w a/b", "-w a/b/c"], &["empty a", "rw a/b", "ro a/b/c"]);
+        check(&["+r a", "-r a"], &["empty a"]);
+        check(&["+w a", "-r a/file"], &["rw a", "null a/file"]);
+        check(&["+w a", "-r a/file", "-w a/file"], &["rw a", "null a/file"]);
+    }
+
+    #[test]
+    fn directories_above_what_is_protected_are_pinned() {
+        check(&["+w a", "-w a/b/c/d"], &["rw a", "rw a/b", "rw a/b/c", "ro a/b/c/d"]);
+        check(&["+w a", "-w a/b", "-r a/b/c/d"], &["rw a", "ro a/b", "empty a/b/c/d"]);
+    }
+}
