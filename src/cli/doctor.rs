@@ -1,0 +1,35 @@
+//! `ipybox doctor`: prints what was found on stdout.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use ipybox::{SandboxBackend, Settings, doctor};
+
+use super::args::{Backend, DoctorArgs};
+
+/// Ends with success if what was asked for can run.
+pub(super) fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
+    let mut settings = Settings::default();
+    settings.workspace = args.workspace;
+    settings.kernel.python = args.python;
+    settings.state_dir = args.state_dir;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("start the async runtime")?;
+    let report = runtime.block_on(doctor::examine(&settings));
+    let text = if args.json {
+        serde_json::to_string_pretty(&report).context("write the report as JSON")? + "\n"
+    } else {
+        report.to_string()
+    };
+    std::io::stdout().write_all(text.as_bytes()).context("print the report")?;
+    let backend = match (args.sandbox, args.sandbox_backend) {
+        (_, Some(backend)) => Some(SandboxBackend::from(backend)),
+        (true, None) => Some(SandboxBackend::from(Backend::Srt)),
+        (false, None) => None,
+    };
+    let is_well = report.can_run() && backend.is_none_or(|backend| report.can_sandbox(backend));
+    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

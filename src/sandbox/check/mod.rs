@@ -1,0 +1,84 @@
+//! Whether this machine can sandbox: each thing is tried, and what is wrong is told with what mends it.
+//!
+//! It knows no kernel and no policy, changes nothing, and removes the temporary directory that it works in.
+//!
+//! ```text
+//! backend → what it needs → look or try → findings ┬ doctor: all of them
+//!                                                  └ start with --sandbox: the failed ones, as an error
+//! ```
+
+mod bubblewrap;
+mod finding;
+mod machine;
+mod refusal;
+mod remedy;
+mod srt;
+mod surroundings;
+
+pub(crate) use self::finding::{Finding, Remedy, Status};
+pub(crate) use self::remedy::NODE;
+use self::surroundings::Surroundings;
+pub(crate) use self::surroundings::version;
+
+use super::{Backend, hardening};
+use crate::describe::describe;
+use crate::env::Variables;
+use crate::process::on_path;
+
+/// What of `backend`'s needs this machine meets.
+pub(crate) async fn examine(backend: Backend, variables: &Variables) -> Vec<Finding> {
+    let surroundings = match Surroundings::new(variables) {
+        Ok(surroundings) => surroundings,
+        Err(error) => return vec![Surroundings::finding(&error)],
+    };
+    match backend {
+        Backend::Srt => srt::examine(&surroundings).await,
+        Backend::Bubblewrap => bubblewrap::examine(&surroundings).await,
+    }
+}
+
+/// What further restricts the processes inside, and who runs them: the same for both backends.
+pub(crate) fn examine_hardening() -> Vec<Finding> {
+    if !cfg!(target_os = "linux") {
+        return vec![Finding::not_needed("hardening", "Seatbelt, which srt uses, is all of it here")];
+    }
+    let is_root = rustix::process::geteuid().is_root();
+    let support = match hardening::probe() {
+        Ok(report) => Ok((report.to_string(), report.is_complete())),
+        Err(error) => Err(describe(&error)),
+    };
+    vec![machine::hardening(support, is_root), machine::user(is_root)]
+}
+
+/// Whether it shows at once that `backend` cannot start: a program is missing or too old. `is_named` tells whether the
+/// policy names a program by a path of its own.
+pub(crate) fn lacks(backend: Backend, variables: &Variables, is_named: impl Fn(&str) -> bool) -> bool {
+    let path = variables.in_process("PATH").unwrap_or_default();
+    match backend {
+        Backend::Srt => srt::lacks(path, is_named),
+        Backend::Bubblewrap => {
+            !cfg!(target_os = "linux") || (!is_named("bwrapPath") && on_path("bwrap", path).is_none())
+        }
+    }
+}
+
+/// Why the sandbox cannot start: what [`examine`] and [`examine_hardening`] find failed.
+pub(crate) async fn missing(backend: Backend, variables: &Variables) -> Vec<Finding> {
+    let mut findings = examine(backend, variables).await;
+    findings.extend(examine_hardening());
+    findings.retain(Finding::is_failed);
+    findings
+}
+
+/// The sandbox that was asked for cannot start on this machine.
+#[derive(Debug, thiserror::Error)]
+#[error("start the sandbox ({}){}", backend.name(), finding::told(findings))]
+pub(crate) struct Unusable {
+    /// What should have made it.
+    pub(crate) backend: Backend,
+    /// What is wrong, at least one thing.
+    pub(crate) findings: Vec<Finding>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! Why no user namespace can be made, and what to do about it. Pure.
+
+use super::finding::{Finding, Remedy};
+use super::machine::Machine;
+use super::remedy::Packages;
+
+const NAME: &str = "user-namespaces";
+const CONSEQUENCE: &str = "no sandbox can be made: it begins with a user namespace";
+
+/// What to tell when bubblewrap was refused and said `said`.
+pub(super) fn explain(machine: &Machine, packages: &Packages, said: &str) -> Finding {
+    let failed = |found: String, remedy| Finding::failed(NAME, found, CONSEQUENCE, remedy);
+    let sysctl = |setting: &str| Remedy::Command(packages.as_root(&format!("sysctl -w {setting}")));
+    // A container may allow them, and root be the one who cannot use them.
+    if machine.is_root && !machine.has_setfcap && said.contains("uid map") {
+        return failed(
+            format!("root lacks the capability to map itself (CAP_SETFCAP): {said}"),
+            Remedy::Advice("run ipybox as an ordinary user, or grant it CAP_SETFCAP".to_owned()),
+        );
+    }
+    if let Some(container) = machine.container {
+        let filter = if machine.is_filtered { " and filters system calls" } else { "" };
+        return Finding::failed(
+            NAME,
+            format!(
+                "refused by the container ({container}), which keeps them from what runs in it{filter}: {said}"
+            ),
+            "no sandbox can be made in here; the container is the sandbox, as tight as what is mounted into it and \
+             what its network reaches",
+            Remedy::Advice(
+                "start ipybox without `--sandbox` in this container, or with `--sandbox` outside of one"
+                    .to_owned(),
+            ),
+        );
+    }
+    if !machine.is_root && machine.apparmor_restricts == Some(1) {
+        return failed(
+            format!(
+                "AppArmor leaves them to root (kernel.apparmor_restrict_unprivileged_userns = 1): {said}"
+            ),
+            sysctl("kernel.apparmor_restrict_unprivileged_userns=0"),
+        );
+    }
+    if !machine.is_root && machine.unprivileged_clone == Some(0) {
+        return failed(
+            format!("the kernel leaves them to root (kernel.unprivileged_userns_clone = 0): {said}"),
+            sysctl("kernel.unprivileged_userns_clone=1"),
+        );
+    }
+    if machine.most_namespaces == Some(0) {
+        return failed(
+            format!("the kernel allows none (user.max_user_namespaces = 0): {said}"),
+            sysctl("user.max_user_namespaces=15000"),
+        );
+    }
+    failed(
+        said.to_owned(),
+        Remedy::Advice("ask who administers this machine to allow user namespaces for bubblewrap".to_owned()),
+    )
+}
+
+/// What to tell when there is one.
+pub(super) fn works(machine: &Machine) -> Finding {
+    Finding::ok(
+        NAME,
+        match machine.container {
+            Some(container) => format!("bubblewrap makes them, in this container too ({container})"),
+            None => "bubblewrap makes them".to_owned(),
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(machine: &Machine, found: &str, remedy: &str) {
+        let said = "no: setting up uid map: Operation not permitted";
+        let finding = explain(machine, &Packages::of("", machine.is_root), said);
+        assert!(finding.found.contains(found) && finding.is_failed(), "{finding:?}");
+        assert!(finding.remedy.as_ref().unwrap().words().contains(remedy), "{finding:?}");
+    }
+
+    #[test]
+    fn each_refusal_has_its_remedy() {
+        let machine = Machine::default;
+        check(&machine(), "no", "administers");
+        check(
+            &Machine { apparmor_restricts: Some(1), most_namespaces: Some(9), ..machine() },
+            "AppArmor",
+            "run `sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`",
+        );
+        check(
+            &Machine { unprivileged_clone: Some(0), ..machine() },
+            "unprivileged_userns_clone = 0",
+            "sudo sysctl -w kernel.unprivileged_userns_clone=1",
+        );
+        let root = Machine { is_root: true, has_setfcap: true, most_namespaces: Some(0), ..machine() };
+        check(&root, "allows none", "run `sysctl -w user.max_user_namespaces=15000`");
+        check(
+            &Machine { is_root: true, apparmor_restricts: Some(1), ..machine() },
+            "CAP_SETFCAP",
+            "ordinary user",
+        );
+    }
+
+    #[test]
+    fn in_a_container_the_container_is_the_sandbox() {
+        let machine = Machine { container: Some("Docker"), is_filtered: true, ..Machine::default() };
+        check(&machine, "filters system calls", "without `--sandbox`");
+        let finding = explain(&machine, &Packages::of("", true), "no");
+        assert!(finding.consequence.unwrap().contains("the container is the sandbox"));
+    }
+}
