@@ -1,0 +1,131 @@
+//! Processes that outlive the kernel that started them.
+//!
+//! Whatever was in the sandbox when the gateway began belongs there; whatever came later and is not the gateway's own
+//! child was left behind by a kernel.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How often to look again: what is killed may have started more. Limits on processes bound how much.
+const ROUNDS: usize = 100;
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// How often in a row nothing must be found: what forks and exits all the time can be missed by one look.
+const EMPTY_ROUNDS: usize = 3;
+
+/// What was there before any kernel.
+pub(super) struct Leftovers {
+    before: BTreeMap<i32, Process>,
+}
+
+/// A process of our own PID namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Process {
+    /// Its id in the namespace that `/proc` shows, which may be one further out: srt makes two.
+    shown: i32,
+    /// The parent's id, as `/proc` shows it.
+    parent: i32,
+    /// In clock ticks since boot: together with the id it names one process for ever.
+    started: u64,
+    is_dead: bool,
+}
+
+impl Leftovers {
+    /// Takes what is there for what belongs there.
+    pub(super) fn found() -> Self {
+        Self { before: processes() }
+    }
+
+    /// Kills what does not belong there; the error is what is left all the same.
+    pub(super) async fn kill(&self) -> Result<(), BTreeMap<i32, Process>> {
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        let mut left = BTreeMap::new();
+        let mut empty = 0;
+        for _ in 0..ROUNDS {
+            let mut found = processes();
+            let shown = found.get(&own).map(|process| process.shown);
+            found.retain(|id, process| {
+                let is_older = self.before.get(id).is_some_and(|before| before.started == process.started);
+                *id != own && Some(process.parent) != shown && !is_older && !process.is_dead
+            });
+            empty = if found.is_empty() { empty + 1 } else { 0 };
+            if empty == EMPTY_ROUNDS {
+                return Ok(());
+            }
+            for pid in found.keys().copied().filter_map(Pid::from_raw) {
+                // It may have ended by itself.
+                kill_process(pid, Signal::KILL).ok();
+            }
+            left = found;
+            // One look right after the other first: mostly there is nothing.
+            if empty == 0 {
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+        Err(left)
+    }
+}
+
+/// The processes of our namespace by their ids in it. Where there is no `/proc`, as on macOS, none are known.
+fn processes() -> BTreeMap<i32, Process> {
+    let depth = std::fs::read_to_string("/proc/self/status").map_or(0, |status| ids(&status).len());
+    let Ok(entries) = std::fs::read_dir("/proc") else { return BTreeMap::new() };
+    let entries = entries.filter_map(Result::ok);
+    entries.filter_map(|entry| process(entry.file_name().to_str()?.parse().ok()?, depth)).collect()
+}
+
+fn process(shown: i32, depth: usize) -> Option<(i32, Process)> {
+    // A process that ends meanwhile is none.
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/{shown}/{name}")).ok();
+    parse(shown, depth, &read("status")?, &read("stat")?)
+}
+
+/// Reads a process's `status` and `stat`, whose second field, the name in parentheses, may hold anything.
+fn parse(shown: i32, depth: usize, status: &str, stat: &str) -> Option<(i32, Process)> {
+    let ids = ids(status);
+    let id = *ids.last().filter(|_| ids.len() == depth)?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let fields: Vec<&str> = fields.split(' ').collect();
+    let process = Process {
+        shown,
+        is_dead: matches!(*fields.first()?, "Z" | "X"),
+        parent: fields.get(1)?.parse().ok()?,
+        started: fields.get(19)?.parse().ok()?,
+    };
+    Some((id, process))
+}
+
+/// A process's ids, from that in the namespace of `/proc` to that in its own.
+fn ids(status: &str) -> Vec<i32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    line.into_iter().flat_map(str::split_whitespace).filter_map(|id| id.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(status: &str, stat: &str, expected: Option<(i32, Process)>) {
+        assert_eq!(parse(12, 2, status, stat), expected, "{status} {stat}");
+    }
+
+    #[test]
+    fn processes_are_known_by_their_innermost_ids() {
+        let stat = "12 (a) Z 1 ) S 7 12 12 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 1 1 1 1";
+        let process = Process { shown: 12, parent: 7, started: 4711, is_dead: false };
+        check("Name:\ta\nNSpid:\t12\t3\n", stat, Some((3, process)));
+        check("Name:\ta\nNSpid:\t12\n", stat, None);
+        check("Name:\ta\n", stat, None);
+        check("NSpid:\t12\t3\n", "12 (a", None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn this_process_is_found() {
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get();
+        assert_eq!(processes()[&own].parent, parent);
+    }
+}

@@ -1,0 +1,258 @@
+//! The small process that runs *inside* a sandbox: it locks itself in, starts kernels and programs, and connects them
+//! with the host.
+//!
+//! Its stdin is the only connection to the host. What it hands out are sockets that listen in the sandbox's own network;
+//! what it is handed are sockets and pipes for each thing it starts. It decides nothing: what may run, and what of the
+//! outside can be reached, is the host's business.
+
+mod leftovers;
+mod relay;
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{ExitCode, Stdio};
+use std::rc::Rc;
+
+use rustix::process::Signal;
+use tokio::net::UnixStream;
+use tokio::process::Command;
+use tokio::sync::mpsc;
+use tokio::task::LocalSet;
+use tokio_util::sync::CancellationToken;
+
+use self::leftovers::Leftovers;
+use crate::describe::describe;
+use crate::kernel::Launch;
+use crate::process::GroupLeader;
+use crate::sandbox::{Channel, Configuration, Hardening, Notice, Program, Request, Service};
+
+/// Why the gateway cannot work.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("speak to the host")]
+    Channel(#[from] io::Error),
+    #[error("begin: the host did not say how")]
+    NotConfigured,
+    #[error(
+        "work for ipybox {host}: this is ipybox {}\nhint: the program in the sandbox must be of the same version",
+        env!("CARGO_PKG_VERSION")
+    )]
+    Version { host: String },
+    #[error("harden the sandbox: {0}")]
+    Hardening(String),
+    #[error("listen on port {port} in the sandbox")]
+    Listen { port: u16, source: io::Error },
+    #[error("clear up after a kernel")]
+    Leftovers,
+    #[error("obey: an unexpected request")]
+    Unexpected,
+}
+
+/// Runs the gateway until the host closes the connection.
+pub fn run() -> ExitCode {
+    let done = inherited().map_err(Error::Channel).and_then(|descriptor| {
+        // One thread: what is locked is locked for the thread that does it, and for those that it starts.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(LocalSet::new().run_until(serve(descriptor)))
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("failed to {}", describe(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Locks itself in as code in a kernel must be, and becomes the program.
+///
+/// Returns why that failed.
+pub fn exec(hardening: &str, program: &OsString, arguments: &[OsString]) -> io::Result<Infallible> {
+    let hardening: Hardening = serde_json::from_str(hardening)?;
+    hardening.apply_to_kernel().map_err(io::Error::other)?;
+    Err(std::process::Command::new(program).args(arguments).exec())
+}
+
+/// Takes the connection away from stdin, where children would find it.
+fn inherited() -> io::Result<OwnedFd> {
+    let stdin = io::stdin();
+    let descriptor = rustix::io::fcntl_dupfd_cloexec(&stdin, 3)?;
+    let null = std::fs::File::open("/dev/null")?;
+    rustix::stdio::dup2_stdin(null)?;
+    Ok(descriptor)
+}
+
+async fn serve(descriptor: OwnedFd) -> Result<(), Error> {
+    let channel = Rc::new(Channel::from_inherited(descriptor)?);
+    let Some((Request::Configure(configuration), None)) = channel.receive().await? else {
+        return Err(Error::NotConfigured);
+    };
+    let gateway = match begin(&channel, configuration).await {
+        Ok(gateway) => gateway,
+        Err(error) => {
+            let why = describe(&error).to_string();
+            channel.send(&Notice::Failed { why }, None).await?;
+            return Err(error);
+        }
+    };
+    gateway.obey(channel).await
+}
+
+async fn begin(channel: &Channel, configuration: Configuration) -> Result<Gateway, Error> {
+    let Configuration { version, hardening, is_complete_hardening_required, listeners } = configuration;
+    if version != env!("CARGO_PKG_VERSION") {
+        return Err(Error::Version { host: version });
+    }
+    // Away from the terminal that the server may have been started from. It fails for the leader of a group only, and
+    // then there is no terminal to keep.
+    rustix::process::setsid().ok();
+    let listeners: Vec<(Service, TcpListener)> = listeners
+        .into_iter()
+        .map(|(service, port)| {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+            Ok((service, listener.map_err(|source| Error::Listen { port, source })?))
+        })
+        .collect::<Result<_, Error>>()?;
+    let report = hardening.apply_to_gateway().map_err(|error| Error::Hardening(error.to_string()))?;
+    if is_complete_hardening_required && !report.is_complete() {
+        return Err(Error::Hardening(format!("{report}")));
+    }
+    let mut proxy_port = None;
+    for (service, listener) in &listeners {
+        if *service == Service::Proxy {
+            proxy_port = Some(listener.local_addr()?.port());
+        }
+        channel.send(&Notice::Listener(*service), Some(listener.as_fd())).await?;
+    }
+    channel.send(&Notice::Ready(report), None).await?;
+    let mut environment: BTreeMap<String, String> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    environment.extend(proxy_port.map(crate::sandbox::proxy_environment).into_iter().flatten());
+    let wrapper = wrapper(&hardening)?;
+    Ok(Gateway {
+        environment,
+        wrapper,
+        leftovers: Rc::new(Leftovers::found()),
+        kernels: BTreeMap::new(),
+        stop: CancellationToken::new(),
+    })
+}
+
+/// What a kernel's command line begins with.
+fn wrapper(hardening: &Hardening) -> io::Result<Vec<OsString>> {
+    let hardening = serde_json::to_string(hardening)?;
+    Ok(vec![std::env::current_exe()?.into(), "sandbox-exec".into(), hardening.into(), "--".into()])
+}
+
+struct Gateway {
+    /// What the makers of the sandbox have set, proxies above all.
+    environment: BTreeMap<String, String>,
+    wrapper: Vec<OsString>,
+    leftovers: Rc<Leftovers>,
+    kernels: BTreeMap<u64, mpsc::UnboundedSender<Signal>>,
+    /// Cancelled when the sandbox has to end.
+    stop: CancellationToken,
+}
+
+impl Gateway {
+    /// Works until the host closes the connection. What was started is killed then.
+    async fn obey(mut self, channel: Rc<Channel>) -> Result<(), Error> {
+        loop {
+            let received = tokio::select! {
+                received = channel.receive() => received?,
+                () = self.stop.cancelled() => return Err(Error::Leftovers),
+            };
+            let Some((request, descriptor)) = received else { return Ok(()) };
+            match (request, descriptor) {
+                (Request::StartKernel { kernel, launch }, Some(socket)) => {
+                    self.start_kernel(kernel, launch, socket)?;
+                }
+                (Request::Signal { kernel, signal }, None) => {
+                    if let (Some(signals), Some(signal)) =
+                        (self.kernels.get(&kernel), Signal::from_named_raw(signal))
+                    {
+                        // The kernel is gone: there is nothing to signal.
+                        signals.send(signal).ok();
+                    }
+                }
+                (Request::Run { run, program }, Some(output)) => {
+                    let environment = self.environment_for(program.environment.clone());
+                    let program = Program { environment, ..program };
+                    let channel = Rc::clone(&channel);
+                    tokio::task::spawn_local(async move {
+                        let wait_status = run_program(program, output).await;
+                        if let Err(error) = channel.send(&Notice::Ended { run, wait_status }, None).await {
+                            tracing::debug!(%error, "could not tell the host that a program has ended");
+                        }
+                    });
+                }
+                _ => return Err(Error::Unexpected),
+            }
+        }
+    }
+
+    fn start_kernel(&mut self, kernel: u64, launch: serde_json::Value, socket: OwnedFd) -> Result<(), Error> {
+        let mut launch: Launch = serde_json::from_value(launch).map_err(io::Error::from)?;
+        launch.environment = self.environment_for(launch.environment);
+        launch.wrapper.clone_from(&self.wrapper);
+        let stream = StdUnixStream::from(socket);
+        stream.set_nonblocking(true)?;
+        let stream = UnixStream::from_std(stream)?;
+        let (sender, signals) = mpsc::unbounded_channel();
+        self.kernels.retain(|_, signals| !signals.is_closed());
+        self.kernels.insert(kernel, sender);
+        let (leftovers, stop) = (Rc::clone(&self.leftovers), self.stop.clone());
+        tokio::task::spawn_local(async move {
+            let socket = relay::relay(stream, launch, signals).await;
+            if let Err(left) = leftovers.kill().await {
+                // What cannot be killed one by one dies with the sandbox, which is ours to end.
+                stop.cancel();
+                return tracing::error!(?left, "a kernel has left processes that cannot be killed");
+            }
+            relay::close(socket).await;
+        });
+        Ok(())
+    }
+
+    /// What the host wants, over what the sandbox needs.
+    fn environment_for(&self, wanted: BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let mut environment = self.environment.clone();
+        environment.extend(wanted);
+        // Made here, where links that code has put there lead nowhere else.
+        if let Some(Err(error)) = environment.get("TMPDIR").map(std::fs::create_dir_all) {
+            tracing::warn!(%error, "there is no directory for temporary files");
+        }
+        environment
+    }
+}
+
+/// Runs a program to its end, and returns what `wait` says of it.
+async fn run_program(program: Program, output: OwnedFd) -> i32 {
+    /// What a shell says of a program that it cannot start, as `wait` does.
+    const NOT_STARTED: i32 = 127 << 8;
+    let spawned = output.try_clone().and_then(|errors| {
+        let mut command = Command::new(&program.program);
+        command.args(&program.arguments).env_clear().envs(&program.environment);
+        command.current_dir(&program.working_directory);
+        command.stdin(Stdio::null()).stdout(output).stderr(errors);
+        GroupLeader::spawn(&mut command)
+    });
+    let status = match spawned {
+        Ok(mut leader) => leader.wait().await,
+        Err(error) => Err(error),
+    };
+    status.map_or_else(
+        |error| {
+            tracing::error!(%error, program = %program.program.display(), "could not run a program");
+            NOT_STARTED
+        },
+        |status| status.into_raw(),
+    )
+}

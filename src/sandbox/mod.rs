@@ -1,0 +1,31 @@
+//! The boundary around code in the kernel: what it may do ([`Policy`]), the programs that enforce it, and the connection
+//! to what runs inside.
+//!
+//! ```text
+//! Policy ─ rules ─→ srt | bwrap ─ starts ─→ gateway (inside, hardened) ─ descriptors ─→ Sandbox
+//! ```
+//!
+//! It knows neither Jupyter nor Python. What it cannot enforce it refuses: nothing ever runs unsandboxed instead.
+
+mod address;
+mod bwrap;
+mod channel;
+pub(crate) mod check;
+mod domain;
+mod hardening;
+mod policy;
+mod protocol;
+mod proxy;
+mod running;
+mod settings;
+mod srt;
+
+pub(crate) use self::bwrap::proxy_environment;
+pub(crate) use self::channel::Channel;
+pub(crate) use self::hardening::Hardening;
+pub use self::policy::{PathProblem, PolicyError, Problem as PolicyProblem};
+pub(crate) use self::policy::{Place, Policy, Rules};
+pub(crate) use self::protocol::{Configuration, Notice, Program, Request, Service};
+pub(crate) use self::running::{Error, Sandbox, Seat, SeatControl};
+pub use self::settings::Backend;
+pub(crate) use self::settings::{Confinement, Inside};

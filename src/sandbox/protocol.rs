@@ -1,0 +1,92 @@
+//! What the host and the gateway say to each other.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::hardening::{Hardening, Report};
+
+/// What the host asks of the gateway.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Request {
+    /// The first of all, and only that.
+    Configure(Configuration),
+    /// Start a kernel, and speak to it over the socket that comes with this.
+    StartKernel {
+        /// The name of the kernel from now on.
+        kernel: u64,
+        /// What the kernel is started with, as `kernel` writes and reads it.
+        launch: Value,
+    },
+    /// Send a signal to a kernel's process group; nothing happens if it is gone.
+    Signal {
+        /// Which.
+        kernel: u64,
+        /// Its number.
+        signal: i32,
+    },
+    /// Run a program, and let it write its output into the pipe that comes with this.
+    Run {
+        /// The name of the run in the answer.
+        run: u64,
+        /// What is run.
+        program: Program,
+    },
+}
+
+/// How a gateway works.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Configuration {
+    /// The version of the host, which must be the gateway's own.
+    pub(crate) version: String,
+    /// What is locked from inside.
+    pub(crate) hardening: Hardening,
+    /// Whether to give up if that cannot be done completely.
+    pub(crate) is_complete_hardening_required: bool,
+    /// The listeners to hand out, each with its port, or 0 for a free one.
+    pub(crate) listeners: BTreeMap<Service, u16>,
+}
+
+/// What the host serves on a listener in the sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Service {
+    /// The tool server.
+    Tools,
+    /// The proxy that filters by domain.
+    Proxy,
+}
+
+/// A program, its arguments and its whole environment.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Program {
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) working_directory: PathBuf,
+}
+
+/// What the gateway tells the host.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Notice {
+    /// A listening socket comes with this.
+    Listener(Service),
+    /// All listeners have been handed out, and requests are awaited.
+    Ready(Report),
+    /// It cannot work, and ends.
+    Failed {
+        /// What went wrong.
+        why: String,
+    },
+    /// A program has ended.
+    Ended {
+        /// Which run.
+        run: u64,
+        /// What `wait` says of it.
+        wait_status: i32,
+    },
+}

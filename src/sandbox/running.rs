@@ -1,0 +1,444 @@
+//! A sandbox that runs: its process on this side, and what the gateway inside does for us.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketType, sockopt};
+use rustix::process::Signal;
+use serde_json::Value;
+use tokio::net::UnixStream;
+use tokio::process::Command;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::PolicyError;
+use super::bwrap::{self, Stubs};
+use super::channel::Channel;
+use super::check;
+use super::hardening::Report;
+use super::protocol::{Configuration, Notice, Program, Request, Service};
+use super::proxy::Proxy;
+use crate::process::{GroupLeader, Tail};
+
+/// How long the inside is given to end after it has been told to, before each stronger means.
+const STOP_GRACE: Duration = Duration::from_secs(2);
+/// How long the last words of a sandbox are awaited: processes that it left may hold the pipe.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// Why there is no sandbox.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// There is no program to make it with.
+    #[error("start the sandbox: there is no `{program}` on PATH")]
+    Missing {
+        /// The program.
+        program: &'static str,
+    },
+    /// The policy cannot be held.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The policy uses what only srt has.
+    #[error(
+        "make a sandbox with bubblewrap: the policy uses {0}, which needs srt\n\
+         hint: remove that from the policy, or leave `--sandbox-backend` out"
+    )]
+    Unsupported(String),
+    /// Bubblewrap cannot hold the policy.
+    #[error(transparent)]
+    Bubblewrap(#[from] bwrap::Error),
+    /// The settings of the sandbox could not be written.
+    #[error("write the settings of the sandbox to `{}`", path.display())]
+    Settings {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The program that makes the sandbox could not be started.
+    #[error("start `{program}`")]
+    Spawn {
+        /// The program.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It ended before the gateway inside was ready.
+    #[error("start the sandbox: it ended with {status}{}", words(.stderr))]
+    Ended {
+        /// How.
+        status: ExitStatus,
+        /// What was written to its stderr.
+        stderr: String,
+    },
+    /// The gateway inside gave up.
+    #[error("start the sandbox: {0}")]
+    Failed(String),
+    /// It was not ready in time.
+    #[error("start the sandbox: it was not ready after {} seconds{}", .after.as_secs_f64(), words(.stderr))]
+    Timeout {
+        /// How long it was awaited.
+        after: Duration,
+        /// What was written to its stderr.
+        stderr: String,
+    },
+    /// The gateway inside does what it never does: something else may have taken its place.
+    #[error("speak to the sandbox: {0}")]
+    Violation(String),
+    /// The connection failed.
+    #[error("speak to the sandbox")]
+    Channel(#[source] io::Error),
+    /// It is gone.
+    #[error("use the sandbox: it has ended")]
+    Gone,
+    /// This machine lacks something.
+    #[error(transparent)]
+    Unusable(#[from] check::Unusable),
+}
+
+impl Error {
+    /// Whether it is worth a look what the machine lacks.
+    pub(super) fn may_be_the_machines(&self) -> bool {
+        matches!(
+            self,
+            Self::Missing { .. }
+                | Self::Spawn { .. }
+                | Self::Ended { .. }
+                | Self::Failed(_)
+                | Self::Timeout { .. }
+        )
+    }
+}
+
+fn words(stderr: &str) -> String {
+    if stderr.is_empty() { String::new() } else { format!("; its last words:\n{stderr}") }
+}
+
+/// How a sandbox ended.
+#[derive(Debug, Clone)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) stderr: String,
+}
+
+/// A running sandbox. Dropping it ends it, in the background.
+pub(crate) struct Sandbox {
+    control: Arc<Control>,
+    listeners: BTreeMap<Service, TcpListener>,
+    report: Report,
+    stop: CancellationToken,
+    ended: watch::Receiver<Option<Ended>>,
+    /// The way out of its network.
+    proxy: Option<Proxy>,
+    /// The places that its mounts are on.
+    stubs: Option<Stubs>,
+}
+
+/// How a running sandbox is spoken to.
+struct Control {
+    requests: mpsc::UnboundedSender<(Request, Option<OwnedFd>)>,
+    runs: Runs,
+    next: AtomicU64,
+}
+
+type Runs = Arc<Mutex<BTreeMap<u64, oneshot::Sender<ExitStatus>>>>;
+
+impl Sandbox {
+    /// Starts `command`, which makes the sandbox and runs the gateway inside with our end of a socket as its stdin, and
+    /// waits until the gateway is ready.
+    pub(crate) async fn start(
+        mut command: Command,
+        configuration: Configuration,
+        timeout: Duration,
+    ) -> Result<Self, Error> {
+        let program = command.as_std().get_program().display().to_string();
+        let (channel, inside) = Channel::pair().map_err(Error::Channel)?;
+        command.stdin(Stdio::from(inside)).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut leader =
+            GroupLeader::spawn(&mut command).map_err(|source| Error::Spawn { program, source })?;
+        // It holds the inside's end, which must close with the inside.
+        drop(command);
+        let (stderr, reader) = match leader.take_stderr() {
+            Some(pipe) => {
+                let (tail, reader) = Tail::follow(pipe, "sandbox".to_owned());
+                (tail, Some(reader))
+            }
+            None => (Tail::default(), None),
+        };
+        let wanted = configuration.listeners.clone();
+        let greeting = async {
+            channel.send(&Request::Configure(configuration), None).await.map_err(Error::Channel)?;
+            greet(&channel, wanted).await
+        };
+        let greeted = tokio::select! {
+            greeted = greeting => match greeted {
+                // The end of the conversation is the end of the process; its status says more.
+                Err(Error::Gone | Error::Channel(_)) => Err(None),
+                greeted => greeted.map_err(Some),
+            },
+            () = tokio::time::sleep(timeout) => Err(Some(Error::Timeout { after: timeout, stderr: stderr.text() })),
+            _ = leader.wait() => Err(None),
+        };
+        let (listeners, report) = match greeted {
+            Ok(greeted) => greeted,
+            Err(error) => {
+                let status = end(leader, &channel).await;
+                let stderr = last_words(&stderr, reader).await;
+                return Err(error.unwrap_or(Error::Ended { status, stderr }));
+            }
+        };
+        let (requests, outgoing) = mpsc::unbounded_channel();
+        let control = Control { requests, runs: Runs::default(), next: AtomicU64::new(0) };
+        let stop = CancellationToken::new();
+        let (ended_sender, ended) = watch::channel(None);
+        let supervisor =
+            Supervisor { channel: Arc::new(channel), runs: Arc::clone(&control.runs), stop: stop.clone() };
+        tokio::spawn(async move {
+            let status = supervisor.run(leader, outgoing).await;
+            let stderr = last_words(&stderr, reader).await;
+            ended_sender.send_replace(Some(Ended { status, stderr }));
+        });
+        Ok(Self { control: Arc::new(control), listeners, report, stop, ended, proxy: None, stubs: None })
+    }
+
+    /// The socket in the sandbox on which `service` is to be served; once.
+    pub(crate) fn take_listener(&mut self, service: Service) -> Option<TcpListener> {
+        self.listeners.remove(&service)
+    }
+
+    /// Keeps what it needs on this side for as long as it runs.
+    pub(super) fn keep(&mut self, proxy: Option<Proxy>, stubs: Option<Stubs>) {
+        self.proxy = proxy;
+        self.stubs = stubs;
+    }
+
+    /// What has been locked from inside.
+    pub(crate) fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Whether it can still be used.
+    pub(crate) fn is_running(&self) -> bool {
+        self.ended.borrow().is_none() && !self.stop.is_cancelled()
+    }
+
+    /// Has a kernel started inside, and returns the connection to it.
+    pub(crate) fn start_kernel(&self, launch: Value) -> Result<Seat, Error> {
+        let (ours, inside) = std::os::unix::net::UnixStream::pair().map_err(Error::Channel)?;
+        ours.set_nonblocking(true).map_err(Error::Channel)?;
+        let stream = UnixStream::from_std(ours).map_err(Error::Channel)?;
+        let kernel = self.control.next.fetch_add(1, Ordering::Relaxed);
+        self.control.request(Request::StartKernel { kernel, launch }, Some(inside.into()))?;
+        Ok(Seat { stream, kernel, control: Arc::clone(&self.control), ended: self.ended.clone() })
+    }
+
+    /// Runs a program inside to its end; it writes into `output`. Cancelled, it goes on inside: stop the sandbox then.
+    pub(crate) async fn run(&self, program: Program, output: OwnedFd) -> Result<ExitStatus, Error> {
+        let run = self.control.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, status) = oneshot::channel();
+        self.control.runs.lock().unwrap_or_else(PoisonError::into_inner).insert(run, sender);
+        self.control.request(Request::Run { run, program }, Some(output))?;
+        let mut ended = self.ended.clone();
+        tokio::select! {
+            status = status => status.map_err(|_| Error::Gone),
+            _ = ended.wait_for(Option::is_some) => Err(Error::Gone),
+        }
+    }
+
+    /// Ends everything inside, and waits until nothing is left.
+    pub(crate) async fn stop(mut self) {
+        self.stop.cancel();
+        // The supervisor does not end without saying so.
+        drop(self.ended.wait_for(Option::is_some).await);
+        if let Some(proxy) = self.proxy.take() {
+            proxy.stop().await;
+        }
+        // Only now: what its mounts were on is removed.
+        self.stubs = None;
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl Control {
+    fn request(&self, request: Request, descriptor: Option<OwnedFd>) -> Result<(), Error> {
+        self.requests.send((request, descriptor)).map_err(|_| Error::Gone)
+    }
+}
+
+/// A kernel in a sandbox, and the connection to it.
+pub(crate) struct Seat {
+    /// The kernel's channels, over the Jupyter WebSocket protocol.
+    pub(crate) stream: UnixStream,
+    kernel: u64,
+    control: Arc<Control>,
+    ended: watch::Receiver<Option<Ended>>,
+}
+
+impl Seat {
+    /// Splits the connection off, so that signals can be sent while it is used.
+    pub(crate) fn split(self) -> (UnixStream, SeatControl) {
+        let Self { stream, kernel, control, ended } = self;
+        (stream, SeatControl { kernel, control, ended })
+    }
+}
+
+/// What is done to a kernel in a sandbox beside speaking to it.
+pub(crate) struct SeatControl {
+    kernel: u64,
+    control: Arc<Control>,
+    ended: watch::Receiver<Option<Ended>>,
+}
+
+impl SeatControl {
+    /// Sends a signal to the kernel and all that it started.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let request = Request::Signal { kernel: self.kernel, signal: signal.as_raw() };
+        // Nothing needs a signal in a sandbox that is gone.
+        drop(self.control.request(request, None));
+    }
+
+    /// How the sandbox has ended; waits for that.
+    pub(crate) async fn sandbox_ended(&mut self) -> Ended {
+        let gone = || Ended { status: ExitStatus::from_raw(Signal::KILL.as_raw()), stderr: String::new() };
+        self.ended.wait_for(Option::is_some).await.ok().and_then(|ended| ended.clone()).unwrap_or_else(gone)
+    }
+}
+
+/// The task that owns the process and the connection.
+struct Supervisor {
+    channel: Arc<Channel>,
+    runs: Runs,
+    stop: CancellationToken,
+}
+
+impl Supervisor {
+    async fn run(
+        self,
+        mut leader: GroupLeader,
+        mut requests: mpsc::UnboundedReceiver<(Request, Option<OwnedFd>)>,
+    ) -> ExitStatus {
+        let sending = {
+            let channel = Arc::clone(&self.channel);
+            async move {
+                while let Some((request, descriptor)) = requests.recv().await {
+                    if let Err(error) = channel.send(&request, descriptor.as_ref().map(|fd| fd.as_fd())).await
+                    {
+                        tracing::debug!(%error, "could not send to the sandbox");
+                        return;
+                    }
+                }
+                std::future::pending().await
+            }
+        };
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            () = sending => {}
+            why = self.listen() => tracing::warn!(%why, "ending the sandbox"),
+            status = leader.wait() => tracing::debug!(?status, "the sandbox has ended"),
+        }
+        self.stop.cancel();
+        end(leader, &self.channel).await
+    }
+
+    /// Returns why the sandbox must end.
+    async fn listen(&self) -> Error {
+        loop {
+            match self.channel.receive().await {
+                Ok(Some((Notice::Ended { run, wait_status }, None))) => {
+                    let sender = self.runs.lock().unwrap_or_else(PoisonError::into_inner).remove(&run);
+                    if let Some(sender) = sender {
+                        // Whoever waited has given up.
+                        sender.send(ExitStatus::from_raw(wait_status)).ok();
+                    }
+                }
+                Ok(Some((Notice::Failed { why }, None))) => return Error::Failed(why),
+                Ok(Some((notice, _))) => return Error::Violation(format!("an unexpected {notice:?}")),
+                Ok(None) => return Error::Gone,
+                Err(error) => return Error::Channel(error),
+            }
+        }
+    }
+}
+
+/// Takes the listeners and the report that the gateway begins with.
+async fn greet(
+    channel: &Channel,
+    mut wanted: BTreeMap<Service, u16>,
+) -> Result<(BTreeMap<Service, TcpListener>, Report), Error> {
+    let mut listeners = BTreeMap::new();
+    loop {
+        match channel.receive().await.map_err(Error::Channel)? {
+            Some((Notice::Listener(service), Some(descriptor))) if wanted.remove(&service).is_some() => {
+                listeners.insert(service, listener(descriptor)?);
+            }
+            Some((Notice::Ready(report), None)) if wanted.is_empty() => return Ok((listeners, report)),
+            Some((Notice::Failed { why }, None)) => return Err(Error::Failed(why)),
+            Some((notice, _)) => return Err(Error::Violation(format!("an unexpected {notice:?}"))),
+            None => return Err(Error::Gone),
+        }
+    }
+}
+
+/// The descriptor as what it has to be: a TCP socket that listens.
+fn listener(descriptor: OwnedFd) -> Result<TcpListener, Error> {
+    if !is_listener(&descriptor).unwrap_or(false) {
+        return Err(Error::Violation("a descriptor that is no listening TCP socket".to_owned()));
+    }
+    let listener = TcpListener::from(descriptor);
+    listener.set_nonblocking(true).map_err(Error::Channel)?;
+    Ok(listener)
+}
+
+#[cfg(target_os = "linux")]
+fn is_listener(descriptor: &OwnedFd) -> rustix::io::Result<bool> {
+    Ok(sockopt::socket_domain(descriptor)? == AddressFamily::INET
+        && sockopt::socket_type(descriptor)? == SocketType::STREAM
+        && sockopt::socket_protocol(descriptor)? == Some(rustix::net::ipproto::TCP)
+        && sockopt::socket_acceptconn(descriptor)?)
+}
+
+/// The system tells less of a socket: that it does not listen shows when something is to be accepted.
+#[cfg(not(target_os = "linux"))]
+fn is_listener(descriptor: &OwnedFd) -> rustix::io::Result<bool> {
+    let is_inet = rustix::net::getsockname(descriptor)?.address_family() == AddressFamily::INET;
+    Ok(is_inet && sockopt::socket_type(descriptor)? == SocketType::STREAM)
+}
+
+/// Ends a sandbox from inside first: its own program cleans up only when what it runs has ended.
+async fn end(mut leader: GroupLeader, channel: &Channel) -> ExitStatus {
+    channel.close();
+    for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
+        if let Some(signal) = signal {
+            leader.signal(signal);
+        }
+        match tokio::time::timeout(STOP_GRACE, leader.wait()).await {
+            Ok(Ok(status)) => return status,
+            Ok(Err(error)) => tracing::warn!(%error, "could not wait for the sandbox"),
+            Err(_) => tracing::warn!(?signal, "the sandbox does not end"),
+        }
+    }
+    // It could not be reaped; the kernel reaps it with us.
+    ExitStatus::from_raw(Signal::KILL.as_raw())
+}
+
+/// The end of what was written to stderr.
+async fn last_words(stderr: &Tail, reader: Option<tokio::task::JoinHandle<()>>) -> String {
+    if let Some(mut reader) = reader {
+        // Past that, whoever holds the pipe has nothing to do with the end.
+        drop(tokio::time::timeout(LAST_WORDS, &mut reader).await);
+        reader.abort();
+    }
+    stderr.text()
+}
