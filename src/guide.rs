@@ -11,3 +11,6 @@ struct CodeExecution;
 
 #[doc = include_str!("../docs/quickstart.md")]
 struct Quickstart;
+
+#[doc = include_str!("../docs/sandbox.md")]
+struct Sandbox;

@@ -31,8 +31,9 @@
 //! # }
 //! ```
 //!
-//! It needs Python 3.10 or newer, and makes the Python environment itself. **Without a sandbox, which this version does
-//! not have, the kernel has the rights of your program**: approval is about tools, not about what Python does.
+//! It needs Python 3.10 or newer, and makes the Python environment itself. **Without a sandbox the kernel has the rights
+//! of your program**: approval is about tools, not about what Python does. [`CodeExecutorBuilder::sandbox`] puts it into
+//! one, for which the program `ipybox` has to be installed too; `docs/sandbox.md` tells all about it.
 //!
 //! # What to use for what
 //!
@@ -48,6 +49,7 @@
 //! | know why code has no result | [`CodeExecutionError`]; [`describe`] puts errors with their causes in words |
 //! | run code without tools | [`KernelClient`] |
 //! | keep a record | [`CodeExecutorBuilder::audit`] with [`AuditSettings`] |
+//! | know whether a session would work on this machine | [`doctor::examine`] |
 //! | be the MCP server `ipybox` | [`serve_stdio`] with a [`Config`] made of [`Settings`] |
 //!
 //! The user guide is in `docs/`, with `docs/quickstart.md` to begin with; `examples/` has programs to run.
@@ -77,15 +79,18 @@ mod audit;
 pub mod codegen;
 mod config;
 mod describe;
+pub mod doctor;
 pub mod env;
 mod environment;
 mod executor;
+mod gateway;
 #[cfg(doctest)]
 mod guide;
 mod kernel;
 mod mcp;
 mod process;
 mod registry;
+mod sandbox;
 mod state_file;
 mod tool_client;
 mod tool_server;
@@ -98,15 +103,21 @@ pub use approval::{
 pub use audit::{Contents as AuditContents, Error as AuditError};
 pub use config::{
     ApprovalMode, ApprovalSettings, AuditSettings, Config, Error as ConfigError, Images, KernelSettings,
-    Settings, ToolServerSettings,
+    SandboxSettings, Settings, ToolServerSettings,
 };
 pub use describe::describe;
 pub use executor::{
     Code, CodeExecution, CodeExecutionChunk, CodeExecutionError, CodeExecutionEvent, CodeExecutionResult,
     CodeExecutor, CodeExecutorBuilder, KernelClient, KernelClientBuilder, KernelState, StartError, Truncated,
 };
+#[doc(hidden)]
+pub use gateway::{exec as sandbox_exec, run as sandbox_gateway};
 pub use registry::{
     ApigenError, ApigenReport, ApigenSource, GenerateError, Registry, apigen, generate_mcp_sources,
+};
+pub use sandbox::{
+    Backend as SandboxBackend, PathProblem as SandboxPathProblem, PolicyError as SandboxPolicyError,
+    PolicyProblem as SandboxPolicyProblem,
 };
 pub use tool_client::{ApprovalClient, ApprovalClientError, ToolRunner, ToolRunnerError};
 pub use tool_server::{Error as ToolServerError, ToolServer, ToolServerBuilder};

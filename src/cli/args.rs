@@ -1,10 +1,11 @@
 //! The flags.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
-use ipybox::{ApprovalMode, AuditContents, Settings};
+use ipybox::{ApprovalMode, AuditContents, SandboxSettings, Settings};
 
 /// MCP server (stdio) that gives AI agents a stateful IPython kernel with programmatic MCP tool calling
 ///
@@ -28,11 +29,68 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Generate the Python API for an MCP server's tools, without a session
     Apigen(ApigenArgs),
+    /// Run inside a sandbox, for the ipybox outside
+    #[command(hide = true)]
+    SandboxGateway,
+    /// Become a program, locked in as code in a sandbox is
+    #[command(hide = true)]
+    SandboxExec(SandboxExecArgs),
     /// Run the tools of MCP servers for code in other processes
     ///
     /// Prints one line of JSON when it listens: the address, and the tokens that it has made. Set
     /// IPYBOX_TOOL_SERVER_TOKEN and IPYBOX_TOOL_SERVER_HOST_TOKEN to choose the tokens. Ends on SIGTERM, SIGINT and SIGHUP.
     ToolServer(ToolServerArgs),
+    /// Tell whether ipybox can run here, with a sandbox or without, and what mends what is missing
+    ///
+    /// Tries what it tells, and leaves nothing behind. Ends with 0 if ipybox can run: without a sandbox, and with one
+    /// too if `--sandbox` is given. Ends with 1 otherwise.
+    Doctor(DoctorArgs),
+}
+
+/// The flags of `ipybox doctor`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DoctorArgs {
+    /// Print JSON, whose keys do not change
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Working directory that the kernel would have
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) workspace: PathBuf,
+
+    /// Python interpreter that would run the kernel
+    #[arg(long, value_name = "PATH")]
+    pub(crate) python: Option<PathBuf>,
+
+    /// Directory that would hold registered servers and Python environments
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+
+    /// End with 1 if the sandbox would not start
+    #[arg(long)]
+    pub(crate) sandbox: bool,
+
+    /// The sandbox that has to start [default: srt]; implies `--sandbox`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) sandbox_backend: Option<Backend>,
+}
+
+/// What makes the sandbox.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Backend {
+    /// Anthropic's sandbox-runtime
+    Srt,
+    /// bubblewrap alone, on Linux
+    Bwrap,
+}
+
+impl From<Backend> for ipybox::SandboxBackend {
+    fn from(backend: Backend) -> Self {
+        match backend {
+            Backend::Srt => Self::Srt,
+            Backend::Bwrap => Self::Bubblewrap,
+        }
+    }
 }
 
 /// The flags of `ipybox apigen`.
@@ -58,6 +116,17 @@ pub(crate) struct ApigenArgs {
     /// Generate `async def run` (and `run_sync`) instead of `def run` (and `run_async`)
     #[arg(long = "async")]
     pub(crate) is_async: bool,
+}
+
+/// The arguments of `ipybox sandbox-exec`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SandboxExecArgs {
+    /// What stays open, as JSON
+    pub(crate) hardening: String,
+
+    /// The program and its arguments
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// The flags of `ipybox tool-server`.
@@ -95,13 +164,23 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) workspace: PathBuf,
 
-    /// Run the kernel in Anthropic's sandbox-runtime
+    /// Run the kernel in a sandbox; `ipybox doctor` says what it needs
     #[arg(long)]
     pub(crate) sandbox: bool,
 
-    /// Sandbox settings in sandbox-runtime's format
-    #[arg(long, value_name = "FILE")]
+    /// What code in the sandbox may do, in the settings format of Anthropic's sandbox-runtime; relative to the workspace
+    /// [default: read all but secrets, write the workspace, no network]
+    #[arg(long, value_name = "FILE", requires = "sandbox")]
     pub(crate) sandbox_config: Option<PathBuf>,
+
+    /// What makes the sandbox [default: srt]
+    #[arg(long, value_name = "BACKEND", requires = "sandbox")]
+    pub(crate) sandbox_backend: Option<SandboxBackend>,
+
+    /// A domain that packages may be installed from in the sandbox, beside those that uv and pip are configured for;
+    /// may be given several times
+    #[arg(long, value_name = "DOMAIN", requires = "sandbox")]
+    pub(crate) sandbox_install_domain: Vec<String>,
 
     /// Whether replies show the images of a cell, besides links to their files
     #[arg(long, value_name = "HOW", default_value = "inline")]
@@ -148,6 +227,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) kernel_max_processes: Option<u32>,
 
+    /// Size to which a file can grow that the kernel writes: bytes, or with K, M, G or T; Linux only [default: no limit;
+    /// 16G in a sandbox]
+    #[arg(long, value_name = "SIZE", value_parser = super::size::parse)]
+    pub(crate) kernel_max_file_size: Option<u64>,
+
     /// Ask for approval of shell commands: !command, %%bash and the like
     #[arg(long)]
     pub(crate) approve_shell_cmds: bool,
@@ -181,6 +265,15 @@ pub(crate) enum Approval {
     Deny,
     /// The rules in `--approval-policy` decide
     Policy,
+}
+
+/// What makes the sandbox.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum SandboxBackend {
+    /// Anthropic's sandbox-runtime
+    Srt,
+    /// Bubblewrap, directly: Linux only, needs no Node.js
+    Bwrap,
 }
 
 /// What a cell's reply holds of its images.
@@ -222,8 +315,20 @@ impl From<ServeArgs> for Settings {
             (None | Some(Approval::Policy), Some(file)) => ApprovalMode::Policy(file),
             (None | Some(Approval::Auto | Approval::Policy), _) => ApprovalMode::Auto,
         };
+        settings.sandbox = args.sandbox.then(|| {
+            let mut sandbox = SandboxSettings::default();
+            sandbox.config = args.sandbox_config;
+            sandbox.install_domains = args.sandbox_install_domain;
+            sandbox.backend = match args.sandbox_backend {
+                None | Some(SandboxBackend::Srt) => ipybox::SandboxBackend::Srt,
+                Some(SandboxBackend::Bwrap) => ipybox::SandboxBackend::Bubblewrap,
+            };
+            sandbox.gateway_program = std::env::current_exe().ok();
+            sandbox
+        });
         settings.kernel.memory_limit = args.kernel_memory_limit;
         settings.kernel.max_processes = args.kernel_max_processes;
+        settings.kernel.max_file_size = args.kernel_max_file_size;
         settings.kernel.approve_shell_cmds = args.approve_shell_cmds;
         settings.kernel.require_shell_escape = args.require_shell_escape;
         settings.audit.file = args.audit_log;

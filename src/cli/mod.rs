@@ -2,11 +2,13 @@
 
 mod apigen;
 mod args;
+mod doctor;
 mod greeting;
 mod logging;
 mod size;
 mod tool_server;
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -24,18 +26,21 @@ pub(crate) fn main() -> ExitCode {
     let args = Args::parse();
     let _log = logging::init(args.log_level);
     let done = match args.command {
-        Some(Command::Apigen(args)) => apigen::run(args),
-        Some(Command::ToolServer(args)) => tool_server::run(args),
+        Some(Command::Apigen(args)) => apigen::run(args).map(|()| ExitCode::SUCCESS),
+        Some(Command::ToolServer(args)) => tool_server::run(args).map(|()| ExitCode::SUCCESS),
+        Some(Command::Doctor(args)) => doctor::run(args),
+        Some(Command::SandboxGateway) => Ok(ipybox::sandbox_gateway()),
+        Some(Command::SandboxExec(args)) => become_program(&args.hardening, &args.command),
         None => match refusal(&args.serve) {
             Some(refusal) => {
                 tell(refusal);
                 return ExitCode::from(USAGE);
             }
-            None => serve(args.serve),
+            None => serve(args.serve).map(|()| ExitCode::SUCCESS),
         },
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             tell(&format!("failed to {}", ipybox::describe(error.as_ref())));
             ExitCode::FAILURE
@@ -45,11 +50,7 @@ pub(crate) fn main() -> ExitCode {
 
 /// Why flags that are right one by one are wrong together.
 fn refusal(args: &ServeArgs) -> Option<&'static str> {
-    if args.sandbox {
-        Some("`--sandbox` is not available in this version, and ipybox does not run unsandboxed instead")
-    } else if args.sandbox_config.is_some() {
-        Some("`--sandbox-config` needs `--sandbox`")
-    } else if args.approval_policy.is_some() && !matches!(args.approval, None | Some(Approval::Policy)) {
+    if args.approval_policy.is_some() && !matches!(args.approval, None | Some(Approval::Policy)) {
         Some("`--approval-policy` goes with `--approval policy` alone: its rules would not decide")
     } else {
         None
@@ -74,6 +75,13 @@ fn serve(args: ServeArgs) -> anyhow::Result<()> {
     // A read of a terminal cannot be interrupted; do not wait for it.
     runtime.shutdown_background();
     Ok(served?)
+}
+
+fn become_program(hardening: &str, command: &[OsString]) -> anyhow::Result<ExitCode> {
+    let Some((program, arguments)) = command.split_first() else { anyhow::bail!("become no program") };
+    let never = ipybox::sandbox_exec(hardening, program, arguments)
+        .with_context(|| format!("become `{}`", program.display()))?;
+    match never {}
 }
 
 /// Tells the user something on stderr; stdout is the protocol's.

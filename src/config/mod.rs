@@ -9,13 +9,17 @@ use std::sync::Arc;
 
 use etcetera::BaseStrategy as _;
 
-use crate::approval::{Effect, Policy, PolicyError};
+use crate::approval::{self, Effect, Policy};
 use crate::audit::{self, Audit};
+use crate::describe::describe;
 use crate::env::{self, Variables};
 use crate::kernel::ShellCommands;
+use crate::process::{is_program, on_path};
+use crate::sandbox::{self, Confinement, Place, PolicyError};
 
 pub use self::settings::{
-    ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, Settings, ToolServerSettings,
+    ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, SandboxSettings, Settings,
+    ToolServerSettings,
 };
 
 /// How many files the audit log has beside the one that is written, so that it never takes all of a disk.
@@ -51,6 +55,27 @@ pub enum Error {
          hint: name a directory with `--state-dir`"
     )]
     NoHome,
+    /// The sandbox's policy cannot be used.
+    #[error(transparent)]
+    SandboxPolicy(#[from] PolicyError),
+    /// The sandbox cannot be made on this machine, or its policy cannot be held.
+    #[error("{0}")]
+    Sandbox(String),
+    /// The program to run in the sandbox is none.
+    #[error(
+        "run `{program}` in the sandbox: it is not an executable file\nhint: give the path of the program `ipybox`",
+        program = program.display()
+    )]
+    Gateway {
+        /// The path as given.
+        program: PathBuf,
+    },
+    /// There is no program to run in the sandbox.
+    #[error(
+        "find the program `ipybox` to run in the sandbox: it is not on PATH\n\
+         hint: install it (`cargo install ipybox`), or give its path by `gateway_program`"
+    )]
+    NoGateway,
     /// Shell commands are to be the only way to start programs, and run unasked.
     #[error(
         "require shell commands without their approval\nhint: add `--approve-shell-cmds` (`approve_shell_cmds` in Rust)"
@@ -66,6 +91,9 @@ pub struct Config {
     pub(crate) images: Images,
     pub(crate) images_dir: PathBuf,
     pub(crate) kernel: KernelSettings,
+    pub(crate) sandbox: Option<Confinement>,
+    /// What `~` stands for.
+    pub(crate) home: PathBuf,
     pub(crate) shell_commands: ShellCommands,
     pub(crate) tool_server: ToolServerSettings,
     pub(crate) approval: ApprovalSettings,
@@ -88,25 +116,28 @@ impl Config {
         };
         let workspace = create_workspace(&settings.workspace)
             .map_err(|source| Error::Workspace { path: settings.workspace.clone(), source })?;
-        let variables = Variables::load(&workspace);
-        let states = match settings.state_dir {
-            Some(directory) => directory,
-            None => default_state_dir(&variables)?,
-        };
+        let variables = Arc::new(Variables::load(&workspace));
+        let states = states_dir(settings.state_dir, &variables)?;
         let state_dir = create_state_dir(&states, &workspace)
             .map_err(|source| Error::StateDir { path: states, source })?;
         let images_dir = workspace.join(settings.images_dir);
+        let home = variables.in_process("HOME").filter(|home| home.starts_with('/')).unwrap_or("/");
+        let home = PathBuf::from(home);
+        let sandbox =
+            settings.sandbox.map(|sandbox| confinement(sandbox, &workspace, &variables)).transpose()?;
         Ok(Self {
             workspace,
             state_dir,
             images: settings.images,
             images_dir,
             kernel: settings.kernel,
+            sandbox,
+            home,
             shell_commands,
             tool_server: settings.tool_server,
             approval: settings.approval,
             audit: settings.audit,
-            variables: Arc::new(variables),
+            variables,
         })
     }
 
@@ -117,13 +148,16 @@ impl Config {
 
     /// The kernel's environment, but for what ipybox adds.
     pub(crate) fn kernel_variables(&self) -> BTreeMap<String, String> {
-        let mut variables = self.variables.for_kernel();
+        let mut variables = match self.sandbox {
+            None => self.variables.for_kernel(),
+            Some(_) => self.variables.for_confined_kernel(),
+        };
         variables.extend(self.kernel.env.clone());
         variables
     }
 
     /// The approval policy that these settings ask for.
-    pub(crate) fn policy(&self) -> Result<Policy, PolicyError> {
+    pub(crate) fn policy(&self) -> Result<Policy, approval::PolicyError> {
         Ok(match &self.approval.mode {
             ApprovalMode::Auto => Policy::always(Effect::Allow),
             ApprovalMode::Ask => Policy::always(Effect::Ask),
@@ -145,15 +179,91 @@ impl Config {
         Audit::open(settings, self.variables.redactor().clone())
     }
 
+    /// Where the tool server listens on this machine; `None` with a sandbox, which it is reached from inside.
+    pub(crate) fn tool_server_address(&self) -> Option<(&str, u16)> {
+        let ToolServerSettings { host, port, .. } = &self.tool_server;
+        self.sandbox.is_none().then_some((host.as_str(), port.unwrap_or(0)))
+    }
+
+    /// Where things are that a sandbox has to do with. Code in it can read the first directory and write the second.
+    pub(crate) fn sandbox_place(&self, private_directory: PathBuf, writable_directory: PathBuf) -> Place {
+        let policy = match &self.approval.mode {
+            ApprovalMode::Policy(path) => Some(path.clone()),
+            _ => None,
+        };
+        // Secrets of MCP servers are in the state of all workspaces, and in `.env`.
+        let states = self.state_dir.parent().unwrap_or(&self.state_dir).to_owned();
+        Place {
+            workspace: self.workspace.clone(),
+            home: self.home.clone(),
+            private_directory,
+            writable_directory,
+            state_dir: self.state_dir.clone(),
+            python_prefixes: Vec::new(),
+            protected: policy.into_iter().chain(self.audit.file.clone()).collect(),
+            hidden: self.audit.file.iter().cloned().chain([states, self.workspace.join(".env")]).collect(),
+        }
+    }
+
+    /// Looks whether the sandbox that these settings ask for can be made, as far as that shows without making one.
+    ///
+    /// # Errors
+    /// A program that it needs is missing, or its policy cannot be held.
+    pub(crate) async fn check_sandbox(&self) -> Result<(), Error> {
+        let Some(confinement) = &self.sandbox else { return Ok(()) };
+        // Nothing is there yet, and nobody has the names.
+        let place = self.sandbox_place("/run/ipybox/p".into(), "/run/ipybox/w".into());
+        confinement.check(&place).await.map_err(|error| Error::Sandbox(describe(&error)))
+    }
+
     /// The environment and `.env`.
     pub fn variables(&self) -> &Variables {
         &self.variables
     }
 }
 
+fn confinement(
+    settings: SandboxSettings,
+    workspace: &Path,
+    variables: &Arc<Variables>,
+) -> Result<Confinement, Error> {
+    let policy = match settings.config {
+        Some(file) => sandbox::Policy::read(workspace.join(file))?,
+        None => sandbox::Policy::embedded()?,
+    };
+    let path = variables.in_process("PATH").unwrap_or_default().to_owned();
+    let gateway = match settings.gateway_program {
+        Some(program) if is_program(&program) => program,
+        Some(program) => return Err(Error::Gateway { program }),
+        None => own_program().or_else(|| on_path("ipybox", &path)).ok_or(Error::NoGateway)?,
+    };
+    let gateway = gateway.canonicalize().map_err(|_| Error::Gateway { program: gateway })?;
+    Ok(Confinement {
+        backend: settings.backend,
+        policy,
+        gateway,
+        variables: Arc::clone(variables),
+        install_domains: settings.install_domains,
+        timeout: settings.init_timeout,
+    })
+}
+
+/// The running program, if it is the one that can run in a sandbox.
+fn own_program() -> Option<PathBuf> {
+    std::env::current_exe().ok().filter(|program| program.file_name().is_some_and(|name| name == "ipybox"))
+}
+
 fn create_workspace(path: &Path) -> io::Result<PathBuf> {
     std::fs::create_dir_all(path)?;
     path.canonicalize()
+}
+
+/// Where the state of all workspaces is: as named, or the default.
+pub(crate) fn states_dir(named: Option<PathBuf>, variables: &Variables) -> Result<PathBuf, Error> {
+    match named {
+        Some(directory) => Ok(directory),
+        None => default_state_dir(variables),
+    }
 }
 
 fn default_state_dir(variables: &Variables) -> Result<PathBuf, Error> {
@@ -167,16 +277,22 @@ fn default_state_dir(variables: &Variables) -> Result<PathBuf, Error> {
 /// How much of a workspace's name its state directory shows. File names are limited to 255 bytes.
 const NAME_CHARS: usize = 40;
 
-/// The workspace's own directory below `states`, for this user alone.
-fn create_state_dir(states: &Path, workspace: &Path) -> io::Result<PathBuf> {
+/// The workspace's own directory below `states`, which may not be there yet.
+pub(crate) fn workspace_state_dir(states: &Path, workspace: &Path) -> PathBuf {
     use std::os::unix::ffi::OsStrExt as _;
-    use std::os::unix::fs::DirBuilderExt as _;
 
     let name = workspace.file_name().unwrap_or_default().to_string_lossy();
     let name: String = name.chars().take(NAME_CHARS).collect();
     // Readable for a human, unique by the whole path, and the same at every start.
     let hash = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, workspace.as_os_str().as_bytes());
-    let directory = states.join("workspaces").join(format!("{name}-{:016x}", hash.as_u64_pair().0));
+    states.join("workspaces").join(format!("{name}-{:016x}", hash.as_u64_pair().0))
+}
+
+/// Makes it, for this user alone.
+fn create_state_dir(states: &Path, workspace: &Path) -> io::Result<PathBuf> {
+    use std::os::unix::fs::DirBuilderExt as _;
+
+    let directory = workspace_state_dir(states, workspace);
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
     directory.canonicalize()
 }

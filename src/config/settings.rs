@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::audit::Contents;
+use crate::sandbox::Backend;
 
 /// What a user asks for; each field has the default of the flag of the same name.
 #[derive(Debug, Clone)]
@@ -21,6 +22,8 @@ pub struct Settings {
     pub images_dir: PathBuf,
     /// How the kernel runs.
     pub kernel: KernelSettings,
+    /// The sandbox that the kernel runs in. Default: none.
+    pub sandbox: Option<SandboxSettings>,
     /// How code in the kernel reaches its tools.
     pub tool_server: ToolServerSettings,
     /// Who decides what may run.
@@ -41,16 +44,49 @@ pub struct KernelSettings {
     /// How long it may take to start. A cold disk and no compiled bytecode cost several seconds. Default: 60 seconds.
     pub init_timeout: Duration,
     /// How much memory the kernel, and each process that it starts, may use, in bytes; Linux only. Default: as much
-    /// as there is.
+    /// as there is; in a sandbox no process gets more than the machine has.
     pub memory_limit: Option<u64>,
     /// How many processes and threads the kernel may add to those that its user runs when it starts; Linux only, and
-    /// without effect on root. Default: as many as the system allows.
+    /// without effect on root. Default: as many as the system allows, and 1024 in a sandbox.
     pub max_processes: Option<u32>,
+    /// The size in bytes to which a file that the kernel writes can grow; Linux only. Default: no limit, and 16 GiB in a
+    /// sandbox.
+    pub max_file_size: Option<u64>,
     /// Whether IPython's shell commands (`!command`, `%%bash`, …) ask for approval. Default: they do not.
     pub approve_shell_cmds: bool,
     /// Whether Python's own functions that start programs are blocked, so that shell commands are the way; needs
     /// [`approve_shell_cmds`](Self::approve_shell_cmds). Not a boundary: only a sandbox is. Default: they are not.
     pub require_shell_escape: bool,
+}
+
+/// The sandbox that the kernel runs in.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct SandboxSettings {
+    /// What makes it. Default: [`SandboxBackend::Srt`](crate::SandboxBackend::Srt).
+    pub backend: Backend,
+    /// What code in it may do: a file in the settings format of sandbox-runtime. Default: the policy
+    /// `sandbox-default.json`, which is part of the program.
+    pub config: Option<PathBuf>,
+    /// The program `ipybox`, of this very version, which runs inside. Default: the running program if it is that, else
+    /// `ipybox` on `PATH`.
+    pub gateway_program: Option<PathBuf>,
+    /// Domains that packages may be installed from, beside those that uv and pip are configured for. Default: none.
+    pub install_domains: Vec<String>,
+    /// How long it may take to start. Default: 30 seconds.
+    pub init_timeout: Duration,
+}
+
+impl Default for SandboxSettings {
+    fn default() -> Self {
+        Self {
+            backend: Backend::default(),
+            config: None,
+            gateway_program: None,
+            install_domains: Vec::new(),
+            init_timeout: Duration::from_secs(30),
+        }
+    }
 }
 
 /// How code in the kernel reaches its tools.
@@ -133,6 +169,7 @@ impl Default for Settings {
             images: Images::default(),
             images_dir: PathBuf::from("images"),
             kernel: KernelSettings::default(),
+            sandbox: None,
             tool_server: ToolServerSettings::default(),
             approval: ApprovalSettings::default(),
             audit: AuditSettings::default(),
@@ -148,6 +185,7 @@ impl Default for KernelSettings {
             init_timeout: Duration::from_secs(60),
             memory_limit: None,
             max_processes: None,
+            max_file_size: None,
             approve_shell_cmds: false,
             require_shell_escape: false,
         }

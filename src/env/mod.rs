@@ -26,6 +26,9 @@ pub const IPYBOX_TOOL_SERVER_TOKEN: &str = "IPYBOX_TOOL_SERVER_TOKEN";
 /// For `ipybox tool-server`, the host token to use; default: a random one.
 pub const IPYBOX_TOOL_SERVER_HOST_TOKEN: &str = "IPYBOX_TOOL_SERVER_HOST_TOKEN";
 
+/// The directory for temporary files.
+pub(crate) const TMPDIR: &str = "TMPDIR";
+
 /// What every program needs to run: who and where it is, its language, its certificates.
 const BASE: &[&str] = &[
     "PATH",
@@ -36,7 +39,7 @@ const BASE: &[&str] = &[
     "LANG",
     "LANGUAGE",
     "TZ",
-    "TMPDIR",
+    TMPDIR,
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
     "REQUESTS_CA_BUNDLE",
@@ -190,6 +193,21 @@ impl Variables {
     /// The kernel's environment: what every program needs, and the `KERNEL_ENV_*` values by their short names.
     pub fn for_kernel(&self) -> BTreeMap<String, String> {
         let mut kernel = self.pick(BASE, BASE_PREFIXES);
+        kernel.extend(self.meant_for_kernel());
+        kernel
+    }
+
+    /// The kernel's environment in a sandbox, where the host's directory for temporary files cannot be written to.
+    pub(crate) fn for_confined_kernel(&self) -> BTreeMap<String, String> {
+        let mut kernel = self.pick(BASE, BASE_PREFIXES);
+        kernel.remove(TMPDIR);
+        kernel.extend(self.meant_for_kernel());
+        kernel
+    }
+
+    /// The `KERNEL_ENV_*` values by their short names.
+    fn meant_for_kernel(&self) -> BTreeMap<String, String> {
+        let mut kernel = BTreeMap::new();
         for variables in [&self.dotenv, &self.process] {
             for (name, value) in variables {
                 if let Some(name) = name.strip_prefix(KERNEL_ENV_PREFIX).filter(|name| !name.is_empty()) {
@@ -205,6 +223,12 @@ impl Variables {
         let mut installer = self.pick(BASE, BASE_PREFIXES);
         installer.extend(self.pick(INSTALLER, INSTALLER_PREFIXES));
         installer
+    }
+
+    /// The environment of what makes a sandbox: nothing that is secret, because all that runs in the sandbox sees it,
+    /// and no proxies, which would be let through to.
+    pub(crate) fn for_sandbox(&self) -> BTreeMap<String, String> {
+        self.pick(BASE, BASE_PREFIXES)
     }
 
     /// The environment that a stdio MCP server inherits before its own `env` is added.

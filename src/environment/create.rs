@@ -103,7 +103,7 @@ async fn with_venv(managed: &Place<'_>, base: &Facts, turn: &Turn<'_>) -> Result
 }
 
 /// A Python on `PATH` that can make virtual environments.
-async fn base_for_venv(managed: &Place<'_>, attempts: &Attempts) -> Result<Facts, Error> {
+pub(super) async fn base_for_venv(managed: &Place<'_>, attempts: &Attempts) -> Result<Facts, Error> {
     let found = search::pythons_on_path(managed.path, managed.installer.environment()).await;
     match found.into_iter().next() {
         Some(facts) if facts.details.has_venv => Ok(facts),

@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use super::index;
+use super::installer::Installer;
 use super::lock::Turn;
 use super::record::Tool;
 use super::requirement::{self, RequirementError};
-use super::run;
+use super::run::{self, Elsewhere};
 use super::{Environment, Error, Progress};
 
 /// Why a package was not installed.
@@ -56,7 +58,7 @@ impl Environment {
     ///
     /// `package` is a requirement of PEP 508, a URL or a local path relative to the workspace.
     /// Installations are serialised, also among servers that share a managed environment. Dropping
-    /// the future kills the installer. A running kernel has to call `importlib.invalidate_caches()`.
+    /// the future kills the installer. With a place `elsewhere` it runs there. A running kernel has to call `importlib.invalidate_caches()`.
     ///
     /// # Errors
     /// [`InstallError`] says what is wrong with `package`, or carries the installer's output.
@@ -64,12 +66,22 @@ impl Environment {
         &self,
         package: &str,
         progress: Progress<'_>,
+        elsewhere: Option<&dyn Elsewhere>,
     ) -> Result<String, InstallError> {
         let requirement = requirement::parse(package, &self.workspace)?;
         let turn = Turn::wait(&self.lock, progress).await?;
         let tool = self.installer.available(self.tool);
-        let invocation = self.installer.install(tool, self.python(), &[requirement]);
-        let run = turn.run(&invocation).await.map_err(InstallError::Start)?;
+        let run = match elsewhere {
+            None => turn.run(&self.installer.install(tool, self.python(), &[requirement])).await,
+            Some(elsewhere) => {
+                let hosts = index::hosts(self.installer.environment(), &requirement);
+                let invocation = self.installer.install(tool, self.python(), &[requirement]);
+                let program =
+                    Installer::without_cache(invocation).contained(self.facts.details.prefix.clone(), hosts);
+                turn.run_elsewhere(program, elsewhere).await
+            }
+        };
+        let run = run.map_err(InstallError::Start)?;
         let package = || package.trim().to_owned();
         if run.status.success() {
             Ok(run.output)

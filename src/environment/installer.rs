@@ -27,6 +27,9 @@ const REDIRECTING: &[&str] = &[
     "UV_WORKING_DIRECTORY",
 ];
 
+/// Variables that say which way leads to the network.
+const PROXIES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
+
 /// Where users of pip alone keep their package index, and what uv calls it. uv does not read pip's.
 const INDEXES: &[(&str, &str, &[&str])] = &[
     ("PIP_INDEX_URL", "UV_INDEX_URL", &["UV_INDEX_URL", "UV_DEFAULT_INDEX"]),
@@ -92,6 +95,17 @@ impl Installer {
                 .args(["--no-color", "--progress-bar", "off", "--"])
                 .args(requirements),
         }
+    }
+}
+
+impl Installer {
+    /// For a run in a sandbox: what is built there must not get into the user's caches, and the way to the network is
+    /// the sandbox's.
+    pub(super) fn without_cache(mut invocation: Invocation) -> Invocation {
+        for name in PROXIES.iter().flat_map(|name| [(*name).to_owned(), name.to_lowercase()]) {
+            invocation = invocation.without_env(&name);
+        }
+        invocation.env("UV_NO_CACHE", "1").env("UV_LINK_MODE", "copy").env("PIP_NO_CACHE_DIR", "1")
     }
 }
 

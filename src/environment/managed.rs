@@ -8,7 +8,6 @@ use super::lock::Turn;
 use super::place::Place;
 use super::probe::{self, Facts, ProbeError, Version};
 use super::record::{Recalled, Tool};
-use super::search;
 use super::{Attempt, Attempts, Error, Progress};
 
 /// How many lost packages are named in a message.
@@ -36,6 +35,10 @@ impl Place<'_> {
             Recalled::Missing => Need::Rebuild("its creation was interrupted"),
             Recalled::Stale(_) if !self.directory.exists() => Need::Rebuild("it was removed"),
             Recalled::Stale(record) if record.python != python => Need::Rebuild("it was moved"),
+            // To look at it is to run it, and with it what was installed in a sandbox.
+            Recalled::Stale(_) | Recalled::Unreadable if self.is_sandboxed => {
+                Need::Rebuild("its Python has changed")
+            }
             Recalled::Stale(record) => self.examine(&python, record.tool, Some(record.facts.version)).await?,
             Recalled::Unreadable => self.examine(&python, self.installer.default_tool(), None).await?,
         };
@@ -65,7 +68,7 @@ impl Place<'_> {
         };
         let is_overloaded = match error {
             ProbeError::Silent => true,
-            ProbeError::Start(_) => search::is_program(python),
+            ProbeError::Start(_) => crate::process::is_program(python),
             _ => false,
         };
         if is_overloaded {

@@ -11,6 +11,8 @@
 
 mod contents;
 mod create;
+mod examine;
+mod index;
 mod install;
 mod installer;
 mod lock;
@@ -30,11 +32,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(crate) use install::check_requirement;
+pub(crate) use examine::{Outlook, examine, find_uv};
+pub(crate) use install::{InstallError, check_requirement};
 use installer::Installer;
 use place::Place;
 use probe::{Facts, ProbeError};
 use record::{RecordFile, Tool};
+pub(crate) use run::{Contained, Elsewhere, Running};
 pub(crate) use shared::Shared;
 
 use crate::env::Variables;
@@ -53,6 +57,9 @@ pub(crate) struct Settings {
     pub(crate) workspace: PathBuf,
     /// The process environment.
     pub(crate) variables: Arc<Variables>,
+    /// Whether packages are installed in a sandbox. They run there only: an environment that holds them is never run
+    /// outside, not even to ask it what it is.
+    pub(crate) is_sandboxed: bool,
 }
 
 /// A Python that can run the kernel, and what installs packages into it.
@@ -178,17 +185,7 @@ impl Environment {
                 let record = RecordFile::new(state("python-named.json"));
                 (installer.default_tool(), named::prepare(named, path, &record, &installer).await?)
             }
-            None => {
-                let managed = Place {
-                    directory: state("python"),
-                    lock: &lock,
-                    record: RecordFile::new(state("python.json")),
-                    installer: &installer,
-                    path,
-                    executable: std::env::current_exe().ok(),
-                };
-                managed.prepare(progress).await?
-            }
+            None => Place::of(settings, &lock, &installer, path).prepare(progress).await?,
         };
         let path = settings.variables.for_kernel().remove("PATH").unwrap_or_default();
         Ok(Self { facts, tool, installer, lock, workspace: settings.workspace.clone(), path })
@@ -218,6 +215,16 @@ impl Environment {
             set("PIP_PYTHON", &details.executable);
         }
         variables
+    }
+
+    /// The directories that the interpreter needs to run.
+    pub(crate) fn prefixes(&self) -> Vec<PathBuf> {
+        let base = self.facts.details.base_executable.canonicalize().ok();
+        // The installation: `bin/python3` lies two levels below it.
+        let base = base.and_then(|base| base.parent()?.parent().map(Path::to_owned));
+        let mut prefixes = vec![self.facts.details.prefix.clone()];
+        prefixes.extend(base.filter(|base| base.parent().is_some()));
+        prefixes
     }
 
     fn kernel_path(&self) -> String {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::installer::Installer;
 use super::probe::{self, Facts};
 use super::record::{Recalled, RecordFile};
-use super::{Error, Unusable, run, search};
+use super::{Error, Unusable, run};
 
 /// Checks the interpreter that was named as `named`; `path` is the value of `PATH`.
 pub(super) async fn prepare(
@@ -19,10 +19,7 @@ pub(super) async fn prepare(
     if let Recalled::True(record) = record.recall(&python) {
         return Ok(record.facts);
     }
-    let facts = probe::probe(&python, installer.environment())
-        .await
-        .map_err(|error| refused(Unusable::Probe(error)))?;
-    accept(&facts, search::on_path("uv", path).is_some()).map_err(refused)?;
+    let facts = examine(named, path, installer).await?;
     facts.note_newer_than_tested();
     if facts.details.executable == python {
         // Without a record the next start is a little slower, no more.
@@ -33,19 +30,30 @@ pub(super) async fn prepare(
     Ok(facts)
 }
 
+/// What the interpreter is, if it can be used; keeps no record of it.
+pub(super) async fn examine(named: &Path, path: &str, installer: &Installer) -> Result<Facts, Error> {
+    let refused = |why| Error::Unusable { python: named.to_owned(), why };
+    let python = locate(named, path).map_err(refused)?;
+    let facts = probe::probe(&python, installer.environment())
+        .await
+        .map_err(|error| refused(Unusable::Probe(error)))?;
+    accept(&facts, crate::process::on_path("uv", path).is_some()).map_err(refused)?;
+    Ok(facts)
+}
+
 /// The program that is meant: a bare name is looked up on `PATH` first, a virtual environment has its python.
 fn locate(named: &Path, path: &str) -> Result<PathBuf, Unusable> {
     let is_bare = named.components().count() == 1 && !named.is_absolute();
-    if is_bare && let Some(program) = named.to_str().and_then(|name| search::on_path(name, path)) {
+    if is_bare && let Some(program) = named.to_str().and_then(|name| crate::process::on_path(name, path)) {
         return Ok(program);
     }
     let file = std::path::absolute(named).map_err(|_| Unusable::NotFound)?;
     if file.is_dir() {
         let python = file.join("bin/python");
-        return if search::is_program(&python) { Ok(python) } else { Err(Unusable::NoPythonInside) };
+        return if crate::process::is_program(&python) { Ok(python) } else { Err(Unusable::NoPythonInside) };
     }
     match file.exists() {
-        true if search::is_program(&file) => Ok(file),
+        true if crate::process::is_program(&file) => Ok(file),
         true => Err(Unusable::NotExecutable),
         false if is_bare => Err(Unusable::NotOnPath),
         false => Err(Unusable::NotFound),

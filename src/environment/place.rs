@@ -2,15 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Error;
 use super::installer::Installer;
 use super::record::RecordFile;
+use super::{Error, Settings};
 
 /// The managed environment of one workspace: a directory, its lock and its record.
 pub(super) struct Place<'a> {
     pub(super) directory: PathBuf,
     pub(super) lock: &'a Path,
     pub(super) record: RecordFile,
+    /// Whether what is in it must not be run here.
+    pub(super) is_sandboxed: bool,
     pub(super) installer: &'a Installer,
     /// The value of `PATH`, where interpreters are looked for.
     pub(super) path: &'a str,
@@ -18,7 +20,23 @@ pub(super) struct Place<'a> {
     pub(super) executable: Option<PathBuf>,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    /// The managed environment in a workspace's state directory.
+    ///
+    /// There is another for sandboxed kernels: what is installed for those need not be trusted.
+    pub(super) fn of(settings: &Settings, lock: &'a Path, installer: &'a Installer, path: &'a str) -> Self {
+        let name = if settings.is_sandboxed { "python-sandboxed" } else { "python" };
+        Self {
+            directory: settings.state_dir.join(name),
+            lock,
+            record: RecordFile::new(settings.state_dir.join(format!("{name}.json"))),
+            is_sandboxed: settings.is_sandboxed,
+            installer,
+            path,
+            executable: std::env::current_exe().ok(),
+        }
+    }
+
     /// Removes what a broken or interrupted creation has left.
     pub(super) async fn clear(&self) -> Result<(), Error> {
         match tokio::fs::remove_dir_all(&self.directory).await {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -37,13 +38,51 @@ pub(super) struct Run {
     pub(super) output: String,
 }
 
+/// A program that is running elsewhere, until it has ended.
+pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = io::Result<ExitStatus>> + Send + Sync + 'a>>;
+
+/// A place to run installers in where they can do nothing but install.
+pub(crate) trait Elsewhere: Send + Sync {
+    /// Runs a program to its end there.
+    fn run(&self, program: Contained, output: OwnedFd) -> Running<'_>;
+}
+
+/// A program to be run elsewhere, and what it may do.
+#[derive(Debug)]
+pub(crate) struct Contained {
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) environment: BTreeMap<String, String>,
+    /// What it may write beneath, beside a directory for temporary files.
+    pub(crate) writable: PathBuf,
+    /// What it may reach: `host:port`.
+    pub(crate) hosts: Vec<String>,
+}
+
 impl Invocation {
+    /// As a program that is run elsewhere.
+    pub(super) fn contained(self, writable: PathBuf, hosts: Vec<String>) -> Contained {
+        let arguments = self.arguments.into_iter().map(|argument| argument.to_string_lossy().into_owned());
+        Contained {
+            program: self.program.into(),
+            arguments: arguments.collect(),
+            environment: self.environment,
+            writable,
+            hosts,
+        }
+    }
+
     pub(super) fn new(program: &Path, environment: &BTreeMap<String, String>) -> Self {
         Self {
             program: program.as_os_str().to_owned(),
             arguments: Vec::new(),
             environment: environment.clone(),
         }
+    }
+
+    pub(super) fn without_env(mut self, name: &str) -> Self {
+        self.environment.remove(name);
+        self
     }
 
     pub(super) fn args<A: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
@@ -91,6 +130,22 @@ pub(super) async fn run(invocation: &Invocation, stdin: Stdio, progress: Progres
         }
     };
     Ok(Run { status, output: transcript.into_text() })
+}
+
+/// Runs a program elsewhere; its working directory is the workspace there, where nothing is writable.
+pub(super) async fn run_elsewhere(
+    program: Contained,
+    elsewhere: &dyn Elsewhere,
+    progress: Progress<'_>,
+) -> io::Result<Run> {
+    let (reader, writer) = io::pipe()?;
+    let mut output = Receiver::from_owned_fd(OwnedFd::from(reader))?;
+    let mut transcript = Transcript::default();
+    // The place closes the pipe when it is gone, with all that the program has left there.
+    let running = elsewhere.run(program, writer.into());
+    let (status, read) = tokio::join!(running, read_to_end(&mut output, &mut transcript, progress));
+    read?;
+    Ok(Run { status: status?, output: transcript.into_text() })
 }
 
 async fn read_to_end(

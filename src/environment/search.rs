@@ -1,24 +1,11 @@
 //! Where programs are: on `PATH`, beside our own executable, behind a path that the user typed.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::probe::{self, Facts, NEWEST, OLDEST};
 use crate::env::{self, Variables};
-
-/// The first program called `name` on `path`, the value of `PATH`.
-///
-/// Relative entries are passed over: what the current directory holds is not for us to run.
-pub(super) fn on_path(name: &str, path: &str) -> Option<PathBuf> {
-    let directories = std::env::split_paths(path).filter(|directory| directory.is_absolute());
-    directories.map(|directory| directory.join(name)).find(|file| is_program(file))
-}
-
-pub(super) fn is_program(path: &Path) -> bool {
-    std::fs::metadata(path)
-        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-}
+pub(super) use crate::process::{is_program, on_path};
 
 /// The uv program: `$UV` of the real environment, else `uv` on its `PATH`.
 pub(super) fn uv(variables: &Variables) -> Option<PathBuf> {
@@ -71,23 +58,6 @@ pub(super) async fn pythons_on_path(path: &str, environment: &BTreeMap<String, S
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_programs_in_absolute_directories_are_found() {
-        let directory = tempfile::tempdir().unwrap();
-        let [first, second] = ["first", "second"].map(|name| directory.path().join(name));
-        for entry in [&first, &second] {
-            std::fs::create_dir(entry).unwrap();
-            std::fs::write(entry.join("uv"), "").unwrap();
-        }
-        std::fs::create_dir(second.join("python")).unwrap();
-        let executable = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(second.join("uv"), executable).unwrap();
-        let path = format!(".::{}:{}", first.display(), second.display());
-        assert_eq!(on_path("uv", &path), Some(second.join("uv")));
-        assert_eq!(on_path("python", &path), None);
-        assert_eq!(on_path("sh", "relative:/bin"), Some(PathBuf::from("/bin/sh")));
-    }
 
     #[test]
     fn the_uv_of_the_environment_wins_if_it_is_there() {

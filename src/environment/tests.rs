@@ -55,6 +55,7 @@ impl State {
 
     async fn prepare(&self, python: Option<&str>, variables: Variables) -> Result<Environment, Error> {
         let settings = Settings {
+            is_sandboxed: false,
             python: python.map(PathBuf::from),
             state_dir: self.directory.path().to_owned(),
             workspace: self.directory.path().to_owned(),
@@ -182,7 +183,7 @@ async fn an_environment_is_made_repaired_and_recalled() {
     let state = State::new();
     let environment = state.prepare(None, inherited()).await.unwrap();
     assert!(environment.python().starts_with(state.directory.path()));
-    let output = is_send(environment.install("six", &|_| ())).await.unwrap();
+    let output = is_send(environment.install("six", &|_| (), None)).await.unwrap();
     assert!(output.contains("six"), "{output}");
 
     // Recalled: not even uv is needed.
@@ -204,7 +205,7 @@ async fn an_environment_is_made_repaired_and_recalled() {
     let site_packages = ipykernel.parent().unwrap();
     assert!(site_packages.join("six.py").exists());
 
-    let failed = environment.install("nonexistent-package-of-nobody", &|_| ()).await.unwrap_err();
+    let failed = environment.install("nonexistent-package-of-nobody", &|_| (), None).await.unwrap_err();
     assert!(
         matches!(&failed, InstallError::Failed { output, .. } if output.contains("nonexistent-package")),
         "{failed}"

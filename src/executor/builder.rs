@@ -7,6 +7,7 @@ use super::kernel_client::KernelClientBuilder;
 use crate::approval::{Effect, Policy};
 use crate::config::AuditSettings;
 use crate::registry::Registry;
+use crate::sandbox::Backend as SandboxBackend;
 
 /// The options of a [`CodeExecutor`](super::CodeExecutor), each with a default.
 ///
@@ -21,7 +22,6 @@ pub struct CodeExecutorBuilder {
     policy: Option<Policy>,
     asks_for_tool_calls: bool,
     pub(super) approval_timeout: Duration,
-    pub(super) has_sandbox: bool,
 }
 
 impl Default for CodeExecutorBuilder {
@@ -32,7 +32,6 @@ impl Default for CodeExecutorBuilder {
             policy: None,
             asks_for_tool_calls: true,
             approval_timeout: DEFAULT_APPROVAL_TIMEOUT,
-            has_sandbox: false,
         }
     }
 }
@@ -174,16 +173,32 @@ impl CodeExecutorBuilder {
         self
     }
 
-    /// Whether the kernel runs in a sandbox; default: `false`. This version has no sandbox:
-    /// [`start`](Self::start) fails with [`StartError::NoSandbox`](super::StartError::NoSandbox) if one is asked for.
+    /// Whether the kernel runs in a sandbox; default: `false`. Without [`sandbox_config`](Self::sandbox_config) it can
+    /// read all but secrets, write its workspace and nothing else, and has no network; tools are called as ever.
+    ///
+    /// The program `ipybox`, of the version of this crate, runs inside: see [`gateway_program`](Self::gateway_program).
     pub fn sandbox(mut self, is_sandboxed: bool) -> Self {
-        self.has_sandbox = is_sandboxed;
+        self.kernel = self.kernel.sandbox(is_sandboxed);
         self
     }
 
-    /// The settings of the sandbox, in sandbox-runtime's format; asks for a [`sandbox`](Self::sandbox) too.
-    pub fn sandbox_config(mut self, _file: impl Into<PathBuf>) -> Self {
-        self.has_sandbox = true;
+    /// What code in the sandbox may do: a file in the settings format of sandbox-runtime, relative to the workspace.
+    /// Asks for a [`sandbox`](Self::sandbox) too.
+    pub fn sandbox_config(mut self, file: impl Into<PathBuf>) -> Self {
+        self.kernel = self.kernel.sandbox_config(file);
+        self
+    }
+
+    /// What makes the sandbox; default: [`SandboxBackend::Srt`]. Asks for a [`sandbox`](Self::sandbox) too.
+    pub fn sandbox_backend(mut self, backend: SandboxBackend) -> Self {
+        self.kernel = self.kernel.sandbox_backend(backend);
+        self
+    }
+
+    /// The program `ipybox` to run in the sandbox, of the version of this crate; default: `ipybox` on `PATH`. Has no
+    /// effect without a sandbox.
+    pub fn gateway_program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.kernel = self.kernel.gateway_program(program);
         self
     }
 

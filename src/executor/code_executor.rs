@@ -143,9 +143,7 @@ impl CodeExecutor {
     /// [`CodeExecutionError::Unavailable`] with the installer's words if the package cannot be installed, or with the
     /// reason why there is no environment.
     pub async fn install_package(&self, package: &str) -> Result<String, CodeExecutionError> {
-        let environment = self.session.environment(&|_| {}).await;
-        let environment = environment.map_err(|error| CodeExecutionError::unavailable(&error))?;
-        let output = environment.install(package, &|_| {}).await;
+        let output = self.session.install(package, &|_| {}).await;
         let output = output.map_err(|error| CodeExecutionError::Unavailable(describe(&error)))?;
         self.session.refresh_imports().await;
         Ok(output)
@@ -182,11 +180,9 @@ impl CodeExecutorBuilder {
     /// # Errors
     /// [`StartError`]; no process is left behind.
     pub async fn start(self) -> Result<CodeExecutor, StartError> {
-        if self.has_sandbox {
-            return Err(StartError::NoSandbox);
-        }
         let policy = self.policy();
-        let config = Config::new(self.kernel.settings)?;
+        let config = Config::new(self.kernel.into_settings())?;
+        config.check_sandbox().await?;
         let connector = Connector::new(Arc::clone(&config.variables), config.workspace.clone())
             .with_connect_timeout(config.tool_server.connect_timeout);
         let registry = match self.registry {
@@ -197,15 +193,11 @@ impl CodeExecutorBuilder {
         let audit = config.open_audit()?;
         let standing = Standing::new(config.state_dir.join("approvals.json"));
         let gate = Gate::new(policy, standing, self.approval_timeout);
-        let tool_server = Endpoint::start(
-            &config.tool_server.host,
-            config.tool_server.port.unwrap_or(0),
-            Arc::new(registry.clone()) as Arc<dyn ServerLookup>,
-            connector,
-            Arc::new(gate),
-            audit,
-        )
-        .await?;
+        let servers = Arc::new(registry.clone()) as Arc<dyn ServerLookup>;
+        let tool_server = Endpoint::new(servers, connector, Arc::new(gate), audit);
+        if let Some((host, port)) = config.tool_server_address() {
+            tool_server.listen(host, port).await?;
+        }
         let session = Session::start(&config, Some(tool_server)).map_err(StartError::PrivateDirectory)?;
         session.started().await.map_err(|error| StartError::kernel(&error))?;
         Ok(CodeExecutor { session: Arc::new(session), registry, working_dir: config.workspace })

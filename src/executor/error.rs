@@ -132,11 +132,6 @@ pub enum StartError {
     /// The kernel, or the Python environment that runs it, could not be made ready.
     #[error("{0}")]
     Kernel(String),
-    /// A sandbox was asked for, which this version does not have. Code does not run unsandboxed instead.
-    #[error(
-        "start the kernel in a sandbox: this version has none, and code does not run unsandboxed instead"
-    )]
-    NoSandbox,
 }
 
 impl StartError {

@@ -10,6 +10,7 @@ use super::execution::CodeExecution;
 use super::session::Session;
 use super::{Code, CodeExecutionError, CodeExecutionResult};
 use crate::config::{Config, Settings};
+use crate::sandbox::Backend as SandboxBackend;
 
 /// Runs Python code in an IPython kernel of its own that has no tools.
 ///
@@ -23,6 +24,7 @@ pub struct KernelClient {
 #[must_use = "a builder does nothing before `start`"]
 pub struct KernelClientBuilder {
     pub(super) settings: Settings,
+    gateway_program: Option<PathBuf>,
 }
 
 impl KernelClientBuilder {
@@ -69,15 +71,54 @@ impl KernelClientBuilder {
         self
     }
 
+    /// Whether the kernel runs in a sandbox; default: `false`. Without [`sandbox_config`](Self::sandbox_config) it can
+    /// read all but secrets, write its working directory and nothing else, and has no network.
+    ///
+    /// The program `ipybox`, of the version of this crate, runs inside: see [`gateway_program`](Self::gateway_program).
+    pub fn sandbox(mut self, is_sandboxed: bool) -> Self {
+        self.settings.sandbox = is_sandboxed.then(|| self.settings.sandbox.take().unwrap_or_default());
+        self
+    }
+
+    /// What code in the sandbox may do: a file in the settings format of sandbox-runtime, relative to the working
+    /// directory. Asks for a [`sandbox`](Self::sandbox) too.
+    pub fn sandbox_config(mut self, file: impl Into<PathBuf>) -> Self {
+        self.settings.sandbox.get_or_insert_default().config = Some(file.into());
+        self
+    }
+
+    /// What makes the sandbox; default: [`SandboxBackend::Srt`]. Asks for a [`sandbox`](Self::sandbox) too.
+    pub fn sandbox_backend(mut self, backend: SandboxBackend) -> Self {
+        self.settings.sandbox.get_or_insert_default().backend = backend;
+        self
+    }
+
+    /// The program `ipybox` to run in the sandbox, of the version of this crate; default: `ipybox` on `PATH`. Has no
+    /// effect without a sandbox.
+    pub fn gateway_program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.gateway_program = Some(program.into());
+        self
+    }
+
     /// Starts a kernel and waits until it runs code.
     ///
     /// # Errors
     /// [`StartError`]; no process is left behind.
     pub async fn start(self) -> Result<KernelClient, StartError> {
-        let config = Config::new(self.settings)?;
+        let config = Config::new(self.into_settings())?;
+        config.check_sandbox().await?;
         let session = Session::start(&config, None).map_err(StartError::PrivateDirectory)?;
         session.started().await.map_err(|error| StartError::kernel(&error))?;
         Ok(KernelClient { session: Arc::new(session) })
+    }
+}
+
+impl KernelClientBuilder {
+    pub(super) fn into_settings(mut self) -> Settings {
+        if let Some(sandbox) = &mut self.settings.sandbox {
+            sandbox.gateway_program = self.gateway_program;
+        }
+        self.settings
     }
 }
 

@@ -12,11 +12,13 @@ mod builder;
 mod cell;
 mod code;
 mod code_executor;
+mod confined;
 mod end;
 mod error;
 mod excerpt;
 mod execution;
 mod images;
+mod installations;
 mod kernel_client;
 mod late;
 mod outputs;
@@ -42,10 +44,21 @@ pub(crate) use self::phase::Phase;
 pub(crate) use self::record::{Cut, Text};
 pub use self::result::{CodeExecutionResult, Truncated};
 pub(crate) use self::session::Session;
-use crate::{environment, kernel};
+use crate::{environment, kernel, sandbox};
 
 /// How long a cell may run unless its caller says otherwise.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Why a package was not installed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InstallError {
+    /// There is no environment to install into.
+    #[error(transparent)]
+    Python(Box<Error>),
+    /// It cannot be installed.
+    #[error(transparent)]
+    Install(#[from] environment::InstallError),
+}
 
 /// Why a cell could not be run at all.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +69,9 @@ pub(crate) enum Error {
     /// The kernel does not start.
     #[error(transparent)]
     Kernel(#[from] kernel::Error),
+    /// The sandbox does not start. Nothing runs without it instead.
+    #[error(transparent)]
+    Sandbox(#[from] sandbox::Error),
     /// The directories that a kernel needs cannot be made.
     #[error("make the directories that the kernel needs")]
     Files(#[source] std::io::Error),

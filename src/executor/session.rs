@@ -1,5 +1,7 @@
 //! The handle of one session: work is queued here, and a task does it, one thing at a time.
 
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -7,11 +9,13 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::cell::{Cell, Outcome};
+use super::confined::Confined;
 use super::images::Places;
+use super::installations::Installations;
 use super::late::Late;
 use super::phase::Phase;
 use super::worker::{Command, Worker};
-use super::{CodeExecutionError, Error};
+use super::{CodeExecutionError, Error, InstallError};
 use crate::audit::Audit;
 use crate::config::Config;
 use crate::environment::{self, Environment};
@@ -36,29 +40,35 @@ pub(crate) struct Session {
     /// Cancelled to end the cells that run or wait, and replaced then.
     cells: Mutex<CancellationToken>,
     stop: CancellationToken,
-    task: Mutex<Option<JoinHandle<()>>>,
+    task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
     /// Tells how the first start of the kernel went.
     started: Mutex<Option<oneshot::Receiver<Result<(), Error>>>>,
+    /// Where packages are installed, if that is in a sandbox.
+    installations: Option<Installations>,
     /// Removed when the session has stopped, or is dropped.
-    private_directory: Mutex<Option<tempfile::TempDir>>,
+    directory: Mutex<Option<tempfile::TempDir>>,
 }
 
 impl Session {
     /// Starts the kernel in the background. Its code has tools if there is a `tool_server`.
     pub(crate) fn start(config: &Config, tool_server: Option<Endpoint>) -> std::io::Result<Self> {
-        let private_directory = private_directory()?;
-        crate::process::guard_directory(private_directory.path());
+        let session_directory = session_directory()?;
+        crate::process::guard_directory(session_directory.path());
         let environment = Arc::new(environment::Shared::new(environment::Settings {
             python: config.kernel.python.clone(),
             state_dir: config.state_dir.clone(),
             workspace: config.workspace.clone(),
             variables: Arc::clone(&config.variables),
+            is_sandboxed: config.sandbox.is_some(),
         }));
         let audit = tool_server.as_ref().map_or_else(Audit::off, |tools| tools.audit().clone());
         let tool_server = tool_server.map(Arc::new);
         let (commands, queue) = mpsc::channel(QUEUE_CAPACITY);
         let (phase_sender, phase) = watch::channel(Phase::Preparing("starting".to_owned()));
         let stop = CancellationToken::new();
+        let (private_directory, confined) = rooms(config, session_directory.path())?;
+        let installations =
+            confined.as_ref().map(|confined| Installations::new(confined, session_directory.path()));
         let places = Places { workspace: config.workspace.clone(), images: config.images_dir.clone() };
         let worker = Worker {
             kernel: None,
@@ -71,11 +81,16 @@ impl Session {
             failed_starts: None,
             workspace: config.workspace.clone(),
             variables: config.kernel_variables(),
-            private_directory: private_directory.path().to_owned(),
-            limits: Limits { memory: config.kernel.memory_limit, processes: config.kernel.max_processes },
+            private_directory,
+            limits: Limits {
+                memory: config.kernel.memory_limit,
+                processes: config.kernel.max_processes,
+                file_size: config.kernel.max_file_size,
+            },
             shell_commands: config.shell_commands,
             audit,
             kernel_init_timeout: config.kernel.init_timeout,
+            confined,
         };
         let (started_sender, started) = oneshot::channel();
         let task = tokio::spawn(worker.run(stop.clone(), started_sender));
@@ -87,9 +102,10 @@ impl Session {
             generation: Mutex::default(),
             cells: Mutex::default(),
             stop,
-            task: Mutex::new(Some(task)),
+            task: tokio::sync::Mutex::new(Some(task)),
             started: Mutex::new(Some(started)),
-            private_directory: Mutex::new(Some(private_directory)),
+            installations,
+            directory: Mutex::new(Some(session_directory)),
         })
     }
 
@@ -158,6 +174,20 @@ impl Session {
         self.environment.get(progress).await.map_err(Error::Environment)
     }
 
+    /// Installs a package into that environment, in a sandbox of its own if the kernel is in one. Returns what the
+    /// installer said.
+    pub(crate) async fn install(
+        &self,
+        package: &str,
+        progress: environment::Progress<'_>,
+    ) -> Result<String, InstallError> {
+        let environment =
+            self.environment(progress).await.map_err(|error| InstallError::Python(Box::new(error)))?;
+        let elsewhere = self.installations.as_ref().map(|place| place.in_environment(&environment));
+        let elsewhere = elsewhere.as_ref().map(|place| place as &dyn environment::Elsewhere);
+        Ok(environment.install(package, progress, elsewhere).await?)
+    }
+
     /// Keeps a live connection to what `name` stands for now, for the first call of its tools.
     pub(crate) async fn adopt(&self, name: &str, server: Registered, connection: Connection) {
         match &self.tool_server {
@@ -184,10 +214,14 @@ impl Session {
     /// Kills the kernel, closes all connections, and waits until nothing is left.
     pub(crate) async fn stop(&self) {
         self.stop.cancel();
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         let kernel_gone = async {
-            if let Some(Err(error)) = futures::future::OptionFuture::from(task).await {
-                tracing::error!(%error, "the executor's task failed");
+            // Kept until it has ended: whoever waited first may have been dropped.
+            let mut task = self.task.lock().await;
+            if let Some(running) = task.as_mut() {
+                if let Err(error) = running.await {
+                    tracing::error!(%error, "the executor's task failed");
+                }
+                *task = None;
             }
         };
         let tools_gone = async {
@@ -197,7 +231,7 @@ impl Session {
         };
         tokio::join!(kernel_gone, tools_gone);
         // Here and not only by dropping: calls under way may hold the session for as long as the program runs.
-        let directory = self.private_directory.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let directory = self.directory.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Err(error)) = directory.map(tempfile::TempDir::close) {
             tracing::warn!(%error, "could not remove the session's temporary files");
         }
@@ -224,13 +258,28 @@ impl<T> Pending<T> {
     }
 }
 
+/// What the session's directory holds: the private directory, which is all of it without a sandbox.
+///
+/// With a sandbox the kernel writes to another one beside it: code in the sandbox must not put something in the place of
+/// what the host writes.
+fn rooms(config: &Config, directory: &Path) -> std::io::Result<(PathBuf, Option<Confined>)> {
+    let Some(confinement) = &config.sandbox else { return Ok((directory.to_owned(), None)) };
+    let directory = directory.canonicalize()?;
+    let place = config.sandbox_place(directory.join("p"), directory.join("w"));
+    for directory in [&place.private_directory, &place.writable_directory] {
+        std::fs::DirBuilder::new().mode(0o700).create(directory)?;
+    }
+    let port = config.tool_server.port.unwrap_or(0);
+    Ok((place.private_directory.clone(), Some(Confined::new(confinement.clone(), place, port))))
+}
+
 /// The longest path of a private directory that leaves room for a socket's name in it.
 ///
 /// Socket paths are limited to 104 bytes (macOS) or 108 (Linux).
 const SOCKET_DIRECTORY_BYTES: usize = 80;
 
 /// Makes a directory that only this user can enter.
-fn private_directory() -> std::io::Result<tempfile::TempDir> {
+fn session_directory() -> std::io::Result<tempfile::TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("ipybox-").rand_bytes(8);
     match builder.tempdir() {

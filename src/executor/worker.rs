@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,12 +15,13 @@ use tokio_util::sync::CancellationToken;
 use super::Error;
 use super::account;
 use super::cell::{self, Cell, Outcome};
+use super::confined::Confined;
 use super::end::{End, KernelState};
 use super::late::Late;
 use super::phase::Phase;
 use crate::audit::Audit;
 use crate::describe::describe;
-use crate::kernel::{self, Death, Event, Kernel, Launch, Limits, ShellCommands};
+use crate::kernel::{self, Death, Event, Kernel, Launch, Limits, ShellCommands, Sockets};
 use crate::tool_server::Endpoint;
 use crate::{env, environment};
 
@@ -57,6 +58,8 @@ pub(super) struct Worker {
     pub(super) shell_commands: ShellCommands,
     pub(super) audit: Audit,
     pub(super) kernel_init_timeout: Duration,
+    /// Where the kernel runs, if it is in a sandbox.
+    pub(super) confined: Option<Confined>,
 }
 
 impl Worker {
@@ -68,8 +71,10 @@ impl Worker {
             () = stop.cancelled() => {}
             () = self.work(started) => {}
         }
-        if let Some(kernel) = self.kernel.take() {
-            kernel.kill().await;
+        // The kernel ends with its sandbox, which is quicker than first the one, then the other.
+        match &mut self.confined {
+            Some(confined) => confined.end().await,
+            None => self.give_up_kernel().await,
         }
     }
 
@@ -157,12 +162,10 @@ impl Worker {
             match kernel.execute(code.to_owned()).await {
                 Ok(request) => return Ok(request),
                 Err(error) => {
-                    while let Ok(Event::Message(message)) = kernel.next().await {
-                        self.late.take(message.content).await;
-                    }
-                    let why = match error {
-                        kernel::Error::Ended(death) => ended_with(&death),
-                        error => format!("the connection to it failed ({})", describe(&error)),
+                    let end = tokio::time::timeout(HOUSEKEEPING_TIMEOUT, self.last_words_of_kernel()).await;
+                    let why = match (error, end.ok().flatten()) {
+                        (kernel::Error::Ended(death), _) | (_, Some(death)) => ended_with(&death),
+                        (error, None) => format!("the connection to it failed ({})", describe(&error)),
                     };
                     tracing::warn!(%why, "the kernel is gone; starting it anew");
                     self.give_up_kernel().await;
@@ -173,6 +176,19 @@ impl Worker {
         self.start_kernel().await?;
         let Some(kernel) = self.kernel.as_mut() else { return Err(Error::Stopped) };
         Ok(kernel.execute(code.to_owned()).await?)
+    }
+
+    /// Takes in what a kernel that cannot be spoken to any more has said. Returns how it ended, if that can be told: its
+    /// connection may break before its end is known.
+    async fn last_words_of_kernel(&mut self) -> Option<Death> {
+        loop {
+            match self.kernel.as_mut()?.next().await {
+                Ok(Event::Message(message)) => self.late.take(message.content).await,
+                Ok(Event::Torn) => {}
+                Ok(Event::Died(death)) => return Some(death),
+                Err(_) => return None,
+            }
+        }
     }
 
     async fn reset(&mut self) -> Result<(), Error> {
@@ -239,19 +255,34 @@ impl Worker {
         let environment = self.environment.get(&report).await.map_err(Error::Environment)?;
         report("starting the IPython kernel");
         self.prepare_files().map_err(Error::Files)?;
-        let mut variables = self.variables.clone();
+        if let Some(confined) = &mut self.confined {
+            confined.ready(&environment, self.tool_server.as_deref()).await?;
+        }
+        let mut variables: BTreeMap<String, String> = match &self.confined {
+            None => BTreeMap::new(),
+            Some(confined) => {
+                confined.variables().map(|(name, path)| (name.to_owned(), path.display().to_string())).into()
+            }
+        };
+        variables.extend(self.variables.clone());
         variables.extend(environment.variables());
         variables.extend(self.our_variables());
         let launch = Launch {
             python: environment.python().to_owned(),
             working_directory: self.workspace.clone(),
             environment: variables,
-            private_directory: self.private_directory.clone(),
+            private_directory: self.kernel_directory().to_owned(),
             limits: self.limits,
+            default_limits: self.confined.as_ref().map_or_else(Limits::default, Confined::limits),
             shell_commands: self.shell_commands,
             timeout: self.kernel_init_timeout,
+            sockets: if self.confined.is_some() { Sockets::Ports } else { Sockets::Files },
+            wrapper: Vec::new(),
         };
-        self.kernel = Some(Kernel::start(&launch).await?);
+        self.kernel = Some(match &mut self.confined {
+            None => Kernel::start(&launch).await?,
+            Some(confined) => confined.start_kernel(&launch).await?,
+        });
         self.phase.send_replace(Phase::Ready);
         tracing::info!(python = %launch.python.display(), "the kernel is ready");
         Ok(())
@@ -272,6 +303,11 @@ impl Worker {
         crate::tool_server::write_runtime(&self.private_directory, &self.workspace)
     }
 
+    /// Where the kernel keeps files of its own.
+    fn kernel_directory(&self) -> &Path {
+        self.confined.as_ref().map_or(&self.private_directory, Confined::directory)
+    }
+
     /// What the kernel gets beside the user's variables: where its tools are.
     fn our_variables(&self) -> Vec<(String, String)> {
         let runtime = crate::tool_server::runtime_directory(&self.private_directory).display().to_string();
@@ -280,8 +316,10 @@ impl Worker {
             None => runtime,
         };
         let mut ours = vec![("PYTHONPATH".to_owned(), python_path)];
-        if let Some(tool_server) = &self.tool_server {
-            ours.push((env::IPYBOX_TOOL_SERVER.to_owned(), tool_server.address().to_string()));
+        if let Some(tool_server) = &self.tool_server
+            && let Some(address) = tool_server.address()
+        {
+            ours.push((env::IPYBOX_TOOL_SERVER.to_owned(), address.to_string()));
             // A new token for each kernel: what an earlier one left behind cannot call tools.
             ours.push((env::IPYBOX_TOOL_SERVER_TOKEN.to_owned(), tool_server.renew_token()));
         }
@@ -302,8 +340,12 @@ impl Worker {
     }
 
     async fn give_up_kernel(&mut self) {
-        if let Some(kernel) = self.kernel.take() {
-            kernel.kill().await;
+        let Some(kernel) = self.kernel.take() else { return };
+        if !kernel.kill().await
+            && let Some(confined) = &mut self.confined
+        {
+            tracing::warn!("the sandbox does not end its kernel; ending the sandbox");
+            confined.end().await;
         }
     }
 }

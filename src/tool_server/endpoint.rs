@@ -1,8 +1,9 @@
 //! The tool server of a session: in the process that runs the kernel, and reachable by the kernel's calls alone.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use axum::Router;
 use tokio_util::sync::CancellationToken;
 
 use super::access::{self, Keys, Role};
@@ -15,7 +16,9 @@ use crate::mcp::{Connection, Connector};
 
 /// A running tool server for one kernel at a time.
 pub(crate) struct Endpoint {
-    listener: Listener,
+    /// `None` until the sandbox that it is to be reached from has handed out a socket.
+    listener: Mutex<Option<Listener>>,
+    router: Router,
     keys: Arc<Keys>,
     pool: Arc<Pool>,
     gate: Arc<Gate>,
@@ -23,26 +26,49 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Starts to listen on `host`, which must be a loopback address, and on `port`, or a free one if it is 0.
-    pub(crate) async fn start(
-        host: &str,
-        port: u16,
+    /// A tool server that nobody can reach yet.
+    pub(crate) fn new(
         servers: Arc<dyn ServerLookup>,
         connector: Connector,
         gate: Arc<Gate>,
         audit: Audit,
-    ) -> Result<Self, Error> {
+    ) -> Self {
         let keys = Arc::new(Keys::of_callers());
         let pool = Arc::new(Pool::new(servers, connector));
         let routes = routes::router(Arc::clone(&pool), Arc::clone(&gate), audit.clone());
         let router = access::guarded(routes, Arc::clone(&keys), Role::Caller);
-        let listener = Listener::start(host, port, router, CancellationToken::new()).await?;
-        Ok(Self { listener, keys, pool, gate, audit })
+        Self { listener: Mutex::default(), router, keys, pool, gate, audit }
     }
 
-    /// Where it listens.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.listener.address()
+    /// Starts to listen on `host`, which must be a loopback address, and on `port`, or a free one if it is 0.
+    pub(crate) async fn listen(&self, host: &str, port: u16) -> Result<(), Error> {
+        let listener = Listener::start(host, port, self.router.clone(), CancellationToken::new()).await?;
+        self.replace(Some(listener)).await;
+        Ok(())
+    }
+
+    /// Listens on a socket in a sandbox, and no longer on an earlier one.
+    pub(crate) async fn listen_on(&self, listener: std::net::TcpListener) -> std::io::Result<()> {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let listener = Listener::serve(listener, self.router.clone(), CancellationToken::new())?;
+        self.replace(Some(listener)).await;
+        Ok(())
+    }
+
+    async fn replace(&self, listener: Option<Listener>) {
+        let earlier = {
+            let mut place = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *place, listener)
+        };
+        if let Some(earlier) = earlier {
+            earlier.stop().await;
+        }
+    }
+
+    /// Where it listens, as the kernel sees it.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        listener.as_ref().map(Listener::address)
     }
 
     /// Makes a new token for a new kernel; the one before is worth nothing from now on.
@@ -72,7 +98,7 @@ impl Endpoint {
 
     /// Stops listening and closes all connections.
     pub(crate) async fn stop(&self) {
-        self.listener.stop().await;
+        self.replace(None).await;
         self.pool.close_all().await;
     }
 }

@@ -37,8 +37,17 @@ impl Listener {
         stop: CancellationToken,
     ) -> Result<Self, Error> {
         let listener = bind(host, port).await?;
-        let address =
-            listener.local_addr().map_err(|source| Error::Resolve { host: host.to_owned(), source })?;
+        let resolve = |source| Error::Resolve { host: host.to_owned(), source };
+        Self::serve(listener, router, stop).map_err(resolve)
+    }
+
+    /// Serves a socket that listens already. `stop` ends it, and with it all requests.
+    pub(super) fn serve(
+        listener: TcpListener,
+        router: Router,
+        stop: CancellationToken,
+    ) -> std::io::Result<Self> {
+        let address = listener.local_addr()?;
         let router = router.layer(middleware::from_fn_with_state(stop.clone(), until_stopped));
         let ended = CancellationToken::new();
         let task = tokio::spawn({

@@ -72,10 +72,7 @@ async fn install(
     let on_record = consent::decide(server, NAME, arguments, approver, progress.as_mut()).await?;
     let (phase, phases) = watch::channel(String::new());
     let tell = |words: &str| drop(phase.send_replace(words.to_owned()));
-    let install = async {
-        let environment = server.session.environment(&tell).await.map_err(|error| told(&error))?;
-        environment.install(&package, &tell).await.map_err(|error| told(&error))
-    };
+    let install = async { server.session.install(&package, &tell).await.map_err(|error| told(&error)) };
     match Progress::tell_while(progress, phases, install).await {
         Ok(output) => {
             on_record.result(&json!(output));

@@ -15,7 +15,7 @@ use super::wire::Lines;
 use super::{Handler, McpServer};
 use crate::approval::{Gate, PolicyError, Standing};
 use crate::audit;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::executor::Session;
 use crate::mcp::Connector;
 use crate::registry::Registry;
@@ -31,6 +31,9 @@ pub enum Error {
     /// The tool server could not be started.
     #[error("start the tool server")]
     ToolServer(#[from] tool_server::Error),
+    /// The sandbox cannot be made.
+    #[error(transparent)]
+    Sandbox(#[from] config::Error),
     /// The approval policy cannot be used.
     #[error(transparent)]
     Policy(#[from] PolicyError),
@@ -58,6 +61,7 @@ pub enum Error {
 pub async fn serve_stdio(config: Config) -> Result<(), Error> {
     let closed = CancellationToken::new();
     end_on_signals(&closed).map_err(Error::Signals)?;
+    config.check_sandbox().await?;
     let audit = config.open_audit()?;
     let policy = config.policy()?;
     let standing = Standing::new(config.state_dir.join("approvals.json"));
@@ -66,15 +70,11 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
         .with_connect_timeout(config.tool_server.connect_timeout);
     let registry = Registry::of_workspace(&config, connector.clone());
     registry.tell_placeholders(&config.variables);
-    let tool_server = Endpoint::start(
-        &config.tool_server.host,
-        config.tool_server.port.unwrap_or(0),
-        Arc::new(registry.clone()) as Arc<dyn tool_server::ServerLookup>,
-        connector,
-        Arc::clone(&gate),
-        audit.clone(),
-    )
-    .await?;
+    let servers = Arc::new(registry.clone()) as Arc<dyn tool_server::ServerLookup>;
+    let tool_server = Endpoint::new(servers, connector, Arc::clone(&gate), audit.clone());
+    if let Some((host, port)) = config.tool_server_address() {
+        tool_server.listen(host, port).await?;
+    }
     let session = Session::start(&config, Some(tool_server)).map_err(Error::PrivateDirectory)?;
     let session = Arc::new(session);
     let server = McpServer {
