@@ -116,3 +116,23 @@ fn only_the_binary_reads_flags() {
         never(room, &["clap::", "anyhow::", "tracing_subscriber"]);
     }
 }
+
+#[test]
+fn a_look_at_the_machine_knows_no_session() {
+    let session =
+        ["crate::kernel", "crate::executor", "crate::tools", "crate::tool_server", "crate::registry"];
+    never("doctor", &[&session[..], &["crate::mcp", "rmcp", "axum", "clap::", "anyhow::"]].concat());
+    never(
+        "sandbox/check",
+        &[&session[..], &["crate::environment", "crate::config", "crate::doctor"]].concat(),
+    );
+}
+
+#[test]
+fn the_boundary_knows_nothing_of_what_it_is_around() {
+    let around = ["crate::executor", "crate::tools", "crate::tool_server", "crate::registry", "crate::mcp"];
+    let others =
+        ["crate::environment", "crate::config", "crate::approval", "rmcp", "axum", "clap::", "anyhow::"];
+    never("sandbox", &[&around[..], &others, &["crate::kernel", "crate::gateway", "jupyter_"]].concat());
+    never("gateway", &[&around[..], &others, &["crate::env::"]].concat());
+}

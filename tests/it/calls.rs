@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::{Place, eventually, is_running, probe};
 
 #[tokio::test]
-async fn tools_are_called_from_every_kind_of_code() {
+pub(crate) async fn tools_are_called_from_every_kind_of_code() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     ipybox.register("probe", probe()).await.ok();
@@ -63,7 +63,7 @@ print(len(answers), ticks > 10, time.monotonic() - begin < 15)";
 }
 
 #[tokio::test]
-async fn errors_of_tools_become_python_exceptions() {
+pub(crate) async fn errors_of_tools_become_python_exceptions() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     ipybox.register("probe", probe()).await.ok();
@@ -119,7 +119,7 @@ async fn registered_servers_work_after_a_restart() {
 }
 
 #[tokio::test]
-async fn interrupting_a_cell_ends_its_call_and_not_the_connection() {
+pub(crate) async fn interrupting_a_cell_ends_its_call_and_not_the_connection() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     ipybox.register("probe", probe()).await.ok();
@@ -134,7 +134,7 @@ async fn interrupting_a_cell_ends_its_call_and_not_the_connection() {
 }
 
 #[tokio::test]
-async fn large_arguments_and_results_pass() {
+pub(crate) async fn large_arguments_and_results_pass() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     ipybox.register("probe", probe()).await.ok();

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::{Place, eventually};
 
 #[tokio::test]
-async fn output_is_what_ipython_shows() {
+pub(crate) async fn output_is_what_ipython_shows() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     for (code, expected) in [
@@ -29,7 +29,7 @@ async fn output_is_what_ipython_shows() {
 }
 
 #[tokio::test]
-async fn an_exception_is_an_error_with_what_was_printed_before() {
+pub(crate) async fn an_exception_is_an_error_with_what_was_printed_before() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let text = ipybox.cell("print('before')\ndef broken(): return 1 / 0\nbroken()").await.error();
@@ -97,7 +97,7 @@ async fn plots_are_saved_and_linked() {
 }
 
 #[tokio::test]
-async fn long_output_is_cut_with_a_notice() {
+pub(crate) async fn long_output_is_cut_with_a_notice() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let cut = json!({"code": "print('é' * 100)", "max_output_chars": 10});
@@ -173,7 +173,7 @@ async fn a_kernel_that_dies_is_replaced_and_the_caller_told() {
 }
 
 #[tokio::test]
-async fn a_reset_clears_variables_and_stops_what_runs() {
+pub(crate) async fn a_reset_clears_variables_and_stops_what_runs() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     ipybox.cell("x = 1").await.ok();
@@ -189,7 +189,7 @@ async fn a_reset_clears_variables_and_stops_what_runs() {
 }
 
 #[tokio::test]
-async fn the_kernel_is_like_ipython_on_a_plain_terminal() {
+pub(crate) async fn the_kernel_is_like_ipython_on_a_plain_terminal() {
     let place = Place::new();
     place.write("script.py", "print(__name__, 'ran')");
     let mut ipybox = place.ipybox().await;

@@ -27,7 +27,7 @@ async fn last_words(ipybox: &mut Ipybox, code: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_was_printed_before_a_sudden_death_is_told() {
+pub(crate) async fn what_was_printed_before_a_sudden_death_is_told() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     for (death, status) in [
@@ -191,7 +191,7 @@ os.getpid()";
 }
 
 #[tokio::test]
-async fn code_that_never_lets_go_of_the_interpreter_is_ended_with_what_it_printed() {
+pub(crate) async fn code_that_never_lets_go_of_the_interpreter_is_ended_with_what_it_printed() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     ipybox.cell("x = 1").await.ok();

@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use crate::support::{repository, tool};
+use crate::support::{equipped, repository, tool};
 
 /// What a prompt of an example ends with; the rest of its line is the answer.
 const PROMPT: &str = "(Y/n): ";
@@ -33,6 +33,11 @@ fn plots_are_saved() {
 #[test]
 fn approval_policy_allows_denies_and_asks() {
     check("approval_policy");
+}
+
+#[test]
+fn sandbox_shows_what_code_can_do() {
+    check("sandbox");
 }
 
 #[test]
@@ -95,6 +100,8 @@ fn run(name: &str, typed: &str) -> String {
         .args(["run", "--locked", "--quiet", "--example", name])
         .current_dir(repository())
         .env("UV", tool("bin/uv"))
+        // Where `srt` is.
+        .env("PATH", equipped())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use ipybox::{
     ApprovalEffect, ApprovalPolicy, ApprovalRequest, Code, CodeExecution, CodeExecutionError,
-    CodeExecutionEvent, CodeExecutionResult, CodeExecutor, CodeExecutorBuilder, KernelClient, KernelState,
-    Registry, StartError, Target, generate_mcp_sources,
+    CodeExecutionEvent, CodeExecutionResult, CodeExecutor, CodeExecutorBuilder, ConfigError, KernelClient,
+    KernelState, Registry, StartError, Target, generate_mcp_sources,
 };
 
 use crate::support::{PATIENCE, Place, eventually, is_running, kernel_python, probe};
@@ -341,8 +341,11 @@ async fn a_kernel_alone_has_no_tools() {
 #[tokio::test]
 async fn what_cannot_start_says_why() {
     let place = Place::new();
-    let error = builder(&place).sandbox(true).start().await.unwrap_err();
-    assert!(matches!(error, StartError::NoSandbox), "{error}");
+    let sandboxed = || builder(&place).sandbox(true);
+    let error = sandboxed().gateway_program("/nowhere/ipybox").start().await.unwrap_err();
+    assert!(matches!(error, StartError::Config(ConfigError::Gateway { .. })), "{error}");
+    let error = sandboxed().sandbox_config("missing.json").start().await.unwrap_err();
+    assert!(error.to_string().contains("missing.json"), "{error}");
     let error = builder(&place).python("/nowhere/python").start().await.unwrap_err();
     assert!(error.to_string().contains("/nowhere/python"), "{error}");
     let error = builder(&place).tool_server_host("0.0.0.0").start().await.unwrap_err();

@@ -5,22 +5,29 @@
 mod abuse;
 mod approval;
 mod architecture;
+mod attacks;
 mod audit;
 mod calls;
 mod cells;
 mod clients;
 mod deaths;
+mod doctor;
 mod environment;
 mod examples;
 mod hardship;
+mod installation;
 mod library;
 mod life;
 mod limits;
+#[cfg(target_os = "linux")]
+mod network;
 mod output;
 mod pictures;
 mod protocol;
 mod registration;
 mod rounds;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod shell;
 mod standalone;
 mod standalone_approval;

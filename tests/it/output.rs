@@ -19,7 +19,7 @@ async fn check(cells: &[(&str, &str)]) {
 }
 
 #[tokio::test]
-async fn progress_bars_collapse_to_their_final_state() {
+pub(crate) async fn progress_bars_collapse_to_their_final_state() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let code = "
@@ -175,7 +175,7 @@ fn parts(text: &str) -> (String, String) {
 }
 
 #[tokio::test]
-async fn what_threads_and_tasks_print_later_is_told_apart() {
+pub(crate) async fn what_threads_and_tasks_print_later_is_told_apart() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let code = "

@@ -27,7 +27,7 @@ fn links(text: &str) -> usize {
 }
 
 #[tokio::test]
-async fn a_plot_is_shown_as_it_was_saved() {
+pub(crate) async fn a_plot_is_shown_as_it_was_saved() {
     let place = Place::new();
     let mut ipybox = ipybox(&place, &[]).await;
     let reply = ipybox.start_cell("plot(1)").await.response().await.unwrap();

@@ -140,7 +140,7 @@ async fn cells_run_in_the_order_of_their_arrival() {
 }
 
 #[tokio::test]
-async fn output_is_told_as_progress_while_it_is_produced() {
+pub(crate) async fn output_is_told_as_progress_while_it_is_produced() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let go = place.workspace().join("go");
@@ -174,7 +174,7 @@ async fn a_silent_cell_is_told_to_be_running_still() {
 }
 
 #[tokio::test]
-async fn a_cancelled_cell_is_interrupted_and_the_next_one_runs() {
+pub(crate) async fn a_cancelled_cell_is_interrupted_and_the_next_one_runs() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let running = ipybox.start_cell("open('started', 'w'); x = 1\nwhile True: pass").await;

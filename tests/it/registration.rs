@@ -180,7 +180,7 @@ async fn parameters_may_come_as_a_string_of_json() {
 }
 
 #[tokio::test]
-async fn code_that_runs_already_sees_a_new_registration() {
+pub(crate) async fn code_that_runs_already_sees_a_new_registration() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     assert!(ipybox.cell("import mcptools.probe").await.error().contains("ModuleNotFoundError"));

@@ -54,7 +54,7 @@ fn is_untouched(place: &Place) -> bool {
 }
 
 #[tokio::test]
-async fn commands_run_as_ever_where_everything_is_allowed() {
+pub(crate) async fn commands_run_as_ever_where_everything_is_allowed() {
     let place = Place::new();
     let mut ipybox = start(&place, &["--approve-shell-cmds", "--log-level", "DEBUG"]).await;
     assert_eq!(ipybox.cell("!echo secret-1").await.ok(), "secret-1");

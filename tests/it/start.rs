@@ -44,8 +44,8 @@ fn it_never_runs_unsandboxed_when_a_sandbox_was_asked_for() {
     refused(&["--require-shell-escape"], 2, "--approve-shell-cmds");
     refused(&["--audit-log", "/nowhere/audit.jsonl"], 1, "/nowhere");
     refused(&["--audit-max-bytes", "0", "--audit-log", "x"], 2, "more than nothing");
-    refused(&["--sandbox"], 2, "--sandbox");
-    refused(&["--sandbox", "--sandbox-config", "/nonexistent"], 2, "--sandbox");
+    refused(&["--sandbox"], 1, "srt: not on PATH");
+    refused(&["--sandbox", "--sandbox-config", "/nonexistent"], 1, "/nonexistent");
     refused(&["--sandbox-config", "/nonexistent"], 2, "--sandbox-config");
 }
 

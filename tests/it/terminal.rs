@@ -251,7 +251,7 @@ async fn magics_do_what_they_say() {
 }
 
 #[tokio::test]
-async fn processes_and_threads_work_together() {
+pub(crate) async fn processes_and_threads_work_together() {
     let place = Place::new();
     place.write("square.py", "def square(x): return x * x");
     let mut ipybox = place.ipybox().await;

@@ -12,7 +12,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::{PATIENCE, Place};
+use super::{PATIENCE, Place, eventually};
 
 type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Value>>>>;
 
@@ -21,6 +21,7 @@ pub(crate) struct Ipybox {
     child: Child,
     input: Option<ChildStdin>,
     waiting: Waiting,
+    /// What came without being asked for: notifications and the server's own requests.
     notifications: Arc<Mutex<Vec<Value>>>,
     log: Arc<Mutex<String>>,
     last_id: u64,
@@ -80,8 +81,22 @@ impl Reply {
 }
 
 impl Ipybox {
-    pub(super) fn spawn(place: &Place, flags: &[&str], variables: &[(&str, &str)]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ipybox"))
+    /// As this user, which only root can ask for, or as the test's own; run by `launcher`, a command, if that is not
+    /// empty.
+    pub(super) fn spawn(
+        place: &Place,
+        launcher: &[&str],
+        user: Option<u32>,
+        flags: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Self {
+        let words = [launcher, &[env!("CARGO_BIN_EXE_ipybox")]].concat();
+        let mut command = Command::new(words[0]);
+        if let Some(user) = user {
+            command.uid(user).gid(user);
+        }
+        let mut child = command
+            .args(&words[1..])
             .arg("--workspace")
             .arg(place.workspace())
             .arg("--state-dir")
@@ -154,9 +169,14 @@ impl Ipybox {
 
     /// Begins a session and returns what the server says of itself.
     pub(crate) async fn initialize(&mut self) -> Value {
+        self.initialize_with(json!({})).await
+    }
+
+    /// Begins a session as a client with these capabilities.
+    pub(crate) async fn initialize_with(&mut self, capabilities: Value) -> Value {
         let params = json!({
             "protocolVersion": "2025-11-25",
-            "capabilities": {},
+            "capabilities": capabilities,
             "clientInfo": {"name": "it", "version": "0"},
         });
         let response = self.request("initialize", params).await.response().await.unwrap();
@@ -195,6 +215,22 @@ impl Ipybox {
         self.call("reset", json!({})).await.ok();
     }
 
+    /// Waits for the server's next question to the user, answers it, and returns what was asked.
+    pub(crate) async fn decide(&mut self, decision: &str) -> String {
+        let mut question = None;
+        eventually("the user is asked", || {
+            let mut notifications = self.notifications.lock().unwrap();
+            let position = notifications.iter().position(|message| message["method"] == "elicitation/create");
+            question = position.map(|position| notifications.remove(position));
+            question.is_some()
+        })
+        .await;
+        let question = question.unwrap();
+        let result = json!({"action": "accept", "content": {"decision": decision}});
+        self.send_line(&json!({"jsonrpc": "2.0", "id": question["id"], "result": result}).to_string()).await;
+        question["params"]["message"].as_str().unwrap().to_owned()
+    }
+
     pub(crate) async fn cancel(&mut self, reply: &Reply) {
         self.notify("notifications/cancelled", json!({"requestId": reply.id})).await;
     }
@@ -229,13 +265,14 @@ async fn read_messages(
         let message: Value =
             serde_json::from_str(&line).unwrap_or_else(|error| panic!("stdout: {line}: {error}"));
         match message["id"].as_u64() {
-            Some(id) => {
+            // The server's requests have ids of their own.
+            Some(id) if message["method"].is_null() => {
                 if let Some(sender) = waiting.lock().unwrap().remove(&id) {
                     // A test that does not look at a response drops the receiver.
                     drop(sender.send(message));
                 }
             }
-            None => notifications.lock().unwrap().push(message),
+            _ => notifications.lock().unwrap().push(message),
         }
         line.clear();
     }

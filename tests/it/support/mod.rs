@@ -6,31 +6,51 @@ mod client;
 pub(crate) mod standalone;
 mod tools;
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 pub(crate) use self::client::{Ipybox, Reply};
-pub(crate) use self::tools::{kernel_python, repository, test_server, tool};
+pub(crate) use self::tools::{equipped, kernel_python, repository, test_server, tool};
 
 /// How long anything may take before a test gives up on it. Long, because machines are slow at times.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
+thread_local! {
+    static SANDBOX: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
+/// Runs a test as it is, but for the sessions in the places that it makes: they have a sandbox of this backend.
+pub(crate) fn in_sandbox(backend: &'static str, test: fn()) {
+    // Each test has a thread of its own, which runs all of it.
+    SANDBOX.set(Some(backend));
+    test();
+}
+
 /// A workspace and a state directory of a test's own.
 pub(crate) struct Place {
     root: tempfile::TempDir,
+    name: &'static str,
+    /// The backend of its sessions' sandbox.
+    sandbox: Option<&'static str>,
 }
 
 impl Place {
     pub(crate) fn new() -> Self {
+        Self::named("workspace")
+    }
+
+    /// With a workspace of this name.
+    pub(crate) fn named(name: &'static str) -> Self {
         let root = tempfile::Builder::new().prefix("it-").tempdir().unwrap();
-        std::fs::create_dir(root.path().join("workspace")).unwrap();
-        Self { root }
+        std::fs::create_dir(root.path().join(name)).unwrap();
+        Self { root, name, sandbox: SANDBOX.get() }
     }
 
     pub(crate) fn workspace(&self) -> PathBuf {
-        self.root.path().join("workspace").canonicalize().unwrap()
+        self.root.path().join(self.name).canonicalize().unwrap()
     }
 
     pub(crate) fn states(&self) -> PathBuf {
@@ -76,7 +96,27 @@ impl Place {
 
     /// ipybox with flags and additional environment variables.
     pub(crate) async fn start_with(&self, flags: &[&str], variables: &[(&str, &str)]) -> Ipybox {
-        Ipybox::spawn(self, flags, variables)
+        self.start_by(&[], flags, variables).await
+    }
+
+    /// ipybox of another user, to whom the place has been given; only root can.
+    pub(crate) fn start_as(&self, user: Option<u32>, flags: &[&str], variables: &[(&str, &str)]) -> Ipybox {
+        Ipybox::spawn(self, &[], user, flags, variables)
+    }
+
+    /// ipybox as the program that the arguments of `launcher`, a command, run in its place.
+    pub(crate) async fn start_by(
+        &self,
+        launcher: &[&str],
+        flags: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Ipybox {
+        let Some(backend) = self.sandbox else {
+            return Ipybox::spawn(self, launcher, None, flags, variables);
+        };
+        let path = equipped();
+        let flags = [flags, &["--sandbox", "--sandbox-backend", backend]].concat();
+        Ipybox::spawn(self, launcher, None, &flags, &[&[("PATH", path.as_str())], variables].concat())
     }
 }
 
@@ -111,4 +151,15 @@ pub(crate) fn is_running(id: i32) -> bool {
         Ok(stat) => !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')),
         Err(_) => false,
     }
+}
+
+/// The processes that a process has started, and those that they have started, and so on. Linux only.
+pub(crate) fn descendants(id: i32) -> Vec<i32> {
+    let threads = std::fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten();
+    let children =
+        threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("children")).ok());
+    let children: Vec<i32> = children
+        .flat_map(|ids| ids.split_whitespace().map(|id| id.parse().unwrap()).collect::<Vec<i32>>())
+        .collect();
+    children.iter().flat_map(|child| [vec![*child], descendants(*child)].concat()).collect()
 }

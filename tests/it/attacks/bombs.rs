@@ -1,0 +1,149 @@
+//! Too much of everything, in bounded doses: what fails costs code its kernel, and the host nothing.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::goes_on;
+use super::ground::{Ground, User, descendants};
+use crate::abuse::peak_kib;
+use crate::support::Ipybox;
+
+/// What a cell does, and what is said then if the bomb does not go off.
+const BOMBS: [(&str, &str, &str); 11] = [
+    ("memory", "x = bytearray(4 << 30)", "MemoryError"),
+    (
+        "memory of children",
+        "import subprocess, sys\nprint(subprocess.run([sys.executable, '-c', 'bytearray(4 << 30)'], capture_output=True).stderr)",
+        "MemoryError",
+    ),
+    ("a file", "open('large', 'w').truncate(1 << 43)", "OSError"),
+    ("output without end", "while True: print('x' * 1000)", "timed out after 2 seconds"),
+    (
+        "a message of 20 MB",
+        "from IPython.display import display\ndisplay({'text/plain': 'x' * 20_000_000}, raw=True)",
+        "xxxx",
+    ),
+    (
+        TOO_LONG,
+        "kernel = get_ipython().kernel\nkernel.session.send(kernel.iopub_socket, 'stream', {'name': 'stdout', 'text': 'x' * 270_000_000}, parent=kernel.get_parent())",
+        "",
+    ),
+    ("a forged death", FORGED_DEATH, "alive"),
+    ("garbage as messages", GARBAGE, ""),
+    ("raw frames", RAW_FRAMES, ""),
+    ("an end by signal", "import os; os.kill(os.getpid(), 9)", "SIGKILL"),
+    (
+        DEAF,
+        "import signal, sys\nfor number in (2, 15): signal.signal(number, signal.SIG_IGN)\nsum(range(10**14))",
+        "",
+    ),
+];
+
+const TOO_LONG: &str = "a message of 270 MB";
+const DEAF: &str = "a kernel that cannot be interrupted";
+
+const FORGED_DEATH: &str = "
+kernel = get_ipython().kernel
+for content in [
+    {'execution_state': 'dead', 'ipybox_wait_status': 0, 'ipybox_stderr': 'forged'},
+    {'execution_state': 'dead', 'ipybox_wait_status': -1, 'ipybox_stderr': 'x' * 1_000_000},
+    {'execution_state': 'dead'},
+]:
+    for parent in (kernel.get_parent(), None):
+        kernel.session.send(kernel.iopub_socket, 'status', content, parent=parent)
+print('alive')";
+
+const GARBAGE: &str = "
+kernel = get_ipython().kernel
+for kind in ['stream', 'display_data', 'execute_result', 'error', 'status', 'clear_output', 'update_display_data',
+             'execute_input', 'iopub_welcome', 'comm_open', 'shutdown_reply', 'kernel_info_reply', 'execute_reply', '']:
+    for content in [{}, {'execution_state': 'idle'}, {'status': 'ok'}, {'data': 5}, {'name': [], 'text': {}}]:
+        kernel.session.send(kernel.iopub_socket, kind, content, parent=kernel.get_parent())";
+
+const RAW_FRAMES: &str = r"
+import os
+socket = get_ipython().kernel.iopub_socket
+for frames in [[b''], [b'x'], [b'<IDS|MSG>'], [b'<IDS|MSG>'] * 9, [b'a', b'<IDS|MSG>', b'', b'{}', b'{}', b'{}', b'{}'],
+               [os.urandom(1000)] * 5, [b'<IDS|MSG>', b'0' * 64, b'{', b'}', b'[', b']'], [b'x' * 1000] * 500]:
+    socket.send_multipart(frames)";
+
+/// Processes that leave the kernel's session, so that no signal to a group finds them.
+const DAEMONS: &str = "
+import subprocess
+script = 'i=0; while [ $i -lt 800 ]; do setsid sleep 4711 & i=$((i+1)); done; wait'
+daemons = subprocess.Popen(['sh', '-c', script], stderr=subprocess.DEVNULL, start_new_session=True)
+import time; time.sleep(2)";
+
+/// Processes that are never there when one looks: each starts its successor and ends.
+const DODGERS: &str = r"
+import subprocess, sys
+code = '''
+import os
+os.setsid()
+for _ in range(8):
+    if os.fork() == 0: break
+while True:
+    if os.fork() != 0: os._exit(0)
+'''
+subprocess.Popen([sys.executable, '-S', '-c', code])
+import time; time.sleep(0.5)";
+
+pub(super) async fn all(ipybox: &mut Ipybox, ground: &Ground) -> Vec<String> {
+    let mut through = Vec::new();
+    for (name, code, expected) in BOMBS {
+        // Slow, and not a question of who attacks.
+        if (name == TOO_LONG) != (ground.user() == User::Ordinary) && [TOO_LONG, DEAF].contains(&name) {
+            continue;
+        }
+        let begin = Instant::now();
+        let arguments = json!({"code": code, "timeout": 2, "max_output_chars": 1000});
+        let answer = ipybox.call("execute_ipython_cell", arguments).await;
+        if !answer.text.contains(expected) {
+            through.push(format!("{name}: {}", answer.text.chars().take(500).collect::<String>()));
+        }
+        through.extend(goes_on(ipybox, name).await);
+        if begin.elapsed() > Duration::from_secs(40) {
+            through.push(format!("{name}: it took {:?}", begin.elapsed()));
+        }
+    }
+    let large = ground.workspace().join("large");
+    if large.metadata().is_ok_and(|file| file.len() > 1 << 40) {
+        through.push("a file of 8 TiB".to_owned());
+    }
+    for (name, code) in [("daemons", DAEMONS), ("dodgers", DODGERS)] {
+        ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 20})).await;
+        let started = descendants(ipybox.id()).len();
+        if name == "daemons" && ground.user() == User::Ordinary && started > 450 {
+            through.push(format!("{name}: {started} processes in spite of a limit of 400"));
+        }
+        if name == "daemons" && started < 100 {
+            through.push(format!("{name}: only {started} processes were started"));
+        }
+        ipybox.reset().await;
+        let left = left(ipybox.id());
+        if !left.is_empty() {
+            through.push(format!("{name}: {} processes are left after a reset: {}", left.len(), left[0]));
+        }
+        through.extend(goes_on(ipybox, name).await);
+    }
+    let peak = peak_kib(ipybox).await;
+    if peak > 1_500 * 1024 {
+        through.push(format!("the server has used {peak} KiB"));
+    }
+    through.extend(ground.changes().into_iter().map(|change| format!("after bombs: {change}")));
+    through
+}
+
+fn left(server: i32) -> Vec<String> {
+    descendants(server).into_iter().filter_map(words).filter(|words| is_left(words)).collect()
+}
+
+fn words(id: i32) -> Option<String> {
+    let words = std::fs::read(format!("/proc/{id}/cmdline")).ok()?;
+    Some(String::from_utf8_lossy(&words).replace('\0', " "))
+}
+
+fn is_left(words: &str) -> bool {
+    words.contains("sleep 4711") || words.contains("os.setsid()")
+}

@@ -1,0 +1,107 @@
+"""Plants what the host would trust later: in the workspace, and in the home directory."""
+
+import os
+import shutil
+
+from attack import TARGETS, attempt
+
+OUTSIDE, HOME = TARGETS["outside"], os.path.expanduser("~")
+PLANT = "LD_PRELOAD=/planted.so\nNODE_OPTIONS=--require=/planted.js\n"
+
+
+def write(path, text=PLANT):
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path, "a") as opened:
+        opened.write(text)
+    return path
+
+
+def replace(path):
+    write("harmless")
+    os.rename("harmless", path)
+    return path
+
+
+def link_instead(path):
+    if os.path.isdir(path):
+        os.rmdir(path)
+    elif os.path.exists(path):
+        os.unlink(path)
+    os.symlink(OUTSIDE, path)
+    return path
+
+
+def move_away(path):
+    os.rename(path, path + "-away")
+    os.symlink(OUTSIDE, path)
+    return path
+
+
+def swap(path):
+    """Exchanges it for a link, in one step."""
+    import ctypes
+
+    if not os.path.islink("link"):
+        os.symlink(OUTSIDE, "link")
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(-100, b"link", -100, path.encode(), 2):
+        raise OSError(ctypes.get_errno(), path)
+    return path
+
+
+def remove(path):
+    shutil.rmtree(path)
+    return path
+
+
+def directory(path):
+    os.mkdir(path)
+    return path
+
+
+FILES = [".env", ".mcp.json", ".bashrc", ".gitmodules", ".ripgreprc"]
+for path in FILES:
+    for act in (write, replace, link_instead, move_away, swap, directory):
+        attempt(
+            f"{act.__name__} {path}",
+            lambda act=act, path=path: act(path),
+            needs_denial=False,
+        )
+for path in ("mcptools", ".ipybox"):
+    for act in (replace, link_instead, move_away, swap, remove):
+        attempt(
+            f"{act.__name__} {path}",
+            lambda act=act, path=path: act(path),
+            needs_denial=False,
+        )
+    for name in (
+        "planted.py",
+        "probe/planted.py",
+        "probe/__init__.py",
+        "__pycache__/x.pyc",
+        "late/__init__.py",
+        "outputs/x",
+    ):
+        attempt(
+            f"write {path}/{name}",
+            lambda path=path, name=name: write(f"{path}/{name}"),
+            needs_denial=False,
+        )
+for name in (
+    ".ipython/profile_default/startup/00.py",
+    ".jupyter/jupyter_config.py",
+    ".bashrc",
+    ".profile",
+    ".config/x",
+    ".local/lib/python3.11/site-packages/x.pth",
+    ".ssh/authorized_keys",
+    ".npmrc",
+    ".config/ipybox/x",
+    ".gitconfig",
+    ".config/git/config",
+    ".config/uv/uv.toml",
+    ".config/pip/pip.conf",
+):
+    attempt(
+        f"write ~/{name}", lambda name=name: write(f"{HOME}/{name}"), needs_denial=False
+    )
