@@ -43,7 +43,7 @@ mod tests {
         check("allow_write", Some("allowWrite"));
         check("denyWrites", Some("denyWrite"));
         check("denyReed", Some("denyRead"));
-        check("gut", None);
+        check("gx", None);
         check("gt", Some("git"));
         check("", None);
         check("proxy", None);
