@@ -12,6 +12,7 @@
 //! Python is in a Landlock domain below the gateway's: the gateway can signal it, and never the other way round.
 //! macOS needs none of this, since one Seatbelt profile says it all.
 
+#[cfg(target_os = "linux")]
 mod expendable;
 #[cfg(target_os = "linux")]
 mod landlock;
