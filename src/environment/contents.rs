@@ -1,7 +1,14 @@
 //! Which packages an environment holds that cannot be asked any more: read from its files.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+/// How much of a package's metadata is read. Its requirements come before its description.
+const METADATA_BYTES: u64 = 1024 * 1024;
 
 /// What the managed environment is created with, by us or by an old `venv`.
 const OWN: [&str; 5] = ["ipykernel", "pydantic", "pip", "setuptools", "wheel"];
@@ -34,7 +41,7 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
 
 /// The names that a package requires without any extra.
 fn requirements(package: &Path) -> Vec<String> {
-    let metadata = std::fs::read_to_string(package.join("METADATA")).unwrap_or_default();
+    let metadata = text_of(&package.join("METADATA")).unwrap_or_default();
     let required = metadata.lines().filter_map(|line| line.strip_prefix("Requires-Dist:"));
     required
         .filter(|required| !required.contains("extra =="))
@@ -46,6 +53,18 @@ fn requirements(package: &Path) -> Vec<String> {
         .collect()
 }
 
+/// The beginning of a regular file. What is installed may have put anything there: a pipe that nobody writes to, a link.
+fn text_of(path: &Path) -> io::Result<String> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut text = Vec::new();
+    file.take(METADATA_BYTES).read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
 /// The one spelling of a name (PEP 503).
 fn normalized(name: &str) -> String {
     let parts = name.split(['-', '_', '.']).filter(|part| !part.is_empty());
@@ -55,6 +74,17 @@ fn normalized(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_file_is_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let metadata = directory.path().join("METADATA");
+        nix::unistd::mkfifo(&metadata, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(text_of(&metadata).is_err());
+        std::fs::remove_file(&metadata).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &metadata).unwrap();
+        assert!(text_of(&metadata).is_err());
+    }
 
     #[test]
     fn packages_that_others_require_are_left_out() {

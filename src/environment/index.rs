@@ -37,9 +37,33 @@ pub(super) fn hosts(environment: &BTreeMap<String, String>, requirement: &str) -
     if urls.replacing.is_empty() {
         urls.replacing.extend(PYPI.map(str::to_owned));
     }
-    urls.adding.extend(requirement.split([' ', ';']).map(str::to_owned));
-    let hosts = urls.replacing.iter().chain(&urls.adding).filter_map(|url| host(url));
+    let configured = urls.replacing.iter().chain(&urls.adding).filter_map(|url| host(url));
+    // Who asks for the package need not be who configured the rest: no addresses, which would open this machine's own.
+    let asked = url_in(requirement).and_then(host).filter(|host| !is_address(host));
+    let hosts = configured.chain(asked);
     hosts.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// The URL that a requirement is or names after its `@`. What follows in it, such as a marker, is none.
+fn url_in(requirement: &str) -> Option<&str> {
+    let (before, _) = requirement.split_once("://")?;
+    let start = match before.rsplit_once('@') {
+        Some((_, scheme)) => {
+            requirement.len() - requirement.split_once('@')?.1.len() + scheme.len()
+                - scheme.trim_start().len()
+        }
+        None => 0,
+    };
+    let url = requirement.get(start..)?.split([' ', ';']).next()?;
+    let scheme = url.split_once("://")?.0;
+    scheme.chars().all(|each| each.is_ascii_alphanumeric() || each == '+').then_some(url)
+}
+
+/// Whether `host:port` names an address, or this machine.
+fn is_address(host: &str) -> bool {
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    bare.parse::<std::net::IpAddr>().is_ok() || bare == "localhost" || bare.ends_with(".localhost")
 }
 
 /// `host:port` of a URL. `git+https://…` is one, and so is uv's `name=https://…`; a path is none.
@@ -177,6 +201,11 @@ mod tests {
             |host: &'static str| [&["files.pythonhosted.org:443", host][..], &["pypi.org:443"]].concat();
         check(&[], &[], "git+https://git.example/a@main", &with("git.example:443"));
         check(&[], &[], "a @ https://host.example/a.whl ; python_version > '3'", &with("host.example:443"));
+        check(&[], &[], "evil @ file:///a ; os_name != '+http://127.0.0.1:1/'", &PYPI);
+        check(&[], &[], "evil ; os_name != '+http://host.example/'", &PYPI);
+        check(&[], &[], "a @ http://127.0.0.1:8000/a.whl", &PYPI);
+        check(&[], &[], "a @ http://localhost:8000/a.whl", &PYPI);
+        check(&[], &[], "https://[::1]/a.whl", &PYPI);
         check(&[], &[], "git+ssh://git@git.example/a", &with("git.example:22"));
     }
 }

@@ -36,6 +36,17 @@ pub(crate) enum InstallError {
         /// The interpreter.
         python: PathBuf,
     },
+    /// A sandboxed installation opens the whole environment, which must be one.
+    #[error(
+        "install `{package}` in a sandbox: `{}` is no virtual environment\n\
+         hint: name the python of one with `--python`, or leave that out to have one made", python.display()
+    )]
+    NoVirtualEnvironment {
+        /// The requirement.
+        package: String,
+        /// The interpreter.
+        python: PathBuf,
+    },
     /// The installer could not be started.
     #[error("start the installer")]
     Start(#[source] std::io::Error),
@@ -73,6 +84,13 @@ impl Environment {
         let tool = self.installer.available(self.tool);
         let run = match elsewhere {
             None => turn.run(&self.installer.install(tool, self.python(), &[requirement])).await,
+            // All of an installation would have to be writable by code that packages are built with.
+            Some(_) if !self.facts.details.is_venv && !self.facts.details.is_conda => {
+                return Err(InstallError::NoVirtualEnvironment {
+                    package: package.trim().to_owned(),
+                    python: self.python().to_owned(),
+                });
+            }
             Some(elsewhere) => {
                 let hosts = index::hosts(self.installer.environment(), &requirement);
                 let invocation = self.installer.install(tool, self.python(), &[requirement]);

@@ -132,7 +132,7 @@ pub(super) async fn run(invocation: &Invocation, stdin: Stdio, progress: Progres
     Ok(Run { status, output: transcript.into_text() })
 }
 
-/// Runs a program elsewhere; its working directory is the workspace there, where nothing is writable.
+/// Runs a program elsewhere; its working directory is `/` there too.
 pub(super) async fn run_elsewhere(
     program: Contained,
     elsewhere: &dyn Elsewhere,

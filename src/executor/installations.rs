@@ -68,9 +68,13 @@ impl Installation<'_> {
         let Contained { program, arguments, mut environment, writable, mut hosts } = program;
         hosts.extend(confinement.install_domains.iter().cloned());
         let rules = confinement.policy.rules(&place)?.for_installation(&[&writable, directory], &hosts)?;
+        // Build code must not change what runs outside.
+        if confinement.gateway.starts_with(&writable) {
+            return Err(sandbox::Error::OwnProgram { directory: writable });
+        }
         let temporary = directory.join("tmp");
         environment.insert("TMPDIR".to_owned(), temporary.display().to_string());
-        let program = Program { program, arguments, environment, working_directory: place.workspace.clone() };
+        let program = Program { program, arguments, environment, working_directory: "/".into() };
         let inside = Inside { rules: &rules, place: &place, tools: None, name: SETTINGS };
         let sandbox = confinement.start(inside).await?;
         let status = sandbox.run(program, output).await;

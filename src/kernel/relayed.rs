@@ -19,8 +19,9 @@ use super::wire::{Parts, SUBPROTOCOL};
 use super::{Death, Error, Event, Limits};
 use crate::sandbox::{Seat, SeatControl};
 
-/// The longest message. Text comes in pieces of 64 Ki characters; images are whole.
-const MESSAGE_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// The longest message. Text comes in pieces of 64 Ki characters; images are whole. Code in the kernel can send what
+/// takes many times its size when it is read.
+const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// How long a gateway is given to close the connection of a kernel that it has been told to kill.
 const KILL_GRACE: Duration = Duration::from_secs(2);

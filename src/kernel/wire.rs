@@ -18,6 +18,8 @@ pub(crate) const SUBPROTOCOL: &str = "v1.kernel.websocket.jupyter.org";
 /// Header, parent header, metadata and content.
 const PARTS_MIN: usize = 4;
 const OFFSET_BYTES: usize = size_of::<u64>();
+/// Messages have few buffers.
+const OFFSETS_MAX: usize = 1024;
 
 /// A channel of a kernel that its client uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,7 +141,7 @@ impl Parts {
     /// From a binary message of a WebSocket. Whoever sent it may have put anything in it.
     pub(crate) fn decode(bytes: &Bytes) -> Result<Self, Error> {
         let count = number(bytes, 0).ok_or_else(|| malformed("a message without offsets"))?;
-        if count < PARTS_MIN + 2 || count > bytes.len() / OFFSET_BYTES {
+        if !(PARTS_MIN + 2..=OFFSETS_MAX).contains(&count) {
             return Err(malformed(format!("a message of {count} offsets")));
         }
         let offsets: Option<Vec<usize>> = (1..=count).map(|index| number(bytes, index)).collect();

@@ -54,6 +54,12 @@ pub(crate) enum Error {
     /// Bubblewrap cannot hold the policy.
     #[error(transparent)]
     Bubblewrap(#[from] bwrap::Error),
+    /// What is to be written holds the program that runs outside.
+    #[error("open `{}` for writing: ipybox itself is in it\nhint: name another Python with `--python`", directory.display())]
+    OwnProgram {
+        /// The directory.
+        directory: PathBuf,
+    },
     /// The settings of the sandbox could not be written.
     #[error("write the settings of the sandbox to `{}`", path.display())]
     Settings {

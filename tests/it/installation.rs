@@ -66,6 +66,8 @@ async fn check(backend: &str) {
     let flags = ["--sandbox", "--sandbox-backend", backend];
     let mut ipybox = place.start_with(&flags, &[("PATH", &path)]).await;
     ipybox.initialize().await;
+    // What would be obeyed in a working directory: with it nothing could be installed.
+    ipybox.cell("open('uv.toml', 'w').write('no-index = true')").await.ok();
     // A real package from the index, which the kernel itself cannot reach.
     let installed = ipybox.install("cowsay").await;
     assert!(!installed.is_error, "{backend}: {}", installed.text);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// What other programs expect to be a directory.
-const DIRECTORIES: [&str; 5] = [".vscode", ".idea", "agents", "commands", "hooks"];
+const DIRECTORIES: [&str; 7] = [".vscode", ".idea", ".claude", ".cursor", "agents", "commands", "hooks"];
 
 /// When stubs were last changed, by which they are known. Archives have files of 1970's first second, so it is another.
 const TIME: Duration = Duration::from_secs(19_700_607);

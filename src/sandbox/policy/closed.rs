@@ -99,6 +99,15 @@ impl Closed {
         Ok(())
     }
 
+    /// A protection is on what a link leads to; the link itself could be replaced.
+    pub(super) fn must_be_no_link(&self, path: &Path, allow_write: &[Pattern]) -> Result<(), PolicyError> {
+        let is_open = allow_write.iter().any(|open| path.starts_with(open.root()));
+        if is_open && path.is_symlink() {
+            return Err(PolicyError::Own { path: path.to_owned(), problem: PathProblem::Link });
+        }
+        Ok(())
+    }
+
     /// What has to be denied since `allow_write` opens a directory above it, or could after a link is changed.
     pub(super) fn denied_under(&self, allow_write: &[Pattern]) -> Result<Vec<PathBuf>, PolicyError> {
         let is_open = |path: &Path| allow_write.iter().any(|open| path.starts_with(open.root()));

@@ -164,6 +164,14 @@ pub(super) fn usable(path: PathBuf) -> Result<PathBuf, PathProblem> {
     }
 }
 
+/// The path of `text` as it is spelled, as far as it is no glob.
+pub(super) fn spelled(text: &str, workspace: &Path, home: &Path) -> Result<PathBuf, PathProblem> {
+    let literal = text.split('/').take_while(|name| !has_glob(name));
+    let literal = literal.collect::<Vec<_>>().join("/");
+    let is_root = literal.is_empty() && text.starts_with('/');
+    absolute(if is_root { "/" } else { &literal }, workspace, home)
+}
+
 fn absolute(text: &str, workspace: &Path, home: &Path) -> Result<PathBuf, PathProblem> {
     match text.strip_prefix('~') {
         Some("") => Ok(home.to_owned()),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::closed::{Closed, Refusal, own};
-use super::paths::Pattern;
+use super::paths::{PathProblem, Pattern, real, spelled};
 use super::place::Place;
 use super::{Policy, PolicyError, Problem};
 use crate::sandbox::address::AddressRange;
@@ -58,6 +58,10 @@ const TRUSTED_BY_OTHERS: [&str; 13] = [
     ".claude/agents",
 ];
 
+/// As above, but not among what srt denies.
+const UNKNOWN_TO_SRT: [&str; 7] =
+    [".claude", ".cursor", ".envrc", ".zshenv", ".zlogin", ".bash_login", ".bash_logout"];
+
 /// Directories of the home that srt makes writable for the programs it was made for.
 const OPENED_BY_SRT: [&str; 2] = [".npm/_logs", ".claude/debug"];
 
@@ -76,6 +80,15 @@ impl Policy {
         let mut deny_write =
             self.patterns("denyWrite", place, |pattern| closed.may_deny_writing(pattern, &allow_write))?;
 
+        for key in ["allowWrite", "allowRead", "denyWrite"] {
+            self.refuse_links(key, place, &allow_write)?;
+        }
+        let trusted_by_others = self.trusted_by_others(&closed.workspace);
+        let more = self.trusted_by_others_unknown_to_srt(&closed.workspace);
+        for path in trusted_by_others.iter().chain(&more) {
+            closed.must_be_no_link(path, &allow_write)?;
+        }
+        deny_write.extend(more.into_iter().map(Pattern::Path));
         deny_write.extend(closed.denied_under(&allow_write)?.into_iter().map(Pattern::Path));
         deny_read.extend(closed.secret.iter().cloned().map(Pattern::Path));
         allow_read.extend(closed.readable.iter().cloned().map(Pattern::Path));
@@ -92,7 +105,7 @@ impl Policy {
             allow_write,
             deny_write,
             allow_all_unix_sockets: self.is_set("network", "allowAllUnixSockets"),
-            trusted_by_others: self.trusted_by_others(&closed.workspace),
+            trusted_by_others,
             bwrap_path: self.document.get("bwrapPath").and_then(Value::as_str).map(PathBuf::from),
             opened_by_srt: opened_by_srt(&place.home),
             document: self.document.clone(),
@@ -139,6 +152,32 @@ impl Policy {
                 Err(Refusal::Opens(closed)) => Err(Problem::Opens { value: text.to_owned(), closed }),
             }
         })
+    }
+
+    /// A link that code in an earlier sandbox may have put on the way of an entry would open what it leads to.
+    fn refuse_links(&self, key: &str, place: &Place, open: &[Pattern]) -> Result<(), PolicyError> {
+        self.list("filesystem", key, |text| {
+            let problem = |problem| Problem::Path { value: text.to_owned(), problem };
+            let path = spelled(text, &place.workspace, &place.home).map_err(problem)?;
+            let mut reached = PathBuf::from("/");
+            for name in path.components().skip(1) {
+                let place = reached.join(name);
+                if place.is_symlink() && open.iter().any(|open| place.starts_with(open.root())) {
+                    return Err(problem(PathProblem::Link));
+                }
+                reached = real(&place).map_err(|error| problem(error.into()))?;
+            }
+            Ok(())
+        })
+        .map(drop)
+    }
+
+    /// What git and others obey that srt leaves open. With `allowGitConfig` git's files are open but for its hooks.
+    fn trusted_by_others_unknown_to_srt(&self, workspace: &Path) -> Vec<PathBuf> {
+        let git = workspace.join(".git");
+        let is_closed = git.exists() && !self.is_set("filesystem", "allowGitConfig");
+        let others = UNKNOWN_TO_SRT.iter().map(|name| workspace.join(name));
+        others.chain(is_closed.then_some(git)).collect()
     }
 
     fn trusted_by_others(&self, workspace: &Path) -> Vec<PathBuf> {

@@ -105,3 +105,45 @@ for name in (
     attempt(
         f"write ~/{name}", lambda name=name: write(f"{HOME}/{name}"), needs_denial=False
     )
+for name in (
+    ".claude/settings.json",
+    ".claude/settings.local.json",
+    ".claude/commands/planted.md",
+    ".cursor/mcp.json",
+    ".vscode/tasks.json",
+    ".mcp.json",
+    ".gitconfig",
+    ".envrc",
+    ".zshenv",
+    ".bash_login",
+):
+    attempt(f"write {name}", lambda name=name: write(name), needs_denial=False)
+
+
+def make(mode):
+    """Makes a file with this mode, and leaves none without it."""
+    descriptor = os.open("set-id", os.O_CREAT | os.O_WRONLY | os.O_EXCL, mode)
+    try:
+        return oct(os.fstat(descriptor).st_mode)
+    finally:
+        os.close(descriptor)
+        os.unlink("set-id")
+
+
+def change(act, mode):
+    with open("plain", "w") as opened:
+        act(opened.fileno() if act is os.fchmod else "plain", mode)
+    return oct(os.stat("plain").st_mode)
+
+
+for mode in (0o4755, 0o2755, 0o6755):
+    attempt(f"make a file of mode {mode:o}", lambda mode=mode: make(mode))
+    for act in (os.chmod, os.fchmod):
+        attempt(
+            f"{act.__name__} to {mode:o}",
+            lambda act=act, mode=mode: change(act, mode),
+        )
+    attempt(
+        f"mknod of mode {mode:o}",
+        lambda mode=mode: os.mknod("node", 0o100000 | mode),
+    )

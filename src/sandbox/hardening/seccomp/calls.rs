@@ -21,8 +21,8 @@ const KEXEC_FILE_LOAD: i64 = if cfg!(target_arch = "x86_64") { 320 } else { 294 
 ///
 /// `clone3` has its flags in memory, where no filter can see them; C libraries then call `clone`. The others have
 /// fallbacks that look for this answer.
-pub(super) const HIDDEN: [i64; 4] =
-    [c::SYS_clone3, c::SYS_io_uring_setup, c::SYS_io_uring_enter, c::SYS_io_uring_register];
+pub(super) const HIDDEN: [i64; 5] =
+    [c::SYS_clone3, c::SYS_io_uring_setup, c::SYS_io_uring_enter, c::SYS_io_uring_register, c::SYS_openat2];
 
 /// Calls that are denied whatever their arguments.
 pub(super) const DENIED: &[i64] = &[
@@ -118,7 +118,7 @@ pub(super) const DENIED: &[i64] = &[
 
 /// Calls that are denied with some arguments: each with the cases that are.
 pub(super) fn denied_cases(allow_unix_sockets: bool) -> Vec<(i64, Vec<Case>)> {
-    vec![
+    let mut cases = vec![
         (c::SYS_socket, sockets(allow_unix_sockets)),
         (c::SYS_socketpair, socket_pairs(allow_unix_sockets)),
         (c::SYS_clone, with_any(0, &NEW_NAMESPACES)),
@@ -128,8 +128,48 @@ pub(super) fn denied_cases(allow_unix_sockets: bool) -> Vec<(i64, Vec<Case>)> {
         (c::SYS_personality, vec![vec![Condition::IsNot(0, 0), Condition::IsNot(0, u32::MAX)]]),
         // The limits of others: one of processor time is as good as a signal, and Landlock does not know it.
         (c::SYS_prlimit64, vec![vec![Condition::IsNot(0, 0)]]),
-    ]
+    ];
+    cases.extend(OPENING.iter().map(|(call, flags)| (*call, made_with(*flags))));
+    cases
+        .extend(MODES.iter().map(|(call, argument)| (*call, with_any(*argument, &[c::S_ISUID, c::S_ISGID]))));
+    cases
 }
+
+/// Calls that give a file its mode, and where: a file of the workspace that runs with its owner's rights does so outside,
+/// too. `openat2`, whose mode is in memory, is hidden.
+const MODES: &[(i64, u8)] = &[
+    (c::SYS_fchmod, 1),
+    (c::SYS_fchmodat, 2),
+    (FCHMODAT2, 2),
+    (c::SYS_mknodat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (c::SYS_chmod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (c::SYS_mknod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (c::SYS_creat, 1),
+];
+
+/// Calls that may make a file, and where their flags are; the mode, which counts only then, comes next.
+const OPENING: &[(i64, u8)] = &[
+    (c::SYS_openat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (c::SYS_open, 1),
+];
+
+fn made_with(flags: u8) -> Vec<Case> {
+    let case = |making: i32, mode: u32| {
+        let making = Condition::Masked { argument: flags, mask: making as u32, is: making as u32 };
+        vec![making, Condition::Masked { argument: flags + 1, mask: mode, is: mode }]
+    };
+    [c::O_CREAT, c::O_TMPFILE]
+        .into_iter()
+        .flat_map(|making| [c::S_ISUID, c::S_ISGID].map(|mode| case(making, mode)))
+        .collect()
+}
+
+/// Not in the library for all architectures.
+const FCHMODAT2: i64 = 452;
 
 /// Flags of `clone` and `unshare`. A namespace of users would bring all capabilities, within it.
 const NEW_NAMESPACES: [u32; 7] = [

@@ -53,7 +53,14 @@ impl Host {
     }
 }
 
-const OWN: [&str; 7] = [
+const OWN: [&str; 14] = [
+    "ROOT/home/ws/.claude",
+    "ROOT/home/ws/.cursor",
+    "ROOT/home/ws/.envrc",
+    "ROOT/home/ws/.zshenv",
+    "ROOT/home/ws/.zlogin",
+    "ROOT/home/ws/.bash_login",
+    "ROOT/home/ws/.bash_logout",
     "ROOT/home/ws/.env",
     "ROOT/home/ws/mcptools",
     "ROOT/home/ws/.ipybox",
@@ -250,8 +257,39 @@ fn what_other_programs_trust_depends_on_git() {
     std::fs::create_dir(host.root.join("home/ws/.git")).unwrap();
     let with = host.rules("").unwrap();
     assert!(has(&with, ".git/hooks") && has(&with, ".git/config"));
+    let git = "ROOT/home/ws/.git".to_owned();
+    assert!(host.settings(&with, "denyWrite").contains(&git));
     let allowed = host.rules(r#""allowGitConfig": true"#).unwrap();
     assert!(has(&allowed, ".git/hooks") && !has(&allowed, ".git/config"));
+    assert!(!host.settings(&allowed, "denyWrite").contains(&git));
+    std::fs::remove_dir(host.root.join("home/ws/.git")).unwrap();
+    std::fs::write(host.root.join("home/ws/.git"), "gitdir: ../elsewhere").unwrap();
+    assert!(host.settings(&host.rules("").unwrap(), "denyWrite").contains(&git), "of a worktree");
+}
+
+#[test]
+fn links_that_code_may_have_made_open_nothing() {
+    let check = |filesystem: &str, is_refused: bool| {
+        let host = Host::new();
+        std::fs::create_dir(host.root.join("home/other")).unwrap();
+        symlink("../other", host.root.join("home/ws/link")).unwrap();
+        symlink("/nowhere", host.root.join("home/ws/dangling")).unwrap();
+        match host.rules(filesystem) {
+            Ok(_) => assert!(!is_refused, "{filesystem}"),
+            Err(error) => assert!(is_refused && words(&error).contains("symbolic link"), "{error}"),
+        }
+    };
+    check(r#""allowWrite": [".", "link"]"#, true);
+    check(r#""allowWrite": [".", "link/deeper"]"#, true);
+    check(r#""allowWrite": [".", "dangling"]"#, true);
+    check(r#""allowRead": ["link/*.txt"]"#, true);
+    check(r#""denyWrite": ["link"]"#, true);
+    // Nothing inside can change this one.
+    check(r#""allowWrite": ["link"]"#, false);
+    check(r#""allowWrite": [".", "~/other"]"#, false);
+    let host = Host::new();
+    symlink("conf", host.root.join("home/ws/.vscode")).unwrap();
+    assert!(words(&host.rules("").unwrap_err()).contains(".vscode"));
 }
 
 #[test]
