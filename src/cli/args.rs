@@ -80,7 +80,7 @@ pub(crate) struct DoctorArgs {
 pub(crate) enum Backend {
     /// Anthropic's sandbox-runtime
     Srt,
-    /// bubblewrap alone, on Linux
+    /// Bubblewrap, directly: Linux only, needs no Node.js
     Bwrap,
 }
 
@@ -175,7 +175,7 @@ pub(crate) struct ServeArgs {
 
     /// What makes the sandbox [default: srt]
     #[arg(long, value_name = "BACKEND", requires = "sandbox")]
-    pub(crate) sandbox_backend: Option<SandboxBackend>,
+    pub(crate) sandbox_backend: Option<Backend>,
 
     /// A domain that packages may be installed from in the sandbox, beside those that uv and pip are configured for;
     /// may be given several times
@@ -267,15 +267,6 @@ pub(crate) enum Approval {
     Policy,
 }
 
-/// What makes the sandbox.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum SandboxBackend {
-    /// Anthropic's sandbox-runtime
-    Srt,
-    /// Bubblewrap, directly: Linux only, needs no Node.js
-    Bwrap,
-}
-
 /// What a cell's reply holds of its images.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Images {
@@ -319,10 +310,7 @@ impl From<ServeArgs> for Settings {
             let mut sandbox = SandboxSettings::default();
             sandbox.config = args.sandbox_config;
             sandbox.install_domains = args.sandbox_install_domain;
-            sandbox.backend = match args.sandbox_backend {
-                None | Some(SandboxBackend::Srt) => ipybox::SandboxBackend::Srt,
-                Some(SandboxBackend::Bwrap) => ipybox::SandboxBackend::Bubblewrap,
-            };
+            sandbox.backend = args.sandbox_backend.unwrap_or(Backend::Srt).into();
             sandbox.gateway_program = std::env::current_exe().ok();
             sandbox
         });
