@@ -7,20 +7,13 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::process::Command;
 
 use super::Progress;
 use super::transcript::Transcript;
-use crate::process::GroupLeader;
-
-/// How long output is awaited after the program ended: a process that it left behind may hold the pipe.
-const LATE_OUTPUT: Duration = Duration::from_millis(500);
-/// One read from the pipe, which holds this much on Linux.
-const CHUNK_BYTES: usize = 64 * 1024;
+use crate::process::{read_to_end, run_to_end};
 
 /// A program, its arguments and its whole environment.
 #[derive(Debug, Clone)]
@@ -102,33 +95,10 @@ impl Invocation {
 /// `.python-version`, in the working directory and above. In a workspace, code in the kernel could
 /// plant those and choose where packages come from.
 pub(super) async fn run(invocation: &Invocation, stdin: Stdio, progress: Progress<'_>) -> io::Result<Run> {
-    let (reader, writer) = io::pipe()?;
-    let mut output = Receiver::from_owned_fd(OwnedFd::from(reader))?;
-    let mut leader = {
-        // One pipe for both streams keeps their order; our ends close with the command.
-        let mut command = Command::new(&invocation.program);
-        command.args(&invocation.arguments).env_clear().envs(&invocation.environment).current_dir("/");
-        command.stdin(stdin).stdout(writer.try_clone()?).stderr(writer);
-        GroupLeader::spawn(&mut command)?
-    };
+    let mut command = Command::new(&invocation.program);
+    command.args(&invocation.arguments).env_clear().envs(&invocation.environment).current_dir("/");
     let mut transcript = Transcript::default();
-    let status = {
-        let read = read_to_end(&mut output, &mut transcript, progress);
-        tokio::pin!(read);
-        tokio::select! {
-            ended = &mut read => {
-                ended?;
-                leader.wait().await?
-            }
-            status = leader.wait() => {
-                match tokio::time::timeout(LATE_OUTPUT, read).await {
-                    Ok(ended) => ended?,
-                    Err(_) => tracing::debug!("a process that an installer left behind holds its output"),
-                }
-                status?
-            }
-        }
-    };
+    let status = run_to_end(command, stdin, |chunk| transcript.push(chunk, progress)).await?;
     Ok(Run { status, output: transcript.into_text() })
 }
 
@@ -143,24 +113,10 @@ pub(super) async fn run_elsewhere(
     let mut transcript = Transcript::default();
     // The place closes the pipe when it is gone, with all that the program has left there.
     let running = elsewhere.run(program, writer.into());
-    let (status, read) = tokio::join!(running, read_to_end(&mut output, &mut transcript, progress));
+    let mut take = |chunk: &[u8]| transcript.push(chunk, progress);
+    let (status, read) = tokio::join!(running, read_to_end(&mut output, &mut take));
     read?;
     Ok(Run { status: status?, output: transcript.into_text() })
-}
-
-async fn read_to_end(
-    output: &mut Receiver,
-    transcript: &mut Transcript,
-    progress: Progress<'_>,
-) -> io::Result<()> {
-    let mut chunk = vec![0; CHUNK_BYTES];
-    loop {
-        let read = output.read(&mut chunk).await?;
-        if read == 0 {
-            return Ok(());
-        }
-        transcript.push(&chunk[..read], progress);
-    }
 }
 
 /// The last `count` lines of `output` that say something.
@@ -179,6 +135,9 @@ pub(super) fn quoted(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::time::Duration;
+
+    use tokio::io::AsyncReadExt as _;
 
     use super::*;
 

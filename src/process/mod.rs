@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 pub(crate) use self::guardian::guard_directory;
-pub(crate) use self::program::{Question, is_program, on_path};
+pub(crate) use self::program::{Question, is_program, on_path, read_to_end, run_to_end};
 pub(crate) use self::tail::Tail;
 
 /// A child process that leads a process group of its own; dropping it kills the whole group.

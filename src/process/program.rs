@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt as _;
@@ -17,6 +17,8 @@ use super::GroupLeader;
 
 /// How much of an answer is kept; the rest is read and dropped.
 const ANSWER_BYTES: usize = 16 * 1024;
+/// One read from a pipe, which holds this much on Linux.
+const CHUNK_BYTES: usize = 64 * 1024;
 /// How long output is awaited after the program ended: a process that it left behind may hold the pipe.
 const LATE_OUTPUT: Duration = Duration::from_millis(500);
 
@@ -72,45 +74,58 @@ impl Question<'_> {
     }
 
     async fn run<A: AsRef<OsStr>>(&self, arguments: &[A]) -> io::Result<Answer> {
-        let (reader, writer) = io::pipe()?;
-        let mut output = Receiver::from_owned_fd(OwnedFd::from(reader))?;
-        let mut leader = {
-            let mut command = Command::new(self.program);
-            command.args(arguments).env_clear().envs(self.environment).current_dir(self.directory);
-            command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
-            GroupLeader::spawn(&mut command)?
-        };
+        let mut command = Command::new(self.program);
+        command.args(arguments).env_clear().envs(self.environment).current_dir(self.directory);
         let mut text = Vec::new();
-        let status = {
-            let read = read_to_end(&mut output, &mut text);
-            tokio::pin!(read);
-            tokio::select! {
-                ended = &mut read => {
-                    ended?;
-                    leader.wait().await?
-                }
-                status = leader.wait() => {
-                    // What comes after this is not the program's own.
-                    if let Ok(ended) = tokio::time::timeout(LATE_OUTPUT, read).await {
-                        ended?;
-                    }
-                    status?
-                }
-            }
-        };
+        let status = run_to_end(command, Stdio::null(), |chunk| {
+            let room = ANSWER_BYTES.saturating_sub(text.len());
+            text.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        });
+        let status = status.await?;
         Ok(Answer { succeeded: status.success(), text: String::from_utf8_lossy(&text).into_owned() })
     }
 }
 
-async fn read_to_end(output: &mut Receiver, text: &mut Vec<u8>) -> io::Result<()> {
-    let mut chunk = [0; 4096];
+/// Runs `command` in a process group of its own, which is killed if the future is dropped, and gives what it writes, on
+/// stdout and stderr alike and in order, to `take`.
+pub(crate) async fn run_to_end(
+    mut command: Command,
+    stdin: Stdio,
+    mut take: impl FnMut(&[u8]),
+) -> io::Result<ExitStatus> {
+    let (reader, writer) = io::pipe()?;
+    let mut output = Receiver::from_owned_fd(OwnedFd::from(reader))?;
+    // One pipe for both streams keeps their order.
+    command.stdin(stdin).stdout(writer.try_clone()?).stderr(writer);
+    let mut leader = GroupLeader::spawn(&mut command)?;
+    // Our ends of the pipe close with it.
+    drop(command);
+    let read = read_to_end(&mut output, &mut take);
+    tokio::pin!(read);
+    tokio::select! {
+        ended = &mut read => {
+            ended?;
+            leader.wait().await
+        }
+        status = leader.wait() => {
+            match tokio::time::timeout(LATE_OUTPUT, read).await {
+                Ok(ended) => ended?,
+                Err(_) => tracing::debug!("a process that a program left behind holds its output"),
+            }
+            status
+        }
+    }
+}
+
+/// Gives what comes from a pipe to `take` until all its writers are gone.
+pub(crate) async fn read_to_end(output: &mut Receiver, take: &mut impl FnMut(&[u8])) -> io::Result<()> {
+    let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         let read = output.read(&mut chunk).await?;
         if read == 0 {
             return Ok(());
         }
-        let room = ANSWER_BYTES.saturating_sub(text.len());
-        text.extend_from_slice(&chunk[..read.min(room)]);
+        take(&chunk[..read]);
     }
 }
 
