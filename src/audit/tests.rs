@@ -195,8 +195,9 @@ async fn without_a_log_calls_run_all_the_same() {
 
 #[test]
 fn a_missing_directory_is_named() {
-    let path = Path::new("/nonexistent/log");
-    let error = Audit::open(settings(path.to_owned()), Variables::default().redactor().clone());
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("missing/log");
+    let error = Audit::open(settings(path.clone()), Variables::default().redactor().clone());
     let error = error.err().unwrap().to_string();
-    assert!(error.contains("`/nonexistent/log`") && error.contains("directory does not exist"), "{error}");
+    assert!(error.contains(path.to_str().unwrap()) && error.contains("directory does not exist"), "{error}");
 }

@@ -229,8 +229,10 @@ fn confinement(
 ) -> Result<Confinement, Error> {
     let policy = match settings.config {
         Some(file) => sandbox::Policy::read(workspace.join(file))?,
+        None if settings.workspace_config => sandbox::Policy::of_workspace(workspace)?,
         None => sandbox::Policy::embedded()?,
     };
+    tracing::info!(policy = policy.name(), "kernels run in a sandbox");
     let path = variables.in_process("PATH").unwrap_or_default().to_owned();
     let gateway = match settings.gateway_program {
         Some(program) if is_program(&program) => program,

@@ -68,6 +68,9 @@ pub struct SandboxSettings {
     /// What code in it may do: a file in the settings format of sandbox-runtime. Default: the policy
     /// `sandbox-default.json`, which is part of the program.
     pub config: Option<PathBuf>,
+    /// Whether `sandbox-config.json` in the workspace is that file if it is there, and no `config` is named. Code in a
+    /// sandbox can never write it. Default: `false`, because a workspace may come from a stranger.
+    pub workspace_config: bool,
     /// The program `ipybox`, of this very version, which runs inside. Default: the running program if it is that, else
     /// `ipybox` on `PATH`.
     pub gateway_program: Option<PathBuf>,
@@ -82,6 +85,7 @@ impl Default for SandboxSettings {
         Self {
             backend: Backend::default(),
             config: None,
+            workspace_config: false,
             gateway_program: None,
             install_domains: Vec::new(),
             init_timeout: Duration::from_secs(30),

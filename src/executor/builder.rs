@@ -189,6 +189,14 @@ impl CodeExecutorBuilder {
         self
     }
 
+    /// Whether `sandbox-config.json` in the workspace is what [`sandbox_config`](Self::sandbox_config) names, if it is
+    /// there. Code in a sandbox can never write it. Asks for a [`sandbox`](Self::sandbox) too. Default: `false`, because a
+    /// workspace may come from a stranger.
+    pub fn sandbox_workspace_config(mut self, is_taken: bool) -> Self {
+        self.kernel = self.kernel.sandbox_workspace_config(is_taken);
+        self
+    }
+
     /// What makes the sandbox; default: [`SandboxBackend::Srt`]. Asks for a [`sandbox`](Self::sandbox) too.
     pub fn sandbox_backend(mut self, backend: SandboxBackend) -> Self {
         self.kernel = self.kernel.sandbox_backend(backend);

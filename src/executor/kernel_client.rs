@@ -87,6 +87,14 @@ impl KernelClientBuilder {
         self
     }
 
+    /// Whether `sandbox-config.json` in the working directory is what [`sandbox_config`](Self::sandbox_config) names, if it is
+    /// there. Code in a sandbox can never write it. Asks for a [`sandbox`](Self::sandbox) too. Default: `false`, because a
+    /// working directory may come from a stranger.
+    pub fn sandbox_workspace_config(mut self, is_taken: bool) -> Self {
+        self.settings.sandbox.get_or_insert_default().workspace_config = is_taken;
+        self
+    }
+
     /// What makes the sandbox; default: [`SandboxBackend::Srt`]. Asks for a [`sandbox`](Self::sandbox) too.
     pub fn sandbox_backend(mut self, backend: SandboxBackend) -> Self {
         self.settings.sandbox.get_or_insert_default().backend = backend;

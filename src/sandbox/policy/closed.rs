@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::paths::{PathProblem, Pattern, real, usable};
 use super::place::Place;
-use super::{Policy, PolicyError};
+use super::{Policy, PolicyError, WORKSPACE_POLICY};
 
 /// What the host itself reads or writes in the workspace, and trusts.
-const OWN_IN_WORKSPACE: [&str; 3] = [".env", "mcptools", ".ipybox"];
+const OWN_IN_WORKSPACE: [&str; 4] = [".env", "mcptools", ".ipybox", WORKSPACE_POLICY];
 
 /// Programs that srt or we start outside the sandbox, as the policy names them.
 const PROGRAMS: [(Option<&str>, &str); 5] = [

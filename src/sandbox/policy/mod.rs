@@ -35,6 +35,9 @@ const EMBEDDED: &str = include_str!("../../../sandbox-default.json");
 /// What the embedded policy is called in errors.
 const EMBEDDED_NAME: &str = "the embedded policy";
 
+/// Where a workspace may have a policy of its own. Code inside never writes it, whether this session took it or not.
+const WORKSPACE_POLICY: &str = "sandbox-config.json";
+
 /// A policy whose keys and values are all known and fit. Its paths are as the user spelled them.
 #[derive(Debug, Clone)]
 pub(crate) struct Policy {
@@ -191,6 +194,21 @@ impl Policy {
         Self::parse(EMBEDDED, EMBEDDED_NAME)
     }
 
+    /// The policy that lies in `workspace` as `sandbox-config.json`, if there is one, else the embedded one.
+    ///
+    /// An empty file is none: a sandbox that runs here keeps the place so that code cannot put a policy there.
+    ///
+    /// # Errors
+    /// See [`Policy::read`].
+    pub(crate) fn of_workspace(workspace: &Path) -> Result<Self, PolicyError> {
+        let file = workspace.join(WORKSPACE_POLICY);
+        match file.symlink_metadata() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Self::embedded(),
+            Ok(found) if found.is_file() && found.len() == 0 => Self::embedded(),
+            _ => Self::read(file),
+        }
+    }
+
     /// A policy from a file.
     ///
     /// # Errors
@@ -207,6 +225,11 @@ impl Policy {
         let mut policy = Self::parse(&text, &format!("`{}`", path.display()))?;
         policy.source.file = Some(file);
         Ok(policy)
+    }
+
+    /// What it is called: its file's path, or what stands for the one that has none.
+    pub(crate) fn name(&self) -> &str {
+        &self.source.name
     }
 
     /// A policy from the text of its file, which errors call `name`.

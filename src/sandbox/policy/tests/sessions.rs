@@ -53,7 +53,7 @@ impl Host {
     }
 }
 
-const OWN: [&str; 14] = [
+const OWN: [&str; 15] = [
     "ROOT/home/ws/.claude",
     "ROOT/home/ws/.cursor",
     "ROOT/home/ws/.envrc",
@@ -64,6 +64,7 @@ const OWN: [&str; 14] = [
     "ROOT/home/ws/.env",
     "ROOT/home/ws/mcptools",
     "ROOT/home/ws/.ipybox",
+    "ROOT/home/ws/sandbox-config.json",
     "ROOT/home/approval.toml",
     "ROOT/private/settings.json",
     "ROOT/home/state",
@@ -96,6 +97,28 @@ fn the_embedded_policy_is_made_concrete() {
         assert!(hidden.iter().any(|path| path == expected), "{expected} is not in {hidden:?}");
     }
     assert!(rules.allowed_domains.is_empty() && !rules.allow_all_unix_sockets);
+}
+
+#[test]
+fn a_workspaces_own_policy_is_taken_if_there_is_one() {
+    let host = Host::new();
+    let workspace = &host.place.workspace;
+    let name = || Policy::of_workspace(workspace).map(|policy| policy.name().to_owned());
+    let embedded = Policy::embedded().unwrap();
+    assert_eq!(name().unwrap(), embedded.name());
+    let file = workspace.join("sandbox-config.json");
+    // As a sandbox that runs keeps its place.
+    std::fs::write(&file, "").unwrap();
+    assert_eq!(name().unwrap(), embedded.name());
+    std::fs::write(&file, document("", "", "")).unwrap();
+    assert!(name().unwrap().contains("sandbox-config.json"));
+    for broken in ["{", "\n"] {
+        std::fs::write(&file, broken).unwrap();
+        assert!(words(&name().unwrap_err()).contains("sandbox-config.json"));
+    }
+    std::fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink("nowhere", &file).unwrap();
+    name().unwrap_err();
 }
 
 #[test]
@@ -150,6 +173,7 @@ fn opening_what_is_ours_is_an_error() {
     writing("../state/**", "ROOT/home/state");
     writing("mcptools", "ROOT/home/ws/mcptools");
     writing(".env", "ROOT/home/ws/.env");
+    writing("sandbox-config.json", "ROOT/home/ws/sandbox-config.json");
     writing("~/approval.toml", "ROOT/home/approval.toml");
     writing("~/audit/today", "ROOT/home/audit");
     writing("~/../private", "ROOT/private");
