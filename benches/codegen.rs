@@ -24,6 +24,7 @@ fn tool(properties: usize) -> Tool {
         description: Some("Search for things.".to_owned()),
         input_schema: schema.as_object().cloned().unwrap_or_default(),
         output_schema: schema.as_object().cloned(),
+        observed: None,
     }
 }
 

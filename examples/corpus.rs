@@ -31,6 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 description: text(tool, "description"),
                 input_schema: tool["inputSchema"].as_object().cloned().unwrap_or_default(),
                 output_schema: tool["outputSchema"].as_object().cloned(),
+                observed: None,
             })
             .collect();
         let start = std::time::Instant::now();

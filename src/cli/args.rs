@@ -113,6 +113,13 @@ pub(crate) struct ApigenArgs {
     #[arg(long, value_name = "FILE", group = "source")]
     pub(crate) tools: Option<PathBuf>,
 
+    /// Infer a tool's result type from a result that `run` has returned, in FILE; may be given several times
+    ///
+    /// The tool's module then has `ParseResult` and `run_parsed`. For tools that declare no output schema and return JSON
+    /// as text.
+    #[arg(long, value_name = "TOOL=FILE", value_parser = result_file)]
+    pub(crate) infer: Vec<(String, PathBuf)>,
+
     /// Generate `async def run` (and `run_sync`) instead of `def run` (and `run_async`)
     #[arg(long = "async")]
     pub(crate) is_async: bool,
@@ -172,6 +179,10 @@ pub(crate) struct ServeArgs {
     /// [default: read all but secrets, write the workspace, no network]
     #[arg(long, value_name = "FILE", requires = "sandbox")]
     pub(crate) sandbox_config: Option<PathBuf>,
+
+    /// Take `sandbox-config.json` in the workspace for `--sandbox-config`, if it is there; code in a sandbox cannot write it
+    #[arg(long, requires = "sandbox", conflicts_with = "sandbox_config")]
+    pub(crate) sandbox_workspace_config: bool,
 
     /// What makes the sandbox [default: srt]
     #[arg(long, value_name = "BACKEND", requires = "sandbox")]
@@ -309,6 +320,7 @@ impl From<ServeArgs> for Settings {
         settings.sandbox = args.sandbox.then(|| {
             let mut sandbox = SandboxSettings::default();
             sandbox.config = args.sandbox_config;
+            sandbox.workspace_config = args.sandbox_workspace_config;
             sandbox.install_domains = args.sandbox_install_domain;
             sandbox.backend = args.sandbox_backend.unwrap_or(Backend::Srt).into();
             sandbox.gateway_program = std::env::current_exe().ok();
@@ -327,6 +339,14 @@ impl From<ServeArgs> for Settings {
             settings.audit.max_bytes = bytes;
         }
         settings
+    }
+}
+
+/// A tool and a file, as `TOOL=FILE`.
+fn result_file(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((tool, file)) if !tool.is_empty() && !file.is_empty() => Ok((tool.to_owned(), file.into())),
+        _ => Err("not of the form TOOL=FILE".to_owned()),
     }
 }
 

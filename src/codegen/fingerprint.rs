@@ -167,6 +167,7 @@ mod tests {
             description: Some(description.to_owned()),
             input_schema: schema.as_object().unwrap().clone(),
             output_schema: None,
+            observed: None,
         }
     }
 

@@ -3,6 +3,8 @@
 //! A schema is cut to a bounded depth (`bounded`), and its references are found (`document`). Then `lower` makes types
 //! and `classes` of it (`model`), with the help of `merge`, `rules`, `regex`, `identifier`, `scope` and `singular`; and
 //! `python` writes them down. Nothing fails: what a schema says and Python cannot is left out at that spot, and reported.
+//!
+//! Where a tool does not say what its results look like, `observed` makes a schema of results that were seen.
 
 mod bounded;
 mod classes;
@@ -12,6 +14,7 @@ mod identifier;
 mod lower;
 mod merge;
 mod model;
+mod observed;
 mod package_name;
 mod python;
 mod regex;
@@ -19,26 +22,34 @@ mod rules;
 mod scope;
 mod singular;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use fingerprint::{Change, Drift, FINGERPRINTS_FILE, Fingerprint, drift, read_fingerprints};
 use lower::{Lowered, Side, lower};
+pub use observed::{ObserveError, Observed};
 pub use package_name::{PackageNameError, validate_package_name};
 use scope::{Numbering, Scope};
 
 /// One MCP tool as the server described it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tool {
     /// The name under which the server knows the tool.
     pub name: String,
     /// A name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// What the tool does, for whoever decides to call it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The JSON Schema of the arguments object.
     pub input_schema: Map<String, Value>,
     /// The JSON Schema of the structured result, if the tool has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Map<String, Value>>,
+    /// What its results have looked like. With it, the module has `ParseResult` and `run_parsed` too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<Observed>,
 }
 
 /// The package to generate for: its Python name, and what the server says of itself.
@@ -110,8 +121,8 @@ pub struct Module {
 /// A spot in a tool's schemas that Python could not express.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Degradation {
-    /// The way to the spot: `input` or `output`, then the names of properties, `[]` for items and `*` for the values
-    /// of undeclared properties.
+    /// The way to the spot: `input`, `output` or `results`, then the names of properties, `[]` for items and `*` for
+    /// the values of undeclared properties.
     pub path: String,
     /// What is left out there, and why.
     pub what: String,
@@ -138,8 +149,8 @@ pub fn generate_with(server: &Server, tools: &[Tool], options: Options) -> Packa
         support.map(|(path, text)| File { path: path.to_owned(), text: text.to_owned() }).collect();
     let mut described = Vec::with_capacity(tools.len());
     for (tool, name) in tools.iter().zip(modules) {
-        let (text, degraded) = module(tool, options);
-        files.push(File { path: format!("{name}.py"), text });
+        let (rendered, degraded) = module(tool, options);
+        files.push(File { path: format!("{name}.py"), text: rendered.text });
         described.push(Module { tool: tool.name.clone(), name, degraded });
     }
     let fingerprints: Vec<_> = tools.iter().map(Fingerprint::of).collect();
@@ -150,7 +161,7 @@ pub fn generate_with(server: &Server, tools: &[Tool], options: Options) -> Packa
 }
 
 /// A module for each tool. A tool whose name is a module name as it stands keeps it, whatever others come to.
-fn module_names(tools: &[Tool]) -> Vec<String> {
+pub(crate) fn module_names(tools: &[Tool]) -> Vec<String> {
     let mut scope = Scope::with(["__init__", "_base", "_rules"]);
     let mut names = vec![None; tools.len()];
     for is_exact in [true, false] {
@@ -165,33 +176,41 @@ fn module_names(tools: &[Tool]) -> Vec<String> {
     names.into_iter().flatten().collect()
 }
 
-/// The text of a tool's module, and what it leaves out.
-fn module(tool: &Tool, options: Options) -> (String, Vec<Degradation>) {
-    let mut arguments = schema(&tool.input_schema, "Params", Side::Arguments);
-    let mut output = tool.output_schema.as_ref().map(|output| schema(output, "Result", Side::Output));
-    if let Some(output) = &mut output {
-        arguments.classes.rename("Result");
-        output.classes.stand_beside(&arguments.classes);
-    }
-    let classes = output.as_mut().map(|output| &mut output.classes);
-    let text = python::render_module(tool, &mut arguments.classes, classes, options.form);
-    let degraded =
-        arguments.degraded.into_iter().chain(output.into_iter().flat_map(|output| output.degraded));
-    (text, degraded.collect())
+/// The text of the module of a tool with [`Tool::observed`], and the classes among it that were inferred.
+pub(crate) fn generate_observed(tool: &Tool, options: Options) -> (String, String) {
+    let rendered = module(tool, options).0;
+    (rendered.text, rendered.last_classes)
 }
 
-/// One schema of a tool as classes, the first of which is called `name`.
-fn schema(schema: &Map<String, Value>, name: &str, side: Side) -> Lowered {
+/// A tool's module, and what it leaves out.
+fn module(tool: &Tool, options: Options) -> (python::RenderedModule, Vec<Degradation>) {
+    let declared = tool.output_schema.as_ref().map(|declared| (declared.clone(), "Result", "output"));
+    let observed = tool.observed.as_ref().map(|observed| (observed.schema(), "ParseResult", "results"));
+    let outputs: Vec<_> = declared.into_iter().chain(observed).collect();
+    let mut sides = vec![schema(&tool.input_schema, "Params", Side::Arguments, "input")];
+    for (output, name, place) in &outputs {
+        let output = schema(output, name, Side::Output, place);
+        sides.push(output);
+    }
+    for at in 0..sides.len() {
+        let (before, after) = sides.split_at_mut(at);
+        let classes = &mut after[0].classes;
+        outputs.iter().for_each(|(_, name, _)| classes.rename(name));
+        before.iter().for_each(|side| classes.stand_beside(&side.classes));
+    }
+    let (mut classes, degraded): (Vec<_>, Vec<_>) =
+        sides.into_iter().map(|side| (side.classes, side.degraded)).unzip();
+    (python::render_module(tool, &mut classes, options.form), degraded.concat())
+}
+
+/// One schema of a tool as classes, the first of which is called `name`. Reports say that it is at `place`.
+fn schema(schema: &Map<String, Value>, name: &str, side: Side, place: &str) -> Lowered {
     let bounded = bounded::bounded(schema);
     let mut lowered = lower(&bounded.value, bounded.nodes, name, side);
     if bounded.is_cut {
         let what = "nested too deeply; left as Any below".to_owned();
         lowered.degraded.push(Degradation { path: String::new(), what });
     }
-    let place = match side {
-        Side::Arguments => "input",
-        Side::Output => "output",
-    };
     lowered.degraded.iter_mut().for_each(|spot| spot.path.insert_str(0, place));
     lowered
 }

@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::describe::describe;
 use crate::mcp::Connector;
 use crate::registry::{GenerateError, Packages, Registry};
-use crate::tool_server::{Endpoint, ServerLookup};
+use crate::tool_server::Endpoint;
 
 /// Runs Python code in an IPython kernel and lets it call the tools of MCP servers.
 ///
@@ -193,7 +193,7 @@ impl CodeExecutorBuilder {
         let audit = config.open_audit()?;
         let standing = Standing::new(config.state_dir.join("approvals.json"));
         let gate = Gate::new(policy, standing, self.approval_timeout);
-        let servers = Arc::new(registry.clone()) as Arc<dyn ServerLookup>;
+        let servers = registry.lookup(&config.workspace);
         let tool_server = Endpoint::new(servers, connector, Arc::new(gate), audit);
         if let Some((host, port)) = config.tool_server_address() {
             tool_server.listen(host, port).await?;

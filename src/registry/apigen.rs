@@ -1,15 +1,16 @@
 //! Generates a package without a session: for a live server, or for a saved list of its tools.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::generate::{self, Generated};
+use super::generate;
 use super::packages::Packages;
 use super::{REGISTRATION_TIMEOUT, listing};
-use crate::codegen::{self, Options};
+use crate::codegen::{self, ObserveError, Observed, Options, Tool};
 use crate::env::Variables;
 use crate::mcp::{Connector, ServerParameters};
 use crate::tool_server::Unusable;
@@ -52,6 +53,22 @@ pub enum ApigenError {
         /// What is wrong with it.
         reason: String,
     },
+    /// Results are given of a tool that the server does not have.
+    #[error("infer a result type for `{tool}`: there is no such tool; there are {known}")]
+    UnknownTool {
+        /// The name.
+        tool: String,
+        /// The names of the tools.
+        known: String,
+    },
+    /// The given results of a tool say nothing of their type.
+    #[error("use the results of `{tool}`: {source}")]
+    Results {
+        /// The tool's name.
+        tool: String,
+        /// Why.
+        source: ObserveError,
+    },
     /// There is nothing to generate.
     #[error("generate a package: there are no tools")]
     NoTools,
@@ -67,6 +84,9 @@ pub enum ApigenError {
 
 /// Generates the package `<root_dir>/<server_name>/`, replacing one that is there in one step.
 ///
+/// `results` are what tools have returned, by the tools' names: texts, or structured results. Where there are some, the
+/// tool's module has `run_parsed`, which returns an instance of the type that was inferred from them.
+///
 /// `variables` fill the placeholders of a server's parameters. The server is not registered: code finds it under its
 /// name only in a session in which it is.
 ///
@@ -76,24 +96,41 @@ pub async fn apigen(
     server_name: &str,
     root_dir: &Path,
     source: ApigenSource,
+    results: &BTreeMap<String, Vec<Value>>,
     options: Options,
     variables: Variables,
 ) -> Result<ApigenReport, ApigenError> {
     codegen::validate_package_name(server_name)?;
-    let (tools, description, mut warnings) = match source {
+    let (mut tools, description, mut warnings) = match source {
         ApigenSource::Server(parameters) => from_server(server_name, &parameters, variables).await?,
         ApigenSource::ToolsFile(path) => from_file(path)?,
     };
     if tools.is_empty() {
         return Err(ApigenError::NoTools);
     }
-    let Generated { package, .. } = generate::from_tools(server_name, description, &tools, options);
+    observe(&mut tools, results)?;
+    let server = codegen::Server { name: server_name.to_owned(), description };
+    let package = codegen::generate_with(&server, &tools, options);
     let path = root_dir.join(server_name);
     let write_error = |source| ApigenError::Write { path: path.clone(), source };
     std::fs::create_dir_all(root_dir).map_err(write_error)?;
     Packages::new(root_dir, ".").replace(server_name, &package).map_err(write_error)?.confirm();
     warnings.extend(generate::warnings(&package));
     Ok(ApigenReport { modules: package.modules.into_iter().map(|module| module.name).collect(), warnings })
+}
+
+/// Learns what tools return.
+fn observe(tools: &mut [Tool], results: &BTreeMap<String, Vec<Value>>) -> Result<(), ApigenError> {
+    for (name, results) in results {
+        let Some(tool) = tools.iter_mut().find(|tool| tool.name == *name) else {
+            let known = tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ");
+            return Err(ApigenError::UnknownTool { tool: name.clone(), known });
+        };
+        let observed =
+            Observed::of(results).map_err(|source| ApigenError::Results { tool: name.clone(), source })?;
+        tool.observed = Some(observed);
+    }
+    Ok(())
 }
 
 type Listed = (Vec<codegen::Tool>, Option<String>, Vec<String>);

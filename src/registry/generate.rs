@@ -4,14 +4,8 @@ use std::collections::BTreeMap;
 
 use super::Error;
 use crate::approval::ToolAnnotations;
-use crate::codegen::{self, Fingerprint, Options, Package, Tool};
+use crate::codegen::{self, Fingerprint, Package, Tool};
 use crate::mcp::{self, Connection, Connector, ServerParameters};
-
-/// A generated package, and what identifies the tools that it was made from.
-pub(super) struct Generated {
-    pub(super) package: Package,
-    pub(super) fingerprints: Vec<Fingerprint>,
-}
 
 /// What a server tells of its tools.
 pub(super) struct Listed {
@@ -41,20 +35,6 @@ pub(super) async fn listed_by(
             connection.close().await;
             Err(server_error(error))
         }
-    }
-}
-
-/// Generates the package for these tools.
-pub(super) fn from_tools(
-    name: &str,
-    description: Option<String>,
-    tools: &[Tool],
-    options: Options,
-) -> Generated {
-    let server = codegen::Server { name: name.to_owned(), description };
-    Generated {
-        package: codegen::generate_with(&server, tools, options),
-        fingerprints: tools.iter().map(Fingerprint::of).collect(),
     }
 }
 
@@ -101,6 +81,7 @@ fn to_codegen(tool: mcp::Tool) -> Tool {
         description: tool.description,
         input_schema: tool.input_schema,
         output_schema: tool.output_schema,
+        observed: None,
     }
 }
 

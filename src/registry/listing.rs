@@ -46,6 +46,7 @@ fn read_tool(listed: &Value) -> Result<Tool, &'static str> {
         description: text("description"),
         input_schema: schema("inputSchema")?.unwrap_or_else(Map::new),
         output_schema: schema("outputSchema")?,
+        observed: None,
     })
 }
 

@@ -4,13 +4,17 @@
 //! chooses it; the packages are in the workspace, where it imports them.
 
 mod apigen;
+mod definitions;
 mod generate;
+mod infer;
 mod listing;
 mod packages;
 mod sources;
 mod store;
 
+use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,14 +22,17 @@ use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
 pub use self::apigen::{ApigenError, ApigenReport, ApigenSource, apigen};
-use self::generate::{Generated, Listed};
+use self::definitions::{DefinitionStore, Definitions};
+use self::generate::Listed;
 pub(crate) use self::packages::Packages;
 pub use self::sources::{GenerateError, generate_mcp_sources};
 use self::store::{Record, Store};
-use crate::codegen;
+use crate::approval::ToolAnnotations;
+use crate::codegen::{self, Fingerprint};
 use crate::config::Config;
+use crate::describe::describe;
 use crate::env::Variables;
-use crate::mcp::{self, Connection, Connector};
+use crate::mcp::{self, Connection, Connector, ServerParameters};
 use crate::tool_server::{Registered, ServerLookup, Unusable, read};
 
 /// How long a server may take to start when it is registered: `npx` and `uvx` may have to download it first.
@@ -85,6 +92,7 @@ pub(crate) struct Registration {
 #[derive(Clone)]
 pub struct Registry {
     store: Arc<Store>,
+    definitions: Arc<DefinitionStore>,
     connector: Connector,
     /// One installation at a time: two of the same name must not mix their files.
     turn: Arc<Mutex<()>>,
@@ -97,17 +105,23 @@ impl Registry {
         // A process without a working directory starts servers in the root.
         let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
         let variables = Arc::new(Variables::load(&directory));
-        Self::with(Store::in_memory(), Connector::new(variables, directory))
+        Self::with(Store::in_memory(), DefinitionStore::in_memory(), Connector::new(variables, directory))
     }
 
     /// The registry of a workspace, kept in its state directory.
     pub(crate) fn of_workspace(config: &Config, connector: Connector) -> Self {
-        Self::with(Store::in_directory(&config.state_dir), connector)
+        let directory = &config.state_dir;
+        Self::with(Store::in_directory(directory), DefinitionStore::in_directory(directory), connector)
     }
 
-    fn with(store: Store, connector: Connector) -> Self {
+    fn with(store: Store, definitions: DefinitionStore, connector: Connector) -> Self {
         let connector = connector.with_connect_timeout(REGISTRATION_TIMEOUT);
-        Self { store: Arc::new(store), connector, turn: Arc::default() }
+        Self { store: Arc::new(store), definitions: Arc::new(definitions), connector, turn: Arc::default() }
+    }
+
+    /// What a tool server needs to know whose code finds the packages in `workspace`.
+    pub(crate) fn lookup(&self, workspace: &Path) -> Arc<dyn ServerLookup> {
+        Arc::new(OfWorkspace { registry: self.clone(), packages: Packages::of_workspace(workspace) })
     }
 
     /// Whether `name` stands for just this already.
@@ -142,30 +156,68 @@ impl Registry {
         let parameters = read(name, parameters)?;
         let Listed { tools, annotations, connection } =
             generate::listed_by(&self.connector, name, &parameters).await?;
-        let description = connection.identity().instructions.clone();
-        let Generated { package, fingerprints } =
-            generate::from_tools(name, description, &tools, codegen::Options::default());
-        let warnings = generate::warnings(&package);
-        let modules = package.modules.iter().map(|module| module.name.clone()).collect();
-        let store = Arc::clone(&self.store);
         let server = Registered { parameters: parameters.clone(), annotations: annotations.clone() };
-        let record = Record { parameters, fingerprints, annotations };
-        let package_name = name.to_owned();
-        let turn = self.turn.lock().await;
-        let installed =
-            tokio::task::spawn_blocking(move || install(&store, &packages, &package_name, &package, &record));
-        let installed = installed.await.unwrap_or_else(|error| {
+        let description = connection.identity().instructions.clone();
+        let listed = codegen::Server { name: name.to_owned(), description };
+        let registry = self.clone();
+        let _turn = self.turn.lock().await;
+        let installing = tokio::task::spawn_blocking(move || {
+            registry.install(&packages, listed, tools, parameters, annotations)
+        });
+        let installed = installing.await.unwrap_or_else(|error| {
             Err(Error::Package { name: name.to_owned(), source: io::Error::other(error) })
         });
-        drop(turn);
         match installed {
-            Ok(drift) => Ok(Registration { modules, warnings, drift, server, connection }),
+            Ok(Installed { modules, warnings, drift }) => {
+                Ok(Registration { modules, warnings, drift, server, connection })
+            }
             Err(error) => {
                 connection.close().await;
                 Err(error)
             }
         }
     }
+
+    /// Generates a package, puts it in place, and remembers what its name stands for. Blocks; whoever calls has the turn.
+    fn install(
+        &self,
+        packages: &Packages,
+        server: codegen::Server,
+        mut tools: Vec<codegen::Tool>,
+        parameters: ServerParameters,
+        annotations: BTreeMap<String, ToolAnnotations>,
+    ) -> Result<Installed, Error> {
+        let name = server.name.clone();
+        let package_error = |source| Error::Package { name: name.clone(), source };
+        let store_error = |source| Error::Store { name: name.clone(), source };
+        self.definitions.get(&name).map_err(store_error)?.hand_over_to(&mut tools);
+        let package = codegen::generate(&server, &tools);
+        let fingerprints: Vec<_> = tools.iter().map(Fingerprint::of).collect();
+        let before = self.store.get(&name).map_err(store_error)?;
+        let drift =
+            before.map_or_else(Vec::new, |before| generate::drift(&before.fingerprints, &fingerprints));
+        let replaced = packages.replace(&name, &package).map_err(package_error)?;
+        let record = Record { parameters, fingerprints, annotations };
+        let remembered = self.definitions.put(&name, Definitions { tools });
+        if let Err(source) = remembered.and_then(|()| self.store.put(&name, &record)) {
+            replaced.undo().map_err(package_error)?;
+            return Err(store_error(source));
+        }
+        replaced.confirm();
+        let warnings = generate::warnings(&package);
+        Ok(Installed {
+            modules: package.modules.into_iter().map(|module| module.name).collect(),
+            warnings,
+            drift,
+        })
+    }
+}
+
+/// What came of putting a package in place: see [`Registration`].
+struct Installed {
+    modules: Vec<String>,
+    warnings: Vec<String>,
+    drift: Vec<String>,
 }
 
 impl Default for Registry {
@@ -180,29 +232,20 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// Puts a package in place and remembers what its name stands for. Returns what has changed, in words.
-fn install(
-    store: &Store,
-    packages: &Packages,
-    name: &str,
-    package: &codegen::Package,
-    record: &Record,
-) -> Result<Vec<String>, Error> {
-    let package_error = |source| Error::Package { name: name.to_owned(), source };
-    let store_error = |source| Error::Store { name: name.to_owned(), source };
-    let before = store.get(name).map_err(store_error)?;
-    let replaced = packages.replace(name, package).map_err(package_error)?;
-    if let Err(source) = store.put(name, record) {
-        replaced.undo().map_err(package_error)?;
-        return Err(store_error(source));
-    }
-    replaced.confirm();
-    Ok(before.map_or_else(Vec::new, |before| generate::drift(&before.fingerprints, &record.fingerprints)))
+/// The registry as the tool server of a workspace sees it.
+struct OfWorkspace {
+    registry: Registry,
+    packages: Packages,
 }
 
-impl ServerLookup for Registry {
+impl ServerLookup for OfWorkspace {
     fn find(&self, name: &str) -> io::Result<Option<Registered>> {
-        let record = self.store.get(name)?;
+        let record = self.registry.store.get(name)?;
         Ok(record.map(|Record { parameters, annotations, .. }| Registered { parameters, annotations }))
+    }
+
+    fn infer_result(&self, server: &str, module: &str, results: &[Value]) -> Result<String, String> {
+        let inferred = self.registry.infer(server, module, results, &self.packages);
+        inferred.map_err(|error| describe(&error))
     }
 }

@@ -57,6 +57,17 @@ impl Packages {
             }
         }
     }
+
+    /// Writes one module of a package that is there, in one step.
+    pub(super) fn replace_module(&self, package: &str, module: &str, text: &str) -> io::Result<()> {
+        let root = Dir::open_ambient_dir(&self.root, cap_std::ambient_authority())?;
+        let directory = root.open_dir(self.directory.join(package))?;
+        let fresh = format!(".{module}-{}", uuid::Uuid::new_v4().simple());
+        let written = directory
+            .write(&fresh, text)
+            .and_then(|()| directory.rename(&fresh, &directory, format!("{module}.py")));
+        written.inspect_err(|_| remove(&directory, &fresh))
+    }
 }
 
 impl Replaced {
@@ -131,6 +142,7 @@ mod tests {
             description: None,
             input_schema: serde_json::Map::new(),
             output_schema: None,
+            observed: None,
         };
         codegen::generate(&codegen::Server { name: "s".to_owned(), description: None }, &[tool])
     }

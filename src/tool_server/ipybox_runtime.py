@@ -6,6 +6,7 @@ Standard library only: it runs in every Python that the kernel or one of its chi
 import asyncio
 import concurrent.futures
 import http.client
+import importlib.util
 import json
 import os
 import socket
@@ -16,7 +17,9 @@ __all__ = [
     "ApprovalTimeoutError",
     "ToolRunner",
     "ToolRunnerError",
+    "UnexpectedResultError",
     "approve_shell",
+    "infer_result",
 ]
 
 # Set by ipybox in the kernel's environment.
@@ -37,6 +40,18 @@ class ApprovalRejectedError(ToolRunnerError):
 
 class ApprovalTimeoutError(ToolRunnerError):
     """Nobody approved the call in time."""
+
+
+class UnexpectedResultError(ToolRunnerError):
+    """A tool's result is not of the type that was inferred from earlier results; `result` is what the tool returned."""
+
+    def __init__(self, reason, result):
+        super().__init__(
+            f"the result is not what earlier ones were like: {reason}\n"
+            "hint: the tool has run, and its result is this exception's `result`; "
+            "give it to `infer_result` with the tool's module, so that the type admits it"
+        )
+        self.result = result
 
 
 _ERRORS = {"rejected": ApprovalRejectedError, "timeout": ApprovalTimeoutError}
@@ -84,6 +99,44 @@ def approve_shell(tool_name, cmd):
     body = _encoded({"tool_name": tool_name, "tool_args": {"cmd": cmd}})
     if _parse(*_exchange("/approve", body, _thread_connection())) is not True:
         raise ApprovalRejectedError("the tool server did not say that it may run")
+
+
+def infer_result(tool, *results):
+    """Infer the type of a tool's results from results that `run` has returned.
+
+    `tool` is the tool's module, such as `mcptools.github.list_commits`. It is written anew, with `ParseResult` and
+    `run_parsed`, and loaded again. More results, now or later, only widen the type. Returns the classes as Python text.
+    """
+    try:
+        server_name = tool.CLIENT.server_name
+    except AttributeError:
+        message = f"the first argument must be a tool's module, like mcptools.github.list_commits, not {tool!r}"
+        raise TypeError(message) from None
+    request = {
+        "server_name": server_name,
+        "module": tool.__name__.rpartition(".")[2],
+        "results": [_as_json(result) for result in results],
+    }
+    source = _parse(*_exchange("/infer", _encoded(request), _thread_connection()))
+    # Its time and size may be those of the text before.
+    try:
+        os.unlink(importlib.util.cache_from_source(tool.__file__))
+    except OSError:
+        pass  # There is none, and in a sandbox there cannot be one.
+    # A class of the text before would be taken for one that is defined further down.
+    for name in [name for name in vars(tool) if not name.startswith("__")]:
+        delattr(tool, name)
+    importlib.reload(tool)
+    return source
+
+
+def _as_json(result):
+    is_model = hasattr(result, "model_dump")
+    return (
+        result.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        if is_model
+        else result
+    )
 
 
 class _Connection:

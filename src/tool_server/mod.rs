@@ -75,14 +75,21 @@ pub(crate) fn runtime_directory(private_directory: &Path) -> PathBuf {
     private_directory.join("runtime")
 }
 
-/// Writes what generated code imports, and makes the workspace's `mcptools` importable from every directory.
+/// What code imports from the workspace: generated packages, and what agents write beside them: parsers for the tools'
+/// results, and saved actions.
+const IMPORTABLE: [&str; 3] = ["mcptools", "mcpparse", "gentools"];
+
+/// Writes what generated code imports, and makes the workspace's packages importable from every directory.
 pub(crate) fn write_runtime(private_directory: &Path, workspace: &Path) -> io::Result<()> {
     let directory = runtime_directory(private_directory);
     std::fs::create_dir_all(&directory)?;
     std::fs::write(directory.join("ipybox_runtime.py"), RUNTIME)?;
-    // A namespace package: the workspace itself must not be on the path, where its files would hide modules.
-    match std::os::unix::fs::symlink(workspace.join("mcptools"), directory.join("mcptools")) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
+    // Namespace packages: the workspace itself must not be on the path, where its files would hide modules.
+    for name in IMPORTABLE {
+        match std::os::unix::fs::symlink(workspace.join(name), directory.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
     }
+    Ok(())
 }

@@ -65,6 +65,11 @@ impl Pool {
         Self { servers, connector, slots: Mutex::default() }
     }
 
+    /// Where names are looked up.
+    pub(super) fn servers(&self) -> Arc<dyn ServerLookup> {
+        Arc::clone(&self.servers)
+    }
+
     /// What `name` stands for: what its live connection leads to, else what is registered.
     pub(super) async fn resolve(&self, name: &str) -> Result<Arc<Registered>, Error> {
         if let Some(slot) = self.existing_slot(name)

@@ -1,4 +1,4 @@
-//! The HTTP surface that code which calls tools can reach: `POST /run` and `POST /approve`, and nothing else.
+//! The HTTP surface that code which calls tools can reach: `POST /run`, `POST /approve` and `POST /infer`, and nothing else.
 
 use std::sync::Arc;
 
@@ -15,6 +15,9 @@ use crate::approval::{Action, Denied, Gate, OURSELVES, Target};
 use crate::audit::{Audit, Refusal, decide_on_record};
 use crate::describe::describe;
 use crate::mcp::ToolOutput;
+
+/// The largest request body with results to learn from, which take many times their size while they are looked at.
+const OBSERVATION_LIMIT_BYTES: usize = 8 * 1024 * 1024;
 
 /// The largest request body: arguments of a tool call, which may hold a file's content.
 const BODY_LIMIT_BYTES: usize = 64 * 1024 * 1024;
@@ -36,6 +39,15 @@ struct Call {
     tool_name: String,
     #[serde(default)]
     tool_args: Map<String, Value>,
+}
+
+/// Results of a tool, from which their type is to be inferred.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Observation {
+    server_name: String,
+    module: String,
+    results: Vec<Value>,
 }
 
 /// A shell command that code in the kernel wants to run there. Only the answer comes from here.
@@ -97,6 +109,7 @@ pub(super) fn router(pool: Arc<Pool>, gate: Arc<Gate>, audit: Audit) -> Router {
         .route("/run", post(run))
         .route("/approve", post(approve))
         .layer(DefaultBodyLimit::max(BODY_LIMIT_BYTES))
+        .route("/infer", post(infer).layer(DefaultBodyLimit::max(OBSERVATION_LIMIT_BYTES)))
         .with_state(Shared { pool, gate, audit })
 }
 
@@ -147,6 +160,25 @@ impl From<Refusal> for Answer {
             refusal => Self::Error { kind: ErrorKind::Rejected, message: describe(&refusal) },
         }
     }
+}
+
+/// Needs no approval: no tool is called, and what is written is in the workspace, where code writes too.
+async fn infer(
+    State(shared): State<Shared>,
+    observation: Result<Json<Observation>, JsonRejection>,
+) -> Response {
+    let Json(Observation { server_name, module, results }) = match observation {
+        Ok(observation) => observation,
+        Err(rejection) => return (rejection.status(), rejection.body_text()).into_response(),
+    };
+    let servers = shared.pool.servers();
+    let inferring =
+        tokio::task::spawn_blocking(move || servers.infer_result(&server_name, &module, &results));
+    let answer = match inferring.await.unwrap_or_else(|error| Err(error.to_string())) {
+        Ok(classes) => Answer::Result(Value::String(classes)),
+        Err(message) => Answer::Error { kind: ErrorKind::Tool, message },
+    };
+    Json(answer).into_response()
 }
 
 async fn approve(State(shared): State<Shared>, question: Result<Json<Question>, JsonRejection>) -> Response {

@@ -20,6 +20,10 @@ pub(crate) trait ServerLookup: Send + Sync {
     fn how_to_register(&self) -> &'static str {
         "register it with the tool `register_mcp_server`"
     }
+
+    /// Infers the type of a tool's results from some of them, and writes the tool's module anew. Returns the inferred
+    /// classes as Python text; an error in words. Blocks.
+    fn infer_result(&self, server: &str, module: &str, results: &[Value]) -> Result<String, String>;
 }
 
 /// What a server's name stands for.
@@ -112,6 +116,13 @@ impl ServerLookup for Announced {
 
     fn how_to_register(&self) -> &'static str {
         "its host registers it with `PUT /servers/{name}`"
+    }
+
+    fn infer_result(&self, server: &str, _module: &str, _results: &[Value]) -> Result<String, String> {
+        Err(format!(
+            "infer a result type: this tool server does not keep the package `{server}`\n\
+             hint: generate it again by `ipybox apigen --infer`"
+        ))
     }
 }
 

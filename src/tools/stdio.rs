@@ -70,7 +70,7 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
         .with_connect_timeout(config.tool_server.connect_timeout);
     let registry = Registry::of_workspace(&config, connector.clone());
     registry.tell_placeholders(&config.variables);
-    let servers = Arc::new(registry.clone()) as Arc<dyn tool_server::ServerLookup>;
+    let servers = registry.lookup(&config.workspace);
     let tool_server = Endpoint::new(servers, connector, Arc::clone(&gate), audit.clone());
     if let Some((host, port)) = config.tool_server_address() {
         tool_server.listen(host, port).await?;

@@ -16,6 +16,7 @@ pub(crate) fn tool(listed: &Value) -> Tool {
         description: text("description"),
         input_schema: listed["inputSchema"].as_object().cloned().unwrap_or_default(),
         output_schema: listed["outputSchema"].as_object().cloned(),
+        observed: None,
     }
 }
 
@@ -27,6 +28,7 @@ pub(crate) fn taking(name: &str, schema: Value) -> Tool {
         description: None,
         input_schema: schema.as_object().cloned().unwrap_or_default(),
         output_schema: None,
+        observed: None,
     }
 }
 

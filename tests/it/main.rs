@@ -15,6 +15,7 @@ mod doctor;
 mod environment;
 mod examples;
 mod hardship;
+mod inference;
 mod installation;
 mod library;
 mod life;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::support::{
     Ipybox, Place, descendants, equipped, eventually, in_sandbox, is_running, kernel_python, probe, tool,
 };
-use crate::{calls, cells, deaths, output, pictures, protocol, registration, shell};
+use crate::{calls, cells, deaths, inference, output, pictures, protocol, registration, shell};
 
 const BACKENDS: [&str; 2] = ["srt", "bwrap"];
 
@@ -38,6 +38,7 @@ once_more_in_a_sandbox! {
     calls::large_arguments_and_results_pass
     deaths::what_was_printed_before_a_sudden_death_is_told
     deaths::code_that_never_lets_go_of_the_interpreter_is_ended_with_what_it_printed
+    inference::results_get_a_type_that_outlasts_the_kernel_and_the_registration
     output::progress_bars_collapse_to_their_final_state
     output::what_threads_and_tasks_print_later_is_told_apart
     pictures::a_plot_is_shown_as_it_was_saved
@@ -351,7 +352,7 @@ async fn two_sandboxes_in_one_workspace_do_not_disturb_each_other() {
         assert_eq!(one.cell(code).await.ok(), "1 hello", "{backend}");
         one.stop().await;
         assert_eq!(two.cell(code).await.ok(), "2 hello", "{backend}");
-        for path in [".env", "mcptools/planted.py", ".ipybox/planted"] {
+        for path in [".env", "mcptools/planted.py", ".ipybox/planted", "sandbox-config.json"] {
             two.cell(&format!("open({path:?}, 'w').write('planted')")).await;
             let planted = std::fs::read(place.workspace().join(path)).unwrap_or_default();
             assert!(planted.is_empty(), "{backend}: {path} was written");
@@ -359,6 +360,39 @@ async fn two_sandboxes_in_one_workspace_do_not_disturb_each_other() {
         two.stop().await;
         assert_eq!(names(&place.workspace()), [".ipybox", "mcptools"], "{backend}");
         assert_eq!(temporary_files(&place), [""; 0], "{backend}");
+    }
+}
+
+#[tokio::test]
+async fn the_workspaces_own_policy_is_taken_if_that_is_asked_for() {
+    for backend in BACKENDS {
+        let place = Place::new();
+        let policy = document(&json!({}), &json!({"denyWrite": ["kept"]}));
+        place.write("sandbox-config.json", &policy.to_string());
+        place.write("kept", "as it was");
+        for (flags, is_kept) in [(&["--sandbox-workspace-config"][..], true), (&[], false)] {
+            let mut ipybox = start(&place, backend, flags).await;
+            assert_eq!(
+                ipybox.cell("open('kept', 'w').write('changed')").await.is_error,
+                is_kept,
+                "{backend}"
+            );
+            for code in
+                ["open('sandbox-config.json', 'w')", "import os\nos.rename('sandbox-config.json', 'x')"]
+            {
+                ipybox.cell(code).await.error();
+            }
+            ipybox.stop().await;
+        }
+        assert_eq!(place.read("sandbox-config.json"), policy.to_string());
+        std::fs::remove_file(place.workspace().join("sandbox-config.json")).unwrap();
+        let mut ipybox = start(&place, backend, &["--sandbox-workspace-config"]).await;
+        assert_eq!(ipybox.cell("open('kept', 'w').write('again')").await.ok(), "5", "{backend}");
+        ipybox.stop().await;
+        place.write("sandbox-config.json", "{}");
+        let mut ipybox = uninitialized(&place, backend, &["--sandbox-workspace-config"], &[]).await;
+        assert_eq!(ipybox.ended().await.code(), Some(1), "{backend}");
+        assert!(ipybox.log().contains("sandbox-config.json"), "{backend}: {}", ipybox.log());
     }
 }
 

@@ -126,6 +126,17 @@ fn an_api_is_generated_from_a_saved_list_of_tools() {
     assert!(place.read("mcptools/files/search_files.py").contains("\ndef run("));
     assert!(run(&[&generate[..], &["--async"]].concat()).status.success());
     assert!(place.read("mcptools/files/search_files.py").contains("\nasync def run("));
+    place.write("result.txt", "Found 1:\n[{\"path\": \"a\"}]");
+    let result = format!("Search-Files={}", place.workspace().join("result.txt").display());
+    let infer = [&generate[..], &["--infer", &result]].concat();
+    assert!(run(&infer).status.success());
+    let module = place.read("mcptools/files/search_files.py");
+    assert!(module.contains("\ndef run_parsed(") && module.contains("    path: str\n"), "{module}");
+    refused(&[&generate[..], &["--infer", "other=tools.json"]].concat(), 1, "tools.json");
+    place.write("result.txt", "none");
+    refused(&infer, 1, "result 1 holds no JSON");
+    refused(&[&generate[..], &["--infer", "result.txt"]].concat(), 2, "TOOL=FILE");
+    assert!(run(&[&generate[..], &["--async"]].concat()).status.success());
     place.write("tools.json", r#"{"tools": []}"#);
     refused(&generate, 1, "no tools");
     place.write("tools.json", "nonsense");

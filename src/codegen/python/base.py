@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import difflib
 import enum
+import json
+import re
 import warnings
 from collections.abc import Iterator
 from copy import deepcopy
 from functools import cache
 from typing import Annotated, Any, ClassVar, TypeVar
 
+from ipybox_runtime import UnexpectedResultError
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     RootModel,
+    ValidationError,
     model_validator,
 )
 from pydantic_core import PydanticCustomError, core_schema, to_jsonable_python
@@ -23,6 +27,7 @@ from pydantic_core import PydanticCustomError, core_schema, to_jsonable_python
 from ._rules import violation
 
 T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
 
 CONFIG = ConfigDict(
     strict=True,
@@ -80,9 +85,18 @@ class OpenModel(ToolModel):
 
 
 class ToolRoot(RootModel[Any]):
-    """A value that has a name in the tool's schema but is no object."""
+    """A value that has a name in the tool's schema but is no object. A list or a dict can be used through it."""
 
     model_config = CONFIG
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        return iter(self.root)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.root[key]
+
+    def __len__(self) -> int:
+        return len(self.root)
 
 
 class _Null:
@@ -247,6 +261,75 @@ def reply(answer: Any, model: type[BaseModel] | None = None) -> Any:
     return (
         model.model_validate(answer) if model and isinstance(answer, dict) else answer
     )
+
+
+def parsed(answer: Any, model: type[M], *, is_sequence: bool = False) -> M:
+    """What the JSON in the result of a tool says, as an instance of the model that was inferred for it."""
+    values = _json_values(answer)
+    try:
+        if is_sequence and values:
+            return model.model_validate(values)
+        if len(values) == 1:
+            return model.model_validate(values[0])
+        reason = f"it holds {len(values) or 'no'} JSON objects or arrays"
+    except ValidationError as error:
+        reason = str(error)
+    raise UnexpectedResultError(reason, answer)
+
+
+def _json_values(answer: Any) -> list[Any]:
+    """The JSON objects and arrays in a result, found in the way in which those were that the model was inferred from."""
+    if isinstance(answer, dict) and set(answer) == {"result"}:
+        content = answer["result"]
+        answer = content if isinstance(content, str) else answer
+    if not isinstance(answer, str):
+        return [answer]
+    for text in _candidates(answer):
+        values = _all_json(text)
+        if values:
+            return values
+    return []
+
+
+def _candidates(text: str) -> Iterator[str]:
+    yield text
+    fenced = re.search(r"```json\n(.*?)\n```", text, re.DOTALL)
+    if fenced:
+        yield fenced[1]
+    tail = re.search(r"^[{\[]", text, re.MULTILINE)
+    if tail:
+        yield text[tail.start() :]
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+def _all_json(text: str) -> list[Any]:
+    """The objects and arrays of which a text consists; none if it holds anything else."""
+    values = []
+    at = _after_space(text, 0)
+    while at < len(text):
+        try:
+            value, end = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return []
+        if not isinstance(value, (dict, list)):
+            return []
+        values.append(value)
+        at = _after_space(text, end)
+    return values
+
+
+def _after_space(text: str, at: int) -> int:
+    space = _SPACE.match(text, at)
+    return space.end() if space else at
 
 
 def _declares(model: type[BaseModel], name: str) -> bool:

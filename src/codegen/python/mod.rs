@@ -5,7 +5,7 @@ mod literal;
 mod module;
 mod package;
 
-pub(super) use module::render as render_module;
+pub(super) use module::{Rendered as RenderedModule, render as render_module};
 pub(super) use package::render as render_package;
 
 use crate::codegen::RunForm;
@@ -14,10 +14,10 @@ use crate::codegen::RunForm;
 pub(super) const SUPPORT: [(&str, &str); 2] =
     [("_base.py", include_str!("base.py")), ("_rules.py", include_str!("rules.py"))];
 
-/// The two functions of a module, and whether the first of them is the asynchronous one.
-pub(super) fn run_form(form: RunForm) -> [(&'static str, bool); 2] {
+/// What the names of the two forms of a function end with, and which of them is asynchronous.
+fn run_forms(form: RunForm) -> [(&'static str, bool); 2] {
     match form {
-        RunForm::Sync => [("run", false), ("run_async", true)],
-        RunForm::Async => [("run", true), ("run_sync", false)],
+        RunForm::Sync => [("", false), ("_async", true)],
+        RunForm::Async => [("", true), ("_sync", false)],
     }
 }

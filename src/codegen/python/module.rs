@@ -5,56 +5,52 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::annotation::{Imports, is_literally};
-use super::{literal, run_form};
+use super::{literal, run_forms};
 use crate::codegen::classes::Classes;
 use crate::codegen::model::{Body, Class, Extra, Field, Member, Model, Type};
 use crate::codegen::{RunForm, Tool};
 
-/// The text of the module for `tool`.
-pub(in crate::codegen) fn render(
-    tool: &Tool,
-    arguments: &mut Classes,
-    mut output: Option<&mut Classes>,
-    form: RunForm,
-) -> String {
-    let (text, imports) = render_once(tool, arguments, output.as_deref(), form);
-    let is_class = |name: &str| {
-        let is_in = |classes: &Classes| classes.0.iter().any(|class| class.name == name);
-        is_in(arguments) || output.as_deref().is_some_and(is_in)
-    };
+/// A module as text.
+pub(in crate::codegen) struct Rendered {
+    pub(in crate::codegen) text: String,
+    /// The classes of the last schema among it.
+    pub(in crate::codegen) last_classes: String,
+}
+
+/// The module for `tool`, whose schemas came to these classes.
+pub(in crate::codegen) fn render(tool: &Tool, sides: &mut [Classes], form: RunForm) -> Rendered {
+    let (rendered, imports) = render_once(tool, sides, form);
+    let is_class = |name: &str| sides.iter().any(|classes| classes.0.iter().any(|class| class.name == name));
     let taken: Vec<_> = imports.names().filter(|name| is_class(name)).collect();
     if taken.is_empty() {
-        return text;
+        return rendered;
     }
     // A class that has the name of an import gets another, and only then: which imports there are depends on the text.
     for name in taken {
-        arguments.rename(name);
-        output.iter_mut().for_each(|output| output.rename(name));
+        sides.iter_mut().for_each(|classes| classes.rename(name));
     }
-    render_once(tool, arguments, output.as_deref(), form).0
+    render_once(tool, sides, form).0
 }
 
-fn render_once(
-    tool: &Tool,
-    arguments: &Classes,
-    output: Option<&Classes>,
-    form: RunForm,
-) -> (String, Imports) {
+fn render_once(tool: &Tool, sides: &[Classes], form: RunForm) -> (Rendered, Imports) {
     let mut imports = Imports::default();
     let mut first = String::new();
     let mut rest = String::new();
-    for classes in [Some(arguments), output].into_iter().flatten() {
-        for (position, class) in classes.0.iter().enumerate() {
-            let text = render_class(class, classes, &mut imports);
-            if text.is_empty() {
-                continue;
-            }
-            let part = if position == 0 { &mut first } else { &mut rest };
-            let _ = write!(part, "\n\n{text}");
+    let mut last_classes = String::new();
+    for classes in sides {
+        let mut texts = classes.0.iter().map(|class| render_class(class, classes, &mut imports));
+        let own = texts.next().unwrap_or_default();
+        let others: String =
+            texts.filter(|text| !text.is_empty()).map(|text| format!("\n\n{text}")).collect();
+        if !own.is_empty() {
+            let _ = write!(first, "\n\n{own}");
         }
+        rest.push_str(&others);
+        last_classes = own + &others;
     }
-    let functions = render_functions(tool, output.is_some(), form, &mut imports);
-    (format!("{}{first}{functions}{rest}", render_imports(&imports)), imports)
+    let functions = render_functions(tool, form, &mut imports);
+    let text = format!("{}{first}{functions}{rest}", render_imports(&imports));
+    (Rendered { text, last_classes }, imports)
 }
 
 fn render_imports(imports: &Imports) -> String {
@@ -69,30 +65,61 @@ fn render_imports(imports: &Imports) -> String {
     text
 }
 
-fn render_functions(tool: &Tool, has_output: bool, form: RunForm, imports: &mut Imports) -> String {
+fn render_functions(tool: &Tool, form: RunForm, imports: &mut Imports) -> String {
+    let description = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default().trim();
+    let doc = match description {
+        "" => format!("Call the tool `{}`.", tool.name),
+        description => description.to_owned(),
+    };
+    let (result, model) = if tool.output_schema.is_some() { ("Result", ", Result") } else { ("str", "") };
+    let run = Function { name: "run", doc: &doc, result, reader: "reply", reader_arguments: model };
+    let mut text = render_function(&run, tool, form, imports);
+    if let Some(observed) = &tool.observed {
+        let is_sequence = if observed.is_sequence() { ", is_sequence=True" } else { "" };
+        let run_parsed = Function {
+            name: "run_parsed",
+            doc: "Do the same as `run`, and return what the result holds. The type was inferred from earlier results.",
+            result: "ParseResult",
+            reader: "parsed",
+            reader_arguments: &format!(", ParseResult{is_sequence}"),
+        };
+        text.push_str(&render_function(&run_parsed, tool, form, imports));
+    }
+    text
+}
+
+/// A function that calls the tool, in its two forms.
+struct Function<'a> {
+    name: &'static str,
+    doc: &'a str,
+    result: &'static str,
+    /// What makes the result of the answer.
+    reader: &'static str,
+    /// What it is given after the answer.
+    reader_arguments: &'a str,
+}
+
+fn render_function(function: &Function<'_>, tool: &Tool, form: RunForm, imports: &mut Imports) -> String {
+    let Function { name, doc, result, reader, reader_arguments } = function;
     let any = imports.typing("Any");
     imports.base("arguments");
-    let result = if has_output { "Result" } else { "str" };
-    let description = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default().trim();
-    let name = literal::string(&tool.name);
+    imports.base(reader);
+    let tool = literal::string(&tool.name);
     let mut text = String::new();
-    for (position, (function, is_async)) in run_form(form).into_iter().enumerate() {
+    for (suffix, is_async) in run_forms(form) {
         let (keyword, call) =
             if is_async { ("async def", "await CLIENT.run") } else { ("def", "CLIENT.run_sync") };
-        let call = format!("{call}(tool_name={name}, tool_args=arguments(Params, params, fields))");
-        let doc = match (position, is_async) {
-            (0, _) if description.is_empty() => format!("Call the tool `{}`.", tool.name),
-            (0, _) => description.to_owned(),
-            (_, true) => "Do the same as `run`, asynchronously.".to_owned(),
-            (_, false) => "Do the same as `run`, and wait for it.".to_owned(),
+        let doc = match (suffix, is_async) {
+            ("", _) => (*doc).to_owned(),
+            (_, true) => format!("Do the same as `{name}`, asynchronously."),
+            (_, false) => format!("Do the same as `{name}`, and wait for it."),
         };
         let doc = literal::docstring(&doc, "    ");
         let _ = write!(
             text,
-            "\n\n{keyword} {function}(params: Params | None = None, /, **fields: {any}) -> {result}:\n    {doc}\n"
+            "\n\n{keyword} {name}{suffix}(params: Params | None = None, /, **fields: {any}) -> {result}:\n    {doc}\n\
+             \x20   return {reader}({call}(tool_name={tool}, tool_args=arguments(Params, params, fields)){reader_arguments})\n"
         );
-        let reply = imports.base("reply");
-        let _ = writeln!(text, "    return {reply}({call}{})", if has_output { ", Result" } else { "" });
     }
     text
 }

@@ -1,0 +1,71 @@
+//! Result types for tools that declare none, from results that code has seen.
+
+use std::io;
+
+use serde_json::Value;
+
+use super::Registry;
+use super::packages::Packages;
+use crate::codegen::{self, ObserveError, Options};
+
+/// Why no type was inferred. The module is as it was.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InferError {
+    /// Nothing is known of the server's tools.
+    #[error(
+        "infer a result type: the tools of the MCP server `{name}` are not known\n\
+         hint: register it again with the tool `register_mcp_server`"
+    )]
+    UnknownServer { name: String },
+    /// No module is called so.
+    #[error(
+        "infer a result type: the MCP server `{server}` has no tool whose module is `{module}`; it has {known}"
+    )]
+    UnknownModule { server: String, module: String, known: String },
+    /// The results say nothing.
+    #[error(transparent)]
+    Observe(#[from] ObserveError),
+    /// The definitions of the tools could not be read or written.
+    #[error("remember what the results of `{module}` look like")]
+    Store { module: String, source: io::Error },
+    /// The module could not be written.
+    #[error("write the module `mcptools/{server}/{module}.py`")]
+    Write { server: String, module: String, source: io::Error },
+}
+
+impl Registry {
+    /// Learns from `results` of the tool whose module is `module`, and writes the module anew. Returns the classes that
+    /// were inferred, as Python text. Blocks.
+    pub(crate) fn infer(
+        &self,
+        server: &str,
+        module: &str,
+        results: &[Value],
+        packages: &Packages,
+    ) -> Result<String, InferError> {
+        let store_error = |source| InferError::Store { module: module.to_owned(), source };
+        let _turn = self.turn.blocking_lock();
+        // The name is a file's.
+        let known = codegen::validate_package_name(server).is_ok();
+        let mut definitions =
+            if known { self.definitions.get(server).map_err(store_error)? } else { Default::default() };
+        if definitions.tools.is_empty() {
+            return Err(InferError::UnknownServer { name: server.to_owned() });
+        }
+        let names = codegen::module_names(&definitions.tools);
+        let Some(position) = names.iter().position(|name| name == module) else {
+            let (server, module) = (server.to_owned(), module.to_owned());
+            return Err(InferError::UnknownModule { server, module, known: names.join(", ") });
+        };
+        let tool = &mut definitions.tools[position];
+        tool.observed.get_or_insert_default().observe(results)?;
+        let (text, classes) = codegen::generate_observed(tool, Options::default());
+        packages.replace_module(server, module, &text).map_err(|source| InferError::Write {
+            server: server.to_owned(),
+            module: module.to_owned(),
+            source,
+        })?;
+        self.definitions.put(server, definitions).map_err(store_error)?;
+        Ok(classes)
+    }
+}
