@@ -9,6 +9,9 @@ struct ApiGeneration;
 #[doc = include_str!("../docs/code-execution.md")]
 struct CodeExecution;
 
+#[doc = include_str!("../docs/migration.md")]
+struct Migration;
+
 #[doc = include_str!("../docs/quickstart.md")]
 struct Quickstart;
 

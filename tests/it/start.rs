@@ -66,14 +66,14 @@ fn a_tool_server_is_for_this_machine_only() {
 }
 
 #[test]
-fn the_readme_tells_every_flag() {
-    let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
+fn the_configuration_page_tells_every_flag() {
+    let page = std::fs::read_to_string(repository().join("docs/configuration.md")).unwrap();
     let help = String::from_utf8(run(&["--help"]).stdout).unwrap();
     for flag in help.split_whitespace().filter(|word| word.starts_with("--")) {
         let flag = flag.trim_end_matches([',', '.', ';', ']']);
         assert!(
-            ["--help", "--version"].contains(&flag) || readme.contains(flag),
-            "{flag} is not in README.md"
+            ["--help", "--version"].contains(&flag) || page.contains(flag),
+            "{flag} is not in docs/configuration.md"
         );
     }
 }
