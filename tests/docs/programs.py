@@ -1,0 +1,234 @@
+"""The programs that the documentation's commands start, where the real one would cost minutes, a login or the internet.
+
+The runner puts a directory on PATH in which every name of `NAMES` leads here. A program does one of three things:
+
+- it starts what it would start, from what is installed for the tests: `npx -y ipybox` is the binary under test, `uvx
+  mcp-server-time` the real server, `ssh host command` a shell, as sshd would start it;
+- it ends at once, since another test runs this very command (`COVERED`), and tells the runner which;
+- it refuses: no test knows the command.
+
+The environment, which `install` writes into each of them, says where things are and by which name it was called.
+"""
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+COVERED = {
+    # What is minutes of building, and is done by the tests of the packages.
+    "cargo install --path .": "tests/packaging/cargo.py",
+    "cargo install --locked --path .": "tests/packaging/cargo.py",
+    "cargo install --locked ipybox": "tests/packaging/cargo.py",
+    "pip install ipybox-rs": "tests/packaging/wheel.py",
+    "pipx install ipybox-rs": "tests/packaging/wheel.py",
+    "uv tool install ipybox-rs": "tests/packaging/wheel.py",
+    "npm install -g ipybox": "tests/packaging/npm.py",
+    "./docker-build.sh": "tests/packaging/docker.py",
+    "claude plugin marketplace add ipybox-rs/ipybox": "tests/packaging/claude.py",
+    "claude plugin install codeact-default@ipybox-rs": "tests/packaging/claude.py",
+    # What the tests are made of, or install for themselves.
+    "npm install -g @anthropic-ai/sandbox-runtime@0.0.78": "tests/tools/package.json",
+    "sudo apt install bubblewrap socat ripgrep": "tests/tools/install",
+    "tests/run": ".ci/run",
+    "tests/tools/install": "tests/run",
+    "cargo build": "tests/run",
+    "cargo run --example demo": "tests/run",
+    "cargo run --example quickstart": "tests/it/examples.rs",
+    "cargo run --example approval_policy": "tests/it/examples.rs",
+    "cargo run --example streaming": "tests/it/examples.rs",
+    "cargo run --example plots": "tests/it/examples.rs",
+    "cargo run --example sandbox": "tests/it/examples.rs",
+    # Measurements, made by hand on a quiet machine.
+    "cargo build --release": "benches/side_by_side.py",
+    "python3 benches/side_by_side.py target/bench": "benches/side_by_side.py",
+    "python3 benches/sandbox.py PYTHON SERVER_PYTHON": "benches/sandbox.py",
+}
+"""Commands that are not run here, and the file by which they are."""
+
+SERVERS = {
+    "mcp-server-time": ["{tools}/servers/bin/mcp-server-time"],
+    "mcp-server-git": ["{tools}/servers/bin/mcp-server-git"],
+    "@modelcontextprotocol/server-filesystem": [
+        "{tools}/npm/node_modules/.bin/mcp-server-filesystem"
+    ],
+    "@modelcontextprotocol/server-everything": [
+        "{tools}/npm/node_modules/.bin/mcp-server-everything"
+    ],
+    # These speak to the internet, some with a key.
+    "mcp-server-fetch": ["{tools}/mcp1/bin/python", "{here}/servers.py", "fetch"],
+    "@brave/brave-search-mcp-server": [
+        "{tools}/mcp1/bin/python",
+        "{here}/servers.py",
+        "brave_search",
+    ],
+}
+"""MCP servers by their packages."""
+
+NAMES = [
+    *(
+        "brew",
+        "cargo",
+        "claude",
+        "docker",
+        "ipybox",
+        "ipybox-rs",
+        "just",
+        "npm",
+        "npx",
+        "pip",
+        "pipx",
+    ),
+    *(
+        "python3",
+        "ssh",
+        "sudo",
+        "uv",
+        "uvx",
+        "./docker-build.sh",
+        "tests/run",
+        "tests/tools/install",
+    ),
+]
+"""Programs by the names that documents call them by; one with a slash is below the working directory."""
+
+
+def install(directory, working_directory, places):
+    """Makes the programs: those called by a path in the working directory, the others in `directory`."""
+    exports = "".join(
+        f"export IPYBOX_DOCS_{key}={shlex.quote(str(value))}\n"
+        for key, value in places.items()
+    )
+    for name in NAMES:
+        file = Path(working_directory if "/" in name else directory) / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # MCP servers inherit few variables: what a program needs stands in it.
+        file.write_text(
+            f"#!/bin/sh\n{exports}export IPYBOX_DOCS_NAME={name}\n"
+            f'exec {shlex.quote(sys.executable)} {shlex.quote(str(HERE / "programs.py"))} "$@"\n'
+        )
+        file.chmod(0o755)
+
+
+def refuse(why):
+    """Fails the block, with the command."""
+    sys.exit(
+        f"{why}\nhint: tests/docs/programs.py knows the commands of the documentation; add this one there"
+    )
+
+
+def ipybox(arguments):
+    """Becomes the binary under test, with the tests' Python and a port that is free."""
+    binary, tools = os.environ["IPYBOX_DOCS_BINARY"], os.environ["IPYBOX_DOCS_TOOLS"]
+    subcommand = (
+        next((one for one in arguments if not one.startswith("-")), None)
+        if arguments
+        else None
+    )
+    subcommand = subcommand if arguments[:1] == [subcommand] else None
+    if subcommand == "tool-server" and "--port" not in arguments:
+        arguments = [*arguments, "--port", os.environ["IPYBOX_DOCS_PORT"]]
+    elif subcommand in (None, "doctor") and "--python" not in arguments:
+        arguments = [*arguments, "--python", f"{tools}/kernel/bin/python"]
+    os.execv(binary, ["ipybox", *arguments])
+
+
+def package(name, arguments):
+    """Becomes the program of a package that `npx` or `uvx` would download."""
+    bare = name.removesuffix("@latest")
+    if bare in ("ipybox", "ipybox-rs"):
+        ipybox(arguments)
+    if bare not in SERVERS:
+        refuse(f"the package `{name}` is installed for no test")
+    places = {"tools": os.environ["IPYBOX_DOCS_TOOLS"], "here": HERE}
+    command = [part.format(**places) for part in SERVERS[bare]]
+    os.execv(command[0], [*command, *arguments])
+
+
+def npx(arguments):
+    if arguments[:1] != ["-y"]:
+        refuse(
+            "`npx` without `-y` asks before it downloads, which no MCP client can answer"
+        )
+    if arguments[1] in ("ipybox-rs",):
+        refuse("the package on npm is `ipybox`")
+    package(arguments[1], arguments[2:])
+
+
+def uvx(arguments):
+    if arguments[:1] == ["ipybox"]:
+        refuse("`ipybox` on PyPI is the Python original; ours is `ipybox-rs`")
+    package(arguments[0], arguments[1:])
+
+
+def docker(arguments):
+    """A container of the image is the binary with the mounted workspace."""
+    if arguments[:1] == ["build"]:
+        return told("docker build …", "tests/packaging/docker.py")
+    if arguments[:3] != ["run", "-i", "--rm"]:
+        refuse("a container for an MCP client is started by `docker run -i --rm`")
+    rest, workspace = arguments[3:], None
+    while rest and rest[0].startswith("-"):
+        option, value, *rest = rest
+        if option == "-v" and value.endswith(":/app/workspace"):
+            workspace = value.removesuffix(":/app/workspace")
+        elif option not in ("-e", "--env-file"):
+            refuse(f"no test knows `docker run {option}`")
+    if rest[:1] not in (["ipyboxrs/ipybox"], ["ipybox"]) or not workspace:
+        refuse(
+            "the image is `ipyboxrs/ipybox`, or `ipybox` if built from the repository, with a volume at /app/workspace"
+        )
+    ipybox(["--workspace", workspace, *rest[1:]])
+
+
+def ssh(arguments):
+    """As sshd does: the words are joined by blanks and given to the login shell, which has no arguments quoted for it."""
+    while arguments and arguments[0].startswith("-"):
+        arguments = (
+            arguments[2:] if arguments[0] in ("-o", "-p", "-i", "-L") else arguments[1:]
+        )
+    if not arguments[1:]:
+        return 0  # A tunnel: there is no command.
+    return os.execvp("sh", ["sh", "-c", " ".join(arguments[1:])])
+
+
+def claude(arguments):
+    """`claude mcp add … -- COMMAND`: the command has to be one that starts."""
+    if arguments[:2] != ["mcp", "add"] or "--" not in arguments:
+        refuse("no test knows this command of Claude Code")
+    command = arguments[arguments.index("--") + 1 :]
+    subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True
+    )
+    return told("claude mcp add …", "tests/packaging/claude.py")
+
+
+def told(command, test):
+    """Lets the runner know that a command is run by another test."""
+    with Path(os.environ["IPYBOX_DOCS_LOG"]).open("a") as log:
+        log.write(f"{command}\t{test}\n")
+    return 0
+
+
+def main():
+    name, arguments = os.environ["IPYBOX_DOCS_NAME"], sys.argv[1:]
+    command = shlex.join([name, *arguments])
+    if command in COVERED:
+        return told(command, COVERED[command])
+    if name in ("ipybox", "ipybox-rs"):
+        ipybox(arguments)
+    starts = {"npx": npx, "uvx": uvx, "docker": docker, "ssh": ssh, "claude": claude}
+    if name in starts and arguments:
+        return starts[name](arguments) or 0
+    if name == "python3":
+        os.execv(sys.executable, [sys.executable, *arguments])
+    if name == "uv" and arguments[:1] != ["tool"]:
+        os.execv(f"{os.environ['IPYBOX_DOCS_TOOLS']}/bin/uv", ["uv", *arguments])
+    return refuse(f"no test runs `{command}`")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""Runs every fenced block of the documentation: `run.py --binary PATH [--tools DIR] [PAGE …]`.
+
+What a block is follows from its language, its contents and what stands before it; a block that none of this explains is
+a failure. Needs the Python environment `mcp1` of the tests' tools. Prints a line for each block; ends with 1 if one
+failed.
+
+| block | what is done |
+|---|---|
+| `rust` | `src/guide.rs` has to include the page: its doctests compile it |
+| `sh` | executed, in a home of its own, with the programs of `programs.py` first on PATH |
+| `json` with `mcpServers` | each server is started, and answers a cell |
+| `json` with the parameters of an MCP server | registered, in a session |
+| `json`, `toml` with a policy of the sandbox or of approval | loaded by ipybox |
+| `toml` with `[dependencies]` | resolved by cargo |
+| `python` | a cell in the page's session; what it imports from `mcptools` is registered before |
+| `text`, `json` after `sh` or `python` | what that printed; `…` is anything |
+| `text` with `NAME=value` | the workspace's `.env` from there on |
+| `text` with a tree of files | the files are there, after the server was registered |
+
+What cannot be so has a note above it: see `blocks.py`.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from blocks import blocks_of
+from page import DEADLINE_SECS, REPOSITORY, Failed, Page, expect, free_port
+
+PAGES = ["README.md", "SECURITY.md", "CONTRIBUTING.md"]
+"""Beside those of `docs/`; CONTRIBUTING.md may be missing."""
+
+
+@contextlib.contextmanager
+def github(options):
+    """A stand-in for GitHub's MCP server, on a port of its own."""
+    port = free_port()
+    command = [
+        str(options.tools / "mcp1/bin/python"),
+        str(REPOSITORY / "tests/docs/servers.py"),
+        "github",
+        "--port",
+        str(port),
+    ]
+    server = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        end = time.monotonic() + DEADLINE_SECS
+        while True:
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection(("127.0.0.1", port), 1),
+            ):
+                break
+            expect(
+                server.poll() is None and time.monotonic() < end,
+                f"{' '.join(command)} does not listen",
+            )
+            time.sleep(0.05)
+        yield port
+    finally:
+        server.terminate()
+        server.wait()
+
+
+async def run_page(name, options, github_port):
+    """Goes through a page; gives the number of blocks and of failures."""
+    blocks = blocks_of(name, (REPOSITORY / name).read_text())
+    failures = 0
+    with tempfile.TemporaryDirectory(prefix="ipybox-docs-") as scratch:
+        async with contextlib.AsyncExitStack() as stack:
+            page = Page(name, options, Path(scratch).resolve(), github_port, stack)
+            for block in blocks:
+                begin = time.monotonic()
+                try:
+                    result, problem = await page.run(block), None
+                except Failed as failure:
+                    result, problem = "", str(failure)
+                except Exception as error:  # noqa: BLE001 - whatever it is, the next block runs
+                    result, problem = "", f"{type(error).__name__}: {error}"
+                failures += problem is not None
+                took = time.monotonic() - begin
+                print(
+                    f"{'FAIL' if problem else 'ok':4} {took:5.2f} s  {block}  {result}",
+                    flush=True,
+                )
+                if problem:
+                    print("    " + problem.strip().replace("\n", "\n    "), flush=True)
+            if failures and page.stderr.exists():
+                print(
+                    "the last lines on standard error:",
+                    *page.stderr.read_text().splitlines()[-20:],
+                    sep="\n  ",
+                )
+    return len(blocks), failures
+
+
+async def run(options):
+    every = [page for page in PAGES if (REPOSITORY / page).exists()]
+    every += sorted(
+        file.relative_to(REPOSITORY).as_posix()
+        for file in (REPOSITORY / "docs").rglob("*.md")
+    )
+    unknown = set(options.pages) - set(every)
+    if unknown:
+        raise SystemExit(f"no such page: {', '.join(sorted(unknown))}")
+    count = failures = 0
+    begin = time.monotonic()
+    with github(options) as port:
+        for name in options.pages or every:
+            of_page, failed = await run_page(name, options, port)
+            count += of_page
+            failures += failed
+    print(f"{count} blocks, {failures} failed, {time.monotonic() - begin:.0f} s")
+    return 1 if failures or not count else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--binary", type=Path, required=True, help="the program ipybox under test"
+    )
+    parser.add_argument(
+        "--tools",
+        type=Path,
+        default=REPOSITORY / "target/test-tools",
+        help="what tests/tools/install makes",
+    )
+    parser.add_argument(
+        "pages",
+        nargs="*",
+        metavar="PAGE",
+        help="default: all, as README.md or docs/tools.md",
+    )
+    options = parser.parse_args()
+    options.binary, options.tools = options.binary.resolve(), options.tools.resolve()
+    return asyncio.run(run(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
