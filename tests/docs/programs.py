@@ -11,7 +11,9 @@ The environment, which `install` writes into each of them, says where things are
 """
 
 import os
+import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +51,15 @@ COVERED = {
 }
 """Commands that are not run here, and the file by which they are."""
 
+COVERED_WITH_ARGUMENTS = {
+    "cargo clippy": "tests/run",
+    "cargo doc": "tests/run",
+    "cargo fmt": "tests/run",
+    "cargo test": "tests/run",
+    "git clone https://github.com/ipybox-rs/ipybox": ".ci/run",
+}
+"""The same, whatever follows these words."""
+
 SERVERS = {
     "mcp-server-time": ["{tools}/servers/bin/mcp-server-time"],
     "mcp-server-git": ["{tools}/servers/bin/mcp-server-git"],
@@ -74,6 +85,7 @@ NAMES = [
         "cargo",
         "claude",
         "docker",
+        "git",
         "ipybox",
         "ipybox-rs",
         "just",
@@ -138,14 +150,22 @@ def ipybox(arguments):
 
 def package(name, arguments):
     """Becomes the program of a package that `npx` or `uvx` would download."""
-    bare = name.removesuffix("@latest")
+    bare, _mark, version = name.rpartition("@") if "@" in name[1:] else (name, "", "")
     if bare in ("ipybox", "ipybox-rs"):
+        if version not in ("", "latest", own_version()):
+            refuse(f"`{name}` is not the version of this repository, {own_version()}")
         ipybox(arguments)
     if bare not in SERVERS:
         refuse(f"the package `{name}` is installed for no test")
     places = {"tools": os.environ["IPYBOX_DOCS_TOOLS"], "here": HERE}
     command = [part.format(**places) for part in SERVERS[bare]]
     os.execv(command[0], [*command, *arguments])
+
+
+def own_version():
+    """The version in Cargo.toml."""
+    manifest = (HERE.parents[1] / "Cargo.toml").read_text()
+    return re.search(r'^version = "(.*)"$', manifest, re.MULTILINE)[1]
 
 
 def npx(arguments):
@@ -166,20 +186,25 @@ def uvx(arguments):
 
 def docker(arguments):
     """A container of the image is the binary with the mounted workspace."""
-    if arguments[:1] == ["build"]:
-        return told("docker build …", "tests/packaging/docker.py")
-    if arguments[:3] != ["run", "-i", "--rm"]:
-        refuse("a container for an MCP client is started by `docker run -i --rm`")
-    rest, workspace = arguments[3:], None
+    if arguments[:1] != ["run"]:
+        refuse(f"no test knows `docker {' '.join(arguments)}`")
+    rest, flags, workspace = arguments[1:], set(), None
     while rest and rest[0].startswith("-"):
-        option, value, *rest = rest
-        if option == "-v" and value.endswith(":/app/workspace"):
-            workspace = value.removesuffix(":/app/workspace")
-        elif option not in ("-e", "--env-file"):
+        option = rest.pop(0)
+        if option in ("-i", "--interactive", "--rm"):
+            flags.add(option.strip("-")[0])
+        elif option in ("-e", "--env", "--env-file"):
+            rest.pop(0)
+        elif option in ("-v", "--volume") and rest[0].endswith(":/app/workspace"):
+            workspace = rest.pop(0).removesuffix(":/app/workspace")
+        else:
             refuse(f"no test knows `docker run {option}`")
-    if rest[:1] not in (["ipyboxrs/ipybox"], ["ipybox"]) or not workspace:
+    if flags != {"i", "r"}:
+        refuse("an MCP client starts a container by `docker run -i --rm`")
+    image = rest[0].removesuffix(f":{own_version()}") if rest else None
+    if image not in ("ipyboxrs/ipybox", "ipybox") or not workspace:
         refuse(
-            "the image is `ipyboxrs/ipybox`, or `ipybox` if built from the repository, with a volume at /app/workspace"
+            "the image is `ipyboxrs/ipybox`, or `ipybox` if built here, with a volume at /app/workspace"
         )
     ipybox(["--workspace", workspace, *rest[1:]])
 
@@ -218,6 +243,9 @@ def main():
     command = shlex.join([name, *arguments])
     if command in COVERED:
         return told(command, COVERED[command])
+    for words, test in COVERED_WITH_ARGUMENTS.items():
+        if f"{command} ".startswith(f"{words} "):
+            return told(command, test)
     if name in ("ipybox", "ipybox-rs"):
         ipybox(arguments)
     starts = {"npx": npx, "uvx": uvx, "docker": docker, "ssh": ssh, "claude": claude}
@@ -225,6 +253,8 @@ def main():
         return starts[name](arguments) or 0
     if name == "python3":
         os.execv(sys.executable, [sys.executable, *arguments])
+    if name == "git":
+        os.execv(shutil.which("git", path=os.defpath), ["git", *arguments])
     if name == "uv" and arguments[:1] != ["tool"]:
         os.execv(f"{os.environ['IPYBOX_DOCS_TOOLS']}/bin/uv", ["uv", *arguments])
     return refuse(f"no test runs `{command}`")
