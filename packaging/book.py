@@ -3,8 +3,8 @@
     mdbook build                          calls this as its preprocessor (`book.toml`)
     python3 packaging/book.py llms DIR    writes llms.txt, llms-full.txt and the pages as Markdown to DIR
 
-The pages are written for the forge, where `../SECURITY.md` and `../examples/quickstart.rs` lead somewhere. In the book a
-file that a page includes is that page, and any other file of the repository is a URL.
+The pages are written for the forge, where `../SECURITY.md` and `../examples/quickstart.rs` lead somewhere. In the book
+a file that a page includes is that page, and any other file of the repository is a URL.
 """
 
 import json

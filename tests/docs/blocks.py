@@ -1,6 +1,7 @@
 """The fenced blocks of a page, and the notes to the tests above them.
 
-A note is a comment of its own line, which no reader sees: `<!-- test: covered by FILE -->` or `<!-- test: illustration -->`.
+A note is a comment of its own line, which no reader sees: `<!-- test: covered by FILE -->` or
+`<!-- test: illustration -->`.
 """
 
 import re

@@ -210,7 +210,7 @@ def docker(arguments):
 
 
 def ssh(arguments):
-    """As sshd does: the words are joined by blanks and given to the login shell, which has no arguments quoted for it."""
+    """As sshd does: the words are joined by blanks and given to the login shell, quoted by nobody."""
     while arguments and arguments[0].startswith("-"):
         arguments = (
             arguments[2:] if arguments[0] in ("-o", "-p", "-i", "-L") else arguments[1:]
