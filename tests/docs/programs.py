@@ -120,7 +120,7 @@ def install(directory, working_directory, places):
         # MCP servers inherit few variables: what a program needs stands in it.
         file.write_text(
             f"#!/bin/sh\n{exports}export IPYBOX_DOCS_NAME={name}\n"
-            f'exec {shlex.quote(sys.executable)} {shlex.quote(str(HERE / "programs.py"))} "$@"\n'
+            f'exec {shlex.quote(sys.executable)} -IS {shlex.quote(str(HERE / "programs.py"))} "$@"\n'
         )
         file.chmod(0o755)
 

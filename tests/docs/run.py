@@ -23,6 +23,7 @@ What cannot be so has a note above it: see `blocks.py`.
 import argparse
 import asyncio
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -154,8 +155,8 @@ def main():
     parser.add_argument(
         "--tools",
         type=Path,
-        default=REPOSITORY / "target/test-tools",
-        help="what tests/tools/install makes",
+        default=os.environ.get("IPYBOX_TEST_TOOLS", REPOSITORY / "target/test-tools"),
+        help="what tests/tools/install makes; default: $IPYBOX_TEST_TOOLS or target/test-tools",
     )
     parser.add_argument(
         "--wrong",
