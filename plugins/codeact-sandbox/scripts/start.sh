@@ -27,7 +27,7 @@ export PATH
 
 if [ -n "${IPYBOX_PROGRAM:-}" ]; then
     if ! has "$IPYBOX_PROGRAM"; then
-        printf 'error: IPYBOX_PROGRAM names `%s`, and there is no such program\n' "$IPYBOX_PROGRAM" >&2
+        echo "error: \$IPYBOX_PROGRAM is \`$IPYBOX_PROGRAM\`, and there is no such program" >&2
         exit 127
     fi
     exec "$IPYBOX_PROGRAM" "$@"

@@ -1,23 +1,26 @@
-"""Writes what the Claude Code plugins share into each of them, from `plugins/common`.
+"""Writes what the Claude Code plugins share into each of them.
 
 A plugin is copied when it is installed, and an installed one follows no link out of its own directory; so each has its
-own copy. `plugins.py` writes the copies, `plugins.py --check` tells which are not what it would write, and ends with 1.
+own copy. `build.py` writes the copies from what lies beside it, `build.py --check` tells which are not what it would write, and
+ends with 1.
 """
 
 import argparse
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent / "plugins"
-COMMON = ROOT / "common"
+COMMON = Path(__file__).resolve().parent
+REPOSITORY = COMMON.parent.parent
+PLUGINS = REPOSITORY / "plugins"
+ICON = REPOSITORY / "packaging/icon/icon.png"
 
-PLUGINS = {
+FLAVOURS = {
     "default": ("scripts/start.sh",),
     "sandbox": ("scripts/start.sh",),
     # Docker's own program starts this one, on Windows too.
     "docker": (),
 }
-"""Each flavour, and what it has beside the skill and the icon."""
+"""Each flavour, and what its plugin has beside the skill and the icon."""
 
 FLAVOUR_MARK = "<!-- flavour -->\n"
 """Where the skill has a section of the flavour's."""
@@ -26,10 +29,10 @@ FLAVOUR_MARK = "<!-- flavour -->\n"
 def copies():
     """Every copy: its path, its content, its mode."""
     skill = sorted(path for path in (COMMON / "skills").rglob("*") if path.is_file())
-    for flavour, programs in PLUGINS.items():
-        plugin = ROOT / f"codeact-{flavour}"
-        sources = [*skill, COMMON / ".claude-plugin/icon.png"]
-        sources += [COMMON / program for program in programs]
+    for flavour, programs in FLAVOURS.items():
+        plugin = PLUGINS / f"codeact-{flavour}"
+        yield plugin / ".claude-plugin/icon.png", ICON.read_bytes(), 0o644
+        sources = [*skill, *(COMMON / program for program in programs)]
         for source in sources:
             content = source.read_bytes()
             if source.name == "SKILL.md":
@@ -48,9 +51,9 @@ def with_flavour(skill, flavour):
 
 def leftovers(written):
     """Files where only copies may be, and which are none."""
-    for flavour in PLUGINS:
+    for flavour in FLAVOURS:
         for directory in ("skills", "scripts"):
-            for path in (ROOT / f"codeact-{flavour}" / directory).rglob("*"):
+            for path in (PLUGINS / f"codeact-{flavour}" / directory).rglob("*"):
                 if path.is_file() and path not in written:
                     yield path
 
@@ -60,17 +63,17 @@ def problems():
     written = set()
     for path, content, mode in copies():
         written.add(path)
-        name = path.relative_to(ROOT.parent)
+        name = path.relative_to(REPOSITORY)
         if not path.is_file():
             yield f"{name} is missing"
         elif path.is_symlink():
             yield f"{name} is a link, which would not be installed"
         elif path.read_bytes() != content:
-            yield f"{name} is not what plugins/common makes of it"
+            yield f"{name} is not what packaging/plugins makes of it"
         elif path.stat().st_mode & 0o111 != mode & 0o111:
             yield f"{name} is {'not ' if mode & 0o111 else ''}executable"
     for path in leftovers(written):
-        yield f"{path.relative_to(ROOT.parent)} is in no list, and plugins/common has no such file"
+        yield f"{path.relative_to(REPOSITORY)} is in no list, and packaging/plugins has no such file"
 
 
 def write():
@@ -98,7 +101,7 @@ def main():
         print(problem)
     if found:
         print(
-            "hint: edit plugins/common, then run `python3 packaging/plugins.py`",
+            "hint: edit packaging/plugins, then run `python3 packaging/plugins/build.py`",
             file=sys.stderr,
         )
     return 1 if found else 0
