@@ -1,0 +1,59 @@
+"""Steps of a packaging test: run in order, reported on one line each."""
+
+import subprocess
+import sys
+import time
+import traceback
+
+
+class Steps:
+    """Runs steps and counts those that failed."""
+
+    def __init__(self):
+        self.failures = 0
+
+    def step(self, sentence, function, *arguments):
+        """Runs a step; gives its result back, or `None` if it failed."""
+        begin = time.monotonic()
+        result, problem = None, None
+        try:
+            result = function(*arguments)
+        except AssertionError as error:
+            problem = str(error)
+        except Exception:  # noqa: BLE001 - whatever it is, the next step runs
+            problem = traceback.format_exc()
+        took = time.monotonic() - begin
+        print(f"{'FAIL' if problem else 'ok':4} {took:7.2f} s  {sentence}", flush=True)
+        if problem:
+            self.failures += 1
+            print("    " + problem.strip().replace("\n", "\n    "), flush=True)
+        return result
+
+    def end(self):
+        """Ends the process: with 1 if a step failed."""
+        sys.exit(1 if self.failures else 0)
+
+
+def expect(condition, message):
+    """Fails the step with `message`."""
+    if not condition:
+        raise AssertionError(message)
+
+
+def run(command, *, fails=False, **options):
+    """Runs a program to its end, at most a minute; gives its output, both streams. It must fail, or must not."""
+    options = {"stdin": subprocess.DEVNULL, "timeout": 60, **options}
+    done = subprocess.run(
+        [str(part) for part in command],
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        **options,
+    )
+    expected = "to fail" if fails else "to succeed"
+    expect(
+        (done.returncode != 0) == fails,
+        f"expected {expected}, ended with {done.returncode}: {' '.join(map(str, command))}\n{done.stdout}",
+    )
+    return done.stdout
