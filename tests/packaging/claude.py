@@ -11,6 +11,8 @@ import argparse
 import http.server
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -30,7 +32,7 @@ STAND_IN = """#!/bin/sh
 printf '%s\\n' {name} "$@" >'{record}'
 while [ $# -gt 0 ]; do
     case $1 in
-    ipybox-rs@*|ipybox@*|*/ipybox:*) shift; break ;;
+    ipybox-rs|ipybox-rs@*|ipybox|ipybox@*|*/ipybox|*/ipybox:*) shift; break ;;
     *) shift ;;
     esac
 done
@@ -307,30 +309,20 @@ class Home:
         expect(words == expected, f"started as {words}")
 
     def add_server(self):
-        """The forms of `claude mcp add` that the documentation shows."""
-        forms = {
-            "uvx": ["uvx", f"ipybox-rs@{VERSION}"],
-            "npx": ["npx", "-y", f"ipybox@{VERSION}"],
-            "docker": [
-                "docker",
-                "run",
-                "-i",
-                "--rm",
-                "-v",
-                f"{self.project}:/app/workspace",
-            ],
-        }
-        forms["docker"].append(f"ipyboxrs/ipybox:{VERSION}")
-        for name, command in forms.items():
-            arguments = [] if name == "docker" else ["--workspace", str(self.project)]
-            self.claude("mcp", "add", f"ipybox-{name}", "--", *command, *arguments)
-            told = self.claude("mcp", "get", f"ipybox-{name}")
+        """The commands of the documentation for the server alone."""
+        text = (ROOT / "docs/clients.md").read_text()
+        commands = re.findall(r"^claude mcp add (\S+) -- (.*)$", text, re.MULTILINE)
+        programs = sorted(command.split()[0] for _name, command in commands)
+        expect(
+            programs == ["docker", "npx", "uvx"], f"the page adds servers by {programs}"
+        )
+        for name, command in commands:
+            words = shlex.split(command.replace("$PWD", str(self.project)))
+            self.claude("mcp", "add", name, "--", *words)
+            told = self.claude("mcp", "get", name)
             expect("Connected" in told, told)
-            expect(
-                self.recorded() == [*command, *arguments],
-                f"{name} was called otherwise",
-            )
-            self.claude("mcp", "remove", f"ipybox-{name}")
+            expect(self.recorded() == words, f"{name} was called otherwise")
+            self.claude("mcp", "remove", name)
 
     def choose(self):
         """What `start.sh` takes where something is missing."""
