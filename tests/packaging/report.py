@@ -18,10 +18,8 @@ class Steps:
         result, problem = None, None
         try:
             result = function(*arguments)
-        except AssertionError as error:
-            problem = str(error)
-        except Exception:  # noqa: BLE001 - whatever it is, the next step runs
-            problem = traceback.format_exc()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next step runs
+            problem = problem_of(error)
         took = time.monotonic() - begin
         print(f"{'FAIL' if problem else 'ok':4} {took:7.2f} s  {sentence}", flush=True)
         if problem:
@@ -32,6 +30,16 @@ class Steps:
     def end(self):
         """Ends the process: with 1 if a step failed."""
         sys.exit(1 if self.failures else 0)
+
+
+def problem_of(error):
+    """What to print for a step's exception."""
+    # The task groups of an MCP session wrap what is raised inside it.
+    while (wrapped := getattr(error, "exceptions", None)) and len(wrapped) == 1:
+        error = wrapped[0]
+    if isinstance(error, AssertionError):
+        return str(error)
+    return "".join(traceback.format_exception(error))
 
 
 def expect(condition, message):
