@@ -168,6 +168,27 @@ def add_steps(scenario):
         outcome = await bench.server.cell(code)
         expect(expect_success(outcome).strip() == "3", "expected 3 authors", outcome)
 
+    @scenario.step("in a sandbox: what the skill's section says cannot be done, cannot")
+    async def confined(bench):
+        if "--sandbox" not in bench.command:
+            print("    not tried: the server runs without a sandbox")
+            return
+        section = (SKILL.parents[1] / "flavours/sandbox.md").read_text()
+        for path in (".env", "sandbox-config.json", "mcptools/", ".git"):
+            expect(f"`{path}`" in section, f"the section does not name {path}")
+            file = f"{path}x" if path.endswith("/") else path
+            outcome = await bench.server.cell(f"open({file!r}, 'w')")
+            expect_error(outcome, "Error")
+            gone = (
+                not (bench.workspace / file).is_file()
+                or not (bench.workspace / file).stat().st_size
+            )
+            expect(gone, f"{file} was written")
+        outcome = await bench.server.cell(
+            "import socket\nsocket.create_connection(('192.0.2.1', 80), 5)"
+        )
+        expect_error(outcome, "OSError")
+
     @scenario.step("tools, parsers and actions are importable from every directory")
     async def everywhere(bench):
         expect_success(await bench.server.call("reset"))

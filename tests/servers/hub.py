@@ -26,7 +26,7 @@ def search_repositories(query: str, perPage: int = 30) -> str:
 @server.tool(structured_output=False)
 def list_commits(owner: str, repo: str, perPage: int = 30) -> str:
     """List the commits of a branch, the newest first"""
-    author = None if repo == "uemacs" else {"login": owner, "id": 1024025}
+    author = None if repo == "subsurface" else {"login": owner, "id": 1024025}
     commits = [
         {
             "sha": f"{number:040x}",
