@@ -2,8 +2,8 @@
 
     claude.py --claude PATH --ipybox PATH --tools TEST_TOOLS
 
-The marketplace is added as a user adds it, from a git repository, which is served on loopback. No model is asked, and
-nothing is sent to anybody. `uvx`, `npx` and `docker` are stand-ins that write down what they are asked and then start
+The marketplace is added as a user adds it, from a git repository, which is served on loopback. The model of the session
+follows a script (`model.py`), and nothing is sent to anybody. `uvx`, `npx` and `docker` are stand-ins that write down what they are asked and then start
 ipybox: what they do in earnest is tested with the wheel, the npm package and the image.
 """
 
@@ -19,6 +19,7 @@ import tempfile
 import threading
 from pathlib import Path
 
+from model import Model
 from report import Steps, expect, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +37,7 @@ while [ $# -gt 0 ]; do
     *) shift ;;
     esac
 done
-exec '{ipybox}' --state-dir '{state}' "$@"
+exec '{ipybox}' --state-dir '{state}' --python '{python}' "$@"
 """
 """Records what it is called with, and starts ipybox with what comes after the package's name."""
 
@@ -124,6 +125,7 @@ class Home:
             record=self.record,
             ipybox=self.options.ipybox,
             state=self.scratch / "state",
+            python=self.options.tools / "kernel/bin/python",
         )
         path.write_text(text)
         path.chmod(0o755)
@@ -286,6 +288,68 @@ class Home:
         words = self.start("default")
         expect(words[-2:] == ["--approval", "deny"], f"started as {words}")
 
+    def act(self):
+        """A session of Claude Code in which the skill is read, and its advice followed, by a model with a script."""
+        name = f"codeact-default@{MARKETPLACE}"
+        cell = "mcp__plugin_codeact-default_ipybox__execute_ipython_cell"
+        register = cell.replace("execute_ipython_cell", "register_mcp_server")
+        time = {
+            "command": str(self.options.tools / "servers/bin/mcp-server-time"),
+            "args": [],
+        }
+        code = (
+            "from mcptools.time import convert_time\n"
+            "noon = convert_time.run(source_timezone='UTC', time='12:00', target_timezone='Asia/Tokyo')\n"
+            "print('noon is', noon.target.datetime[11:16])"
+        )
+        skill = self.installed("default") / "skills/codeact"
+        script = [
+            lambda _: ("Skill", {"skill": "codeact-default:codeact"}),
+            lambda _: (
+                "Read",
+                {"file_path": str(skill / "references/typed-results.md")},
+            ),
+            lambda _: ("ToolSearch", {"query": f"select:{register},{cell}"}),
+            lambda _: (register, {"server_name": "time", "server_params": time}),
+            lambda _: (cell, {"code": code}),
+        ]
+        self.claude("plugin", "enable", name)
+        try:
+            with Model(script) as model:
+                environment = {
+                    **self.environment(),
+                    "ANTHROPIC_BASE_URL": model.url,
+                    "ANTHROPIC_API_KEY": "none",
+                }
+                allowed = f"Skill,Read,ToolSearch,{register},{cell}"
+                asked = [
+                    "-p",
+                    "Use codeact: when it is noon in UTC, what time is it in Tokyo?",
+                ]
+                said = self.claude(*asked, "--allowedTools", allowed, env=environment)
+                results = model.results()
+        finally:
+            self.claude("plugin", "disable", name)
+            self.recorded()
+        expect(
+            len(results) == len(script),
+            f"the script ended after {len(results)} results:\n{results[-1:]}\n{said}",
+        )
+        first = json.dumps(model.requests[0])
+        expect(
+            "codeact-default:codeact: Act by writing Python" in first,
+            "the skill is not offered to the model",
+        )
+        wanted = (
+            "# Act by code",
+            "# Typed results",
+            cell,
+            "convert_time",
+            "noon is 21:00",
+        )
+        for result, text in zip(results, wanted, strict=True):
+            expect(text in result, f"{text!r} is not in the answer:\n{result[:2000]}")
+
     def start_sandbox(self):
         """The sandbox's plugin asks for the sandbox, and for the policy of the workspace."""
         words = self.start("sandbox")
@@ -430,6 +494,9 @@ def main():
             "the plugins are installed from a git repository", home.add_marketplace
         )
         steps.step("what is installed is all that is here", home.look_at_installed)
+        steps.step(
+            "Claude Code reads the skill, registers a server and runs a cell", home.act
+        )
         steps.step("codeact-default connects", home.start_default)
         steps.step("codeact-default connects with another approval", home.configure)
         steps.step("codeact-docker connects", home.start_docker)
