@@ -142,6 +142,23 @@ def calls(github: Path, _tools: Path) -> None:
                 check_call(place, script, rest)
 
 
+def recipes(github: Path, _tools: Path) -> None:
+    """What `just` is asked for is in the justfile."""
+    known = set(
+        re.findall(r"(?m)^([a-z][\w-]*)(?: [^:\n]*)?:", (ROOT / "justfile").read_text())
+    )
+    wanted = {
+        word
+        for _, block in blocks(github)
+        for word in re.findall(r"(?m)^just ([a-z][\w-]*)", block)
+    }
+    for file in workflows(github):
+        for job in YAML(typ="safe").load(file)["jobs"].values():
+            wanted |= set(job.get("strategy", {}).get("matrix", {}).get("recipe", []))
+    if missing := sorted(wanted - known):
+        raise Failure(f"the justfile has no {', '.join(missing)}")
+
+
 def check_call(place: str, script: Path, words: list[str]) -> None:
     commands = [
         word
@@ -182,7 +199,10 @@ def pins(github: Path, _tools: Path) -> None:
                 )
 
 
-LINTERS = {f.__name__: f for f in [schema, zizmor, actionlint, shellcheck, calls, pins]}
+LINTERS = {
+    f.__name__: f
+    for f in [schema, zizmor, actionlint, shellcheck, calls, recipes, pins]
+}
 
 
 def main() -> int:
