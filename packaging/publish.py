@@ -150,25 +150,25 @@ def npm(directory: Path, dry_run: bool) -> None:
     # Nothing depends on the packages without dependencies but those that come after them.
     first = [package for package in packages if not package.dependencies]
     last = [package for package in packages if package.dependencies]
-    for package in first:
-        publish_to_npm(package, dry_run)
-    if not dry_run:
-        for package in first:
-            wait_until_seen(package)
+    for package in [package for package in first if publish_to_npm(package, dry_run)]:
+        wait_until_seen(package)
     for package in last:
         publish_to_npm(package, dry_run)
 
 
-def publish_to_npm(package: Packed, dry_run: bool) -> None:
+def publish_to_npm(package: Packed, dry_run: bool) -> bool:
+    """Whether it was published now."""
     published = package.published()
     if published is None:
         arguments = ["--access", "public", *(["--dry-run"] if dry_run else [])]
         run("npm", "publish", str(package.file.resolve()), *arguments)
-    elif published == package.integrity():
+        return not dry_run
+    if published == package.integrity():
         print(f"{package} is published already")
     else:
         # Programs of two builds: both are right, and what is published cannot be replaced.
         print(f"{package} is published already, from another build; it stays as it is")
+    return False
 
 
 def wait_until_seen(package: Packed) -> None:

@@ -2,8 +2,9 @@
 
     tests/packaging/release.py --binary target/release/ipybox --tools target/test-tools
 
-Archives, what `assemble.py` makes of a wheel, and the session of `smoke.py` are tried for real. `publish.py` publishes to
-stand-ins for npm, cargo, gh, docker and mcp-publisher, which keep what they are given and answer as the real ones do.
+Archives, what `assemble.py` makes of a wheel, and the session of `smoke.py` are tried for real. `publish.py` publishes
+by the real npm to a registry on loopback, and by stand-ins for cargo, gh, docker and mcp-publisher, which keep what
+they are given and answer as the real ones do.
 """
 
 from __future__ import annotations
@@ -19,18 +20,21 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import zipfile
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import unquote
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGING = ROOT / "packaging"
 TARGET = f"{'aarch64' if platform.machine() in ['aarch64', 'arm64'] else 'x86_64'}-unknown-linux-gnu"
 
-# One program for all five: it notes how it was called in $STAND_IN/calls, and finds what is published in
+# One program for all four: it notes how it was called in $STAND_IN/calls, and finds what is published in
 # $STAND_IN/published, one name in a line.
 STAND_IN = r"""
-import base64, hashlib, json, os, sys, tarfile
+import json, os, sys
 from pathlib import Path
 program, words, place = Path(sys.argv[0]).name, sys.argv[1:], Path(os.environ["STAND_IN"])
 with (place / "calls").open("a") as calls:
@@ -44,18 +48,7 @@ def fail(text):
     sys.exit(text)
 if os.environ.get("STAND_IN_BROKEN"):
     fail("error: connection refused")
-if program == "npm" and words[0] == "view":
-    if words[1] not in known:
-        fail("npm error code E404")
-    print(json.dumps(known[words[1]]))
-elif program == "npm" and words[0] == "publish" and "--dry-run" not in words:
-    with tarfile.open(words[1]) as archive:
-        manifest = json.load(archive.extractfile("package/package.json"))
-    if f"{manifest['name']}@{manifest['version']}" in known:
-        fail("npm error You cannot publish over the previously published versions")
-    digest = hashlib.sha512(Path(words[1]).read_bytes()).digest()
-    publish(f"{manifest['name']}@{manifest['version']}", "sha512-" + base64.b64encode(digest).decode())
-elif program == "cargo" and words[0] == "info":
+if program == "cargo" and words[0] == "info":
     if words[2] not in known:
         fail(f"error: could not find `{words[2]}` in registry")
 elif program == "cargo" and words[0] == "publish" and "--dry-run" not in words:
@@ -330,7 +323,7 @@ class StandIn:
         programs = directory / "programs"
         programs.mkdir()
         (directory / "published").touch()
-        for name in ["npm", "cargo", "gh", "docker", "mcp-publisher"]:
+        for name in ["cargo", "gh", "docker", "mcp-publisher"]:
             path = programs / name
             path.write_text(f"#!{sys.executable}\n{STAND_IN}")
             path.chmod(0o755)
@@ -353,36 +346,113 @@ class StandIn:
         ]
 
 
+class Registry(ThreadingHTTPServer):
+    """As much of an npm registry as publishing needs: packages by name, and the order in which they came."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(("127.0.0.1", 0), Request)
+        self.packages: dict[str, dict] = {}
+        self.published: list[str] = []
+        self.broken = False
+        settings = directory / "npmrc"
+        place = f"//127.0.0.1:{self.server_port}/"
+        # Anybody may publish, but npm asks for a token.
+        settings.write_text(
+            f"registry=http:{place}\n{place}:_authToken=any\nfetch-retries=0\nupdate-notifier=false\n"
+        )
+        self.variables = {
+            "npm_config_userconfig": str(settings),
+            "npm_config_cache": str(directory / "cache"),
+        }
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class Request(BaseHTTPRequestHandler):
+    """Gives what is known of a package, and takes a new version of it."""
+
+    server: Registry
+
+    def do_GET(self) -> None:
+        package = self.server.packages.get(unquote(self.path[1:]))
+        if self.server.broken:
+            self.answer(500, {"error": "broken"})
+        elif package is None:
+            self.answer(404, {"error": "not found"})
+        else:
+            self.answer(200, package)
+
+    def do_PUT(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        known = self.server.packages.setdefault(
+            body["name"], {"name": body["name"], "versions": {}}
+        )
+        if known["versions"].keys() & body["versions"].keys():
+            return self.answer(
+                403,
+                {"error": "You cannot publish over the previously published versions"},
+            )
+        known["versions"] |= body["versions"]
+        known["dist-tags"] = body["dist-tags"]
+        self.server.published.append(body["name"])
+        return self.answer(201, {"ok": True})
+
+    def answer(self, status: int, body: dict) -> None:
+        content = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
 def npm_publishing(directory: Path) -> None:
-    stand_in = StandIn(directory)
+    registry = Registry(directory)
+
+    def publish(*words: object, status: int = 0) -> tuple[str, list[str]]:
+        before = len(registry.published)
+        told = run("publish.py", "npm", *words, status=status, **registry.variables)
+        return told, registry.published[before:]
+
     packages = directory / "packages"
     packages.mkdir()
-    told, _ = stand_in.publish("npm", packages, status=1)
+    told, _ = publish(packages, status=1)
     expect("has no packed packages" in told, told)
     platforms = {"@scope/one": "1.2.3", "@scope/two": "1.2.3"}
     # Its file's name comes first, but it is to be published last.
     packed(packages, "all", optionalDependencies=platforms)
     packed(packages, "@scope/one")
-    told, calls = stand_in.publish("npm", packages, status=1)
-    expect("depends on @scope/two" in told and not calls, told)
+    told, published = publish(packages, status=1)
+    expect("depends on @scope/two" in told and not published, told)
+    # As in a release that fails half-way, and is run again.
+    rest = (packages / "all.tgz").rename(directory / "all.tgz")
+    told, published = publish(packages, "--dry-run")
+    expect(not published and "$ npm publish" in told, told)
+    _, published = publish(packages)
+    expect(published == ["@scope/one"], published)
     packed(packages, "@scope/two")
-    _, calls = stand_in.publish("npm", packages, "--dry-run")
-    expect(len(calls) == 3 and all("--dry-run" in call for call in calls), calls)
-    _, calls = stand_in.publish("npm", packages)
-    order = [Path(call.split()[2]).name for call in calls]
-    expect(order == ["scope-one.tgz", "scope-two.tgz", "all.tgz"], order)
-    told, calls = stand_in.publish("npm", packages)
-    expect(not calls and told.count("is published already") == 3, told)
-    # As after a release that failed half-way.
-    published = stand_in.directory / "published"
-    published.write_text("".join(published.read_text().splitlines(keepends=True)[:1]))
-    _, calls = stand_in.publish("npm", packages)
+    rest.rename(packages / "all.tgz")
+    told, published = publish(packages)
     expect(
-        [Path(call.split()[2]).name for call in calls] == ["scope-two.tgz", "all.tgz"],
-        calls,
+        published == ["@scope/two", "all"]
+        and "@scope/one@1.2.3 is published already\n" in told,
+        told,
     )
-    told, calls = stand_in.publish("npm", packages, status=1, STAND_IN_BROKEN="1")
-    expect("cannot learn whether" in told and not calls, told)
+    packed(packages, "@scope/one", description="of another build")
+    told, published = publish(packages)
+    expect(
+        not published
+        and "@scope/one@1.2.3 is published already, from another build" in told,
+        told,
+    )
+    expect(told.count("is published already\n") == 2, told)
+    registry.broken = True
+    told, published = publish(packages, status=1)
+    expect("cannot learn whether" in told and not published, told)
+    registry.shutdown()
+    registry.server_close()
 
 
 def crate_publishing(directory: Path) -> None:
