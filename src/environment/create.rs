@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::installer::Installer;
+use super::installer::{Bytecode, Installer};
 use super::lock::Turn;
 use super::place::Place;
 use super::probe::{self, Facts, NEWEST, OLDEST, dotted};
@@ -53,6 +53,7 @@ pub(super) async fn fill(
     installer: &Installer,
     tool: Tool,
     python: &Path,
+    bytecode: Bytecode,
     turn: &Turn<'_>,
 ) -> Result<(), Attempt> {
     let mut requirements = probe::needed().to_vec();
@@ -64,7 +65,7 @@ pub(super) async fn fill(
         Tool::Pip => "`python -m pip install`",
     };
     turn.tell("installing ipykernel and pydantic");
-    let invocation = installer.install(tool, python, &requirements);
+    let invocation = installer.install(tool, python, &requirements, bytecode);
     let Err(failed) = attempt(what, &invocation, turn).await else { return Ok(()) };
     if tool == Tool::Uv {
         // Without a network, what an earlier environment needed is still in uv's cache.
@@ -90,7 +91,7 @@ async fn with_uv(
     };
     let invocation = managed.installer.uv_venv(uv, &python, &managed.directory);
     attempt("`uv venv`", &invocation, turn).await?;
-    fill(managed.installer, Tool::Uv, &managed.directory.join("bin/python"), turn).await
+    fill(managed.installer, Tool::Uv, &managed.directory.join("bin/python"), managed.bytecode(), turn).await
 }
 
 async fn with_venv(managed: &Place<'_>, base: &Facts, turn: &Turn<'_>) -> Result<(), Attempt> {
@@ -99,7 +100,7 @@ async fn with_venv(managed: &Place<'_>, base: &Facts, turn: &Turn<'_>) -> Result
     turn.tell(&format!("creating a virtual environment with Python {version}"));
     let invocation = managed.installer.venv(python, &managed.directory);
     attempt("`python -m venv`", &invocation, turn).await?;
-    fill(managed.installer, Tool::Pip, &managed.directory.join("bin/python"), turn).await
+    fill(managed.installer, Tool::Pip, &managed.directory.join("bin/python"), managed.bytecode(), turn).await
 }
 
 /// A Python on `PATH` that can make virtual environments.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::index;
-use super::installer::Installer;
+use super::installer::{Bytecode, Installer};
 use super::lock::Turn;
 use super::record::Tool;
 use super::requirement::{self, RequirementError};
@@ -82,8 +82,9 @@ impl Environment {
         let requirement = requirement::parse(package, &self.workspace)?;
         let turn = Turn::wait(&self.lock, progress).await?;
         let tool = self.installer.available(self.tool);
+        let bytecode = Bytecode::for_kernel(elsewhere.is_some());
         let run = match elsewhere {
-            None => turn.run(&self.installer.install(tool, self.python(), &[requirement])).await,
+            None => turn.run(&self.installer.install(tool, self.python(), &[requirement], bytecode)).await,
             // All of an installation would have to be writable by code that packages are built with.
             Some(_) if !self.facts.details.is_venv && !self.facts.details.is_conda => {
                 return Err(InstallError::NoVirtualEnvironment {
@@ -93,7 +94,7 @@ impl Environment {
             }
             Some(elsewhere) => {
                 let hosts = index::hosts(self.installer.environment(), &requirement);
-                let invocation = self.installer.install(tool, self.python(), &[requirement]);
+                let invocation = self.installer.install(tool, self.python(), &[requirement], bytecode);
                 let program =
                     Installer::without_cache(invocation).contained(self.facts.details.prefix.clone(), hosts);
                 turn.run_elsewhere(program, elsewhere).await

@@ -8,6 +8,23 @@ use super::run::Invocation;
 use super::search;
 use crate::env::Variables;
 
+/// When the bytecode of installed packages is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bytecode {
+    /// With the packages: what the kernel cannot write later, each of its starts would have to compile again.
+    Installed,
+    /// By Python itself, of what it imports. Of what a kernel comes with that is a quarter: compiling all of it takes
+    /// ten times as long as the rest of the installation.
+    Imported,
+}
+
+impl Bytecode {
+    /// What a kernel needs that runs in a sandbox, where it can write to no environment, or outside.
+    pub(super) fn for_kernel(is_sandboxed: bool) -> Self {
+        if is_sandboxed { Self::Installed } else { Self::Imported }
+    }
+}
+
 /// Variables by which uv and pip would install elsewhere, something else, or without bytecode.
 const REDIRECTING: &[&str] = &[
     "PIP_DRY_RUN",
@@ -83,15 +100,24 @@ impl Installer {
     ///
     /// They come after `--`: none of them can be an option. Without uv, pip is run in isolated
     /// mode (`-I`): it must not import from a working directory.
-    pub(super) fn install(&self, tool: Tool, python: &Path, requirements: &[String]) -> Invocation {
+    pub(super) fn install(
+        &self,
+        tool: Tool,
+        python: &Path,
+        requirements: &[String],
+        bytecode: Bytecode,
+    ) -> Invocation {
         match (&self.uv, tool) {
             (Some(uv), Tool::Uv) => Invocation::new(uv, &self.environment)
-                .args(["pip", "install", "--compile-bytecode", "--python"])
+                .args(["pip", "install"])
+                .args((bytecode == Bytecode::Installed).then_some("--compile-bytecode"))
+                .args(["--python"])
                 .args([python])
                 .args(["--"])
                 .args(requirements),
             _ => Invocation::new(python, &self.environment)
                 .args(["-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"])
+                .args((bytecode == Bytecode::Imported).then_some("--no-compile"))
                 .args(["--no-color", "--progress-bar", "off", "--"])
                 .args(requirements),
         }
@@ -133,9 +159,25 @@ mod tests {
     #[test]
     fn requirements_come_after_the_options() {
         let installer = Installer { uv: None, environment: BTreeMap::new() };
-        let invocation = installer.install(Tool::Uv, Path::new("/python"), &["six".to_owned()]);
-        let shown = format!("{invocation:?}");
+        let shown = shown(&installer, Tool::Uv, Bytecode::Imported);
         assert!(shown.contains(r#""pip", "install""#) && shown.contains(r#""--", "six"]"#), "{shown}");
+    }
+
+    fn shown(installer: &Installer, tool: Tool, bytecode: Bytecode) -> String {
+        let requirements = ["six".to_owned()];
+        format!("{:?}", installer.install(tool, Path::new("/python"), &requirements, bytecode))
+    }
+
+    #[test]
+    fn packages_are_compiled_beforehand_for_sandboxed_kernels_only() {
+        let installer = Installer { uv: Some(PathBuf::from("/uv")), environment: BTreeMap::new() };
+        let compiles = |tool, is_sandboxed| {
+            let shown = shown(&installer, tool, Bytecode::for_kernel(is_sandboxed));
+            (shown.contains("--compile-bytecode"), shown.contains("--no-compile"))
+        };
+        // uv compiles when told to, pip unless told not to.
+        assert_eq!([compiles(Tool::Uv, true), compiles(Tool::Uv, false)], [(true, false), (false, false)]);
+        assert_eq!([compiles(Tool::Pip, true), compiles(Tool::Pip, false)], [(false, false), (false, true)]);
     }
 
     fn check_environment(given: &[(&str, &str)], expected: &[(&str, &str)]) {

@@ -90,7 +90,7 @@ impl Place<'_> {
         let lacking = lacking.join(" and ");
         tracing::warn!(%lacking, "the managed environment is repaired");
         turn.tell(&format!("repairing the Python environment, which lacks {lacking}"));
-        create::fill(self.installer, tool, python, turn)
+        create::fill(self.installer, tool, python, self.bytecode(), turn)
             .await
             .map_err(|Attempt { what, output }| self.not_repaired(&what, &output))?;
         Ok((tool, self.check(python).await?))

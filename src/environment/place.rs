@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::installer::Installer;
+use super::installer::{Bytecode, Installer};
 use super::record::RecordFile;
 use super::{Error, Settings};
 
@@ -35,6 +35,11 @@ impl<'a> Place<'a> {
             path,
             executable: std::env::current_exe().ok(),
         }
+    }
+
+    /// When the bytecode of its packages is written.
+    pub(super) fn bytecode(&self) -> Bytecode {
+        Bytecode::for_kernel(self.is_sandboxed)
     }
 
     /// Removes what a broken or interrupted creation has left.
