@@ -1,0 +1,110 @@
+"""What the npm launcher and npx add to a start, and the memory that the launcher takes.
+
+Run it with a Python that has an MCP SDK, and with the options of tests/packaging/npm.py. The ways to start alternate,
+so that what else the machine does hits all; figures are medians.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/packaging"))
+import npm
+import npm_launcher
+from npm_bench import HERE, VERSION, Bench
+
+
+def version_ms(bench, command):
+    """How long `--version` takes."""
+    begin = time.perf_counter()
+    bench.run(*command, "--version")
+    return (time.perf_counter() - begin) * 1000
+
+
+def initialize_ms(bench, command):
+    """From the start of the process to the answer of `initialize`."""
+    begin = time.perf_counter()
+    with (bench.scratch / "stderr").open("w") as stderr:
+        workspace = bench.directory("workspace")
+        running = bench.start(*command, "--workspace", workspace, stderr=stderr)
+        npm_launcher.initialize(running)
+        took = time.perf_counter() - begin
+        running.communicate()
+    return took * 1000
+
+
+def launcher_memory_kb(bench, launcher):
+    """Proportional memory of the launcher while its binary runs; Linux only."""
+    running = bench.start(launcher, "--workspace", bench.directory("workspace"))
+    npm_launcher.initialize(running)
+    lines = Path(f"/proc/{running.pid}/smaps_rollup").read_text().splitlines()
+    running.communicate()
+    (pss,) = [line.split()[1] for line in lines if line.startswith("Pss:")]
+    return int(pss)
+
+
+def floor_ms(bench):
+    """How long Node.js takes to run nothing."""
+    begin = time.perf_counter()
+    bench.run("node", "-e", "0")
+    return (time.perf_counter() - begin) * 1000
+
+
+def main():
+    """Prints the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--binary", required=True)
+    parser.add_argument("--node-bin", required=True)
+    parser.add_argument("--rounds", type=int, default=15)
+    options = parser.parse_args()
+    options.binary = os.path.abspath(options.binary)
+    with tempfile.TemporaryDirectory(prefix="ipybox-npm-") as scratch:
+        bench = Bench(Path(scratch).resolve(), options)
+        npm.build(bench)
+        with npm.serving(bench):
+            bench.forget_cache()
+            cold = version_ms(bench, ["npx", "-y", f"ipybox@{VERSION}"])
+            report(bench, options, cold)
+
+
+def report(bench, options, cold_ms):
+    """Measures and prints."""
+    launcher = bench.installed(HERE) / "node_modules/ipybox/bin/ipybox.js"
+    ways = {
+        "the binary": [options.binary],
+        "the launcher": [launcher],
+        "npx, installed before": ["npx", "-y", f"ipybox@{VERSION}"],
+    }
+    version = {way: [] for way in ways}
+    initialize = {way: [] for way in ways}
+    floor = []
+    for _ in range(options.rounds):
+        floor.append(floor_ms(bench))
+        for way, command in ways.items():
+            version[way].append(version_ms(bench, command))
+            initialize[way].append(initialize_ms(bench, command))
+    node = subprocess.run(
+        [bench.node_dir / "node", "--version"],
+        capture_output=True,
+        check=True,
+        text=True,
+    ).stdout.strip()
+    print(f"Node.js {node}; it runs nothing in {statistics.median(floor):.0f} ms")
+    print(f"{'':24}{'--version':>12}{'initialize':>12}")
+    for way in ways:
+        medians = [statistics.median(figures[way]) for figures in (version, initialize)]
+        print(f"{way:24}{medians[0]:9.1f} ms{medians[1]:9.1f} ms")
+    print(f"npx from a cold cache, registry on loopback: {cold_ms / 1000:.1f} s")
+    if sys.platform == "linux":
+        print(
+            f"memory of the launcher: {launcher_memory_kb(bench, launcher) / 1024:.0f} MB"
+        )
+
+
+if __name__ == "__main__":
+    main()
