@@ -23,13 +23,13 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
 
 FROM ${DEBIAN_IMAGE}
 
-# `curl` is for code in cells, `libatomic1` for Node.js on some processors, `tini` is process 1: ipybox waits for its
-# own children only, and not for those of programs that went away.
+# `curl` is for code in cells, `libatomic1` for Node.js on some processors, `zstd` for the kernel's environment. `tini`
+# is process 1: ipybox waits for its own children only, and not for those of programs that went away.
 # Debian's archive keeps the newest version of a package only, so that a pinned one could not be installed for long.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install -y --no-install-recommends \
-        ca-certificates curl git libatomic1 python-is-python3 python3 python3-venv tini tzdata \
+        ca-certificates curl git libatomic1 python-is-python3 python3 python3-venv tini tzdata zstd \
     && rm -rf /var/lib/apt/lists/*
 
 COPY --from=uv /uv /uvx /usr/local/bin/
@@ -38,17 +38,14 @@ COPY --from=node /usr/local/lib/node_modules/npm /usr/local/lib/node_modules/npm
 RUN ln -s ../lib/node_modules/npm/bin/npm-cli.js /usr/local/bin/npm \
     && ln -s ../lib/node_modules/npm/bin/npx-cli.js /usr/local/bin/npx
 
-# What an environment for the kernel is made of is in uv's cache already, so that making one in a new workspace takes
-# a second or two and no network. The cache is for whoever the container runs as.
-ENV UV_CACHE_DIR=/var/cache/ipybox/uv \
-    UV_LINK_MODE=copy
-RUN uv venv --no-project /tmp/kernel \
-    && uv pip install --python /tmp/kernel 'ipykernel>=7.2' 'pydantic>=2' pip \
-    && rm -rf /tmp/kernel \
-    && chmod -R a+rwX /var/cache/ipybox
+COPY --from=build /out/ipybox /usr/local/bin/ipybox
+
+# A kernel's environment, made by ipybox where a container will need it, and packed: a new workspace gets it unpacked in
+# about a second and without a network. It also shows that what has been put together here runs.
+RUN --mount=type=bind,source=docker/pack-environment.py,target=/run/pack-environment.py \
+    python3 /run/pack-environment.py /app/workspace /usr/local/share/ipybox
 
 COPY docker/entrypoint.sh /usr/local/bin/ipybox-entrypoint
-COPY --from=build /out/ipybox /usr/local/bin/ipybox
 
 # Only the workspace outlives a container. Registered servers, the kernel's environment with its packages, and the
 # home directory with what npx and uvx download are kept there: the container is the boundary.

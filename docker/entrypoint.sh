@@ -4,6 +4,7 @@ set -eu
 
 workspace=/app/workspace
 private=$workspace/.ipybox
+packed=/usr/local/share/ipybox/kernel.tar.zst
 
 fail() {
     printf 'ipybox: %s\n' "$1" >&2
@@ -11,22 +12,56 @@ fail() {
     exit 1
 }
 
+# Makes what ipybox needs below the workspace, or tells why that cannot be.
+open_workspace() {
+    if ! mkdir -p "$HOME" 2>/dev/null || ! [ -w "$private" ]; then
+        owner=$(stat -c %u:%g "$workspace")
+        mine=$(id -u):$(id -g)
+        if [ "$owner" = "$mine" ]; then
+            fail "failed to write to the workspace: the directory mounted at $workspace is read-only" \
+                "mount it without \`:ro\`"
+        fi
+        fail "failed to write to the workspace: the directory mounted at $workspace belongs to $owner, and the container runs as $mine" \
+            "build the image by docker-build.sh as that user, or start the container with \`--user $owner\`"
+    fi
+    # Environment, packages and caches are nothing to commit.
+    [ -e "$private/.gitignore" ] || echo '*' >"$private/.gitignore"
+}
+
+# The environment, from the archive; the record, which says that it is whole, comes last. If this fails, the first cell
+# has an environment made, as it does without an archive.
+unpack() {
+    rm -rf unpacking
+    mkdir unpacking
+    if tar -xf "$packed" -C unpacking --no-same-owner; then
+        mv -T unpacking/python python && mv unpacking/python.json python.json
+    fi
+    rm -rf unpacking
+}
+
+# Unpacks the environment into a new workspace, behind the server that answers meanwhile. Who wants the environment
+# waits for the lock, as for any installation; who holds it already is another container that does the same.
+begin_unpacking() {
+    place=$(cat /usr/local/share/ipybox/kernel.place)
+    [ "${IPYBOX_STATE_DIR-}" = "$private/state" ] && ! [ -e "$place/python" ] || return 0
+    (umask 077 && mkdir -p "$place")
+    cd "$place"
+    exec 9>>python.lock
+    if flock --nonblock 9 && ! [ -e python ]; then
+        # Nobody's child, so that nobody has to wait for it but process 1; stdout is the protocol's.
+        (unpack </dev/null >/dev/null &)
+    fi
+    exec 9>&-
+    cd "$workspace"
+}
+
 # `--help` and the like need no workspace.
 case ${1-} in
--h | --help | -V | --version | apigen) exec ipybox "$@" ;;
+-h | --help | -V | --version | apigen) ;;
+*)
+    open_workspace
+    begin_unpacking
+    ;;
 esac
-
-if ! mkdir -p "$HOME" 2>/dev/null || ! [ -w "$private" ]; then
-    owner=$(stat -c %u:%g "$workspace")
-    mine=$(id -u):$(id -g)
-    if [ "$owner" = "$mine" ]; then
-        fail "failed to write to the workspace: the directory mounted at $workspace is read-only" \
-            "mount it without \`:ro\`"
-    fi
-    fail "failed to write to the workspace: the directory mounted at $workspace belongs to $owner, and the container runs as $mine" \
-        "build the image by docker-build.sh as that user, or start the container with \`--user $owner\`"
-fi
-# Environment, packages and caches are nothing to commit.
-[ -e "$private/.gitignore" ] || echo '*' >"$private/.gitignore"
 
 exec ipybox "$@"

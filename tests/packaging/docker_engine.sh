@@ -13,10 +13,23 @@ if mountpoint -q /sys/fs/cgroup/unified; then
     umount /sys/fs/cgroup/unified
 fi
 
+# Its own limits are higher than some machines let root set.
+mkdir -p "$store"
+printf '[containers]\ndefault_ulimits = []\n' >"$store/containers.conf"
+CONTAINERS_CONF=$store/containers.conf
+export CONTAINERS_CONF
+
 verb=$1
 shift
 case $verb in
-run) set -- run --cgroups disabled --network host --ulimit host "$@" ;;
+run)
+    # The network is this machine's, unless it is to be none.
+    case " $* " in
+    *' --network '*) ;;
+    *) set -- --network host "$@" ;;
+    esac
+    set -- run --cgroups disabled --ulimit host "$@"
+    ;;
 build) set -- build --isolation chroot --network host --layers "$@" ;;
 *) set -- "$verb" "$@" ;;
 esac
