@@ -15,14 +15,23 @@ fail() {
 # Makes what ipybox needs below the workspace, or tells why that cannot be.
 open_workspace() {
     if ! mkdir -p "$HOME" 2>/dev/null || ! [ -w "$private" ]; then
-        owner=$(stat -c %u:%g "$workspace")
         mine=$(id -u):$(id -g)
-        if [ "$owner" = "$mine" ]; then
-            fail "failed to write to the workspace: the directory mounted at $workspace is read-only" \
-                "mount it without \`:ro\`"
+        if [ -w "$workspace" ]; then
+            fail "failed to write to $private: another user has made it, and the container runs as $mine" \
+                "remove \`.ipybox\` from the workspace, or give it to $mine"
         fi
-        fail "failed to write to the workspace: the directory mounted at $workspace belongs to $owner, and the container runs as $mine" \
-            "build the image by docker-build.sh as that user, or start the container with \`--user $owner\`"
+        owner=$(stat -c %u:%g "$workspace")
+        said="failed to write to the workspace: the directory mounted at $workspace"
+        case $owner in
+        "$mine") fail "$said is read-only" "mount it without \`:ro\`" ;;
+        0:0) fail "$said belongs to root, and the container runs as $mine" \
+            "make the directory as yourself before the first start: Docker makes missing ones as root" ;;
+        *) fail "$said belongs to $owner, and the container runs as $mine" \
+            "build the image by docker-build.sh as that user, or start the container with \`--user $owner\`" ;;
+        esac
+    fi
+    if ! [ -w /tmp ]; then
+        fail 'failed to write to /tmp' "start the container with \`--tmpfs /tmp\`"
     fi
     # Environment, packages and caches are nothing to commit.
     [ -e "$private/.gitignore" ] || echo '*' >"$private/.gitignore"

@@ -41,13 +41,11 @@ slim() {
 trust() {
     mkdir -p "$1/usr/local/share/ca-certificates" "$1/etc/uv"
     cp /usr/local/share/ca-certificates/*.crt "$1/usr/local/share/ca-certificates/" 2>/dev/null || :
-    echo 'native-tls = true' >"$1/etc/uv/uv.toml"
+    echo 'system-certs = true' >"$1/etc/uv/uv.toml"
 }
 
 import() {
-    name=$1 directory=$2
-    shift 2
-    tar -C "$directory" -c . | docker import "$@" - "localhost/standin/$name" >/dev/null
+    tar -C "$2" -c . | docker import -q - "localhost/standin/$1" >/dev/null
 }
 
 is_there() {
@@ -77,14 +75,17 @@ make_rust() {
     toolchain=$(CDPATH='' cd -P -- "${cargo%/*}/.." && pwd)
     mkdir -p "$scratch/rust/usr/local/toolchain/lib" "$scratch/rust/usr/local/cargo"
     cp -a "$toolchain/bin" "$scratch/rust/usr/local/toolchain/"
-    cp -a "$toolchain"/lib/*.so "$scratch/rust/usr/local/toolchain/lib/"
+    cp -a "$toolchain"/lib/*.so* "$scratch/rust/usr/local/toolchain/lib/"
     mkdir "$scratch/rust/usr/local/toolchain/lib/rustlib"
     cp -a "$toolchain/lib/rustlib/$(uname -m)-unknown-linux-gnu" "$scratch/rust/usr/local/toolchain/lib/rustlib/"
     printf '%s\n' 'FROM localhost/standin/debian' \
-        'RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates gcc libc6-dev' \
+        'RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends ca-certificates gcc libc6-dev' \
         'ENV CARGO_HOME=/usr/local/cargo PATH=/usr/local/toolchain/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
-        'COPY . /' >"$scratch/rust.Dockerfile"
-    docker build -q -t localhost/standin/rust -f "$scratch/rust.Dockerfile" "$scratch/rust" >/dev/null
+        'COPY . /' 'RUN cargo --version && rustc --version' >"$scratch/rust.Dockerfile"
+    docker build -q -t localhost/standin/rust -f "$scratch/rust.Dockerfile" "$scratch/rust" >"$scratch/log" 2>&1 || {
+        tail -n 20 "$scratch/log" >&2
+        exit 1
+    }
 }
 
 make_node() {
