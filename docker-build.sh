@@ -19,7 +19,8 @@ if [ "$uid" -eq 0 ]; then
     gid=${SUDO_GID:-0}
 fi
 if [ "$uid" -eq 0 ]; then
-    printf 'note: you are root, so the container will run as root; add --build-arg UID=1000 --build-arg GID=1000 for another user\n' >&2
+    echo 'note: you are root, so the container will run as root' >&2
+    echo 'hint: add --build-arg UID=1000 --build-arg GID=1000 for another user' >&2
 fi
 
 # The default tag gives way to any other one.

@@ -4,8 +4,9 @@
 
 With a Docker engine everything is real. Without one, as root on Debian with `podman`, `crun`, `conmon`, `catatonit` and
 `debootstrap` installed, podman takes its place, and `docker_bases.sh` makes stand-ins for the official images; the
-Dockerfile is the same. What is needed again is kept in `--store`. It takes minutes: the program is compiled in the image,
-unless `--binary` names one. Needs a package index and an npm registry. Exit code: 0 all steps passed, 1 some failed.
+Dockerfile is the same. What is needed again is kept in `--store`. It takes minutes: the program is compiled in the
+image, unless `--binary` names one. Needs a package index and an npm registry. Exit code: 0 all steps passed, 1 some
+failed.
 """
 
 import argparse
@@ -522,9 +523,9 @@ async def others(bench):
             await first_cell(server)
         found = {path.lstat().st_uid for path in workspace.rglob("*")}
         expect(found == {4321}, f"owners: {found}")
-    async with bench.session(
-        bench.directory(), options=["--read-only", "--tmpfs", "/tmp"]
-    ) as server:
+    hardened = ["--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL"]
+    hardened += ["--security-opt", "no-new-privileges"]
+    async with bench.session(bench.directory(), options=hardened) as server:
         await first_cell(server)
     async with bench.session(None) as server:
         await first_cell(server)

@@ -25,9 +25,8 @@ docker() {
 
 # What the official slim image leaves out: documentation, translations, what apt has downloaded.
 slim() {
-    printf '%s\n' 'path-exclude /usr/share/doc/*' 'path-include /usr/share/doc/*/copyright' 'path-exclude /usr/share/man/*' \
-        'path-exclude /usr/share/locale/*' 'path-exclude /usr/share/info/*' 'path-exclude /usr/share/lintian/*' \
-        >"$1/etc/dpkg/dpkg.cfg.d/docker"
+    printf 'path-exclude /usr/share/%s/*\n' doc info lintian locale man >"$1/etc/dpkg/dpkg.cfg.d/docker"
+    echo 'path-include /usr/share/doc/*/copyright' >>"$1/etc/dpkg/dpkg.cfg.d/docker"
     # shellcheck disable=SC2016 # dpkg's shell expands it
     printf '%s\n' 'APT::Keep-Downloaded-Packages "false";' \
         'DPkg::Post-Invoke { "rm -f /var/cache/apt/archives/*.deb /var/cache/apt/*.bin || true"; };' \
@@ -78,10 +77,15 @@ make_rust() {
     cp -a "$toolchain"/lib/*.so* "$scratch/rust/usr/local/toolchain/lib/"
     mkdir "$scratch/rust/usr/local/toolchain/lib/rustlib"
     cp -a "$toolchain/lib/rustlib/$(uname -m)-unknown-linux-gnu" "$scratch/rust/usr/local/toolchain/lib/rustlib/"
-    printf '%s\n' 'FROM localhost/standin/debian' \
-        'RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends ca-certificates gcc libc6-dev' \
-        'ENV CARGO_HOME=/usr/local/cargo PATH=/usr/local/toolchain/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
-        'COPY . /' 'RUN cargo --version && rustc --version' >"$scratch/rust.Dockerfile"
+    cat >"$scratch/rust.Dockerfile" <<'END'
+FROM localhost/standin/debian
+RUN apt-get update && DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends ca-certificates gcc libc6-dev
+ENV CARGO_HOME=/usr/local/cargo
+ENV PATH=/usr/local/toolchain/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+COPY . /
+RUN cargo --version && rustc --version
+END
     docker build -q -t localhost/standin/rust -f "$scratch/rust.Dockerfile" "$scratch/rust" >"$scratch/log" 2>&1 || {
         tail -n 20 "$scratch/log" >&2
         exit 1
