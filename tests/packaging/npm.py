@@ -321,7 +321,7 @@ def npx_signals(bench):
                 # What a client does with a server that it ends.
                 running.stdin.close()
                 running.wait(npm_launcher.END_SECS)
-                expect_gone(below, 3)
+                expect_gone(below, npm_launcher.GONE_SECS)
 
 
 def serving(bench):
@@ -370,6 +370,11 @@ def main():
     parser.add_argument("--python", required=True, help="a Python for the kernel")
     parser.add_argument("--time-server", required=True, help="`mcp-server-time`")
     parser.add_argument("--only", help="run the steps whose sentence has these words")
+    parser.add_argument(
+        "--part",
+        choices=["installation", "launcher"],
+        help="run the steps about one of the two, so that both can run at once",
+    )
     options = parser.parse_args()
     for name in ["binary", "node_bin", "python", "time_server"]:
         # Not resolved: a virtual environment's Python is a link.
@@ -380,7 +385,9 @@ def main():
         os.environ.clear()
         os.environ.update(bench.env)
         failures = not run_step(*steps[0], bench)
-        for sentence, function in steps[1:] + npm_launcher.steps:
+        installation = steps[1:] if options.part != "launcher" else []
+        launcher = npm_launcher.steps if options.part != "installation" else []
+        for sentence, function in installation + launcher:
             if not options.only or options.only in sentence:
                 failures += not run_step(sentence, function, bench)
     sys.exit(1 if failures else 0)

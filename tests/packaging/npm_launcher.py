@@ -39,6 +39,9 @@ ARGUMENTS = [
 END_SECS = 10
 """How long a session may take to end after a signal; it is well under a second here."""
 
+GONE_SECS = 5
+"""How long what was below a launcher may outlive it; it is well under a second here."""
+
 steps = []
 
 
@@ -191,7 +194,7 @@ def signals(bench):
             running.send_signal(number)
             code = running.wait(END_SECS)
             expect(code == 0, f"{number.name}: ended with {code}, the binary with 0")
-            expect_gone(below, 1)
+            expect_gone(below, GONE_SECS)
 
 
 @step("the end of stdin ends the session, with nothing left")
@@ -200,7 +203,7 @@ def end_of_input(bench):
         running.stdin.close()
         code = running.wait(END_SECS)
         expect(code == 0, f"ended with {code}")
-        expect_gone(below, 1)
+        expect_gone(below, GONE_SECS)
 
 
 @step("SIGKILL to the launcher: the client's end of the pipe ends the rest")
@@ -209,7 +212,7 @@ def killed(bench):
         running.kill()
         expect(running.wait(END_SECS) == -signal.SIGKILL, "was not killed")
         running.stdin.close()
-        expect_gone(below, 3)
+        expect_gone(below, GONE_SECS)
 
 
 @step("SIGKILL to the binary: the launcher ends like it, with nothing left")
@@ -218,7 +221,7 @@ def binary_killed(bench):
         os.kill(below[0], signal.SIGKILL)
         code = running.wait(END_SECS)
         expect(code == -signal.SIGKILL, f"ended with {code}")
-        expect_gone(below, 3)
+        expect_gone(below, GONE_SECS)
 
 
 @step("Ctrl-C on a terminal, which signals both, ends both")
@@ -249,7 +252,7 @@ def terminal(bench):
                 pass
     _, status = os.waitpid(pid, 0)
     expect(os.waitstatus_to_exitcode(status) == 0, f"ended with {status}")
-    expect_gone(below, 1)
+    expect_gone(below, GONE_SECS)
 
 
 def preloaded(bench, lines):
