@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws docs/images/demo.svg from a session that it holds: what is sent, what came back, and how long it took.
+"""Draws docs/images/demo.svg from a session that it holds: what is sent, and what came back.
 
     packaging/recording.py --server PATH/TO/mcp-server-time --out docs/images/demo.svg -- ipybox [ARGUMENT …]
 
@@ -15,7 +15,6 @@ import keyword
 import re
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
@@ -88,12 +87,10 @@ def call(tool: str, arguments: list[str]) -> Iterator[Line]:
         yield Line("  " + coloured(line), CODE_LINE)
 
 
-def answer(text: str, seconds: float) -> Iterator[Line]:
-    *lines, last = text.strip().split("\n")
-    took = span("soft", f"   {seconds * 1000:,.0f} ms")
-    for number, line in enumerate([*lines, last]):
+def answer(text: str) -> Iterator[Line]:
+    for number, line in enumerate(text.strip().split("\n")):
         mark = span("soft", "← ") if number == 0 else "  "
-        yield Line(mark + span("answer", line) + (took if line is last else ""), ANSWER)
+        yield Line(mark + span("answer", line), ANSWER)
     yield Line("", 0)
 
 
@@ -116,26 +113,18 @@ def hold(command: list[str], server: str) -> list[Line]:
             }
             session.request("initialize", hello)
             session.send({"method": "notifications/initialized"})
-            # The environment and the kernel are there, as they are from a session's second call on.
-            session.call("execute_ipython_cell", code="")
-
-            def timed(tool: str, **arguments: object) -> tuple[str, float]:
-                started = time.monotonic()
-                text = session.call(tool, **arguments)
-                return text, time.monotonic() - started
-
-            parameters = {"command": server}
             lines = [
                 *call("register_mcp_server", ['"time", {"command": "mcp-server-time"}'])
             ]
+            parameters = {"command": server}
             lines += answer(
-                *timed(
+                session.call(
                     "register_mcp_server", server_name="time", server_params=parameters
                 )
             )
             for code in [FIRST, SECOND]:
                 lines += call("execute_ipython_cell", code.split("\n"))
-                lines += answer(*timed("execute_ipython_cell", code=code))
+                lines += answer(session.call("execute_ipython_cell", code=code))
             session.end()
         finally:
             session.kill()

@@ -50,12 +50,11 @@ def showable(file: Path) -> None:
 
 
 def lines(file: Path) -> list[str]:
-    """What the recording says, but for the times."""
-    texts = [
+    """What the recording says."""
+    return [
         "".join(text.itertext())
         for text in xml.parse(file).getroot().iter(f"{SVG}text")
     ]
-    return [re.sub(r" +[\d,]+ ms$", "", text) for text in texts]
 
 
 def same_session(binary: Path, tools: Path) -> None:
