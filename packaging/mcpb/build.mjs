@@ -3,8 +3,9 @@
 //
 //     build.mjs --binary PATH --target linux-x64 --out ipybox.mcpb [--mcpb PATH]
 //
-// A manifest tells systems apart, not processors, so there is a bundle for each target. `darwin-universal` takes a binary
-// that `lipo` made of two. `--mcpb` names the tool's program, else npx fetches it. Prints a line of JSON: file, sha256, bytes.
+// A manifest tells systems apart, not processors, so there is a bundle for each target. `darwin-universal` takes a
+// binary that `lipo` made of two. `--mcpb` names the tool's program, else npx fetches it. Prints a line of JSON: file,
+// sha256, bytes.
 
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";

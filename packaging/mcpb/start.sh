@@ -1,7 +1,7 @@
 #!/bin/sh
-# Starts the ipybox of this bundle: a manifest can pass a switch on only as `true` or `false`, and an app that was started
-# from a desktop does not have the shell's PATH, where uv, Node.js and the programs of MCP servers are. All arguments go on
-# to ipybox.
+# Starts the ipybox of this bundle: a manifest can pass a switch on only as `true` or `false`, and an app that was
+# started from a desktop does not have the shell's PATH, where uv, Node.js and the programs of MCP servers are. All
+# arguments go on to ipybox.
 set -eu
 
 server=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)

@@ -1,8 +1,8 @@
 """Writes what the Claude Code plugins share into each of them.
 
-A plugin is copied when it is installed, and an installed one follows no link out of its own directory; so each has its
-own copy. `build.py` writes the copies from what lies beside it, `build.py --check` tells which are not what it would write, and
-ends with 1.
+A plugin is copied when it is installed, and an installed one follows no link out of its own directory; so each has
+its own copy. `build.py` writes the copies from what lies beside it, `build.py --check` tells which are not what it
+would write, and ends with 1.
 """
 
 import argparse

@@ -2,9 +2,10 @@
 
     claude.py --claude PATH --ipybox PATH --tools TEST_TOOLS
 
-The marketplace is added as a user adds it, from a git repository, which is served on loopback. The model of the session
-follows a script (`model.py`), and nothing is sent to anybody. `uvx`, `npx` and `docker` are stand-ins that write down what they are asked and then start
-ipybox: what they do in earnest is tested with the wheel, the npm package and the image.
+The marketplace is added as a user adds it, from a git repository, which is served on loopback. The model of the
+session follows a script (`model.py`), and nothing is sent to anybody. `uvx`, `npx` and `docker` are stand-ins that
+write down what they are asked and then start ipybox: what they do in earnest is tested with the wheel, the npm package
+and the image.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
     clients.py --ipybox PATH
 
-The formats are those of several clients. `uvx`, `npx` and `docker` are stand-ins that start ipybox if they are called as
-the documentation says at its beginning. What `${workspaceFolder}` and `/path/to/workspace` stand for is a fresh directory.
+The formats are those of several clients. `uvx` and `npx` are stand-ins that start ipybox if they are called as the
+page says at its beginning. What `${workspaceFolder}` and `/path/to/workspace` stand for is a fresh directory.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
     mcp1/bin/python mcpb.py --ipybox PATH --mcpb PATH/TO/mcpb/dist/cli/cli.js --python KERNEL_PYTHON [--node NODE]
 
-Run by a Python with the MCP SDK 1.x, which is the client. The command is made by the tool's own code from the manifest and
-the settings of a user, as an app does it.
+Run by a Python with the MCP SDK 1.x, which is the client. The command is made by the tool's own code from the manifest
+and the settings of a user, as an app does it.
 """
 
 import argparse

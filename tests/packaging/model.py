@@ -10,8 +10,8 @@ import threading
 class Model:
     """Answers each request with the next step of a script, and keeps what it was told.
 
-    A step is a function that gets the results of the tools so far, the newest last, and gives what is answered: the name
-    of a tool and its arguments. After the last one the answer is a text, which ends the client's turn.
+    A step is a function that gets the results of the tools so far, the newest last, and gives what is answered: the
+    name of a tool and its arguments. After the last one the answer is a text, which ends the client's turn.
     """
 
     def __init__(self, script):

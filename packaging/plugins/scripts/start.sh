@@ -40,7 +40,7 @@ elif has ipybox && is_ours ipybox; then
 fi
 
 cat >&2 <<EOF
-error: nothing here can start ipybox $version: there is no \`uvx\`, no \`npx\`, and no \`ipybox\` of this version on PATH
-hint: install uv (recommended, it brings Python too) or Node.js; or build ipybox and name the program in \$IPYBOX_PROGRAM
+error: nothing here can start ipybox $version: no \`uvx\`, no \`npx\`, and no \`ipybox\` of this version on PATH
+hint: install uv (recommended, it brings Python too) or Node.js; or build ipybox and name it in \$IPYBOX_PROGRAM
 EOF
 exit 127
