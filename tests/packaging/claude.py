@@ -327,7 +327,9 @@ class Home:
                     "-p",
                     "Use codeact: when it is noon in UTC, what time is it in Tokyo?",
                 ]
-                said = self.claude(*asked, "--allowedTools", allowed, env=environment)
+                said = self.claude(
+                    *asked, "--allowedTools", allowed, env=environment, timeout=180
+                )
                 results = model.results()
         finally:
             self.claude("plugin", "disable", name)
