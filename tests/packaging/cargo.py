@@ -148,13 +148,14 @@ def complete(target_directory):
     expect(size <= MOST_BYTES, f"the package has {size} bytes, more than {MOST_BYTES}")
 
 
-def installed(python):
-    """`cargo install --path .` installs the program `ipybox` alone, which answers a cell."""
+def installed(target_directory, python):
+    """`cargo install` installs the program `ipybox` alone from the package, and it answers a cell."""
+    # Where `cargo package` has built it already.
+    source = Path(target_directory) / "package" / f"ipybox-{package()['version']}"
     with tempfile.TemporaryDirectory(prefix="ipybox-cargo-") as scratch:
         root = Path(scratch) / "root"
-        cargo(
-            "install", "--locked", "--path", ".", "--debug", "--quiet", "--root", root
-        )
+        command = ["install", "--locked", "--path", source, "--debug", "--quiet"]
+        cargo(*command, "--root", root)
         programs = [path.name for path in (root / "bin").iterdir()]
         expect(programs == ["ipybox"], f"installed were {programs}")
         program = root / "bin/ipybox"
@@ -208,7 +209,7 @@ def main():
         target_directory = json.loads(told)["target_directory"]
         steps.step(sentence(complete), complete, target_directory)
         python = os.path.abspath(options.kernel_python)
-        steps.step(sentence(installed), installed, python)
+        steps.step(sentence(installed), installed, target_directory, python)
     steps.end()
 
 

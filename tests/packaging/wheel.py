@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from pathlib import Path
@@ -27,6 +28,8 @@ import session
 
 INSTALL_SECS = 180
 """How long an installation may take that downloads what it needs."""
+BUILD_SECS = 900
+"""How long a build may take of which nothing is there yet."""
 END_SECS = 20
 """How long a session may take to end on a machine that has much to do."""
 
@@ -79,16 +82,35 @@ def make(bench):
     if not wheel:
         out = bench.room("out")
         command = [bench.options.maturin, "build", "--profile", "dev", "--out", out]
-        subprocess.run(
-            command,
-            cwd=REPOSITORY,
-            env=bench.outer,
-            check=True,
-            stdout=subprocess.DEVNULL,
-            stdin=subprocess.DEVNULL,
-        )
+        run(command, cwd=REPOSITORY, env=bench.outer, timeout=BUILD_SECS)
         (wheel,) = out.iterdir()
     bench.wheel = Wheel(wheel)
+
+
+def source(bench):
+    """The source distribution holds what the crate does, and what makes a wheel of it."""
+    out = bench.room("out")
+    command = [bench.options.maturin, "sdist", "--out", out]
+    run(command, cwd=REPOSITORY, env=bench.outer)
+    (path,) = out.iterdir()
+    stem = f"ipybox_rs-{bench.wheel.version}"
+    expect(path.name == f"{stem}.tar.gz", f"it is called {path.name}")
+    with tarfile.open(path) as archive:
+        names = {name.removeprefix(f"{stem}/") for name in archive.getnames()}
+    listing = ["cargo", "package", "--list", "--locked", "--allow-dirty", "--quiet"]
+    done = subprocess.run(
+        listing,
+        cwd=REPOSITORY,
+        env=bench.outer,
+        check=True,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    right = set(done.stdout.split()) - {".cargo_vcs_info.json", "Cargo.toml.orig"}
+    right |= {"PKG-INFO", "pyproject.toml"}
+    right |= {"wheel/README.md", "wheel/backend.py", "wheel/data/scripts/ipybox-rs"}
+    expect(names == right, f"too much or too little: {sorted(names ^ right)}")
 
 
 def check_version(command, bench):
@@ -359,9 +381,9 @@ async def one_cell(command, bench):
 def main():
     """Runs the steps; ends the process."""
     parser = argparse.ArgumentParser(description=__doc__)
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--wheel", help="for this machine")
-    source.add_argument("--maturin", help="the program that builds one")
+    either = parser.add_mutually_exclusive_group(required=True)
+    either.add_argument("--wheel", help="for this machine")
+    either.add_argument("--maturin", help="the program that builds one")
     parser.add_argument(
         "--uv-bin", required=True, help="the directory of `uv` and `uvx`"
     )
@@ -388,6 +410,8 @@ def main():
             Wheel.check_metadata,
         ]
         chosen = [(function, bench.wheel) for function in on_wheel]
+        if options.maturin:
+            chosen.append((source, bench))
         chosen += [(f, bench) for f in [both_commands, entry, signals, tool, pip]]
         for function, subject in chosen:
             words = sentence(function)

@@ -1,0 +1,26 @@
+"""Builds the wheel from a source distribution, in which maturin keeps no file's right to be run; pip needs that of scripts."""
+
+from pathlib import Path
+
+import maturin
+from maturin import (
+    build_sdist,
+    get_requires_for_build_sdist,
+    get_requires_for_build_wheel,
+    prepare_metadata_for_build_wheel,
+)
+
+__all__ = [
+    "build_sdist",
+    "build_wheel",
+    "get_requires_for_build_sdist",
+    "get_requires_for_build_wheel",
+    "prepare_metadata_for_build_wheel",
+]
+
+
+def build_wheel(*arguments, **options):
+    """Lets the scripts be run and leaves the rest to maturin."""
+    for script in (Path(__file__).parent / "data/scripts").iterdir():
+        script.chmod(0o755)
+    return maturin.build_wheel(*arguments, **options)
