@@ -170,12 +170,15 @@ def measure(channel, options):
         greeted, answered = home.session(begin, *command)
         used = processor_time() - used
         _, again = home.session(time.perf_counter(), *command)
-    return {
+    figures = {
         "initialize": greeted,
         "first cell": answered,
         "processor": used,
         "next workspace": again,
     }
+    told = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in figures.items())
+    print(f"{channel.__name__}: {told}", file=sys.stderr, flush=True)
+    return figures
 
 
 def processor_time():
