@@ -1,4 +1,4 @@
-"""Builds the wheel from a source distribution, in which maturin keeps no file's right to be run; pip needs that of scripts."""
+"""Builds the wheel, also from a source distribution, in which maturin leaves no file executable; pip wants that."""
 
 from pathlib import Path
 

@@ -39,7 +39,7 @@ LINKS = {"ring", "rayon-core", "wasm-bindgen-shared"}
 UNWANTED = {
     "another TLS": r"openssl|openssl-(sys|src)|native-tls|aws-lc-.*|boring.*|mbedtls.*|s2n-.*",
     "another build system than Cargo": r"cmake|bindgen|pkg-config|vcpkg|autotools|nasm-rs|protobuf-src",
-    "C that comes along": r"(zstd|bzip2|lzma|libz|libgit2|libssh2|libsqlite3|zeromq-src|zmq|libzmq|jemalloc|mimalloc)-?sys.*",
+    "C that comes along": r"(zstd|bzip2|lzma|libz|libgit2|libssh2|libsqlite3|zmq|libzmq|jemalloc|mimalloc)-?sys.*",
 }
 
 TOP = {
