@@ -39,7 +39,9 @@ slim() {
 # This machine's own authorities, where programs look for them that bring a list of their own.
 trust() {
     mkdir -p "$1/usr/local/share/ca-certificates" "$1/etc/uv"
-    cp /usr/local/share/ca-certificates/*.crt "$1/usr/local/share/ca-certificates/" 2>/dev/null || :
+    for certificate in /usr/local/share/ca-certificates/*.crt; do
+        [ ! -e "$certificate" ] || cp "$certificate" "$1/usr/local/share/ca-certificates/"
+    done
     echo 'system-certs = true' >"$1/etc/uv/uv.toml"
 }
 
