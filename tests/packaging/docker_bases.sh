@@ -13,7 +13,6 @@ store=$1 node=$2 npm=$3 uv=$4
 IPYBOX_DOCKER_STORE=$store
 export IPYBOX_DOCKER_STORE
 suite=trixie
-mirror=http://deb.debian.org/debian
 
 say() {
     printf 'bases: %s\n' "$*" >&2
@@ -60,7 +59,7 @@ trap 'exit 1' HUP INT TERM
 
 make_debian() {
     say "debian: debootstrap of $suite"
-    debootstrap --variant=minbase "$suite" "$scratch/debian" "$mirror" >"$scratch/log" 2>&1 || {
+    debootstrap --variant=minbase "$suite" "$scratch/debian" >"$scratch/log" 2>&1 || {
         tail -n 20 "$scratch/log" >&2
         exit 1
     }
