@@ -11,8 +11,8 @@ demo:
 # Format everything
 format:
     cargo fmt
-    target/test-tools/lint/bin/ruff format src tests benches
-    target/test-tools/lint/bin/ruff check --fix src tests benches
+    target/test-tools/lint/bin/ruff format src tests benches packaging docker wheel
+    target/test-tools/lint/bin/ruff check --fix src tests benches packaging docker wheel
 
 # The tests of one name, after `tests/tools/install`
 test NAME:
@@ -25,3 +25,38 @@ corpus SERVERS ROOT:
 # How long schemas take
 bench:
     cargo bench --bench codegen
+
+# 10,000 cells in one session
+soak:
+    IPYBOX_SOAK_CELLS=10000 cargo test --release --test soak -- --nocapture
+
+# All channels that take too long for CI: `package-test`, `docker-test`, `claude-test`
+channel-test: package-test docker-test claude-test
+
+# The crate and the wheel, built and installed by cargo, uvx, uv and pip
+package-test:
+    tests/tools/install
+    target/test-tools/mcp1/bin/python tests/packaging/cargo.py --kernel-python target/test-tools/kernel/bin/python
+    target/test-tools/mcp1/bin/python tests/packaging/wheel.py --maturin target/test-tools/packaging/bin/maturin \
+        --uv-bin "$(dirname "$(readlink -f target/test-tools/bin/uv)")" \
+        --kernel-python target/test-tools/kernel/bin/python \
+        --time-server target/test-tools/servers/bin/mcp-server-time
+
+# The image, built and tried as a user would; without a Docker engine by podman, as root on Debian
+docker-test *ARGS:
+    tests/tools/install
+    docker info >/dev/null 2>&1 || apt-get install -y -qq podman crun conmon catatonit debootstrap
+    target/test-tools/mcp1/bin/python tests/packaging/docker.py {{ARGS}}
+
+# The plugins in a real Claude Code, whose model is a script: 380 MB of disk
+claude-test:
+    tests/tools/install
+    cargo build
+    python3 tests/packaging/claude.py --claude "$(tests/tools/claude/install)" --ipybox target/debug/ipybox --tools target/test-tools
+
+# The documentation as a site in `target/book`, with the texts for models
+book:
+    command -v mdbook || cargo install mdbook --locked --version 0.5.4 --no-default-features --features search
+    PATH="$HOME/.cargo/bin:$PATH" mdbook build
+    python3 packaging/book.py llms target/book
+    python3 tests/docs/prose.py --book target/book

@@ -1,6 +1,6 @@
 //! What is in the file after something has happened.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};

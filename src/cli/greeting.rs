@@ -13,13 +13,10 @@ pub(crate) fn show(workspace: &Path) {
 }
 
 fn text(workspace: &Path) -> String {
-    let program =
-        std::env::current_exe().map_or_else(|_| "ipybox".to_owned(), |path| path.display().to_string());
-    let entry = serde_json::json!({
-        "mcpServers": {
-            "ipybox": {"command": program, "args": ["--workspace", workspace.display().to_string()]},
-        },
-    });
+    let program = std::env::current_exe().unwrap_or_else(|_| "ipybox".into());
+    let (command, mut args) = lasting(&program);
+    args.extend(["--workspace".to_owned(), workspace.display().to_string()]);
+    let entry = serde_json::json!({"mcpServers": {"ipybox": {"command": command, "args": args}}});
     format!(
         "ipybox {version}: an MCP server that runs Python over other MCP servers' tools.\n\
          It speaks MCP on stdin and stdout and is meant to be started by an MCP client, with this entry:\n\n\
@@ -27,6 +24,18 @@ fn text(workspace: &Path) -> String {
          Waiting for a client; end with Ctrl-C.\n",
         version = env!("CARGO_PKG_VERSION"),
     )
+}
+
+/// A command that starts `program` tomorrow too: npx and uvx run it from caches, where it does not stay.
+fn lasting(program: &Path) -> (String, Vec<String>) {
+    let is_below = |is_it: fn(&str) -> bool| program.iter().filter_map(|name| name.to_str()).any(is_it);
+    if is_below(|name| name == "_npx") {
+        ("npx".to_owned(), vec!["-y".to_owned(), "ipybox".to_owned()])
+    } else if is_below(|name| name.starts_with("archive-v")) {
+        ("uvx".to_owned(), vec!["ipybox-rs".to_owned()])
+    } else {
+        (program.display().to_string(), Vec::new())
+    }
 }
 
 #[cfg(test)]
@@ -39,5 +48,17 @@ mod tests {
         let json = &text[text.find('{').unwrap()..=text.rfind('}').unwrap()];
         let entry: serde_json::Value = serde_json::from_str(json).unwrap();
         assert_eq!(entry["mcpServers"]["ipybox"]["args"][1], "/some/work \"space\"");
+    }
+
+    #[test]
+    fn the_entry_names_no_cache() {
+        let check = |program: &str, expected: &[&str]| {
+            let (command, args) = lasting(Path::new(program));
+            assert_eq!([&[command][..], &args].concat(), expected);
+        };
+        check("/usr/local/bin/ipybox", &["/usr/local/bin/ipybox"]);
+        let npx = "/home/me/.npm/_npx/3f/node_modules/@ipybox-rs/linux-x64/bin/ipybox";
+        check(npx, &["npx", "-y", "ipybox"]);
+        check("/home/me/.cache/uv/archive-v0/Yd8/bin/ipybox", &["uvx", "ipybox-rs"]);
     }
 }

@@ -19,6 +19,7 @@ mod proxy;
 mod running;
 mod settings;
 mod srt;
+mod stubs;
 
 pub(crate) use self::bwrap::proxy_environment;
 pub(crate) use self::channel::Channel;

@@ -20,12 +20,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::PolicyError;
-use super::bwrap::{self, Stubs};
+use super::bwrap;
 use super::channel::Channel;
 use super::check;
 use super::hardening::Report;
 use super::protocol::{Configuration, Notice, Program, Request, Service};
 use super::proxy::Proxy;
+use super::stubs::Stubs;
 use crate::process::{GroupLeader, Tail};
 
 /// How long the inside is given to end after it has been told to, before each stronger means.

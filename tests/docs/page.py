@@ -7,7 +7,12 @@ import shutil
 
 from place import KNOWN_SERVERS, REPOSITORY, expect
 
-SAVED_TOOLS = {"tools": [{"name": "read", "inputSchema": {"type": "object"}}]}
+SAVED_TOOLS = {
+    "tools": [
+        {"name": name, "inputSchema": {"type": "object"}}
+        for name in ("read", "list_commits")
+    ]
+}
 """A result of `tools/list`, for commands that read one from `tools.json`."""
 
 RAISES = re.compile(r"#.*\b([A-Z]\w+Error)\b")

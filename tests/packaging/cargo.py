@@ -1,7 +1,7 @@
 """The crate as its users have it: what it is built from, packed, built from the package, installed by `cargo install`.
 
 Builds in the dev profile, in Cargo's own target directory, so that what is built there already is not built again. Exit
-code: 0 all steps passed, 1 some failed, 2 wrong usage. `--only-tree` looks at the dependencies alone, in a second.
+code: 0 all steps passed, 1 some failed, 2 wrong usage. `--no-build` builds nothing, and takes seconds.
 """
 
 import argparse
@@ -124,10 +124,11 @@ def embedded():
     return found
 
 
-def complete(target_directory):
-    """`cargo package` packs all that is embedded, builds from that, and packs little else."""
+def complete(target_directory, builds):
+    """`cargo package` packs all that is embedded, and little else; if it may build, it builds from that."""
     # Whether all is committed is for whoever publishes.
-    cargo("package", "--locked", "--allow-dirty", "--quiet")
+    verification = [] if builds else ["--no-verify"]
+    cargo("package", "--locked", "--allow-dirty", "--quiet", *verification)
     version = package()["version"]
     stem = f"ipybox-{version}"
     archive = Path(target_directory) / "package" / f"{stem}.crate"
@@ -197,17 +198,17 @@ def installed(target_directory, python):
 def main():
     """Runs the steps; ends the process."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only-tree", action="store_true", help="no build")
+    parser.add_argument("--no-build", action="store_true", help="takes seconds")
     parser.add_argument("--kernel-python", help="a Python for kernels")
     options = parser.parse_args()
     steps = Steps()
     steps.step(sentence(one_tls), one_tls)
-    if not options.only_tree:
+    told = cargo("metadata", "--locked", "--no-deps", "--format-version", "1")
+    target_directory = json.loads(told)["target_directory"]
+    steps.step(sentence(complete), complete, target_directory, not options.no_build)
+    if not options.no_build:
         if not options.kernel_python:
-            parser.error("--kernel-python or --only-tree is required")
-        told = cargo("metadata", "--locked", "--no-deps", "--format-version", "1")
-        target_directory = json.loads(told)["target_directory"]
-        steps.step(sentence(complete), complete, target_directory)
+            parser.error("--kernel-python or --no-build is required")
         python = os.path.abspath(options.kernel_python)
         steps.step(sentence(installed), installed, target_directory, python)
     steps.end()

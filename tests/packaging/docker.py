@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "clients"))
 
 import session
+from report import collected
 from steps import expect, expect_error, expect_success, run_step
 
 PACKAGING = Path(__file__).resolve().parent
@@ -167,17 +168,7 @@ class Bench:
         return process.returncode, out, err
 
 
-steps = []
-
-
-def step(sentence):
-    """Makes a coroutine function that takes a `Bench` a step."""
-
-    def add(function):
-        steps.append((sentence, function))
-        return function
-
-    return add
+steps, step = collected()
 
 
 def say(*words):

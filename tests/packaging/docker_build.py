@@ -12,6 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from report import collected
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "docker-build.sh"
 ENGINE = """#!/usr/bin/env python3
@@ -22,17 +24,7 @@ sys.exit(int(os.environ.get("CODE", "0")))
 """
 NEEDED = ["sh", "dirname", "id", "python3", "env"]
 
-steps = []
-
-
-def step(sentence):
-    """Makes a function that takes a `Place` a step."""
-
-    def add(function):
-        steps.append((sentence, function))
-        return function
-
-    return add
+steps, step = collected()
 
 
 def expect(found, wanted):

@@ -36,21 +36,12 @@ from npm_bench import (
     platforms_in,
     shown,
 )
+from report import collected
 
 sys.path.insert(0, str(REPOSITORY / "tests/clients"))
 import session
 
-steps = []
-
-
-def step(sentence):
-    """Makes a function that takes a `Bench` a step."""
-
-    def add(function):
-        steps.append((sentence, function))
-        return function
-
-    return add
+steps, step = collected()
 
 
 @step("platform.mjs writes the package of each platform")

@@ -19,6 +19,7 @@ from npm_bench import (
     expect_gone,
     shown,
 )
+from report import collected
 
 ARGUMENTS = [
     "",
@@ -42,17 +43,7 @@ END_SECS = 10
 GONE_SECS = 5
 """How long what was below a launcher may outlive it; it is well under a second here."""
 
-steps = []
-
-
-def step(sentence):
-    """Makes a function that takes a `Bench` a step."""
-
-    def add(function):
-        steps.append((sentence, function))
-        return function
-
-    return add
+steps, step = collected()
 
 
 @step(

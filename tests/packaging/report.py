@@ -32,6 +32,20 @@ class Steps:
         sys.exit(1 if self.failures else 0)
 
 
+def collected():
+    """A list of steps, and a decorator that adds a function to it under the sentence that the step shows."""
+    steps = []
+
+    def step(sentence):
+        def add(function):
+            steps.append((sentence, function))
+            return function
+
+        return add
+
+    return steps, step
+
+
 def problem_of(error):
     """What to print for a step's exception."""
     # The task groups of an MCP session wrap what is raised inside it.

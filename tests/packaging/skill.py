@@ -174,7 +174,7 @@ def add_steps(scenario):
             print("    not tried: the server runs without a sandbox")
             return
         section = (SKILL.parents[1] / "flavours/sandbox.md").read_text()
-        for path in (".env", "sandbox-config.json", "mcptools/", ".git"):
+        for path in (".env", "sandbox-config.json", "mcptools/"):
             expect(f"`{path}`" in section, f"the section does not name {path}")
             file = f"{path}x" if path.endswith("/") else path
             outcome = await bench.server.cell(f"open({file!r}, 'w')")

@@ -15,14 +15,13 @@
 
 mod globs;
 mod mounts;
-mod stubs;
 
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub(crate) use self::stubs::Stubs;
 use super::policy::{Pattern, Rules};
+use super::stubs::{Stubs, is_stub};
 use mounts::{Mounts, State};
 
 /// Parts of `/proc` by which root configures the host. bubblewrap leaves them writable for uid 0, since it looks at
@@ -167,7 +166,7 @@ fn expanded(patterns: &[Pattern]) -> Result<Vec<PathBuf>, Error> {
 fn missing(path: &Path, mounts: &Mounts) -> Result<Option<PathBuf>, Error> {
     let mut first = None;
     for ancestor in path.ancestors() {
-        if mounts::look(ancestor, mounts)?.is_some_and(|found| !stubs::is_stub(&found)) {
+        if mounts::look(ancestor, mounts)?.is_some_and(|found| !is_stub(&found)) {
             break;
         }
         first = Some(ancestor);

@@ -28,6 +28,7 @@ pub(crate) use self::place::Place;
 pub(crate) use self::rules::Rules;
 use super::address::RangeError;
 use super::domain::DomainError;
+use super::stubs::is_stub;
 
 /// The policy without a file of the user's.
 const EMBEDDED: &str = include_str!("../../../sandbox-default.json");
@@ -196,7 +197,7 @@ impl Policy {
 
     /// The policy that lies in `workspace` as `sandbox-config.json`, if there is one, else the embedded one.
     ///
-    /// An empty file is none: a sandbox that runs here keeps the place so that code cannot put a policy there.
+    /// What keeps the place, so that code cannot put a policy there, is none: a sandbox runs here, or was killed.
     ///
     /// # Errors
     /// See [`Policy::read`].
@@ -204,7 +205,7 @@ impl Policy {
         let file = workspace.join(WORKSPACE_POLICY);
         match file.symlink_metadata() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Self::embedded(),
-            Ok(found) if found.is_file() && found.len() == 0 => Self::embedded(),
+            Ok(found) if is_stub(&found) => Self::embedded(),
             _ => Self::read(file),
         }
     }

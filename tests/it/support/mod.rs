@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 pub(crate) use self::client::{Ipybox, Reply};
-pub(crate) use self::tools::{equipped, kernel_python, repository, test_server, tool};
+pub(crate) use self::tools::{equipped, kernel_python, repository, tool};
 
 /// How long anything may take before a test gives up on it. Long, because machines are slow at times.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -129,6 +129,11 @@ fn collect(directory: &Path, text: &mut String) {
             text.push_str(&String::from_utf8_lossy(&content));
         }
     }
+}
+
+/// A small MCP server of ours.
+pub(crate) fn test_server(name: &str) -> PathBuf {
+    repository().join("tests/servers").join(name)
 }
 
 /// The parameters of the test server in `tests/servers/`, on stdio.

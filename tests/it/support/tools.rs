@@ -25,11 +25,6 @@ pub(crate) fn kernel_python() -> PathBuf {
     tool("kernel/bin/python")
 }
 
-/// A small MCP server of ours.
-pub(crate) fn test_server(name: &str) -> PathBuf {
-    repository().join("tests/servers").join(name)
-}
-
 /// This machine's `PATH`, with the prepared srt.
 pub(crate) fn equipped() -> String {
     format!("{}:{}", tool("bin/srt").parent().unwrap().display(), std::env::var("PATH").unwrap())

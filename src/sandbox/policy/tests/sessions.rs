@@ -107,12 +107,9 @@ fn a_workspaces_own_policy_is_taken_if_there_is_one() {
     let embedded = Policy::embedded().unwrap();
     assert_eq!(name().unwrap(), embedded.name());
     let file = workspace.join("sandbox-config.json");
-    // As a sandbox that runs keeps its place.
-    std::fs::write(&file, "").unwrap();
-    assert_eq!(name().unwrap(), embedded.name());
     std::fs::write(&file, document("", "", "")).unwrap();
     assert!(name().unwrap().contains("sandbox-config.json"));
-    for broken in ["{", "\n"] {
+    for broken in ["", "{", "\n"] {
         std::fs::write(&file, broken).unwrap();
         assert!(words(&name().unwrap_err()).contains("sandbox-config.json"));
     }

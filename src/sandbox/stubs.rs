@@ -65,7 +65,7 @@ impl Stubs {
 }
 
 /// Whether it was made for a sandbox, which may still run.
-pub(super) fn is_stub(found: &Metadata) -> bool {
+pub(crate) fn is_stub(found: &Metadata) -> bool {
     let is_empty = found.is_dir() || found.is_file() && found.len() == 0;
     is_empty && found.modified().is_ok_and(|time| time == SystemTime::UNIX_EPOCH + TIME)
 }
