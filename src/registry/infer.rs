@@ -46,12 +46,11 @@ impl Registry {
         let store_error = |source| InferError::Store { module: module.to_owned(), source };
         let _turn = self.turn.blocking_lock();
         // The name is a file's.
-        let known = codegen::validate_package_name(server).is_ok();
-        let mut definitions =
-            if known { self.definitions.get(server).map_err(store_error)? } else { Default::default() };
-        if definitions.tools.is_empty() {
+        let is_name = codegen::validate_package_name(server).is_ok();
+        let definitions = is_name.then(|| self.definitions.get(server)).transpose().map_err(store_error)?;
+        let Some(mut definitions) = definitions.filter(|definitions| !definitions.tools.is_empty()) else {
             return Err(InferError::UnknownServer { name: server.to_owned() });
-        }
+        };
         let names = codegen::module_names(&definitions.tools);
         let Some(position) = names.iter().position(|name| name == module) else {
             let (server, module) = (server.to_owned(), module.to_owned());

@@ -37,7 +37,16 @@ pub enum ObserveError {
         /// How it begins.
         beginning: String,
     },
+    /// A module of it would be of no use to anybody.
+    #[error(
+        "infer a result type: the results have more than {MAX_SIZE} properties in all\n\
+         hint: give fewer results, or write a function that takes what you need from them"
+    )]
+    TooLarge,
 }
+
+/// How many spots a shape may be about. The most that we know of a real server's result are some hundred.
+const MAX_SIZE: usize = 5_000;
 
 /// How much of a result an error shows.
 const SHOWN_CHARS: usize = 60;
@@ -65,16 +74,21 @@ impl Observed {
             text::content(result)
                 .ok_or_else(|| ObserveError::NotJson { number: position + 1, beginning: beginning(result) })
         });
+        let mut wider = self.clone();
         for content in contents.collect::<Result<Vec<_>, _>>()? {
             let values = match content {
                 Content::Value(value) => vec![value],
                 Content::Sequence(values) => {
-                    self.is_sequence = true;
+                    wider.is_sequence = true;
                     values
                 }
             };
-            values.iter().for_each(|value| self.shape.merge(Shape::of(value)));
+            values.iter().for_each(|value| wider.shape.merge(Shape::of(value)));
         }
+        if wider.shape.size() > MAX_SIZE {
+            return Err(ObserveError::TooLarge);
+        }
+        *self = wider;
         Ok(())
     }
 
@@ -179,10 +193,31 @@ mod tests {
 
     #[test]
     fn the_deepest_json_that_can_be_read_is_cut() {
-        let nested = format!("{}{}", "[".repeat(100), "]".repeat(100));
-        let observed = Observed::of(&[json!(nested)]).unwrap();
-        serde_json::to_string(&Value::Object(observed.schema())).unwrap();
-        let kept = serde_json::to_string(&observed).unwrap();
-        assert_eq!(serde_json::from_str::<Observed>(&kept).unwrap(), observed);
+        let check_nested = |open: &str, close: &str| {
+            let nested = format!("{}[]{}", open.repeat(100), close.repeat(100));
+            let observed = Observed::of(&[json!(nested)]).unwrap();
+            // As it is kept: within the list of tools of a document.
+            let kept = json!({"tools": [{"observed": observed}]}).to_string();
+            let read: Value = serde_json::from_str(&kept).unwrap();
+            assert_eq!(
+                serde_json::from_value::<Observed>(read["tools"][0]["observed"].clone()).unwrap(),
+                observed
+            );
+        };
+        check_nested("[", "]");
+        check_nested(r#"{"a":"#, "}");
+    }
+
+    #[test]
+    fn what_grows_without_bounds_is_refused_and_nothing_is_learnt() {
+        let wide = |prefix: &str| -> Value {
+            let inner: Map<String, Value> =
+                (0..90).map(|number| (format!("{prefix}{number}"), json!(1))).collect();
+            (0..40).map(|number| (format!("{prefix}{number}"), json!(inner))).collect::<Map<_, _>>().into()
+        };
+        let mut observed = Observed::of(&[wide("a")]).unwrap();
+        let before = observed.clone();
+        assert_eq!(observed.observe(&[wide("b")]), Err(ObserveError::TooLarge));
+        assert_eq!(observed, before);
     }
 }

@@ -7,8 +7,9 @@ use serde_json::{Map, Value, json};
 /// An object with more properties is a map: nobody declares so many.
 const MAX_PROPERTIES: usize = 500;
 
-/// What lies deeper can be anything. The file in which shapes are kept stays readable with it.
-const MAX_DEPTH: usize = 30;
+/// What lies deeper can be anything. Shapes are kept as JSON, in which a level takes four, and of which serde_json reads
+/// 128.
+const MAX_DEPTH: usize = 20;
 
 /// What was seen at one spot. Nothing at all: it can be anything.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -112,6 +113,18 @@ impl Shape {
             a
         });
         self.object = joined(self.object.take(), other.object, Object::merged);
+    }
+
+    /// How many spots it is about.
+    pub(super) fn size(&self) -> usize {
+        let in_object = match &self.object {
+            Some(Object::Properties(properties)) => {
+                properties.values().map(|property| property.shape.size()).sum()
+            }
+            Some(Object::Values(values)) => values.size(),
+            None => 0,
+        };
+        1 + in_object + self.items.as_ref().map_or(0, |items| items.size())
     }
 
     /// A JSON Schema that admits what was seen.
