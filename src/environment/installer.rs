@@ -13,7 +13,7 @@ use crate::env::Variables;
 pub(super) enum Bytecode {
     /// With the packages: what the kernel cannot write later, each of its starts would have to compile again.
     Installed,
-    /// By Python itself, of what it imports. Of what a kernel comes with that is a quarter: compiling all of it takes
+    /// By Python itself, of what it imports. Of what a kernel comes with that is a tenth: compiling all of it takes
     /// ten times as long as the rest of the installation.
     Imported,
 }

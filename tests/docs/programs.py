@@ -48,6 +48,7 @@ COVERED = {
     "cargo build --release": "benches/side_by_side.py",
     "python3 benches/side_by_side.py target/bench": "benches/side_by_side.py",
     "python3 benches/sandbox.py PYTHON SERVER_PYTHON": "benches/sandbox.py",
+    "python3 benches/first_minutes.py --help": "benches/first_minutes.py",
 }
 """Commands that are not run here, and the file by which they are."""
 
