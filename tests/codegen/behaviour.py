@@ -25,7 +25,12 @@ class ToolRunner:
 
 runtime = types.ModuleType("ipybox_runtime")
 runtime.ToolRunner = ToolRunner
-for error in ("ToolRunnerError", "ApprovalRejectedError", "ApprovalTimeoutError"):
+for error in (
+    "ToolRunnerError",
+    "ApprovalRejectedError",
+    "ApprovalTimeoutError",
+    "UnexpectedResultError",
+):
     setattr(runtime, error, type(error, (Exception,), {}))
 sys.modules["ipybox_runtime"] = runtime
 sys.path.insert(0, sys.argv[1])
