@@ -145,7 +145,8 @@ async fn a_full_log_is_renamed() {
 #[tokio::test]
 async fn a_log_that_cannot_be_kept_keeps_ipybox_from_starting() {
     let place = Place::new();
-    let mut ipybox = place.start(&["--audit-log", "/nonexistent/audit.jsonl"]).await;
+    let log = place.temporary().join("missing/audit.jsonl");
+    let mut ipybox = place.start(&["--audit-log", log.to_str().unwrap()]).await;
     assert_eq!(ipybox.ended().await.code(), Some(1));
-    eventually("the file is named", || ipybox.log().contains("`/nonexistent/audit.jsonl`")).await;
+    eventually("the file is named", || ipybox.log().contains(&format!("`{}`", log.display()))).await;
 }

@@ -63,16 +63,19 @@ fn every_example_is_documented() {
 #[test]
 fn every_page_is_in_the_book_and_its_code_is_compiled() {
     let (summary, guide) = (read("docs/SUMMARY.md"), read("src/guide.rs"));
-    for entry in std::fs::read_dir(repository().join("docs")).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        if !name.ends_with(".md") || name == "SUMMARY.md" {
-            continue;
-        }
-        let page = format!("docs/{name}");
-        assert!(summary.contains(&format!("({name})")), "docs/SUMMARY.md has no link to {page}");
+    for page in pages().filter(|page| page != "docs/SUMMARY.md") {
+        let link = page.replace("docs/", "(") + ")";
+        assert!(summary.contains(&link), "docs/SUMMARY.md has no link to {page}");
         let has_code = read(&page).contains("```rust");
         assert!(!has_code || guide.contains(&page), "src/guide.rs does not include {page}");
     }
+}
+
+/// The pages of the documentation.
+fn pages() -> impl Iterator<Item = String> {
+    let entries = std::fs::read_dir(repository().join("docs")).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.ends_with(".md")).map(|name| format!("docs/{name}"))
 }
 
 fn read(path: &str) -> String {
@@ -122,8 +125,8 @@ fn run(name: &str, typed: &str) -> String {
 #[track_caller]
 fn documented(name: &str) -> String {
     let command = format!("cargo run --example {name}\n```\n");
-    for entry in std::fs::read_dir(repository().join("docs")).unwrap() {
-        let page = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+    for page in pages() {
+        let page = read(&page);
         let Some((_, after)) = page.split_once(&command) else { continue };
         let (between, block) = after.split_once("```text\n").expect("a block with what it prints");
         assert!(!between.contains("```"), "the block of `{name}` comes next");
