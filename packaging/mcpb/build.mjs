@@ -3,9 +3,8 @@
 //
 //     build.mjs --binary PATH --target linux-x64 --out ipybox.mcpb [--mcpb PATH]
 //
-// A manifest tells systems apart, not processors, so there is a bundle for each target. `darwin-universal` takes a
-// binary that `lipo` made of two. `--mcpb` names the tool's program, else npx fetches it. Prints a line of JSON: file,
-// sha256, bytes.
+// A manifest tells systems apart, not processors, so there is a bundle for each target. `--mcpb` names the tool's
+// program, else npx fetches it. Prints a line of JSON: file, sha256, bytes.
 
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -15,20 +14,17 @@ import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 
+import { describeProgram } from "../../npm-wrapper/program.mjs";
+
 const MCPB = "@anthropic-ai/mcpb@2.1.2";
 const here = dirname(fileURLToPath(import.meta.url));
 const root = resolve(here, "../..");
 
-// The first bytes of a program, and where its processor is told.
-const ELF = "7f454c46";
-const MACH_O = "cffaedfe";
-const FAT_MACH_O = "cafebabe";
 const TARGETS = {
-  "linux-x64": { platform: "linux", magic: ELF, processor: 0x3e },
-  "linux-arm64": { platform: "linux", magic: ELF, processor: 0xb7 },
-  "darwin-x64": { platform: "darwin", magic: MACH_O, processor: 0x01000007 },
-  "darwin-arm64": { platform: "darwin", magic: MACH_O, processor: 0x0100000c },
-  "darwin-universal": { platform: "darwin", magic: FAT_MACH_O },
+  "linux-x64": { os: "linux", cpu: "x64" },
+  "linux-arm64": { os: "linux", cpu: "arm64" },
+  "darwin-x64": { os: "darwin", cpu: "x64" },
+  "darwin-arm64": { os: "darwin", cpu: "arm64" },
 };
 
 class Failure extends Error {}
@@ -73,7 +69,7 @@ function stage(directory, binary, target) {
   if (manifest.version !== version) {
     throw new Failure(`the manifest's version is ${manifest.version}, and that of Cargo.toml ${version}`);
   }
-  manifest.compatibility.platforms = [TARGETS[target].platform];
+  manifest.compatibility.platforms = [TARGETS[target].os];
   writeFileSync(join(directory, "manifest.json"), `${JSON.stringify(manifest, null, 2)}\n`);
   mkdirSync(join(directory, "server"));
   copyFileSync(join(root, "packaging/icon/icon.png"), join(directory, manifest.icon));
@@ -92,10 +88,8 @@ function checkProgram(path, target) {
   } catch (error) {
     throw new Failure(`--binary \`${path}\` cannot be read: ${error.message}`);
   }
-  const { magic, processor } = TARGETS[target];
-  const isOfSystem = program.length > 20 && program.toString("hex", 0, 4) === magic;
-  const found = () => (magic === ELF ? program.readUInt16LE(18) : program.readUInt32LE(4));
-  if (!isOfSystem || (processor !== undefined && found() !== processor)) {
+  const { os, cpu } = describeProgram(program);
+  if (os !== TARGETS[target].os || cpu !== TARGETS[target].cpu) {
     throw new Failure(`--binary \`${path}\` is no program for ${target}`);
   }
 }

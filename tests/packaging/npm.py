@@ -120,7 +120,7 @@ def refuse_names(bench):
         (copy / "npm-wrapper").mkdir()
         for path in ["Cargo.toml", "LICENSE"]:
             shutil.copy(REPOSITORY / path, copy)
-        for path in ["package.json", "LICENSE", "platform.mjs"]:
+        for path in ["package.json", "LICENSE", "platform.mjs", "program.mjs"]:
             shutil.copy(WRAPPER / path, copy / "npm-wrapper")
         check = ["node", copy / "npm-wrapper/platform.mjs", "--check"]
         bench.run(*check)
