@@ -20,57 +20,15 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import threading
 import zipfile
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import unquote
+
+from release_stand_ins import PROGRAM, Registry
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGING = ROOT / "packaging"
 TARGET = f"{'aarch64' if platform.machine() in ['aarch64', 'arm64'] else 'x86_64'}-unknown-linux-gnu"
-
-# One program for all four: it notes how it was called in $STAND_IN/calls, and finds what is published in
-# $STAND_IN/published, one name in a line.
-STAND_IN = r"""
-import json, os, sys
-from pathlib import Path
-program, words, place = Path(sys.argv[0]).name, sys.argv[1:], Path(os.environ["STAND_IN"])
-with (place / "calls").open("a") as calls:
-    calls.write(" ".join([program, *words]) + "\n")
-published = place / "published"
-known = dict(line.split("\t") for line in published.read_text().splitlines())
-def publish(name, what=""):
-    with published.open("a") as file:
-        file.write(f"{name}\t{what}\n")
-def fail(text):
-    sys.exit(text)
-if os.environ.get("STAND_IN_BROKEN"):
-    fail("error: connection refused")
-if program == "cargo" and words[0] == "info":
-    if words[2] not in known:
-        fail(f"error: could not find `{words[2]}` in registry")
-elif program == "cargo" and words[0] == "publish" and "--dry-run" not in words:
-    publish(os.environ["CRATE"])
-elif program == "gh" and words[1] == "view":
-    if words[2] not in known:
-        fail("release not found")
-    print(json.dumps({"isDraft": known[words[2]] == "draft"}))
-elif program == "gh" and words[1] == "create":
-    publish(words[2], "draft")
-elif program == "gh" and words[1] == "edit":
-    publish(words[2], "public")
-elif program == "docker" and words[2] == "inspect":
-    if words[3] not in known:
-        fail(f"ERROR: {words[3]}: not found")
-elif program == "docker" and words[2] == "create":
-    publish(words[4])
-elif program == "mcp-publisher":
-    if "server.json" in known:
-        fail("Error: publish failed: invalid version: cannot publish duplicate version")
-    publish("server.json")
-"""
 
 
 class Failure(Exception):
@@ -325,7 +283,7 @@ class StandIn:
         (directory / "published").touch()
         for name in ["cargo", "gh", "docker", "mcp-publisher"]:
             path = programs / name
-            path.write_text(f"#!{sys.executable}\n{STAND_IN}")
+            path.write_text(f"#!{sys.executable}\n{PROGRAM}")
             path.chmod(0o755)
         self.directory = directory
         self.variables = {
@@ -344,68 +302,6 @@ class StandIn:
         return told, [
             call for call in calls if any(word in call.split() for word in changes)
         ]
-
-
-class Registry(ThreadingHTTPServer):
-    """As much of an npm registry as publishing needs: packages by name, and the order in which they came."""
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(("127.0.0.1", 0), Request)
-        self.packages: dict[str, dict] = {}
-        self.published: list[str] = []
-        self.broken = False
-        settings = directory / "npmrc"
-        place = f"//127.0.0.1:{self.server_port}/"
-        # Anybody may publish, but npm asks for a token.
-        settings.write_text(
-            f"registry=http:{place}\n{place}:_authToken=any\nfetch-retries=0\nupdate-notifier=false\n"
-        )
-        self.variables = {
-            "npm_config_userconfig": str(settings),
-            "npm_config_cache": str(directory / "cache"),
-        }
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-
-class Request(BaseHTTPRequestHandler):
-    """Gives what is known of a package, and takes a new version of it."""
-
-    server: Registry
-
-    def do_GET(self) -> None:
-        package = self.server.packages.get(unquote(self.path[1:]))
-        if self.server.broken:
-            self.answer(500, {"error": "broken"})
-        elif package is None:
-            self.answer(404, {"error": "not found"})
-        else:
-            self.answer(200, package)
-
-    def do_PUT(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        known = self.server.packages.setdefault(
-            body["name"], {"name": body["name"], "versions": {}}
-        )
-        if known["versions"].keys() & body["versions"].keys():
-            return self.answer(
-                403,
-                {"error": "You cannot publish over the previously published versions"},
-            )
-        known["versions"] |= body["versions"]
-        known["dist-tags"] = body["dist-tags"]
-        self.server.published.append(body["name"])
-        return self.answer(201, {"ok": True})
-
-    def answer(self, status: int, body: dict) -> None:
-        content = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 def npm_publishing(directory: Path) -> None:
