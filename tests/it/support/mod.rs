@@ -3,6 +3,10 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses what it needs")]
 
 mod client;
+pub(crate) mod jupyter;
+#[cfg(target_os = "linux")]
+pub(crate) mod namespace;
+pub(crate) mod relay;
 pub(crate) mod standalone;
 mod tools;
 
@@ -12,20 +16,36 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use self::jupyter::{Jupyter, Server};
+use self::relay::Relay;
+
 pub(crate) use self::client::{Ipybox, Reply};
 pub(crate) use self::tools::{equipped, kernel_python, repository, tool};
 
 /// How long anything may take before a test gives up on it. Long, because machines are slow at times.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-thread_local! {
-    static SANDBOX: Cell<Option<&'static str>> = const { Cell::new(None) };
+/// Where kernels run.
+#[derive(Clone, Copy)]
+pub(crate) enum Setting {
+    /// On this machine.
+    Plain,
+    /// In a sandbox of this backend.
+    Sandbox(&'static str),
+    /// On a Jupyter server, by this kernel spec.
+    Remote(Server, &'static str),
+    /// The same by way of a network that takes 50 ms in each direction.
+    Distant(Server),
 }
 
-/// Runs a test as it is, but for the sessions in the places that it makes: they have a sandbox of this backend.
-pub(crate) fn in_sandbox(backend: &'static str, test: fn()) {
+thread_local! {
+    static SETTING: Cell<Setting> = const { Cell::new(Setting::Plain) };
+}
+
+/// Runs a test as it is, but for the sessions in the places that it makes: their kernels run there.
+pub(crate) fn with_kernels(setting: Setting, test: fn()) {
     // Each test has a thread of its own, which runs all of it.
-    SANDBOX.set(Some(backend));
+    SETTING.set(setting);
     test();
 }
 
@@ -33,8 +53,8 @@ pub(crate) fn in_sandbox(backend: &'static str, test: fn()) {
 pub(crate) struct Place {
     root: tempfile::TempDir,
     name: &'static str,
-    /// The backend of its sessions' sandbox.
-    sandbox: Option<&'static str>,
+    /// Where its sessions' kernels run.
+    setting: Setting,
 }
 
 impl Place {
@@ -46,7 +66,7 @@ impl Place {
     pub(crate) fn named(name: &'static str) -> Self {
         let root = tempfile::Builder::new().prefix("it-").tempdir().unwrap();
         std::fs::create_dir(root.path().join(name)).unwrap();
-        Self { root, name, sandbox: SANDBOX.get() }
+        Self { root, name, setting: SETTING.get() }
     }
 
     pub(crate) fn workspace(&self) -> PathBuf {
@@ -111,12 +131,51 @@ impl Place {
         flags: &[&str],
         variables: &[(&str, &str)],
     ) -> Ipybox {
-        let Some(backend) = self.sandbox else {
-            return Ipybox::spawn(self, launcher, None, flags, variables);
-        };
-        let path = equipped();
-        let flags = [flags, &["--sandbox", "--sandbox-backend", backend]].concat();
-        Ipybox::spawn(self, launcher, None, &flags, &[&[("PATH", path.as_str())], variables].concat())
+        match self.setting {
+            Setting::Plain => Ipybox::spawn(self, launcher, None, flags, variables),
+            Setting::Sandbox(backend) => {
+                let path = equipped();
+                let flags = [flags, &["--sandbox", "--sandbox-backend", backend]].concat();
+                Ipybox::spawn(self, launcher, None, &flags, &[&[("PATH", path.as_str())], variables].concat())
+            }
+            Setting::Remote(server, kernel) => {
+                let jupyter = Jupyter::shared(server).await;
+                self.start_remote(
+                    launcher,
+                    jupyter.url(),
+                    &[flags, &["--kernel-name", kernel]].concat(),
+                    variables,
+                )
+            }
+            Setting::Distant(server) => {
+                let jupyter = Jupyter::shared(server).await;
+                let relay = Relay::start(jupyter.address()).await;
+                relay.delay(Duration::from_millis(50));
+                let ipybox = self.start_remote(launcher, &jupyter.url_by(relay.address()), flags, variables);
+                // It relays for as long as the test runs.
+                std::mem::forget(relay);
+                ipybox
+            }
+        }
+    }
+}
+
+impl Place {
+    /// ipybox with kernels on the Jupyter server at `url`. Flags that are for kernels on this machine are left out.
+    pub(crate) fn start_remote(
+        &self,
+        launcher: &[&str],
+        url: &str,
+        flags: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Ipybox {
+        let mut flags = flags.to_vec();
+        if let Some(at) = flags.iter().position(|flag| *flag == "--python") {
+            flags.drain(at..at + 2);
+        }
+        flags.extend(["--kernel-gateway-url", url, "--kernel-gateway-token-env", "JUPYTER_TOKEN_OF_TESTS"]);
+        let token = [("JUPYTER_TOKEN_OF_TESTS", jupyter::TOKEN)];
+        Ipybox::spawn(self, launcher, None, &flags, &[&token, variables].concat())
     }
 }
 
