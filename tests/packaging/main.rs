@@ -150,6 +150,11 @@ fn the_workflows_are_sound() {
 }
 
 #[test]
+fn the_manifests_for_kubernetes_are_valid() {
+    passes_with("lint/bin/python", "packaging/manifests.py", &["--tools", &all_tools()]);
+}
+
+#[test]
 fn the_pictures_are_current() {
     passes("packaging/pictures.py", &["--binary", program(), "--tools", &all_tools()]);
 }
