@@ -15,5 +15,8 @@ struct Migration;
 #[doc = include_str!("../docs/quickstart.md")]
 struct Quickstart;
 
+#[doc = include_str!("../docs/remote-kernels.md")]
+struct RemoteKernels;
+
 #[doc = include_str!("../docs/sandbox.md")]
 struct Sandbox;

@@ -86,6 +86,7 @@ mod executor;
 mod gateway;
 #[cfg(doctest)]
 mod guide;
+mod jupyter;
 mod kernel;
 mod mcp;
 mod process;
@@ -103,7 +104,7 @@ pub use approval::{
 pub use audit::{Contents as AuditContents, Error as AuditError};
 pub use config::{
     ApprovalMode, ApprovalSettings, AuditSettings, Config, Error as ConfigError, Images, KernelSettings,
-    SandboxSettings, Settings, ToolServerSettings,
+    RemoteSettings, SandboxSettings, Settings, ToolServerSettings,
 };
 pub use describe::describe;
 pub use executor::{

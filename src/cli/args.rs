@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
-use ipybox::{ApprovalMode, AuditContents, SandboxSettings, Settings};
+use ipybox::{ApprovalMode, AuditContents, RemoteSettings, SandboxSettings, Settings};
 
 /// MCP server (stdio) that gives AI agents a stateful IPython kernel with programmatic MCP tool calling
 ///
@@ -193,6 +193,26 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DOMAIN", requires = "sandbox")]
     pub(crate) sandbox_install_domain: Vec<String>,
 
+    /// Run the kernel on the Jupyter Server, Kernel Gateway or Enterprise Gateway at this URL, which includes its base path
+    #[arg(
+        long,
+        value_name = "URL",
+        conflicts_with_all = ["sandbox", "python", "tool_server_host", "tool_server_port"]
+    )]
+    pub(crate) kernel_gateway_url: Option<String>,
+
+    /// Environment variable that holds the server's token; a value with a blank is the whole Authorization header
+    #[arg(long, value_name = "VAR", requires = "kernel_gateway_url")]
+    pub(crate) kernel_gateway_token_env: Option<String>,
+
+    /// File with certificates in PEM to trust beside the system's
+    #[arg(long, value_name = "FILE", requires = "kernel_gateway_url")]
+    pub(crate) kernel_gateway_ca: Option<PathBuf>,
+
+    /// Kernel spec to start there [default: the server's]
+    #[arg(long, value_name = "NAME", requires = "kernel_gateway_url")]
+    pub(crate) kernel_name: Option<String>,
+
     /// Whether replies show the images of a cell, besides links to their files
     #[arg(long, value_name = "HOW", default_value = "inline")]
     pub(crate) images: Images,
@@ -325,6 +345,13 @@ impl From<ServeArgs> for Settings {
             sandbox.backend = args.sandbox_backend.unwrap_or(Backend::Srt).into();
             sandbox.gateway_program = std::env::current_exe().ok();
             sandbox
+        });
+        settings.remote = args.kernel_gateway_url.map(|url| {
+            let mut remote = RemoteSettings::new(url);
+            remote.token_env = args.kernel_gateway_token_env;
+            remote.kernel_name = args.kernel_name;
+            remote.ca = args.kernel_gateway_ca;
+            remote
         });
         settings.kernel.memory_limit = args.kernel_memory_limit;
         settings.kernel.max_processes = args.kernel_max_processes;

@@ -13,17 +13,21 @@ use crate::approval::{self, Effect, Policy};
 use crate::audit::{self, Audit};
 use crate::describe::describe;
 use crate::env::{self, Variables};
+use crate::jupyter;
 use crate::kernel::ShellCommands;
 use crate::process::{is_program, on_path};
 use crate::sandbox::{self, Confinement, Place, PolicyError};
 
 pub use self::settings::{
-    ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, SandboxSettings, Settings,
-    ToolServerSettings,
+    ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, RemoteSettings, SandboxSettings,
+    Settings, ToolServerSettings,
 };
 
 /// How many files the audit log has beside the one that is written, so that it never takes all of a disk.
 const KEPT_AUDIT_FILES: usize = 5;
+
+/// Variables that Jupyter's gateways start kernels by, and take from their clients, begin with this.
+const START_VARIABLES: &str = "KERNEL_";
 
 /// Why the settings cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +80,18 @@ pub enum Error {
          hint: install it (`cargo install ipybox`), or give its path by `gateway_program`"
     )]
     NoGateway,
+    /// The Jupyter server that is to run kernels cannot be used.
+    #[error("{0}")]
+    Remote(String),
+    /// Kernels are to run on a Jupyter server, and something is asked for that is of this machine.
+    #[error(
+        "run kernels on a Jupyter server with {what}: that is for kernels on this machine\n\
+         hint: leave it out; where the kernel runs, the server decides"
+    )]
+    NotRemote {
+        /// What is asked for.
+        what: &'static str,
+    },
     /// Shell commands are to be the only way to start programs, and run unasked.
     #[error(
         "require shell commands without their approval\nhint: add `--approve-shell-cmds` (`approve_shell_cmds` in Rust)"
@@ -92,6 +108,8 @@ pub struct Config {
     pub(crate) images_dir: PathBuf,
     pub(crate) kernel: KernelSettings,
     pub(crate) sandbox: Option<Confinement>,
+    /// The Jupyter server that runs the kernels, if one does.
+    pub(crate) remote: Option<Remote>,
     /// What `~` stands for.
     pub(crate) home: PathBuf,
     pub(crate) shell_commands: ShellCommands,
@@ -125,6 +143,14 @@ impl Config {
         let home = PathBuf::from(home);
         let sandbox =
             settings.sandbox.map(|sandbox| confinement(sandbox, &workspace, &variables)).transpose()?;
+        let remote = match settings.remote {
+            Some(_) if sandbox.is_some() => return Err(Error::NotRemote { what: "a sandbox" }),
+            Some(_) if settings.kernel.python.is_some() => {
+                return Err(Error::NotRemote { what: "a Python interpreter" });
+            }
+            Some(remote) => Some(Remote::new(remote, &variables)?),
+            None => None,
+        };
         Ok(Self {
             workspace,
             state_dir,
@@ -132,6 +158,7 @@ impl Config {
             images_dir,
             kernel: settings.kernel,
             sandbox,
+            remote,
             home,
             shell_commands,
             tool_server: settings.tool_server,
@@ -148,11 +175,20 @@ impl Config {
 
     /// The kernel's environment, but for what ipybox adds.
     pub(crate) fn kernel_variables(&self) -> BTreeMap<String, String> {
-        let mut variables = match self.sandbox {
-            None => self.variables.for_kernel(),
-            Some(_) => self.variables.for_confined_kernel(),
+        let mut variables = match (&self.remote, &self.sandbox) {
+            (Some(_), _) => self.variables.meant_for_kernel(),
+            (None, None) => self.variables.for_kernel(),
+            (None, Some(_)) => self.variables.for_confined_kernel(),
         };
         variables.extend(self.kernel.env.clone());
+        variables
+    }
+
+    /// What Jupyter's gateways start the kernel by.
+    pub(crate) fn start_variables(&self) -> BTreeMap<String, String> {
+        let mut variables = self.variables.meant_for_kernel_in_process();
+        variables.extend(self.kernel.env.clone());
+        variables.retain(|name, _| name.starts_with(START_VARIABLES));
         variables
     }
 
@@ -179,10 +215,11 @@ impl Config {
         Audit::open(settings, self.variables.redactor().clone())
     }
 
-    /// Where the tool server listens on this machine; `None` with a sandbox, which it is reached from inside.
+    /// Where the tool server listens on this machine; `None` with a sandbox, which it is reached from inside, and with a
+    /// Jupyter server, whose kernels reach it over their own connection.
     pub(crate) fn tool_server_address(&self) -> Option<(&str, u16)> {
         let ToolServerSettings { host, port, .. } = &self.tool_server;
-        self.sandbox.is_none().then_some((host.as_str(), port.unwrap_or(0)))
+        (self.sandbox.is_none() && self.remote.is_none()).then_some((host.as_str(), port.unwrap_or(0)))
     }
 
     /// Where things are that a sandbox has to do with. Code in it can read the first directory and write the second.
@@ -219,6 +256,36 @@ impl Config {
     /// The environment and `.env`.
     pub fn variables(&self) -> &Variables {
         &self.variables
+    }
+}
+
+/// The Jupyter server that runs the kernels.
+#[derive(Debug, Clone)]
+pub(crate) struct Remote {
+    pub(crate) server: Arc<jupyter::Server>,
+    /// The kernel spec; `None` for the server's default.
+    pub(crate) kernel_name: Option<String>,
+}
+
+impl Remote {
+    fn new(settings: RemoteSettings, variables: &Variables) -> Result<Self, Error> {
+        let RemoteSettings { url, token, token_env, kernel_name, ca } = settings;
+        let access = || {
+            let token = match (&token, &token_env) {
+                (Some(token), _) => Some(token.as_str()),
+                (None, Some(variable)) if !env::is_variable_name(variable) => {
+                    return Err(jupyter::AccessError::NoVariable);
+                }
+                (None, Some(variable)) => {
+                    let missing = || jupyter::AccessError::NoToken { variable: variable.clone() };
+                    Some(variables.get(variable).ok_or_else(missing)?)
+                }
+                (None, None) => None,
+            };
+            jupyter::Server::new(jupyter::Access::new(&url, token, ca)?)
+        };
+        let server = access().map_err(|error| Error::Remote(describe(&error)))?;
+        Ok(Self { server: Arc::new(server), kernel_name })
     }
 }
 
@@ -336,6 +403,33 @@ mod tests {
         let mut settings = Settings::default();
         settings.kernel.require_shell_escape = true;
         assert!(matches!(Config::new(settings), Err(Error::EscapeWithoutApproval)));
+    }
+
+    #[test]
+    fn a_jupyter_server_has_kernels_of_its_own() {
+        let place = tempfile::tempdir().unwrap();
+        let check = |change: fn(&mut Settings)| {
+            let mut settings = Settings {
+                workspace: place.path().join("work"),
+                state_dir: Some(place.path().join("states")),
+                remote: Some(RemoteSettings::new("http://localhost:8888/")),
+                ..Settings::default()
+            };
+            change(&mut settings);
+            Config::new(settings)
+        };
+        assert_eq!(check(|_| {}).unwrap().tool_server_address(), None);
+        let with_python = check(|settings| settings.kernel.python = Some("python3".into()));
+        assert!(matches!(with_python, Err(Error::NotRemote { .. })));
+        let token = check(|settings| {
+            let remote = settings.remote.as_mut().unwrap();
+            remote.token = Some("secret".to_owned());
+            assert!(!format!("{remote:?}").contains("secret"));
+            remote.token_env = Some("not a name: secret".to_owned());
+            remote.token = None;
+        });
+        let error = token.unwrap_err().to_string();
+        assert!(error.contains("not the token") && !error.contains("secret"), "{error}");
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Settings {
     pub kernel: KernelSettings,
     /// The sandbox that the kernel runs in. Default: none.
     pub sandbox: Option<SandboxSettings>,
+    /// The Jupyter server that runs the kernel. Default: none; the kernel runs on this machine.
+    pub remote: Option<RemoteSettings>,
     /// How code in the kernel reaches its tools.
     pub tool_server: ToolServerSettings,
     /// Who decides what may run.
@@ -90,6 +92,43 @@ impl Default for SandboxSettings {
             install_domains: Vec::new(),
             init_timeout: Duration::from_secs(30),
         }
+    }
+}
+
+/// The Jupyter Server, Kernel Gateway or Enterprise Gateway that runs the kernel.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct RemoteSettings {
+    /// Its URL, with its base path: `https://host:8888/base/`.
+    pub url: String,
+    /// The token that it wants, or with a blank in it the whole value of the header `Authorization`. Default: none.
+    pub token: Option<String>,
+    /// The variable that holds it, of the environment or the workspace's `.env`, if `token` does not. Default: none.
+    pub token_env: Option<String>,
+    /// The kernel spec. Default: the server's.
+    pub kernel_name: Option<String>,
+    /// A file with certificates in PEM to trust beside those that the system trusts. Default: none.
+    pub ca: Option<PathBuf>,
+}
+
+impl RemoteSettings {
+    /// The server at `url`, and the default of everything else.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self { url: url.into(), token: None, token_env: None, kernel_name: None, ca: None }
+    }
+}
+
+/// Without the token.
+impl std::fmt::Debug for RemoteSettings {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("RemoteSettings")
+            .field("url", &self.url)
+            .field("has_token", &self.token.is_some())
+            .field("token_env", &self.token_env)
+            .field("kernel_name", &self.kernel_name)
+            .field("ca", &self.ca)
+            .finish()
     }
 }
 
@@ -174,6 +213,7 @@ impl Default for Settings {
             images_dir: PathBuf::from("images"),
             kernel: KernelSettings::default(),
             sandbox: None,
+            remote: None,
             tool_server: ToolServerSettings::default(),
             approval: ApprovalSettings::default(),
             audit: AuditSettings::default(),

@@ -206,15 +206,9 @@ impl Variables {
     }
 
     /// The `KERNEL_ENV_*` values by their short names.
-    fn meant_for_kernel(&self) -> BTreeMap<String, String> {
-        let mut kernel = BTreeMap::new();
-        for variables in [&self.dotenv, &self.process] {
-            for (name, value) in variables {
-                if let Some(name) = name.strip_prefix(KERNEL_ENV_PREFIX).filter(|name| !name.is_empty()) {
-                    kernel.insert(name.to_owned(), value.clone());
-                }
-            }
-        }
+    pub(crate) fn meant_for_kernel(&self) -> BTreeMap<String, String> {
+        let mut kernel = short_names(&self.dotenv);
+        kernel.extend(short_names(&self.process));
         kernel
     }
 
@@ -238,6 +232,12 @@ impl Variables {
         let mut inherited = self.pick(MCP_SERVER, &[]);
         inherited.retain(|_, value| !value.starts_with("()"));
         inherited
+    }
+
+    /// The `KERNEL_ENV_*` values of the process environment alone, for those who start kernels: `.env` must not choose the
+    /// image or the namespace that a kernel runs in.
+    pub(crate) fn meant_for_kernel_in_process(&self) -> BTreeMap<String, String> {
+        short_names(&self.process)
     }
 
     fn pick(&self, names: &[&str], prefixes: &[&str]) -> BTreeMap<String, String> {
@@ -273,10 +273,18 @@ impl std::fmt::Debug for Variables {
     }
 }
 
-fn is_variable_name(name: &str) -> bool {
+pub(crate) fn is_variable_name(name: &str) -> bool {
     let mut characters = name.chars();
     characters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
         && characters.all(|character| character.is_ascii_alphanumeric() || character == '_')
+}
+
+/// The `KERNEL_ENV_*` values by their short names.
+fn short_names(variables: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let short = |name: &String| {
+        Some(name.strip_prefix(KERNEL_ENV_PREFIX).filter(|name| !name.is_empty())?.to_owned())
+    };
+    variables.iter().filter_map(|(name, value)| Some((short(name)?, value.clone()))).collect()
 }
 
 #[cfg(test)]

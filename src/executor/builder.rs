@@ -210,6 +210,34 @@ impl CodeExecutorBuilder {
         self
     }
 
+    /// Runs the kernel on the Jupyter Server, Kernel Gateway or Enterprise Gateway at this URL, which includes its base
+    /// path. Default: the kernel runs on this machine. Excludes a sandbox and an interpreter of this machine.
+    pub fn kernel_gateway_url(mut self, url: impl Into<String>) -> Self {
+        self.kernel = self.kernel.kernel_gateway_url(url);
+        self
+    }
+
+    /// The token of that server, or with a blank in it (`Bearer …`) the whole value of the header `Authorization`. Has no
+    /// effect without a [`kernel_gateway_url`](Self::kernel_gateway_url).
+    pub fn kernel_gateway_token(mut self, token: impl Into<String>) -> Self {
+        self.kernel = self.kernel.kernel_gateway_token(token);
+        self
+    }
+
+    /// A file with certificates in PEM to trust beside the system's. Has no effect without a
+    /// [`kernel_gateway_url`](Self::kernel_gateway_url).
+    pub fn kernel_gateway_ca(mut self, file: impl Into<PathBuf>) -> Self {
+        self.kernel = self.kernel.kernel_gateway_ca(file);
+        self
+    }
+
+    /// The kernel spec to start there; default: the server's. Has no effect without a
+    /// [`kernel_gateway_url`](Self::kernel_gateway_url).
+    pub fn kernel_name(mut self, name: impl Into<String>) -> Self {
+        self.kernel = self.kernel.kernel_name(name);
+        self
+    }
+
     /// What the options say of the calls that code makes.
     pub(super) fn policy(&self) -> Policy {
         match &self.policy {

@@ -14,7 +14,7 @@ use super::images::SavedImage;
 use super::late::Late;
 use super::record::{Record, Recorded, Text};
 use crate::approval::Approver;
-use crate::kernel::{self, Content, Event, Fold, Kernel, Message, PythonError};
+use crate::kernel::{self, Content, Event, Fold, Kernel, Message, Missing, PythonError, RateLimit};
 
 /// How long code gets to begin before it is interrupted all the same.
 const BEGIN_GRACE: Duration = Duration::from_secs(1);
@@ -121,9 +121,30 @@ pub(super) async fn follow(
         unsent: None,
     };
     let stopped = course.run(kernel, cell, generation).await;
+    let missing = course.fold.missing().map(told);
     let (rest, error) = course.fold.finish();
     let end = stopped.map_or_else(End::Unreachable, |end| end.unwrap_or(End::Finished));
-    (course.record.finish(rest).await, error, end)
+    let mut recorded = course.record.finish(rest).await;
+    recorded.troubles.extend(missing);
+    (recorded, error, end)
+}
+
+/// What is said about output that was lost on its way.
+fn told(Missing { messages, limit }: Missing) -> String {
+    let what = match messages {
+        0 => "Output of this cell is missing".to_owned(),
+        1 => "A message with output of this cell is missing".to_owned(),
+        messages => format!("{messages} messages with output of this cell are missing"),
+    };
+    let Some(RateLimit { setting, rate }) = limit else {
+        return format!("{what}: lost on the way from the Jupyter server.");
+    };
+    let rate = rate.map_or_else(String::new, |rate| format!(", which is {rate} a second"));
+    format!(
+        "{what}: the Jupyter server drops what comes faster than its limit{rate}. Print less, write to a file, or start the \
+         server with a higher limit: `--ZMQChannelsWebsocketConnection.{setting}=…` (`--ServerApp.{setting}=…` before Jupyter \
+         Server 2.0)."
+    )
 }
 
 /// The course of one cell.
@@ -164,6 +185,7 @@ impl Course<'_> {
                 event = kernel.next(), if self.unsent.is_none() => match event? {
                     Event::Message(message) => self.take(message, kernel, cell).await?,
                     Event::Torn => self.is_torn = true,
+                    Event::Disconnected(why) => return Err(kernel::Error::Disconnected(why)),
                     Event::Died(death) => return Ok(Some(End::Died(death))),
                 },
                 sent = send(cell.chunks.as_ref(), &mut self.unsent), if self.unsent.is_some() => sent,

@@ -55,6 +55,7 @@ impl KernelState {
     pub(super) fn of(end: &End) -> Self {
         match end {
             End::TimedOut { state, .. } | End::Cancelled(state) => *state,
+            End::Unreachable(kernel::Error::Disconnected(_)) => Self::Kept,
             End::Reset | End::Unreachable(_) | End::Died(_) => Self::Lost,
             End::Finished | End::NotRun | End::Unanswered => Self::Kept,
         }
@@ -78,6 +79,12 @@ impl End {
             Self::Unanswered => "The IPython kernel did not say how the cell ended: its code may not have run. An earlier \
                  cell may have broken the kernel, by replacing `sys.stdout` for instance; `reset` makes a fresh one."
                 .to_owned(),
+            Self::Unreachable(kernel::Error::Disconnected(why)) => {
+                format!(
+                    "The Jupyter server cannot be reached: {why}. The kernel is kept, and the code may still be running in it: \
+                     run another cell when the server can be reached again, or `reset` for a fresh kernel."
+                )
+            }
             Self::Unreachable(error) => {
                 let why = describe(error);
                 format!(
@@ -86,11 +93,11 @@ impl End {
                 )
             }
             Self::Died(death) => {
-                let Death { status, stderr, .. } = death;
+                let Death { manner, stderr, .. } = death;
                 let causes = death.causes();
                 let words = if stderr.is_empty() { String::new() } else { format!("\n\n{stderr}") };
                 format!(
-                    "The IPython kernel died while running the cell ({status}). \
+                    "The IPython kernel died while running the cell ({manner}). \
                      A fresh one takes its place: all variables and imports are gone.{causes}{words}"
                 )
             }

@@ -9,7 +9,7 @@ use super::error::StartError;
 use super::execution::CodeExecution;
 use super::session::Session;
 use super::{Code, CodeExecutionError, CodeExecutionResult};
-use crate::config::{Config, Settings};
+use crate::config::{Config, RemoteSettings, Settings};
 use crate::sandbox::Backend as SandboxBackend;
 
 /// Runs Python code in an IPython kernel of its own that has no tools.
@@ -25,6 +25,8 @@ pub struct KernelClient {
 pub struct KernelClientBuilder {
     pub(super) settings: Settings,
     gateway_program: Option<PathBuf>,
+    /// Its URL is empty until it is given.
+    gateway: Option<RemoteSettings>,
 }
 
 impl KernelClientBuilder {
@@ -108,6 +110,34 @@ impl KernelClientBuilder {
         self
     }
 
+    /// Runs the kernel on the Jupyter Server, Kernel Gateway or Enterprise Gateway at this URL, which includes its base
+    /// path. Default: the kernel runs on this machine. Excludes a sandbox and an interpreter of this machine.
+    pub fn kernel_gateway_url(mut self, url: impl Into<String>) -> Self {
+        self.gateway().url = url.into();
+        self
+    }
+
+    /// The token of that server, or with a blank in it (`Bearer …`) the whole value of the header `Authorization`. Has no
+    /// effect without a [`kernel_gateway_url`](Self::kernel_gateway_url).
+    pub fn kernel_gateway_token(mut self, token: impl Into<String>) -> Self {
+        self.gateway().token = Some(token.into());
+        self
+    }
+
+    /// A file with certificates in PEM to trust beside the system's. Has no effect without a
+    /// [`kernel_gateway_url`](Self::kernel_gateway_url).
+    pub fn kernel_gateway_ca(mut self, file: impl Into<PathBuf>) -> Self {
+        self.gateway().ca = Some(file.into());
+        self
+    }
+
+    /// The kernel spec to start there; default: the server's. Has no effect without a
+    /// [`kernel_gateway_url`](Self::kernel_gateway_url).
+    pub fn kernel_name(mut self, name: impl Into<String>) -> Self {
+        self.gateway().kernel_name = Some(name.into());
+        self
+    }
+
     /// Starts a kernel and waits until it runs code.
     ///
     /// # Errors
@@ -122,10 +152,15 @@ impl KernelClientBuilder {
 }
 
 impl KernelClientBuilder {
+    fn gateway(&mut self) -> &mut RemoteSettings {
+        self.gateway.get_or_insert_with(|| RemoteSettings::new(""))
+    }
+
     pub(super) fn into_settings(mut self) -> Settings {
         if let Some(sandbox) = &mut self.settings.sandbox {
             sandbox.gateway_program = self.gateway_program;
         }
+        self.settings.remote = self.gateway.filter(|gateway| !gateway.url.is_empty());
         self.settings
     }
 }

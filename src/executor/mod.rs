@@ -17,15 +17,20 @@ mod end;
 mod error;
 mod excerpt;
 mod execution;
+mod here;
 mod images;
 mod installations;
 mod kernel_client;
 mod late;
+mod modules;
 mod outputs;
+mod packages;
 mod phase;
 mod record;
+mod remote;
 mod result;
 mod session;
+mod site;
 mod worker;
 
 use std::time::Duration;
@@ -58,6 +63,9 @@ pub(crate) enum InstallError {
     /// It cannot be installed.
     #[error(transparent)]
     Install(#[from] environment::InstallError),
+    /// It cannot be installed where a Jupyter server runs the kernel.
+    #[error("{0}")]
+    Remote(String),
 }
 
 /// Why a cell could not be run at all.
@@ -72,6 +80,11 @@ pub(crate) enum Error {
     /// The sandbox does not start. Nothing runs without it instead.
     #[error(transparent)]
     Sandbox(#[from] sandbox::Error),
+    /// The kernel's Python is on another machine.
+    #[error(
+        "name the kernel's Python: it is where the Jupyter server runs the kernel; `sys.executable` in a cell tells it"
+    )]
+    RemotePython,
     /// The directories that a kernel needs cannot be made.
     #[error("make the directories that the kernel needs")]
     Files(#[source] std::io::Error),

@@ -7,19 +7,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::cell::{Cell, Outcome};
 use super::confined::Confined;
+use super::here::Here;
 use super::images::Places;
 use super::installations::Installations;
 use super::late::Late;
+use super::packages;
 use super::phase::Phase;
+use super::remote::{Desk, Remote};
+use super::site::Site;
 use super::worker::{Command, Worker};
 use super::{CodeExecutionError, Error, InstallError};
 use crate::audit::Audit;
 use crate::config::Config;
 use crate::environment::{self, Environment};
-use crate::kernel::Limits;
+use crate::kernel::{Limits, RemoteLaunch};
 use crate::mcp::Connection;
 use crate::tool_server::{Endpoint, Registered};
 
@@ -33,7 +38,8 @@ const QUEUE_CAPACITY: usize = 1024;
 pub(crate) struct Session {
     commands: mpsc::Sender<Command>,
     phase: watch::Receiver<Phase>,
-    environment: Arc<environment::Shared>,
+    packages: PackagesAt,
+    workspace: PathBuf,
     tool_server: Option<Arc<Endpoint>>,
     /// Cancelled by a reset: ends the cells that were queued before it.
     generation: Mutex<CancellationToken>,
@@ -43,10 +49,16 @@ pub(crate) struct Session {
     task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
     /// Tells how the first start of the kernel went.
     started: Mutex<Option<oneshot::Receiver<Result<(), Error>>>>,
-    /// Where packages are installed, if that is in a sandbox.
-    installations: Option<Installations>,
     /// Removed when the session has stopped, or is dropped.
     directory: Mutex<Option<tempfile::TempDir>>,
+}
+
+/// Where packages are installed.
+enum PackagesAt {
+    /// In an environment of this machine, and from a sandbox if the kernel is in one.
+    Here { environment: Arc<environment::Shared>, installations: Option<Box<Installations>> },
+    /// Where a Jupyter server runs the kernel.
+    Remote,
 }
 
 impl Session {
@@ -54,57 +66,83 @@ impl Session {
     pub(crate) fn start(config: &Config, tool_server: Option<Endpoint>) -> std::io::Result<Self> {
         let session_directory = session_directory()?;
         crate::process::guard_directory(session_directory.path());
-        let environment = Arc::new(environment::Shared::new(environment::Settings {
-            python: config.kernel.python.clone(),
-            state_dir: config.state_dir.clone(),
-            workspace: config.workspace.clone(),
-            variables: Arc::clone(&config.variables),
-            is_sandboxed: config.sandbox.is_some(),
-        }));
         let audit = tool_server.as_ref().map_or_else(Audit::off, |tools| tools.audit().clone());
         let tool_server = tool_server.map(Arc::new);
         let (commands, queue) = mpsc::channel(QUEUE_CAPACITY);
         let (phase_sender, phase) = watch::channel(Phase::Preparing("starting".to_owned()));
         let stop = CancellationToken::new();
-        let (private_directory, confined) = rooms(config, session_directory.path())?;
-        let installations =
-            confined.as_ref().map(|confined| Installations::new(confined, session_directory.path()));
+        let limits = Limits {
+            memory: config.kernel.memory_limit,
+            processes: config.kernel.max_processes,
+            file_size: config.kernel.max_file_size,
+        };
+        let (site, packages) = match &config.remote {
+            None => {
+                let (private_directory, confined) = rooms(config, session_directory.path())?;
+                let environment = Arc::new(environment::Shared::new(environment::Settings {
+                    python: config.kernel.python.clone(),
+                    state_dir: config.state_dir.clone(),
+                    workspace: config.workspace.clone(),
+                    variables: Arc::clone(&config.variables),
+                    is_sandboxed: config.sandbox.is_some(),
+                }));
+                let installations = confined
+                    .as_ref()
+                    .map(|confined| Box::new(Installations::new(confined, session_directory.path())));
+                let here = Here {
+                    environment: Arc::clone(&environment),
+                    workspace: config.workspace.clone(),
+                    variables: config.kernel_variables(),
+                    private_directory,
+                    limits,
+                    shell_commands: config.shell_commands,
+                    init_timeout: config.kernel.init_timeout,
+                    confined,
+                };
+                (Site::Here(Box::new(here)), PackagesAt::Here { environment, installations })
+            }
+            Some(remote) => {
+                let desk = Desk { workspace: config.workspace.clone(), tool_server: tool_server.clone() };
+                let launch = RemoteLaunch {
+                    server: Arc::clone(&remote.server),
+                    kernel_name: remote.kernel_name.clone(),
+                    start_variables: config.start_variables(),
+                    environment: config.kernel_variables(),
+                    limits,
+                    shell_commands: config.shell_commands,
+                    timeout: config.kernel.init_timeout,
+                    runtime: crate::tool_server::RUNTIME,
+                    handler: Arc::new(desk),
+                    tasks: TaskTracker::new(),
+                };
+                (Site::Remote(Box::new(Remote::new(launch))), PackagesAt::Remote)
+            }
+        };
         let places = Places { workspace: config.workspace.clone(), images: config.images_dir.clone() };
         let worker = Worker {
             kernel: None,
             lost: None,
             queue,
             phase: phase_sender,
-            environment: Arc::clone(&environment),
+            site,
             tool_server: tool_server.clone(),
             late: Late::new(places),
             failed_starts: None,
-            workspace: config.workspace.clone(),
-            variables: config.kernel_variables(),
-            private_directory,
-            limits: Limits {
-                memory: config.kernel.memory_limit,
-                processes: config.kernel.max_processes,
-                file_size: config.kernel.max_file_size,
-            },
-            shell_commands: config.shell_commands,
             audit,
-            kernel_init_timeout: config.kernel.init_timeout,
-            confined,
         };
         let (started_sender, started) = oneshot::channel();
         let task = tokio::spawn(worker.run(stop.clone(), started_sender));
         Ok(Self {
             commands,
             phase,
-            environment,
+            packages,
+            workspace: config.workspace.clone(),
             tool_server,
             generation: Mutex::default(),
             cells: Mutex::default(),
             stop,
             task: tokio::sync::Mutex::new(Some(task)),
             started: Mutex::new(Some(started)),
-            installations,
             directory: Mutex::new(Some(session_directory)),
         })
     }
@@ -171,21 +209,54 @@ impl Session {
         if self.stop.is_cancelled() {
             return Err(Error::Stopped);
         }
-        self.environment.get(progress).await.map_err(Error::Environment)
+        match &self.packages {
+            PackagesAt::Here { environment, .. } => {
+                environment.get(progress).await.map_err(Error::Environment)
+            }
+            PackagesAt::Remote => Err(Error::RemotePython),
+        }
     }
 
-    /// Installs a package into that environment, in a sandbox of its own if the kernel is in one. Returns what the
+    /// Looks whether a package can be installed at all, as far as its name tells.
+    pub(crate) fn check_package(&self, package: &str) -> Result<(), InstallError> {
+        if let PackagesAt::Remote = self.packages {
+            packages::check(package).map_err(InstallError::Remote)?;
+        }
+        Ok(environment::check_requirement(package, &self.workspace)?)
+    }
+
+    /// Installs a package where the kernel finds it, in a sandbox of its own if the kernel is in one. Returns what the
     /// installer said.
     pub(crate) async fn install(
         &self,
         package: &str,
         progress: environment::Progress<'_>,
     ) -> Result<String, InstallError> {
+        let installations = match &self.packages {
+            PackagesAt::Here { installations, .. } => installations,
+            PackagesAt::Remote => return self.install_remotely(package, progress).await,
+        };
         let environment =
             self.environment(progress).await.map_err(|error| InstallError::Python(Box::new(error)))?;
-        let elsewhere = self.installations.as_ref().map(|place| place.in_environment(&environment));
+        let elsewhere = installations.as_ref().map(|place| place.in_environment(&environment));
         let elsewhere = elsewhere.as_ref().map(|place| place as &dyn environment::Elsewhere);
         Ok(environment.install(package, progress, elsewhere).await?)
+    }
+
+    /// Has the kernel itself install a package, when it is its turn.
+    async fn install_remotely(
+        &self,
+        package: &str,
+        progress: environment::Progress<'_>,
+    ) -> Result<String, InstallError> {
+        self.check_package(package)?;
+        progress("installing where the Jupyter server runs the kernel");
+        let cancel = self.cell_token();
+        // Whoever no longer waits wants no installation.
+        let _guard = cancel.clone().drop_guard();
+        let outcome = self.submit(packages::cell(package.trim(), cancel)).await.outcome().await;
+        let outcome = outcome.map_err(|error| InstallError::Python(Box::new(error)))?;
+        packages::told(outcome).map_err(|why| InstallError::Remote(format!("install `{package}`: {why}")))
     }
 
     /// Keeps a live connection to what `name` stands for now, for the first call of its tools.

@@ -3,9 +3,6 @@
 //! Between cells it keeps reading what the kernel says, so that the kernel never waits for us, and
 //! notices its death.
 
-use std::collections::BTreeMap;
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,15 +12,14 @@ use tokio_util::sync::CancellationToken;
 use super::Error;
 use super::account;
 use super::cell::{self, Cell, Outcome};
-use super::confined::Confined;
 use super::end::{End, KernelState};
 use super::late::Late;
 use super::phase::Phase;
+use super::site::Site;
 use crate::audit::Audit;
 use crate::describe::describe;
-use crate::kernel::{self, Death, Event, Kernel, Launch, Limits, ShellCommands, Sockets};
+use crate::kernel::{self, Death, Event, Kernel};
 use crate::tool_server::Endpoint;
-use crate::{env, environment};
 
 /// How long the kernel may take for our own housekeeping; it takes a few milliseconds.
 const HOUSEKEEPING_TIMEOUT: Duration = Duration::from_secs(5);
@@ -44,22 +40,14 @@ pub(super) struct Worker {
     pub(super) lost: Option<String>,
     pub(super) queue: mpsc::Receiver<Command>,
     pub(super) phase: watch::Sender<Phase>,
-    pub(super) environment: Arc<environment::Shared>,
+    pub(super) site: Site,
     /// None if the kernel's code has no tools.
     pub(super) tool_server: Option<Arc<Endpoint>>,
     /// What earlier cells have shown since the last outcome.
     pub(super) late: Late,
     /// How often in a row the kernel has not started, and when it last did not.
     pub(super) failed_starts: Option<(u32, Instant)>,
-    pub(super) workspace: PathBuf,
-    pub(super) variables: BTreeMap<String, String>,
-    pub(super) private_directory: PathBuf,
-    pub(super) limits: Limits,
-    pub(super) shell_commands: ShellCommands,
     pub(super) audit: Audit,
-    pub(super) kernel_init_timeout: Duration,
-    /// Where the kernel runs, if it is in a sandbox.
-    pub(super) confined: Option<Confined>,
 }
 
 impl Worker {
@@ -71,11 +59,7 @@ impl Worker {
             () = stop.cancelled() => {}
             () = self.work(started) => {}
         }
-        // The kernel ends with its sandbox, which is quicker than first the one, then the other.
-        match &mut self.confined {
-            Some(confined) => confined.end().await,
-            None => self.give_up_kernel().await,
-        }
+        self.site.end(self.kernel.take()).await;
     }
 
     async fn work(&mut self, started: oneshot::Sender<Result<(), Error>>) {
@@ -143,7 +127,7 @@ impl Worker {
             self.lost = match &end {
                 End::Reset => None,
                 End::Died(death) => {
-                    Some(lost_note(&format!("it died while running an earlier cell ({})", death.status)))
+                    Some(lost_note(&format!("it died while running an earlier cell ({})", death.manner)))
                 }
                 End::Unreachable(_) => Some(lost_note("the connection to it failed during an earlier cell")),
                 _ => Some(lost_note("an earlier cell did not react to its interruption")),
@@ -161,6 +145,8 @@ impl Worker {
         if let Some(kernel) = self.kernel.as_mut() {
             match kernel.execute(code.to_owned()).await {
                 Ok(request) => return Ok(request),
+                // It runs on, and can be reached again perhaps.
+                Err(error @ kernel::Error::Disconnected(_)) => return Err(error.into()),
                 Err(error) => {
                     let end = tokio::time::timeout(HOUSEKEEPING_TIMEOUT, self.last_words_of_kernel()).await;
                     let why = match (error, end.ok().flatten()) {
@@ -184,7 +170,7 @@ impl Worker {
         loop {
             match self.kernel.as_mut()?.next().await {
                 Ok(Event::Message(message)) => self.late.take(message.content).await,
-                Ok(Event::Torn) => {}
+                Ok(Event::Torn | Event::Disconnected(_)) => {}
                 Ok(Event::Died(death)) => return Some(death),
                 Err(_) => return None,
             }
@@ -192,7 +178,9 @@ impl Worker {
     }
 
     async fn reset(&mut self) -> Result<(), Error> {
-        self.give_up_kernel().await;
+        if let Some(kernel) = self.kernel.take() {
+            self.site.replace(kernel).await;
+        }
         self.lost = None;
         self.failed_starts = None;
         let tool_server = self.tool_server.clone();
@@ -202,6 +190,10 @@ impl Worker {
             }
         };
         let (started, ()) = tokio::join!(self.start_kernel(), closing);
+        if started.is_err() {
+            // The caller of the next cell need not be this one.
+            self.lost = Some(lost_note("the earlier one was reset"));
+        }
         started
     }
 
@@ -235,13 +227,13 @@ impl Worker {
         let mut started = self.try_to_start().await;
         if let Err(Error::Kernel(kernel::Error::Spawn { .. })) = started {
             // The interpreter is gone: find or make another.
-            self.environment.forget().await;
+            self.site.forget().await;
             started = self.try_to_start().await;
         }
         match &started {
             Ok(()) => self.failed_starts = None,
             Err(_) => {
-                self.environment.forget().await;
+                self.site.forget().await;
                 let count = self.failed_starts.map_or(0, |(count, _)| count);
                 self.failed_starts = Some((count + 1, Instant::now()));
             }
@@ -252,78 +244,9 @@ impl Worker {
     async fn try_to_start(&mut self) -> Result<(), Error> {
         let phase = &self.phase;
         let report = |words: &str| drop(phase.send_replace(Phase::Preparing(words.to_owned())));
-        let environment = self.environment.get(&report).await.map_err(Error::Environment)?;
-        report("starting the IPython kernel");
-        self.prepare_files().map_err(Error::Files)?;
-        if let Some(confined) = &mut self.confined {
-            confined.ready(&environment, self.tool_server.as_deref()).await?;
-        }
-        let mut variables: BTreeMap<String, String> = match &self.confined {
-            None => BTreeMap::new(),
-            Some(confined) => {
-                confined.variables().map(|(name, path)| (name.to_owned(), path.display().to_string())).into()
-            }
-        };
-        variables.extend(self.variables.clone());
-        variables.extend(environment.variables());
-        variables.extend(self.our_variables());
-        let launch = Launch {
-            python: environment.python().to_owned(),
-            working_directory: self.workspace.clone(),
-            environment: variables,
-            private_directory: self.kernel_directory().to_owned(),
-            limits: self.limits,
-            default_limits: self.confined.as_ref().map_or_else(Limits::default, Confined::limits),
-            shell_commands: self.shell_commands,
-            timeout: self.kernel_init_timeout,
-            sockets: if self.confined.is_some() { Sockets::Ports } else { Sockets::Files },
-            wrapper: Vec::new(),
-        };
-        self.kernel = Some(match &mut self.confined {
-            None => Kernel::start(&launch).await?,
-            Some(confined) => confined.start_kernel(&launch).await?,
-        });
+        self.kernel = Some(self.site.start_kernel(self.tool_server.as_deref(), &report).await?);
         self.phase.send_replace(Phase::Ready);
-        tracing::info!(python = %launch.python.display(), "the kernel is ready");
         Ok(())
-    }
-
-    /// Makes the directories that a kernel needs. Code in an earlier kernel, or a cleaner of temporary files, may
-    /// have removed them.
-    fn prepare_files(&self) -> std::io::Result<()> {
-        std::fs::create_dir_all(&self.workspace)?;
-        let private = std::fs::symlink_metadata(&self.private_directory);
-        if !private.as_ref().is_ok_and(std::fs::Metadata::is_dir) {
-            // A file or a link in its place is not ours.
-            if private.is_ok() {
-                std::fs::remove_file(&self.private_directory)?;
-            }
-            std::fs::DirBuilder::new().mode(0o700).create(&self.private_directory)?;
-        }
-        crate::tool_server::write_runtime(&self.private_directory, &self.workspace)
-    }
-
-    /// Where the kernel keeps files of its own.
-    fn kernel_directory(&self) -> &Path {
-        self.confined.as_ref().map_or(&self.private_directory, Confined::directory)
-    }
-
-    /// What the kernel gets beside the user's variables: where its tools are.
-    fn our_variables(&self) -> Vec<(String, String)> {
-        let runtime = crate::tool_server::runtime_directory(&self.private_directory).display().to_string();
-        let python_path = match self.variables.get("PYTHONPATH") {
-            Some(users) => format!("{runtime}:{users}"),
-            None => runtime,
-        };
-        let mut ours = vec![("PYTHONPATH".to_owned(), python_path)];
-        if let Some(tool_server) = &self.tool_server
-            && let Some(address) = tool_server.address()
-        {
-            ours.push((env::IPYBOX_TOOL_SERVER.to_owned(), address.to_string()));
-            // A new token for each kernel: what an earlier one left behind cannot call tools.
-            ours.push((env::IPYBOX_TOOL_SERVER_TOKEN.to_owned(), tool_server.renew_token()));
-        }
-        ours
     }
 
     /// Takes in what the kernel says between cells.
@@ -331,6 +254,10 @@ impl Worker {
         let why = match event {
             Ok(Event::Message(message)) => return self.late.take(message.content).await,
             Ok(Event::Torn) => return,
+            // The next cell finds out whether it is back.
+            Ok(Event::Disconnected(why)) => {
+                return tracing::warn!(why, "the remote kernel cannot be reached");
+            }
             Ok(Event::Died(death)) => ended_with(&death),
             Err(error) => format!("the connection to it failed ({})", describe(&error)),
         };
@@ -340,12 +267,8 @@ impl Worker {
     }
 
     async fn give_up_kernel(&mut self) {
-        let Some(kernel) = self.kernel.take() else { return };
-        if !kernel.kill().await
-            && let Some(confined) = &mut self.confined
-        {
-            tracing::warn!("the sandbox does not end its kernel; ending the sandbox");
-            confined.end().await;
+        if let Some(kernel) = self.kernel.take() {
+            self.site.kill(kernel).await;
         }
     }
 }
@@ -368,14 +291,14 @@ fn pause_after(count: u32) -> Duration {
 }
 
 fn ended_with(death: &Death) -> String {
-    let Death { status, stderr, .. } = death;
+    let Death { manner, stderr, .. } = death;
     let causes = death.causes();
     let causes = causes.trim_end_matches('.').trim_start();
     let causes = if causes.is_empty() { String::new() } else { format!(": {causes}") };
     if stderr.is_empty() {
-        format!("it had ended ({status}{causes})")
+        format!("it had ended ({manner}{causes})")
     } else {
-        format!("it had ended ({status}{causes}):\n{stderr}\n")
+        format!("it had ended ({manner}{causes}):\n{stderr}\n")
     }
 }
 

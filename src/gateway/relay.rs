@@ -1,7 +1,5 @@
 //! One kernel and its connection to the host: messages pass as they are.
 
-use std::os::unix::process::ExitStatusExt as _;
-
 use futures::{SinkExt as _, StreamExt as _};
 use rustix::process::Signal;
 use tokio::net::UnixStream;
@@ -119,7 +117,7 @@ async fn pass_on(
                     Err(_) => break None,
                 },
                 Ok(Said::Died(death)) => {
-                    break Some(Ended { wait_status: death.status.into_raw(), stderr: death.stderr });
+                    break Some(Ended { wait_status: death.manner.wait_status(), stderr: death.stderr });
                 }
                 Err(error) => Err(error),
             },
@@ -153,7 +151,7 @@ async fn send(
 fn failed(error: kernel::Error) -> Ended {
     match error {
         kernel::Error::DiedStarting(death) | kernel::Error::Ended(death) => {
-            Ended { wait_status: death.status.into_raw(), stderr: death.stderr }
+            Ended { wait_status: death.manner.wait_status(), stderr: death.stderr }
         }
         error => Ended { wait_status: FAILED, stderr: format!("failed to {}", describe(&error)) },
     }

@@ -11,8 +11,6 @@ import sys
 
 # How many messages wait to be read before the kernel waits.
 QUEUED_MESSAGES = 32
-# The longest text in a message, in characters.
-PIECE_CHARS = 64 * 1024
 
 
 def main():
@@ -31,6 +29,7 @@ def main():
         ipybox_processes.install()
     import ipybox_input
     import ipybox_journal
+    import ipybox_messages
     import ipybox_shell
     import ipybox_streams
 
@@ -46,8 +45,7 @@ def main():
     app.initialize(["-f", settings["connection_file"]])
     # Blocked while ipykernel started, available to the user's code from here on.
     del sys.modules["debugpy"]
-    app.session.pack = pack
-    app.session.send = send_in_pieces(app.session.send, ipybox_journal.Sent())
+    ipybox_messages.adapt(app.session, ipybox_journal.Sent())
     ipybox_streams.send_directly(app.iopub_thread)
     ipybox_streams.settle_after_cells(app.kernel, [sys.stdout, sys.stderr])
     ipybox_shell.adapt(app.shell)
@@ -55,8 +53,8 @@ def main():
         is_only_escape = settings["shell_commands"] == "only_escape"
         ipybox_commands.ask_first(app.shell, is_only_escape)
     ipybox_input.refuse_input(app.kernel)
-    wake_loop_by_signals()
-    undo_colors()
+    ipybox_shell.wake_loop_by_signals()
+    ipybox_shell.undo_colors()
     app.start()
 
 
@@ -85,25 +83,6 @@ def open_directory():
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path.append(here)
     return here
-
-
-def wake_loop_by_signals():
-    """Let an interrupt end an `await` at once, and not when the event loop happens to wake.
-
-    ipykernel 7.4 handles SIGINT by scheduling a callback, which a loop that sleeps does not notice. A
-    loop with any signal handler of its own is woken by every signal; this one is for a signal that is
-    ignored by default.
-    """
-    from tornado.ioloop import IOLoop
-
-    IOLoop.current().asyncio_loop.add_signal_handler(signal.SIGURG, lambda: None)
-
-
-def undo_colors():
-    """Our reader is no terminal; ipykernel has just told every program to colour its output."""
-    for name in ("CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR"):
-        os.environ.pop(name, None)
-    os.environ.update(TERM="dumb", NO_COLOR="1")
 
 
 def watch_lifeline(private_directory):
@@ -175,127 +154,6 @@ def make_app():
     config.IPKernelApp.outstream_class = "ipybox_streams.Stream"
     config.IPKernelApp.kernel_class = "ipybox_shell.Kernel"
     return App.instance(config=config)
-
-
-def send_in_pieces(send, counts):
-    """Send long text of streams as several messages, and cut exceptions that are longer than anyone reads.
-
-    The server keeps what it needs of each message before it takes the next; one message of a gigabyte would have
-    to be held whole. Each piece of what this process printed tells how much was printed with it, so that the server
-    can tell what is missing if the kernel dies.
-    """
-    process = os.getpid()
-
-    def send_pieces(stream, message_or_type, content=None, *args, **kwargs):
-        if isinstance(message_or_type, dict):
-            message = message_or_type
-            is_counted = message["msg_type"] == "stream" and os.getpid() == process
-            for kind, piece in pieces(message["msg_type"], message["content"]):
-                if is_counted:
-                    parent = message["parent_header"]
-                    end = counts.count(parent, piece["name"], piece["text"])
-                    piece = {**piece, "end": end}
-                renamed = {**message, "content": piece}
-                if kind != message["msg_type"]:
-                    renamed["msg_type"] = kind
-                    renamed["header"] = {**message["header"], "msg_type": kind}
-                sent = send(stream, renamed, *args, **kwargs)
-        else:
-            for kind, piece in pieces(message_or_type, content):
-                sent = send(stream, kind, piece, *args, **kwargs)
-        return sent
-
-    return send_pieces
-
-
-def pieces(kind, content):
-    """The type and content of each of the messages that carry one message's content."""
-    if kind == "stream" and is_long(content.get("text")):
-        for text in cut(content["text"]):
-            yield kind, {**content, "text": text}
-    elif kind in ("display_data", "execute_result", "update_display_data"):
-        data, long_text = split_bundle(content["data"])
-        if data or long_text is None:
-            yield kind, {**content, "data": data}
-        if long_text is None:
-            return
-        # The server shows the object's text and what is streamed after it as one.
-        first, *rest = cut(long_text)
-        metadata = {**content["metadata"], "ipybox_begun": True}
-        yield (
-            "display_data",
-            {**content, "data": {"text/plain": first}, "metadata": metadata},
-        )
-        for text in rest:
-            yield "stream", {"name": "object", "text": text}
-        yield "stream", {"name": "object", "text": "\n"}
-    elif kind in ("error", "execute_reply") and content and "traceback" in content:
-        traceback = [shortened(line) for line in content["traceback"]]
-        yield (
-            kind,
-            {
-                **content,
-                "evalue": shortened(content["evalue"]),
-                "traceback": traceback,
-            },
-        )
-    else:
-        yield kind, content
-
-
-def cut(text):
-    return [text[at : at + PIECE_CHARS] for at in range(0, len(text), PIECE_CHARS)]
-
-
-# The representations that are texts, the most telling first.
-TEXTS = ("text/markdown", "text/plain", "text/latex", "application/json", "text/html")
-
-
-def split_bundle(data):
-    """What of an object fits in a message, and its text if that does not."""
-    if isinstance(data.get("application/json"), (dict, list)):
-        # As text, because the server reads what is nested deep as little as anyone.
-        data = {**data, "application/json": to_json(data["application/json"])}
-    texts = [kind for kind in TEXTS if isinstance(data.get(kind), str)]
-    long = [kind for kind in texts if is_long(data[kind])]
-    if not long:
-        return data, None
-    short = {kind: value for kind, value in data.items() if kind not in long}
-    # HTML of that length is for browsers: an interactive plot, a sound.
-    if texts[0] != long[0] or long[0] == "text/html":
-        return short, None
-    others = {kind: value for kind, value in short.items() if kind not in TEXTS}
-    return others, data[long[0]]
-
-
-def is_long(text):
-    return isinstance(text, str) and len(text) > PIECE_CHARS
-
-
-def to_json(value):
-    return json.dumps(value, default=str, ensure_ascii=False, separators=(",", ":"))
-
-
-def shortened(text):
-    if len(text) <= PIECE_CHARS:
-        return text
-    half = PIECE_CHARS // 2
-    return f"{text[:half]}\n[...]\n{text[-half:]}"
-
-
-def pack(message):
-    """Encode a message as JSON. Lone surrogates, which UTF-8 cannot carry, become question marks.
-
-    jupyter_client's own packer raises on them, and the output is lost.
-    """
-    from jupyter_client.jsonutil import json_clean, json_default
-
-    options = {"default": json_default, "ensure_ascii": False, "allow_nan": False}
-    try:
-        text = json.dumps(message, **options)
-    except (TypeError, ValueError):
-        text = json.dumps(json_clean(message), **options)
-    return text.encode("utf-8", errors="replace")
 
 
 main()

@@ -12,19 +12,58 @@ use super::Limits;
 #[derive(Debug)]
 pub(crate) struct Death {
     /// How it ended.
-    pub(crate) status: ExitStatus,
+    pub(crate) manner: Manner,
     /// The last lines of its real stderr.
     pub(crate) stderr: String,
     /// What it was limited to.
     pub(crate) limits: Limits,
 }
 
+/// How a kernel ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// What `wait` says of its process.
+    Process(ExitStatus),
+    /// What is known of a process on another machine.
+    Elsewhere(String),
+}
+
+impl Manner {
+    /// What `wait` says, if anybody could wait.
+    pub(crate) fn wait_status(&self) -> i32 {
+        match self {
+            Self::Process(status) => status.into_raw(),
+            Self::Elsewhere(_) => 0,
+        }
+    }
+
+    fn is_kill(&self) -> bool {
+        matches!(self, Self::Process(status) if status.signal() == Some(rustix::process::Signal::KILL.as_raw()))
+    }
+}
+
+impl fmt::Display for Manner {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process(status) => status.fmt(formatter),
+            Self::Elsewhere(words) => formatter.write_str(words),
+        }
+    }
+}
+
 impl Death {
+    /// Of a kernel on another machine, of which no more is known than these words.
+    pub(crate) fn elsewhere(words: impl Into<String>, limits: Limits) -> Self {
+        Self { manner: Manner::Elsewhere(words.into()), stderr: String::new(), limits }
+    }
+
     /// Sentences about its possible causes, with a space before each; often none.
     pub(crate) fn causes(&self) -> String {
-        let is_killed = self.status.signal() == Some(rustix::process::Signal::KILL.as_raw());
-        let killed =
-            if is_killed { " The system may have run out of memory: ipybox did not kill it." } else { "" };
+        let killed = if self.manner.is_kill() {
+            " The system may have run out of memory: ipybox did not kill it."
+        } else {
+            ""
+        };
         format!("{killed}{}", self.limits)
     }
 }
@@ -32,7 +71,7 @@ impl Death {
 /// `exit status: 3; its last words:` and the words.
 impl fmt::Display for Death {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.status)?;
+        write!(f, "{}", self.manner)?;
         if self.stderr.is_empty() { Ok(()) } else { write!(f, "; its last words:\n{}", self.stderr) }
     }
 }

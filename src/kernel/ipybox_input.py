@@ -21,6 +21,8 @@ def refuse_input(kernel):
 
     kernel.raw_input = refuse
     kernel.getpass = refuse
+    # ipykernel's own waits for a debugger to attach, where it could import one.
+    sys.breakpointhook = sys.__breakpointhook__
     refuse_debuggers(StdinNotImplementedError)
 
 

@@ -1,6 +1,7 @@
 """IPython's shell, made for someone who sees nothing but what cells show and types nothing but cells."""
 
 import functools
+import os
 import signal
 import sys
 import threading
@@ -39,6 +40,17 @@ def configure(config):
     config.HistoryManager.enabled = False
 
 
+def configure_running(shell):
+    """Set it in a shell that runs already."""
+    shell.colors = "nocolor"
+    # Setting `display_page` is too late.
+    from IPython.core import page
+
+    shell.set_hook("show_in_pager", page.as_hook(page.display_page), 90)
+    # So named from here on.
+    shell.__class__ = ShellLikeQtConsole
+
+
 def adapt(shell):
     """Change what cannot be set."""
     shell.ask_exit = refuse_to_exit
@@ -50,6 +62,25 @@ def adapt(shell):
     give_threads_their_cell(
         [sys.stdout, sys.stderr, shell.display_pub, shell.displayhook]
     )
+
+
+def wake_loop_by_signals():
+    """Let an interrupt end an `await` at once, and not when the event loop happens to wake.
+
+    ipykernel 7.4 handles SIGINT by scheduling a callback, which a loop that sleeps does not notice. A
+    loop with any signal handler of its own is woken by every signal; this one is for a signal that is
+    ignored by default.
+    """
+    from tornado.ioloop import IOLoop
+
+    IOLoop.current().asyncio_loop.add_signal_handler(signal.SIGURG, lambda: None)
+
+
+def undo_colors():
+    """Our reader is no terminal; ipykernel has just told every program to colour its output."""
+    for name in ("CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR"):
+        os.environ.pop(name, None)
+    os.environ.update(TERM="dumb", NO_COLOR="1")
 
 
 def refuse_to_exit():

@@ -3,6 +3,7 @@
 ipykernel's private names are used where it has them; without them its own streams do what they always do.
 """
 
+import _thread
 import codecs
 import os
 import select
@@ -33,6 +34,11 @@ NAMES_FOR_WRITING = (
     "pub_thread",
 )
 NAMES_FOR_WATCHING = ("_fid", "_original_stdstream_copy", "_should_watch")
+NAMES_FOR_TAKING_OVER = (
+    *NAMES_FOR_WATCHING,
+    "_original_stdstream_fd",
+    "watch_fd_thread",
+)
 
 # One for all streams, because they share a journal. A signal handler may print while it is held.
 LOCK = threading.RLock()
@@ -138,6 +144,29 @@ def send_directly(pub_thread):
             schedule(call)
 
     pub_thread.schedule = schedule_or_call
+
+
+def take_over(app):
+    """Let the streams of a kernel that runs already be ours, but for the journal, if they are ipykernel's own."""
+    streams = [sys.stdout, sys.stderr]
+    if not all(
+        type(stream) is OutStream and has(stream, NAMES_FOR_TAKING_OVER)
+        for stream in streams
+    ):
+        return
+    for stream in streams:
+        if not stream._should_watch:
+            return
+        stream._should_watch = False
+        # Ends the read that the thread is in, as `close` does.
+        os.write(stream._original_stdstream_fd, b"\0")
+        stream.watch_fd_thread.join()
+        stream._should_watch = True
+        stream.__class__ = Stream
+        # Not by `threading`: ipykernel 6 would let what it writes belong to the cell that runs now.
+        _thread.start_new_thread(stream._watch_pipe_fd, ())
+    send_directly(app.iopub_thread)
+    settle_after_cells(app.kernel, streams)
 
 
 def settle_after_cells(kernel, streams):

@@ -15,17 +15,19 @@ use serde_json::json;
 use tokio::process::{ChildStdin, Command};
 use tokio::task::JoinHandle;
 
+use super::death::Manner;
 use super::journal::Journal;
 use super::{Death, Error, Limits};
 use crate::process::{GroupLeader, Tail};
 
 /// The files that the kernel starts from; the first is the script.
-const SCRIPTS: [(&str, &str); 8] = [
+const SCRIPTS: [(&str, &str); 9] = [
     ("boot.py", include_str!("boot.py")),
     ("ipybox_commands.py", include_str!("ipybox_commands.py")),
     ("ipybox_input.py", include_str!("ipybox_input.py")),
     ("ipybox_journal.py", include_str!("ipybox_journal.py")),
     ("ipybox_limits.py", include_str!("ipybox_limits.py")),
+    ("ipybox_messages.py", include_str!("ipybox_messages.py")),
     ("ipybox_processes.py", include_str!("ipybox_processes.py")),
     ("ipybox_shell.py", include_str!("ipybox_shell.py")),
     ("ipybox_streams.py", include_str!("ipybox_streams.py")),
@@ -193,7 +195,7 @@ impl KernelProcess {
 
     /// What can be said of the process's end.
     pub(super) async fn death(&mut self, status: ExitStatus) -> Death {
-        Death { status, stderr: self.last_words().await, limits: self.limits }
+        Death { manner: Manner::Process(status), stderr: self.last_words().await, limits: self.limits }
     }
 
     /// Drops what the process has written to its real stderr so far: it is not what it dies of later.

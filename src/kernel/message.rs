@@ -36,9 +36,18 @@ pub(crate) enum Content {
     ExecuteInput,
     /// The answer to a request to execute code, and the exception that ended it. Of some exceptions nothing else tells:
     /// groups of them, and wrong use of a magic.
-    ExecuteReply(Option<PythonError>),
+    ExecuteReply {
+        /// The exception that ended the code.
+        error: Option<PythonError>,
+        /// How many messages showed something before, if the kernel says so.
+        shown: Option<u64>,
+    },
     /// The answer to a request to interrupt: the signal has been sent.
     InterruptReply,
+    /// What the kernel is.
+    KernelInfoReply(KernelInfo),
+    /// The server between us and the kernel drops output because there is too much of it.
+    Limited(RateLimit),
     /// The subscription to the kernel's output is in place (JEP 65).
     Welcome,
     /// The kernel has ended, says who runs it.
@@ -75,6 +84,41 @@ pub(crate) enum Shown {
     },
 }
 
+/// A limit of a Jupyter server on what kernels publish.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct RateLimit {
+    /// The setting's name.
+    pub(crate) setting: &'static str,
+    /// Bytes or messages a second.
+    pub(crate) rate: Option<f64>,
+}
+
+impl RateLimit {
+    /// Reads the notice of a server, which code in the kernel can imitate: none of its words are taken.
+    pub(super) fn read(notice: &str) -> Option<Self> {
+        let setting = match notice.split_once(" rate exceeded.")?.0 {
+            "IOPub data" => "iopub_data_rate_limit",
+            "IOPub message" => "iopub_msg_rate_limit",
+            _ => return None,
+        };
+        let rate =
+            notice.split_once(&format!("{setting}=")).and_then(|(_, rest)| rest.split_whitespace().next());
+        Some(Self {
+            setting,
+            rate: rate.and_then(|rate| rate.parse().ok()).filter(|rate: &f64| rate.is_finite()),
+        })
+    }
+}
+
+/// What a kernel says of itself.
+#[derive(Debug)]
+pub(crate) struct KernelInfo {
+    /// `ipython`.
+    pub(crate) implementation: String,
+    /// `python`.
+    pub(crate) language: String,
+}
+
 /// A stream of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stream {
@@ -104,13 +148,18 @@ pub(crate) struct PythonError {
 }
 
 impl PythonError {
+    /// The exception's class and text.
+    pub(crate) fn last_line(&self) -> String {
+        plain(&format!("{}: {}", self.name, self.value))
+    }
+
     /// The traceback without colours, which names the exception and its value; those alone if there is none.
     pub(crate) fn text(&self) -> String {
         let traceback = plain(&self.traceback.join("\n"));
         if traceback.contains(&self.name) {
             return traceback;
         }
-        let line = plain(&format!("{}: {}", self.name, self.value));
+        let line = self.last_line();
         if traceback.is_empty() { line } else { format!("{traceback}\n{line}") }
     }
 }
@@ -182,6 +231,25 @@ struct ClearOutput {
 }
 
 #[derive(Deserialize)]
+struct KernelInfoReply {
+    #[serde(default)]
+    implementation: String,
+    language_info: LanguageInfo,
+}
+
+#[derive(Deserialize)]
+struct LanguageInfo {
+    name: String,
+}
+
+/// What `ipybox_messages.py` adds to the metadata of a reply.
+#[derive(Default, Deserialize)]
+struct ReplyMetadata {
+    #[serde(default)]
+    ipybox_shown: Option<u64>,
+}
+
+#[derive(Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 enum ExecuteReply {
     Error(PythonError),
@@ -236,10 +304,18 @@ impl Message {
                 Status::Other => Content::Other,
             },
             "execute_input" => Content::ExecuteInput,
-            "execute_reply" => match parse::<ExecuteReply>(content)? {
-                ExecuteReply::Error(error) => Content::ExecuteReply(Some(error)),
-                ExecuteReply::Other => Content::ExecuteReply(None),
-            },
+            "execute_reply" => {
+                let error = match parse::<ExecuteReply>(content)? {
+                    ExecuteReply::Error(error) => Some(error),
+                    ExecuteReply::Other => None,
+                };
+                let metadata: ReplyMetadata = parse(parts.metadata()).unwrap_or_default();
+                Content::ExecuteReply { error, shown: metadata.ipybox_shown }
+            }
+            "kernel_info_reply" => {
+                let KernelInfoReply { implementation, language_info } = parse(content)?;
+                Content::KernelInfoReply(KernelInfo { implementation, language: language_info.name })
+            }
             "interrupt_reply" => Content::InterruptReply,
             "iopub_welcome" => Content::Welcome,
             _ => Content::Other,
@@ -284,6 +360,19 @@ mod tests {
         );
         assert_eq!(written(br#"{"name":"stdout","text":"a"}"#), None);
         assert_eq!(written(br#"{"name":"other","text":"a","end":7}"#), None);
+    }
+
+    #[test]
+    fn the_notice_of_a_server_is_read_and_not_repeated() {
+        let notice = "IOPub data rate exceeded.\nThe Jupyter server will temporarily stop sending output\n\
+            Current values:\nServerApp.iopub_data_rate_limit=1000000.0 (bytes/sec)\nServerApp.rate_limit_window=3.0 (secs)\n";
+        let limit = RateLimit { setting: "iopub_data_rate_limit", rate: Some(1_000_000.0) };
+        assert_eq!(RateLimit::read(notice), Some(limit));
+        let notice = "IOPub message rate exceeded.\nServerApp.iopub_msg_rate_limit=nonsense";
+        assert_eq!(RateLimit::read(notice), Some(RateLimit { setting: "iopub_msg_rate_limit", rate: None }));
+        for other in ["", "IOPub other rate exceeded.", "IOPub data"] {
+            assert_eq!(RateLimit::read(other), None, "{other}");
+        }
     }
 
     #[test]

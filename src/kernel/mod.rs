@@ -13,6 +13,7 @@ mod limits;
 mod local;
 mod message;
 mod relayed;
+mod remote;
 mod terminal;
 mod wire;
 
@@ -24,18 +25,21 @@ use jupyter_protocol::{ExecuteRequest, InterruptRequest, JupyterMessage};
 use rustix::process::Signal;
 
 pub(crate) use self::death::{Death, Ended};
-pub(crate) use self::fold::{Fold, Image, ImageId, Settled, Taken, Transcript};
+pub(crate) use self::fold::{Fold, Image, ImageId, Missing, Settled, Taken, Transcript};
 pub(crate) use self::launch::{Launch, ShellCommands, Sockets};
 pub(crate) use self::limits::Limits;
-pub(crate) use self::message::{Content, Message, PythonError, Shown};
+pub(crate) use self::message::{Content, Message, PythonError, RateLimit, Shown};
 pub(crate) use self::terminal::plain;
 
 pub(crate) use self::local::{LocalKernel, Said};
 pub(crate) use self::relayed::websocket;
+pub(crate) use self::remote::{CallHandler, RemoteLaunch, settle};
 pub(crate) use self::wire::{Parts, SUBPROTOCOL};
 
 use self::relayed::RelayedKernel;
+use self::remote::RemoteKernel;
 use self::wire::Channel;
+use crate::jupyter::{self, KernelId};
 use crate::sandbox::Seat;
 
 /// Why a kernel could not be started or spoken to.
@@ -53,7 +57,7 @@ pub(crate) enum Error {
         source: std::io::Error,
     },
     /// The process ended before it could be spoken to.
-    #[error("start the IPython kernel: it ended with {0}{causes}", causes = line_of(&.0.causes()))]
+    #[error("start the IPython kernel: it ended ({0}){causes}", causes = line_of(&.0.causes()))]
     DiedStarting(Death),
     /// The process has ended.
     #[error("run code in the IPython kernel: it has ended with {0}")]
@@ -64,6 +68,26 @@ pub(crate) enum Error {
     /// The sockets of the kernel failed.
     #[error("speak to the kernel")]
     Connection(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The server that runs it does not do what it was asked for.
+    #[error(transparent)]
+    Server(#[from] jupyter::Error),
+    /// It cannot be reached at present. It is not known to have ended.
+    #[error("run code in the remote kernel: the connection to it is broken, and not back yet ({0})")]
+    Disconnected(String),
+    /// It runs another language.
+    #[error(
+        "use the kernel `{implementation}`: it runs {language}, not Python\n\
+         hint: name the kernel spec of an ipykernel by `--kernel-name`"
+    )]
+    NotPython {
+        /// What runs it.
+        implementation: String,
+        /// What it runs.
+        language: String,
+    },
+    /// It cannot be made to work with us.
+    #[error("prepare the remote kernel: {0}")]
+    NotAdapted(String),
     /// A message has no proper frames or signature.
     #[error("take apart a message of the kernel")]
     Malformed(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -82,6 +106,8 @@ pub(crate) enum Event {
     Message(Message),
     /// It said something that cannot be understood: an interrupt may have torn it.
     Torn,
+    /// The connection to it has been broken for a while. It may come back.
+    Disconnected(String),
     /// Its process ended.
     Died(Death),
 }
@@ -95,6 +121,8 @@ enum Half {
     Local(Box<LocalKernel>),
     /// In a sandbox, with a gateway between.
     Relayed(Box<RelayedKernel>),
+    /// Where a Jupyter server runs it.
+    Remote(Box<RemoteKernel>),
 }
 
 impl Kernel {
@@ -110,6 +138,14 @@ impl Kernel {
         Self::greet(opened, launch.timeout).await
     }
 
+    /// Has a Jupyter server start a kernel, or restart an `earlier` one.
+    pub(crate) async fn start_remote(
+        launch: &RemoteLaunch,
+        earlier: &mut Option<KernelId>,
+    ) -> Result<Self, Error> {
+        Ok(Self(Half::Remote(Box::new(RemoteKernel::start(launch, earlier).await?))))
+    }
+
     async fn greet(
         opened: impl Future<Output = Result<Half, Error>>,
         timeout: Duration,
@@ -119,8 +155,8 @@ impl Kernel {
             loop {
                 match kernel.next().await? {
                     Event::Message(Message { content: Content::Welcome, .. }) => break,
-                    Event::Message(_) | Event::Torn => {}
                     Event::Died(death) => return Err(Error::DiedStarting(death)),
+                    Event::Message(_) | Event::Torn | Event::Disconnected(_) => {}
                 }
             }
             match kernel.run(String::new()).await {
@@ -144,6 +180,7 @@ impl Kernel {
                 Event::Message(message) if fold.is_parent_of(&message) => drop(fold.take(message.content)),
                 Event::Message(message) => others.push(message),
                 Event::Torn => {}
+                Event::Disconnected(why) => return Err(Error::Disconnected(why)),
                 Event::Died(death) => return Err(Error::Ended(death)),
             }
         }
@@ -169,6 +206,7 @@ impl Kernel {
         match &mut self.0 {
             Half::Local(kernel) => kernel.execute(request).await?,
             Half::Relayed(kernel) => kernel.send(&Parts::of_request(Channel::Shell, &request)?).await?,
+            Half::Remote(kernel) => kernel.execute(&request).await?,
         }
         Ok(id)
     }
@@ -180,6 +218,7 @@ impl Kernel {
         let kernel = match &mut self.0 {
             Half::Local(kernel) => kernel,
             Half::Relayed(kernel) => return kernel.next().await,
+            Half::Remote(kernel) => return kernel.next().await,
         };
         Ok(match kernel.next().await? {
             Said::Message(parts) => match kernel.understand(&parts) {
@@ -200,23 +239,36 @@ impl Kernel {
         match &mut self.0 {
             Half::Local(kernel) => kernel.control(request).await,
             Half::Relayed(kernel) => kernel.send(&Parts::of_request(Channel::Control, &request)?).await,
+            Half::Remote(kernel) => kernel.request_interrupt(),
         }
     }
 
-    /// Sends SIGINT to the kernel and all that it started.
+    /// Interrupts the kernel and all that it started by another way.
     pub(crate) fn signal_interrupt(&self) {
-        self.signal(Signal::INT);
+        match &self.0 {
+            Half::Local(kernel) => kernel.signal(Signal::INT),
+            Half::Relayed(kernel) => kernel.signal(Signal::INT),
+            Half::Remote(kernel) => kernel.interrupt_directly(),
+        }
     }
 
     /// Kills the kernel and all that it started; what it said before is still there to be read.
     pub(crate) fn signal_kill(&self) {
-        self.signal(Signal::KILL);
+        match &self.0 {
+            Half::Local(kernel) => kernel.signal(Signal::KILL),
+            Half::Relayed(kernel) => kernel.signal(Signal::KILL),
+            Half::Remote(kernel) => kernel.end(),
+        }
     }
 
-    fn signal(&self, signal: Signal) {
-        match &self.0 {
-            Half::Local(kernel) => kernel.signal(signal),
-            Half::Relayed(kernel) => kernel.signal(signal),
+    /// The name of a kernel that its server can restart, which is left to the caller; the others are killed.
+    pub(crate) async fn release(self) -> Option<KernelId> {
+        match self.0 {
+            Half::Remote(kernel) => Some(kernel.release()),
+            other => {
+                Self(other).kill().await;
+                None
+            }
         }
     }
 
@@ -229,6 +281,10 @@ impl Kernel {
                 true
             }
             Half::Relayed(kernel) => kernel.kill().await,
+            Half::Remote(kernel) => {
+                kernel.kill().await;
+                true
+            }
         }
     }
 }

@@ -14,6 +14,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{self, Message as Frame};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
+use super::death::Manner;
 use super::message::{Content, Message};
 use super::wire::{Parts, SUBPROTOCOL};
 use super::{Death, Error, Event, Limits};
@@ -73,7 +74,7 @@ impl RelayedKernel {
         let message = Parts::decode(&bytes).and_then(|parts| Message::decode(&parts));
         Ok(match message {
             Ok((Message { content: Content::Dead(end), .. }, _)) => Event::Died(Death {
-                status: ExitStatus::from_raw(end.wait_status),
+                manner: Manner::Process(ExitStatus::from_raw(end.wait_status)),
                 stderr: end.stderr,
                 limits: self.limits,
             }),
@@ -88,7 +89,11 @@ impl RelayedKernel {
     /// A connection ends without a word only if the whole sandbox does.
     async fn sandbox_end(&mut self) -> Result<Event, Error> {
         match tokio::time::timeout(SANDBOX_END, self.control.sandbox_ended()).await {
-            Ok(end) => Ok(Event::Died(Death { status: end.status, stderr: end.stderr, limits: self.limits })),
+            Ok(end) => Ok(Event::Died(Death {
+                manner: Manner::Process(end.status),
+                stderr: end.stderr,
+                limits: self.limits,
+            })),
             Err(_) => Err(Error::Connection("the gateway in the sandbox closed the connection".into())),
         }
     }

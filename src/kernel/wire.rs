@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use jupyter_protocol::{JupyterMessage, JupyterMessageContent};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Error;
@@ -17,12 +17,17 @@ pub(crate) const SUBPROTOCOL: &str = "v1.kernel.websocket.jupyter.org";
 
 /// Header, parent header, metadata and content.
 const PARTS_MIN: usize = 4;
+const METADATA: usize = 2;
 const OFFSET_BYTES: usize = size_of::<u64>();
 /// Messages have few buffers.
 const OFFSETS_MAX: usize = 1024;
 
+/// The version of the messaging protocol that our requests follow.
+const PROTOCOL_VERSION: &str = "5.3";
+
 /// A channel of a kernel that its client uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Channel {
     Shell,
     Control,
@@ -76,6 +81,28 @@ impl Parts {
         Ok(Self { channel, parts })
     }
 
+    /// A request of any kind, and its id.
+    pub(super) fn request(channel: Channel, kind: &str, content: &Value) -> (String, Self) {
+        let id = uuid::Uuid::new_v4().to_string();
+        let header = json!({
+            "msg_id": id,
+            "msg_type": kind,
+            "session": "ipybox",
+            "username": "ipybox",
+            "date": chrono::Utc::now().to_rfc3339(),
+            "version": PROTOCOL_VERSION,
+        });
+        let parts = [header, json!({}), json!({}), content.clone()];
+        (id, Self { channel, parts: parts.map(|part| Bytes::from(part.to_string())).to_vec() })
+    }
+
+    /// The same request once more. Kernels refuse a message that has the signature of an earlier one, so that it must differ.
+    pub(super) fn again(&self, count: u32) -> Self {
+        let mut parts = self.parts.clone();
+        parts[METADATA] = Bytes::from(json!({ "ipybox_again": count }).to_string());
+        Self { channel: self.channel, parts }
+    }
+
     /// A message of our own, as if the kernel had sent it.
     pub(super) fn of_kernel(kind: &str, request: Option<&str>, content: &Value) -> Self {
         let parent = request.map_or_else(|| json!({}), |id| json!({ "msg_id": id }));
@@ -113,6 +140,10 @@ impl Parts {
 
     pub(super) fn parent(&self) -> &[u8] {
         &self.parts[1]
+    }
+
+    pub(super) fn metadata(&self) -> &[u8] {
+        &self.parts[METADATA]
     }
 
     pub(super) fn content(&self) -> &[u8] {
@@ -206,6 +237,14 @@ mod tests {
         let back = Parts::decode(&parts.encode()).unwrap().into_request().unwrap();
         assert_eq!(back.header.msg_id, request.header.msg_id);
         assert!(matches!(back.content, JupyterMessageContent::InterruptRequest(_)));
+    }
+
+    #[test]
+    fn a_request_that_is_sent_again_is_another_message_with_the_same_header() {
+        let (_, first) = Parts::request(Channel::Shell, "execute_request", &json!({"code": ""}));
+        let (second, third) = (first.again(1), first.again(2));
+        assert!(first != second && second != third);
+        assert_eq!((first.header(), first.content()), (third.header(), third.content()));
     }
 
     #[test]

@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, StatusCode, header};
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
 
 use super::access::{self, Keys, Role};
 use super::listener::Listener;
@@ -19,6 +22,8 @@ pub(crate) struct Endpoint {
     /// `None` until the sandbox that it is to be reached from has handed out a socket.
     listener: Mutex<Option<Listener>>,
     router: Router,
+    /// The same without the guard, for calls that did not come over the network.
+    calls: Router,
     keys: Arc<Keys>,
     pool: Arc<Pool>,
     gate: Arc<Gate>,
@@ -36,8 +41,8 @@ impl Endpoint {
         let keys = Arc::new(Keys::of_callers());
         let pool = Arc::new(Pool::new(servers, connector));
         let routes = routes::router(Arc::clone(&pool), Arc::clone(&gate), audit.clone());
-        let router = access::guarded(routes, Arc::clone(&keys), Role::Caller);
-        Self { listener: Mutex::default(), router, keys, pool, gate, audit }
+        let router = access::guarded(routes.clone(), Arc::clone(&keys), Role::Caller);
+        Self { listener: Mutex::default(), router, calls: routes, keys, pool, gate, audit }
     }
 
     /// Starts to listen on `host`, which must be a loopback address, and on `port`, or a free one if it is 0.
@@ -53,6 +58,25 @@ impl Endpoint {
         let listener = Listener::serve(listener, self.router.clone(), CancellationToken::new())?;
         self.replace(Some(listener)).await;
         Ok(())
+    }
+
+    /// Answers a call that came another way: over the connection of a kernel that only its session has.
+    pub(crate) async fn answer(&self, path: &str, body: String) -> (u16, String) {
+        let request =
+            Request::post(path).header(header::CONTENT_TYPE, "application/json").body(Body::from(body));
+        let request = match request {
+            Ok(request) => request,
+            Err(error) => return (StatusCode::BAD_REQUEST.as_u16(), error.to_string()),
+        };
+        let response = match self.calls.clone().oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        };
+        let status = response.status();
+        match to_bytes(response.into_body(), usize::MAX).await {
+            Ok(bytes) => (status.as_u16(), String::from_utf8_lossy(&bytes).into_owned()),
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR.as_u16(), error.to_string()),
+        }
     }
 
     async fn replace(&self, listener: Option<Listener>) {

@@ -66,15 +66,15 @@ class ToolRunner:
     def run_sync(self, tool_name, tool_args):
         """Call a tool and return its result: a dict, a str, or None. Any thread, any child process."""
         return _parse(
-            *_exchange("/run", self._body(tool_name, tool_args), _thread_connection())
+            *_thread_connection().exchange("/run", self._body(tool_name, tool_args))
         )
 
     async def run(self, tool_name, tool_args):
         """Call a tool without blocking the event loop; cancelling the task cancels the call."""
         body = self._body(tool_name, tool_args)
-        connection = _Connection()
+        connection = _connect()
         work = asyncio.get_running_loop().run_in_executor(
-            _async_pool(), _exchange, "/run", body, connection
+            _async_pool(), connection.exchange, "/run", body
         )
         try:
             return _parse(*await work)
@@ -96,8 +96,8 @@ def approve_shell(tool_name, cmd):
 
     `tool_name` is `shell` or `shell_magic`. The command is only shown; who asks runs it.
     """
-    body = _encoded({"tool_name": tool_name, "tool_args": {"cmd": cmd}})
-    if _parse(*_exchange("/approve", body, _thread_connection())) is not True:
+    request = {"tool_name": tool_name, "tool_args": {"cmd": cmd}}
+    if ask_host("/approve", request) is not True:
         raise ApprovalRejectedError("the tool server did not say that it may run")
 
 
@@ -117,7 +117,7 @@ def infer_result(tool, *results):
         "module": tool.__name__.rpartition(".")[2],
         "results": [_as_json(result) for result in results],
     }
-    source = _parse(*_exchange("/infer", _encoded(request), _thread_connection()))
+    source = ask_host("/infer", request)
     # Its time and size may be those of the text before.
     try:
         os.unlink(importlib.util.cache_from_source(tool.__file__))
@@ -128,6 +128,11 @@ def infer_result(tool, *results):
         delattr(tool, name)
     importlib.reload(tool)
     return source
+
+
+def ask_host(path, request):
+    """Send a request to ipybox itself and return its answer's result; for ipybox itself."""
+    return _parse(*_thread_connection().exchange(path, _encoded(request)))
 
 
 def _as_json(result):
@@ -156,6 +161,43 @@ class _Connection:
             self.http.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return self.http
 
+    def exchange(self, path, body):
+        """Send a request and return the status and the content of its answer."""
+        headers = {
+            "Content-Type": "application/json",
+            "Authorization": f"Bearer {_setting(_TOKEN)}",
+        }
+        while True:
+            was_used = self.is_used
+            try:
+                if self.is_closed:
+                    raise ConnectionError
+                channel = self.open()
+                channel.request("POST", path, body, headers)
+                self.is_used = True
+                response = channel.getresponse()
+                return response.status, response.read()
+            except (http.client.HTTPException, OSError) as error:
+                if self.is_closed:
+                    raise ToolRunnerError("the call was cancelled") from None
+                if self.http is not None:
+                    self.reopen()
+                # A kept connection may have been closed since the last call: try a new one, once.
+                if not (
+                    was_used
+                    and isinstance(
+                        error, (http.client.RemoteDisconnected, ConnectionError)
+                    )
+                ):
+                    raise ToolRunnerError(
+                        f"the tool server cannot be reached: {error}"
+                    ) from error
+            except BaseException:
+                # Interrupted half-way: the answer must not be read by the next call.
+                if self.http is not None:
+                    self.reopen()
+                raise
+
     def reopen(self):
         self.http.close()
         self.http = None
@@ -170,41 +212,6 @@ class _Connection:
                 except OSError:
                     pass  # It is closed already.
             self.http.close()
-
-
-def _exchange(path, body, connection):
-    headers = {
-        "Content-Type": "application/json",
-        "Authorization": f"Bearer {_setting(_TOKEN)}",
-    }
-    while True:
-        was_used = connection.is_used
-        try:
-            if connection.is_closed:
-                raise ConnectionError
-            channel = connection.open()
-            channel.request("POST", path, body, headers)
-            connection.is_used = True
-            response = channel.getresponse()
-            return response.status, response.read()
-        except (http.client.HTTPException, OSError) as error:
-            if connection.is_closed:
-                raise ToolRunnerError("the call was cancelled") from None
-            if connection.http is not None:
-                connection.reopen()
-            # A kept connection may have been closed since the last call: try a new one, once.
-            if not (
-                was_used
-                and isinstance(error, (http.client.RemoteDisconnected, ConnectionError))
-            ):
-                raise ToolRunnerError(
-                    f"the tool server cannot be reached: {error}"
-                ) from error
-        except BaseException:
-            # Interrupted half-way: the answer must not be read by the next call.
-            if connection.http is not None:
-                connection.reopen()
-            raise
 
 
 def _parse(status, content):
@@ -246,8 +253,18 @@ def _thread_connection():
     """This thread's kept connection; a forked child must not share its parent's."""
     connection = getattr(_local, "connection", None)
     if connection is None or connection.pid != os.getpid():
-        connection = _local.connection = _Connection()
+        connection = _local.connection = _connect()
     return connection
+
+
+# Makes a connection to the tool server.
+_connect = _Connection
+
+
+def carry_by(connect):
+    """Let calls take another way to the tool server. `connect` makes what is like a `_Connection`; for ipybox itself."""
+    global _connect
+    _connect = connect
 
 
 _pool = None

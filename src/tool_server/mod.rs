@@ -28,7 +28,7 @@ pub(crate) use self::servers::{Registered, ServerLookup, Unusable, read};
 pub use self::standalone::{ToolServer, ToolServerBuilder};
 
 /// The Python package that generated code imports.
-const RUNTIME: &str = include_str!("ipybox_runtime.py");
+pub(crate) const RUNTIME: &str = include_str!("ipybox_runtime.py");
 
 /// Why the tool server could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +77,7 @@ pub(crate) fn runtime_directory(private_directory: &Path) -> PathBuf {
 
 /// What code imports from the workspace: generated packages, and what agents write beside them: parsers for the tools'
 /// results, and saved actions.
-const IMPORTABLE: [&str; 3] = ["mcptools", "mcpparse", "gentools"];
+pub(crate) const IMPORTABLE: [&str; 3] = ["mcptools", "mcpparse", "gentools"];
 
 /// Writes what generated code imports, and makes the workspace's packages importable from every directory.
 pub(crate) fn write_runtime(private_directory: &Path, workspace: &Path) -> io::Result<()> {

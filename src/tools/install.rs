@@ -8,7 +8,6 @@ use tokio::sync::watch;
 use super::{Call, McpServer, Progress, consent, parse, reply, schema};
 use crate::approval::Approver;
 use crate::describe::describe;
-use crate::environment::check_requirement;
 
 pub(super) const NAME: &str = "install_package";
 
@@ -67,7 +66,7 @@ async fn install(
     mut progress: Option<Progress>,
 ) -> Result<String, CallToolResult> {
     // Nobody is asked about what cannot be done.
-    check_requirement(&package, &server.workspace).map_err(|error| reply::error(&error))?;
+    server.session.check_package(&package).map_err(|error| reply::error(&error))?;
     let arguments = Map::from_iter([("package_name".to_owned(), json!(package))]);
     let on_record = consent::decide(server, NAME, arguments, approver, progress.as_mut()).await?;
     let (phase, phases) = watch::channel(String::new());

@@ -48,6 +48,18 @@ fn the_kernel_knows_no_tools() {
 }
 
 #[test]
+fn the_client_of_jupyters_servers_knows_nobody() {
+    never(
+        "jupyter",
+        &["crate::kernel", "crate::executor", "crate::tools", "crate::tool_server", "crate::mcp"],
+    );
+    never(
+        "jupyter",
+        &["crate::config", "crate::env", "crate::registry", "jupyter_", "axum", "rmcp", "clap::"],
+    );
+}
+
+#[test]
 fn the_tool_server_knows_no_kernel() {
     never("tool_server", &["crate::kernel", "crate::executor", "crate::tools", "crate::registry", "rmcp"]);
 }

@@ -10,7 +10,7 @@ mod transcript;
 pub(crate) use self::bundle::Image;
 pub(crate) use self::transcript::{ImageId, Settled, Taken, Transcript};
 
-use super::message::{Content, Message, PythonError, Shown};
+use super::message::{Content, Message, PythonError, RateLimit, Shown};
 
 /// What a cell has produced so far.
 #[derive(Debug)]
@@ -24,6 +24,21 @@ pub(crate) struct Fold {
     exception: Option<PythonError>,
     /// The exception that ended the cell, by its reply.
     error: Option<PythonError>,
+    /// How many messages showed something.
+    shown: u64,
+    /// How many did when the kernel sent them, if it says so.
+    promised: u64,
+    /// Why the server drops output, if it says that it does.
+    limit: Option<RateLimit>,
+}
+
+/// Output that was lost between the kernel and us.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Missing {
+    /// How many messages; 0 if that cannot be told.
+    pub(crate) messages: u64,
+    /// The limit of a server that dropped them.
+    pub(crate) limit: Option<RateLimit>,
 }
 
 impl Fold {
@@ -37,6 +52,9 @@ impl Fold {
             transcript: Transcript::default(),
             exception: None,
             error: None,
+            shown: 0,
+            promised: 0,
+            limit: None,
         }
     }
 
@@ -49,21 +67,29 @@ impl Fold {
     pub(crate) fn take(&mut self, content: Content) -> Taken {
         match content {
             Content::Shown(shown) => {
+                self.shown += 1;
                 let told = self.tell_exception();
                 return told.and(self.transcript.take(shown));
             }
             Content::Error(error) => {
+                self.shown += 1;
                 let told = self.tell_exception();
                 self.exception = Some(error);
                 return told;
             }
             Content::ExecuteInput => self.has_begun = true,
             Content::Idle => self.is_idle = true,
-            Content::ExecuteReply(error) => {
+            Content::ExecuteReply { error, shown } => {
                 self.is_replied = true;
                 self.error = error;
+                self.promised = shown.unwrap_or_default();
             }
-            Content::InterruptReply | Content::Welcome | Content::Dead(_) | Content::Other => {}
+            Content::Limited(limit) => self.limit = Some(limit),
+            Content::InterruptReply
+            | Content::KernelInfoReply(_)
+            | Content::Welcome
+            | Content::Dead(_)
+            | Content::Other => {}
         }
         Taken::default()
     }
@@ -81,6 +107,12 @@ impl Fold {
     /// Whether the kernel is done with the request. A reply that has not come by now hardly ever comes.
     pub(crate) fn is_idle(&self) -> bool {
         self.is_idle
+    }
+
+    /// What is missing of what the kernel has shown, if anything.
+    pub(crate) fn missing(&self) -> Option<Missing> {
+        let messages = self.promised.saturating_sub(self.shown);
+        (messages > 0 || self.limit.is_some()).then_some(Missing { messages, limit: self.limit })
     }
 
     /// The rest of what the cell showed, and the exception that ended it.

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::kernel::message::MimeBundle;
+
 fn stream(text: &str) -> Content {
     Content::Shown(Shown::Stream(text.to_owned()))
 }
@@ -24,6 +25,10 @@ fn plain_object(text: &str) -> Content {
 
 fn update(id: &str, value: Value) -> Content {
     Content::Shown(Shown::Update { bundle: bundle(value), id: Some(id.to_owned()) })
+}
+
+fn replied(error: Option<PythonError>) -> Content {
+    Content::ExecuteReply { error, shown: None }
 }
 
 fn clear(is_delayed: bool) -> Content {
@@ -170,7 +175,7 @@ fn an_object_that_was_handed_on_is_updated_by_showing_it_again() {
 
 #[test]
 fn a_cell_ends_at_idle_and_reply_in_either_order() {
-    let reply = || Content::ExecuteReply(None);
+    let reply = || replied(None);
     for (first, second) in [(Content::Idle, reply()), (reply(), Content::Idle)] {
         let mut fold = Fold::new("cell".to_owned());
         fold.take(first);
@@ -198,16 +203,33 @@ fn ended(contents: impl IntoIterator<Item = Content>) -> (String, Option<PythonE
 fn an_exception_ends_a_cell_by_its_message_or_by_the_reply() {
     let (one, other) = (|| exception("One"), || exception("Other"));
     let shown = || Content::Error(one());
-    assert_eq!(ended([stream("a"), shown(), Content::ExecuteReply(Some(one()))]), ("a".into(), Some(one())));
-    assert_eq!(ended([Content::ExecuteReply(Some(one())), shown()]), (String::new(), Some(one())));
+    assert_eq!(ended([stream("a"), shown(), replied(Some(one()))]), ("a".into(), Some(one())));
+    assert_eq!(ended([replied(Some(one())), shown()]), (String::new(), Some(one())));
     // Exception groups are shown as a stream.
-    assert_eq!(ended([stream("a"), Content::ExecuteReply(Some(one()))]), ("a".into(), Some(one())));
+    assert_eq!(ended([stream("a"), replied(Some(one()))]), ("a".into(), Some(one())));
     // `%run`
-    assert_eq!(ended([shown(), Content::ExecuteReply(None)]), (String::new(), Some(one())));
+    assert_eq!(ended([shown(), replied(None)]), (String::new(), Some(one())));
     // One that was handled, and shown all the same.
-    assert_eq!(ended([shown(), stream("a"), Content::ExecuteReply(None)]), ("One: v\na".into(), None));
-    let text = ended([shown(), Content::Error(other()), Content::ExecuteReply(Some(other()))]);
+    assert_eq!(ended([shown(), stream("a"), replied(None)]), ("One: v\na".into(), None));
+    let text = ended([shown(), Content::Error(other()), replied(Some(other()))]);
     assert_eq!(text, ("One: v\n".into(), Some(other())));
+}
+
+#[test]
+fn messages_that_the_kernel_has_sent_and_that_never_came_are_missed() {
+    let missing = |contents: Vec<Content>| {
+        let mut fold = Fold::new("cell".to_owned());
+        contents.into_iter().for_each(|content| drop(fold.take(content)));
+        fold.missing().map(|Missing { messages, limit }| (messages, limit))
+    };
+    let reply = |shown| Content::ExecuteReply { error: None, shown: Some(shown) };
+    assert_eq!(missing(vec![stream("a"), reply(1)]), None);
+    assert_eq!(missing(vec![reply(2), stream("a"), plain_object("1")]), None);
+    // Threads go on.
+    assert_eq!(missing(vec![stream("a"), stream("b"), reply(1)]), None);
+    assert_eq!(missing(vec![stream("a"), reply(3)]), Some((2, None)));
+    let limit = RateLimit { setting: "iopub_data_rate_limit", rate: None };
+    assert_eq!(missing(vec![Content::Limited(limit), reply(1)]), Some((1, Some(limit))));
 }
 
 #[test]

@@ -1,0 +1,69 @@
+//! Packages for a kernel on a Jupyter server: installed by the kernel itself, into its own environment.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::cell::{Cell, Outcome};
+use super::end::End;
+use crate::approval::Approver;
+
+/// How long an installation may take.
+const TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// How much of the installer's output is told.
+const OUTPUT_CHARS: usize = 20_000;
+
+/// Refuses what lies on this machine.
+pub(super) fn check(package: &str) -> Result<(), String> {
+    let text = package.trim();
+    let is_path =
+        matches!(text, "." | "..") || ["/", "./", "../", "file:"].iter().any(|start| text.starts_with(start));
+    if is_path {
+        return Err(format!(
+            "install `{text}`: packages are installed where the Jupyter server runs the kernel, which does not have the \
+             files of this machine\nhint: give a name or a URL"
+        ));
+    }
+    Ok(())
+}
+
+/// The cell that installs `package`, a requirement that has been checked.
+pub(super) fn cell(package: &str, cancel: CancellationToken) -> Cell {
+    Cell {
+        // A string in JSON is one in Python.
+        code: format!("__import__('ipybox_packages').install({})", Value::from(package)),
+        timeout: TIMEOUT,
+        max_output_chars: OUTPUT_CHARS,
+        cancel,
+        chunks: None,
+        approver: Approver::Nobody("packages are installed without tools"),
+    }
+}
+
+/// What the installer said, or why there is no package.
+pub(super) fn told(outcome: Outcome) -> Result<String, String> {
+    let said = outcome.text.excerpt.trim().to_owned();
+    let why = match (&outcome.end, &outcome.error) {
+        (End::Finished, None) => return Ok(said),
+        (End::Finished, Some(error)) => format!("{}: {}", error.name, error.value),
+        (end, _) => end.words(),
+    };
+    Err(if said.is_empty() { why } else { format!("{why}\n{said}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_on_this_machine_is_refused() {
+        for path in [".", "./here", "../there", "/abs", " file:///x.whl"] {
+            assert!(check(path).unwrap_err().contains("does not have the files"), "{path}");
+        }
+        for package in ["six", "git+https://host/x", "name @ https://host/x.whl"] {
+            check(package).unwrap();
+        }
+    }
+}

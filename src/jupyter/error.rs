@@ -1,0 +1,48 @@
+//! What can go wrong between us and a server, in words that say what would help.
+
+/// Why a server did not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// There is no connection to it.
+    #[error("connect to the Jupyter server at `{server}`: {reason}\nhint: {}", advice(.reason))]
+    Unreachable {
+        server: String,
+        /// Why.
+        reason: String,
+    },
+    /// It does not let us in.
+    #[error("{what} at `{server}`: the Jupyter server answers {status}\nhint: {advice}")]
+    Refused { what: &'static str, server: String, status: http::StatusCode, advice: &'static str },
+    /// Something else is there.
+    #[error(
+        "{what} at `{server}`: there is no Jupyter server; what is there answers {status}\n\
+         hint: give the URL of a Jupyter Server, Kernel Gateway or Enterprise Gateway with its base path, as in \
+         `http://host:8888/base/`"
+    )]
+    NotJupyter { what: &'static str, server: String, status: String },
+    /// It has no such kernel spec.
+    #[error("start a kernel: the Jupyter server at `{server}` has no kernel spec `{name}`\nhint: {known}")]
+    NoSuchKernelSpec { server: String, name: String, known: String },
+    /// It no longer has the kernel.
+    #[error(
+        "the Jupyter server at `{server}` no longer has the kernel: it was shut down or culled, or the server restarted"
+    )]
+    KernelGone { server: String },
+    /// It has failed.
+    #[error("{what} at `{server}`: the Jupyter server answers {status}: {message}")]
+    Failed { what: &'static str, server: String, status: http::StatusCode, message: String },
+    /// It does not know the subprotocol that was asked for.
+    #[error("open the channels of a kernel with a subprotocol that the server does not know")]
+    NoSubprotocol,
+}
+
+/// What would help where there is no connection.
+fn advice(reason: &str) -> &'static str {
+    if reason.contains("certificate") {
+        "the server's certificate is not trusted: if it is your own, or its authority is, name it in PEM by `--kernel-gateway-ca`"
+    } else if reason.contains("InvalidContentType") || reason.contains("corrupt message") {
+        "the server speaks no TLS on this port: is its URL one of `http://`?"
+    } else {
+        "is the server running, and the URL's host and port right? A tunnel to it may have ended"
+    }
+}

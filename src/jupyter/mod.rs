@@ -1,0 +1,117 @@
+//! A client of the servers that run kernels: Jupyter Server, Kernel Gateway, Enterprise Gateway.
+//!
+//! Kernels are asked for by the [REST API](https://jupyter-server.readthedocs.io/en/latest/developers/rest-api.html) and
+//! spoken to over a WebSocket for each. What is said there is not known here.
+
+mod access;
+mod dial;
+mod error;
+mod quick_ack;
+mod rest;
+mod tls;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::error::{ProtocolError, SubProtocolError};
+use tokio_tungstenite::tungstenite::http::header::{HeaderValue, SEC_WEBSOCKET_PROTOCOL};
+use tokio_tungstenite::tungstenite::{self, client::IntoClientRequest as _, protocol::WebSocketConfig};
+
+use self::dial::{Dialer, Duplex};
+
+pub(crate) use self::access::{Access, AccessError};
+pub(crate) use self::error::Error;
+pub(crate) use self::rest::KernelId;
+
+/// A server that runs kernels.
+#[derive(Debug)]
+pub(crate) struct Server {
+    access: Access,
+    http: reqwest::Client,
+    dialer: Dialer,
+    /// Whether it is known to speak JSON only: Jupyter Server before 2.0, and Enterprise Gateway.
+    is_json_only: AtomicBool,
+}
+
+/// A connection to the channels of a kernel.
+pub(crate) struct Channels {
+    pub(crate) socket: WebSocketStream<Box<dyn Duplex>>,
+    /// Whether messages are binary, by the subprotocol that was asked for. They are JSON otherwise.
+    pub(crate) is_binary: bool,
+}
+
+impl Server {
+    /// A client that has not spoken to the server yet.
+    pub(crate) fn new(access: Access) -> Result<Self, AccessError> {
+        let tls = tls::config(access.roots())?;
+        let is_loopback = access.is_loopback();
+        let http =
+            rest::client(&tls, is_loopback).map_err(|error| AccessError::HttpClient(error.to_string()))?;
+        let dialer = Dialer::new(Arc::new(tls), is_loopback);
+        Ok(Self { access, http, dialer, is_json_only: AtomicBool::new(false) })
+    }
+
+    /// How people know it.
+    pub(crate) fn name(&self) -> &str {
+        self.access.name()
+    }
+
+    /// Opens a connection to a kernel's channels. What was said while a connection of the same `session` was broken comes
+    /// first, where the server keeps it.
+    pub(crate) async fn channels(
+        &self,
+        kernel: &KernelId,
+        session: &str,
+        subprotocol: &'static str,
+        config: WebSocketConfig,
+    ) -> Result<Channels, Error> {
+        if !self.is_json_only.load(Ordering::Relaxed) {
+            match self.open(kernel, session, Some(subprotocol), config).await {
+                Ok(socket) => return Ok(Channels { socket, is_binary: true }),
+                Err(Error::NoSubprotocol) => self.is_json_only.store(true, Ordering::Relaxed),
+                Err(error) => return Err(error),
+            }
+        }
+        let socket = self.open(kernel, session, None, config).await?;
+        Ok(Channels { socket, is_binary: false })
+    }
+
+    async fn open(
+        &self,
+        kernel: &KernelId,
+        session: &str,
+        subprotocol: Option<&'static str>,
+        config: WebSocketConfig,
+    ) -> Result<WebSocketStream<Box<dyn Duplex>>, Error> {
+        let mut url = self.access.url(&["api", "kernels", kernel.as_str(), "channels"]);
+        url.query_pairs_mut().append_pair("session_id", session);
+        let stream = self.dialer.dial(&url).await.map_err(|reason| self.unreachable(reason))?;
+        let is_secure = url.scheme() == "https";
+        // Both are special schemes, so that the one can be put in the place of the other.
+        let _always_can = url.set_scheme(if is_secure { "wss" } else { "ws" });
+        let mut request =
+            url.as_str().into_client_request().map_err(|error| self.unreachable(error.to_string()))?;
+        if let Some(subprotocol) = subprotocol {
+            request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(subprotocol));
+        }
+        if let Some(authorization) = self.access.authorization() {
+            request.headers_mut().insert(http::header::AUTHORIZATION, authorization.clone());
+        }
+        let opened = tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await;
+        opened.map(|(socket, _)| socket).map_err(|error| match error {
+            tungstenite::Error::Protocol(ProtocolError::SecWebSocketSubProtocolError(
+                SubProtocolError::NoSubProtocol,
+            )) => Error::NoSubprotocol,
+            tungstenite::Error::Http(response) => {
+                let body = response.body().as_deref().unwrap_or_default();
+                self.refusal("open the channels of a kernel", response.status(), body)
+            }
+            error => self.unreachable(error.to_string()),
+        })
+    }
+
+    fn unreachable(&self, reason: String) -> Error {
+        Error::Unreachable { server: self.name().to_owned(), reason }
+    }
+}

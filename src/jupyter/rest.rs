@@ -1,0 +1,332 @@
+//! The REST API: kernel specs, and the life of kernels.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http::StatusCode;
+use reqwest::{Method, redirect};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{Error, Server};
+
+/// How long a connection may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a request may take that starts no kernel. Ending one takes 5 seconds and more if it does not react.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a look at a kernel may take.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The longest answer. Kernel specs come with their icons' addresses and are a kilobyte each.
+const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// How many kernel specs are told, and how long their names may be.
+const SPECS_TOLD: usize = 20;
+const SPEC_BYTES_MAX: usize = 100;
+
+/// How much of an error's text is told.
+const MESSAGE_CHARS: usize = 1000;
+
+/// A kernel's name on its server.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct KernelId(String);
+
+/// It becomes a part of paths, so that it must not be one.
+impl TryFrom<String> for KernelId {
+    type Error = &'static str;
+
+    fn try_from(id: String) -> Result<Self, Self::Error> {
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        if (1..=128).contains(&id.len()) && id.bytes().all(is_name) {
+            Ok(Self(id))
+        } else {
+            Err("no kernel id")
+        }
+    }
+}
+
+impl KernelId {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+#[derive(Deserialize)]
+struct KernelSpecs {
+    default: Option<String>,
+    kernelspecs: BTreeMap<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct Kernel {
+    id: KernelId,
+}
+
+/// What a server says when it fails. Which of the fields it uses differs from one to the other.
+#[derive(Default, Deserialize)]
+struct Failure {
+    #[serde(default)]
+    message: Option<String>,
+    #[serde(default)]
+    reason: Option<String>,
+    #[serde(default)]
+    traceback: Traceback,
+}
+
+/// Its lines, whole or in pieces.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Traceback {
+    Text(String),
+    Pieces(Vec<String>),
+}
+
+impl Default for Traceback {
+    fn default() -> Self {
+        Self::Text(String::new())
+    }
+}
+
+impl Traceback {
+    /// The exception; what is above it are paths of the server.
+    fn last_line(&self) -> Option<String> {
+        let text = match self {
+            Self::Text(text) => text.clone(),
+            Self::Pieces(pieces) => pieces.concat(),
+        };
+        text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
+    }
+}
+
+/// An HTTP client that never follows a redirect: our headers are for the server alone, and what is redirected is a
+/// request for a password.
+///
+/// On loopback, where tunnels end, no proxy has to see the token.
+pub(super) fn client(
+    tls: &rustls::ClientConfig,
+    is_loopback: bool,
+) -> Result<reqwest::Client, reqwest::Error> {
+    let builder = reqwest::Client::builder();
+    let builder = if is_loopback { builder.no_proxy() } else { builder };
+    builder
+        .user_agent(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT_TIMEOUT)
+        // A connection that was kept may have died with a network, and a request on it waits for its timeout.
+        .pool_max_idle_per_host(0)
+        .redirect(redirect::Policy::none())
+        .tls_backend_preconfigured(tls.clone())
+        .build()
+}
+
+impl Server {
+    /// Asks for the kernel spec `name`, or for the server's default, and returns its name.
+    pub(crate) async fn kernel_spec(&self, name: Option<&str>) -> Result<String, Error> {
+        let what = "ask for the kernel specs";
+        let specs: KernelSpecs = self.get(what, &["api", "kernelspecs"]).await?;
+        let name = name.or(specs.default.as_deref()).unwrap_or_default().to_owned();
+        if specs.kernelspecs.contains_key(&name) {
+            return Ok(name);
+        }
+        let known = specs.kernelspecs.keys().filter(|name| name.len() <= SPEC_BYTES_MAX);
+        let known: Vec<_> = known.take(SPECS_TOLD).map(|name| format!("`{name}`")).collect();
+        let known = match known.as_slice() {
+            [] => "it has none at all; install one there: `python -m ipykernel install`".to_owned(),
+            known => format!("choose one by `--kernel-name`; it has {}", known.join(", ")),
+        };
+        Err(Error::NoSuchKernelSpec { server: self.name().to_owned(), name, known })
+    }
+
+    /// Starts a kernel. Dropping the future may leave it running.
+    pub(crate) async fn start_kernel(
+        &self,
+        spec: &str,
+        variables: &BTreeMap<String, String>,
+        timeout: Duration,
+    ) -> Result<KernelId, Error> {
+        let mut body = json!({ "name": spec });
+        if !variables.is_empty() {
+            body["env"] = json!(variables);
+        }
+        let request = self.request(Method::POST, &["api", "kernels"]).timeout(timeout).body(body.to_string());
+        let what = "start a kernel";
+        let (status, body) = self.send(request).await?;
+        let kernel: Kernel = self.read(what, status, &body)?;
+        Ok(kernel.id)
+    }
+
+    /// Sends the kernel's process a SIGINT, or what its kernel spec asks for in its place.
+    pub(crate) async fn interrupt_kernel(&self, kernel: &KernelId) -> Result<(), Error> {
+        let request = self.request(Method::POST, &["api", "kernels", kernel.as_str(), "interrupt"]);
+        self.send_to_kernel("interrupt the kernel", request).await
+    }
+
+    /// Replaces the kernel's process by a fresh one of the same name.
+    pub(crate) async fn restart_kernel(&self, kernel: &KernelId, timeout: Duration) -> Result<(), Error> {
+        let request = self.request(Method::POST, &["api", "kernels", kernel.as_str(), "restart"]);
+        self.send_to_kernel("restart the kernel", request.timeout(timeout)).await
+    }
+
+    /// Ends the kernel. One that is gone already is as good.
+    pub(crate) async fn delete_kernel(&self, kernel: &KernelId) -> Result<(), Error> {
+        let request = self.request(Method::DELETE, &["api", "kernels", kernel.as_str()]);
+        match self.send_to_kernel("delete the kernel", request).await {
+            Ok(()) | Err(Error::KernelGone { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Looks whether the server has the kernel still.
+    pub(crate) async fn check_kernel(&self, kernel: &KernelId) -> Result<(), Error> {
+        let request = self.request(Method::GET, &["api", "kernels", kernel.as_str()]).timeout(LOOK_TIMEOUT);
+        self.send_to_kernel("ask for the kernel", request).await
+    }
+
+    async fn send_to_kernel(
+        &self,
+        what: &'static str,
+        request: reqwest::RequestBuilder,
+    ) -> Result<(), Error> {
+        let (status, body) = self.send(request).await?;
+        match status {
+            StatusCode::NOT_FOUND => Err(Error::KernelGone { server: self.name().to_owned() }),
+            status if status.is_success() => Ok(()),
+            status => Err(self.refusal(what, status, &body)),
+        }
+    }
+
+    async fn get<T: DeserializeOwned>(&self, what: &'static str, path: &[&str]) -> Result<T, Error> {
+        let (status, body) = self.send(self.request(Method::GET, path)).await?;
+        self.read(what, status, &body)
+    }
+
+    fn request(&self, method: Method, path: &[&str]) -> reqwest::RequestBuilder {
+        let mut request = self
+            .http
+            .request(method, self.access.url(path))
+            .timeout(REQUEST_TIMEOUT)
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .header(http::header::ACCEPT, "application/json");
+        if let Some(authorization) = self.access.authorization() {
+            request = request.header(http::header::AUTHORIZATION, authorization.clone());
+        }
+        request
+    }
+
+    async fn send(&self, request: reqwest::RequestBuilder) -> Result<(StatusCode, Vec<u8>), Error> {
+        let failed = |error: reqwest::Error| self.unreachable(innermost(&error));
+        let mut response = request.send().await.map_err(failed)?;
+        let status = response.status();
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(failed)? {
+            if body.len() + chunk.len() > BODY_BYTES_MAX {
+                return Err(self.unreachable(format!("its answer is longer than {BODY_BYTES_MAX} bytes")));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok((status, body))
+    }
+
+    fn read<T: DeserializeOwned>(
+        &self,
+        what: &'static str,
+        status: StatusCode,
+        body: &[u8],
+    ) -> Result<T, Error> {
+        if !status.is_success() {
+            return Err(self.refusal(what, status, body));
+        }
+        serde_json::from_slice(body)
+            .map_err(|_| self.not_jupyter(what, format!("{status} and something else than it should")))
+    }
+
+    /// What a status that is no success means.
+    pub(super) fn refusal(&self, what: &'static str, status: StatusCode, body: &[u8]) -> Error {
+        let server = self.name().to_owned();
+        let message = message(body);
+        let has_token = self.access.authorization().is_some();
+        match status {
+            StatusCode::FORBIDDEN if message.contains("_xsrf") => Error::Refused {
+                what,
+                server,
+                status,
+                advice: "the server has no token, and takes requests of pages only; start it with a token, and name the \
+                         variable that holds it by `--kernel-gateway-token-env`",
+            },
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Error::Refused {
+                what,
+                server,
+                status,
+                advice: if has_token {
+                    "the token is wrong or may not do this (`jupyter server list` on that machine tells a Jupyter Server's own), or the \
+                     server does not answer to this host name (`--ServerApp.allow_remote_access=True`)"
+                } else {
+                    "it wants a token; name the variable that holds it by `--kernel-gateway-token-env`"
+                },
+            },
+            status if status.is_redirection() => Error::Refused {
+                what,
+                server,
+                status,
+                advice: "it wants to lead us to another page, of a login perhaps: check the token and the URL with its base path",
+            },
+            StatusCode::NOT_FOUND => self.not_jupyter(what, status.to_string()),
+            status if message.is_empty() => self.not_jupyter(what, status.to_string()),
+            status => Error::Failed { what, server, status, message },
+        }
+    }
+
+    fn not_jupyter(&self, what: &'static str, status: String) -> Error {
+        Error::NotJupyter { what, server: self.name().to_owned(), status }
+    }
+}
+
+/// What went wrong at the bottom: what is above it repeats that something did.
+fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+/// What a body says of a failure. One that is not JSON says nothing: Jupyter Server's pages hold the token.
+fn message(body: &[u8]) -> String {
+    let Ok(failure) = serde_json::from_slice::<Failure>(body) else { return String::new() };
+    let mut texts: Vec<String> = [failure.message, failure.reason, failure.traceback.last_line()]
+        .into_iter()
+        .flatten()
+        .filter(|text| !text.is_empty())
+        .collect();
+    texts.dedup();
+    texts.join(": ").chars().take(MESSAGE_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_message(body: &str, expected: &str) {
+        assert_eq!(message(body.as_bytes()), expected);
+    }
+
+    #[test]
+    fn what_a_server_says_is_told_wherever_it_stands() {
+        check_message(r#"{"message": "Forbidden", "reason": null}"#, "Forbidden");
+        check_message(r#"{"reason": "Unauthorized", "message": ""}"#, "Unauthorized");
+        check_message(
+            r#"{"message": "m", "reason": "r", "traceback": "a\nKeyError: 1\n"}"#,
+            "m: r: KeyError: 1",
+        );
+        check_message(r#"{"message": "m", "traceback": ["a\n", "KeyError: 1\n"]}"#, "m: KeyError: 1");
+    }
+
+    /// Jupyter Server's page for a path that it does not have holds the token of who asks.
+    #[test]
+    fn a_page_is_not_repeated() {
+        check_message(r#"<body data-jupyter-api-token="secret">"#, "");
+    }
+}

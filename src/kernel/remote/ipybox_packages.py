@@ -1,0 +1,70 @@
+"""Installs packages into the environment of this kernel, for ipybox."""
+
+import contextlib
+import importlib
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+
+
+class InstallationError(Exception):
+    """The package is not installed; what the installer said was printed."""
+
+
+def install(requirement):
+    """Install a requirement by pip, or by uv where there is no pip, and print what the installer says."""
+    command = [*installer(), "--", requirement]
+    variables = {"NO_COLOR": "1", "GIT_TERMINAL_PROMPT": "0", "UV_NO_PROGRESS": "1"}
+    with permitted(command):
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            # Not where files of the working directory would change what is installed.
+            cwd="/",
+            env={**os.environ, **variables},
+        )
+    try:
+        for line in process.stdout:
+            print(line, end="")
+        status = process.wait()
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    if status != 0:
+        raise InstallationError(f"the installer ended with status {status}")
+    importlib.invalidate_caches()
+    print(
+        f"Installed on {platform.node()} in {sys.prefix}, the environment of the remote kernel."
+    )
+
+
+def installer():
+    if importlib.util.find_spec("pip") is not None:
+        options = [
+            "--no-input",
+            "--disable-pip-version-check",
+            "--no-color",
+            "--progress-bar",
+            "off",
+        ]
+        return [sys.executable, "-I", "-m", "pip", "install", *options]
+    uv = shutil.which("uv")
+    if uv is not None:
+        return [uv, "pip", "install", "--python", sys.executable]
+    raise InstallationError(
+        f"{sys.executable} on {platform.node()} has no pip, and there is no uv: install one of them there"
+    )
+
+
+def permitted(command):
+    """What lets `command` start where starting programs is blocked."""
+    commands = sys.modules.get("ipybox_commands")
+    return contextlib.nullcontext() if commands is None else commands.permit(command)

@@ -1,0 +1,339 @@
+//! A kernel that a Jupyter server runs, on this machine or another.
+//!
+//! ```text
+//! RemoteKernel ⇄ link (a task) ⇄ jupyter::Channels ⇄ server ⇄ ipykernel, adapted by ipybox_remote.py
+//!                 └ calls ⇄ CallHandler
+//! ```
+
+mod calls;
+mod frames;
+mod link;
+mod running;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jupyter_protocol::JupyterMessage;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{AbortHandle, JoinHandle};
+use tokio_util::task::TaskTracker;
+
+pub(crate) use self::calls::CallHandler;
+use self::link::{Heard, Link, Request, State};
+pub(crate) use self::running::settle;
+use self::running::{Running, obtain};
+use super::fold::Fold;
+use super::message::{Content, KernelInfo, Message};
+use super::wire::{Channel, Parts};
+use super::{Death, Error, Event, Limits, ShellCommands};
+use crate::describe::describe;
+use crate::jupyter::{self, Channels, KernelId, Server};
+
+/// By what name the kernel's calls are known among what other code sends to pages.
+const COMM_TARGET: &str = "ipybox";
+
+/// How long a kernel waits for word from us before it ends itself. Laptops sleep at night.
+const LEASE: Duration = Duration::from_secs(12 * 3600);
+
+/// How often a new kernel is asked for itself until its answer comes, whole.
+const GREET_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether a kernel that starts is there still.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long the server may take to interrupt a kernel.
+const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The shortest time that is given to a connection to come back when code is to be run.
+const SHORT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What adapts a kernel; the first is run, the others are imported by it.
+const ADAPTER: &str = include_str!("ipybox_remote.py");
+const SOURCES: [(&str, &str); 10] = [
+    ("ipybox_carrier", include_str!("ipybox_carrier.py")),
+    ("ipybox_commands", include_str!("../ipybox_commands.py")),
+    ("ipybox_imports", include_str!("ipybox_imports.py")),
+    ("ipybox_input", include_str!("../ipybox_input.py")),
+    ("ipybox_journal", include_str!("../ipybox_journal.py")),
+    ("ipybox_limits", include_str!("../ipybox_limits.py")),
+    ("ipybox_messages", include_str!("../ipybox_messages.py")),
+    ("ipybox_packages", include_str!("ipybox_packages.py")),
+    ("ipybox_shell", include_str!("../ipybox_shell.py")),
+    ("ipybox_streams", include_str!("../ipybox_streams.py")),
+];
+
+/// What a remote kernel is started with.
+#[derive(Clone)]
+pub(crate) struct RemoteLaunch {
+    pub(crate) server: Arc<Server>,
+    /// The kernel spec; `None` for the server's default.
+    pub(crate) kernel_name: Option<String>,
+    /// Variables for the server, which starts the kernel by them.
+    pub(crate) start_variables: BTreeMap<String, String>,
+    /// Variables that code in the kernel finds.
+    pub(crate) environment: BTreeMap<String, String>,
+    /// What the kernel and each process that it starts may use.
+    pub(crate) limits: Limits,
+    /// What its code may start.
+    pub(crate) shell_commands: ShellCommands,
+    /// How long it may take to be ready.
+    pub(crate) timeout: Duration,
+    /// The Python module `ipybox_runtime`.
+    pub(crate) runtime: &'static str,
+    /// What answers its calls.
+    pub(crate) handler: Arc<dyn CallHandler>,
+    /// What is under way about kernels.
+    pub(crate) tasks: TaskTracker,
+}
+
+impl RemoteLaunch {
+    /// Has the server end a kernel that was to be restarted, and does not wait.
+    pub(crate) fn end(&self, earlier: KernelId) {
+        drop(Running::new(Arc::clone(&self.server), earlier, self.tasks.clone()));
+    }
+}
+
+/// A kernel on a Jupyter server. Dropping it has the server end it.
+pub(crate) struct RemoteKernel {
+    running: Running,
+    requests: mpsc::UnboundedSender<Request>,
+    heard: mpsc::Receiver<Heard>,
+    state: watch::Receiver<State>,
+    link: AbortHandle,
+    limits: Limits,
+    /// Interrupts that the server has been asked for tell here how that went.
+    interrupts: (mpsc::UnboundedSender<()>, mpsc::UnboundedReceiver<()>),
+    /// The newest of these requests: what is late must not hit the next cell.
+    interrupting: Option<JoinHandle<()>>,
+}
+
+impl RemoteKernel {
+    /// Has the server start a kernel, or restart an `earlier` one, and waits until it is adapted.
+    pub(super) async fn start(launch: &RemoteLaunch, earlier: &mut Option<KernelId>) -> Result<Self, Error> {
+        let started = async {
+            let running = obtain(launch, earlier).await?;
+            let mut kernel = Self::connect(running, launch).await?;
+            kernel.greet().await?;
+            kernel.adapt(launch).await?;
+            Ok(kernel)
+        };
+        tokio::time::timeout(launch.timeout, started)
+            .await
+            .unwrap_or(Err(Error::StartTimeout(launch.timeout)))
+    }
+
+    async fn connect(running: Running, launch: &RemoteLaunch) -> Result<Self, Error> {
+        let (server, kernel) = (Arc::clone(&running.server), running.kernel.clone());
+        let session = uuid::Uuid::new_v4().to_string();
+        let handler = Arc::clone(&launch.handler);
+        let (link, requests, heard, state) = Link::new(server, kernel, session, handler);
+        let channels = open(&link, launch.limits).await?;
+        let link = tokio::spawn(link.run(channels)).abort_handle();
+        let limits = launch.limits;
+        Ok(Self {
+            running,
+            requests,
+            heard,
+            state,
+            link,
+            limits,
+            interrupts: mpsc::unbounded_channel(),
+            interrupting: None,
+        })
+    }
+
+    /// Waits until the kernel answers and what it publishes arrives.
+    async fn greet(&mut self) -> Result<(), Error> {
+        let mut asked = Vec::new();
+        let (mut info, mut is_idle) = (None, false);
+        let mut interval = tokio::time::interval(GREET_INTERVAL);
+        while info.is_none() || !is_idle {
+            tokio::select! {
+                _ = interval.tick() => {
+                    let (id, request) = Parts::request(Channel::Shell, "kernel_info_request", &json!({}));
+                    asked.push(id);
+                    self.send(request)?;
+                }
+                event = self.next() => match event? {
+                    Event::Message(Message { parent: Some(parent), content }) if asked.contains(&parent) => match content {
+                        Content::KernelInfoReply(reply) => info = Some(reply),
+                        Content::Idle => is_idle = true,
+                        _ => {}
+                    },
+                    Event::Died(death) => return Err(Error::DiedStarting(death)),
+                    Event::Disconnected(why) => return Err(Error::Disconnected(why)),
+                    Event::Message(_) | Event::Torn => {}
+                },
+            }
+        }
+        match info {
+            Some(KernelInfo { implementation, language }) if language != "python" => {
+                Err(Error::NotPython { implementation, language })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the kernel like one of our own, before any code of a user.
+    async fn adapt(&mut self, launch: &RemoteLaunch) -> Result<(), Error> {
+        let sources: BTreeMap<&str, &str> =
+            SOURCES.into_iter().chain([("ipybox_runtime", launch.runtime)]).collect();
+        let settings = json!({
+            "environment": launch.environment,
+            "lease_seconds": LEASE.as_secs(),
+            "limits": launch.limits,
+            "shell_commands": launch.shell_commands,
+            "sources": sources,
+        });
+        // A string in JSON is one in Python.
+        let code = format!(
+            "exec(compile({}, 'ipybox:ipybox_remote.py', 'exec'), \
+             {{'__name__': 'ipybox_remote', 'SETTINGS': __import__('json').loads({})}})",
+            Value::from(ADAPTER),
+            Value::from(settings.to_string()),
+        );
+        let content = json!({
+            "code": code,
+            "silent": true,
+            "store_history": false,
+            "user_expressions": {},
+            "allow_stdin": false,
+            "stop_on_error": true,
+        });
+        let (id, request) = Parts::request(Channel::Shell, "execute_request", &content);
+        self.send(request)?;
+        let mut fold = Fold::new(id);
+        while !fold.is_complete() {
+            match self.next().await? {
+                Event::Message(message) if fold.is_parent_of(&message) => drop(fold.take(message.content)),
+                Event::Died(death) => return Err(Error::DiedStarting(death)),
+                Event::Disconnected(why) => return Err(Error::Disconnected(why)),
+                Event::Message(_) | Event::Torn => {}
+            }
+        }
+        match fold.finish() {
+            (_, Some(error)) => Err(Error::NotAdapted(error.last_line())),
+            (_, None) => Ok(()),
+        }
+    }
+
+    /// Sends a request for code to be run. If the connection is broken, it gets a while to come back.
+    pub(super) async fn execute(&mut self, request: &JupyterMessage) -> Result<(), Error> {
+        let back = self.state.wait_for(|state| matches!(state, State::Connected));
+        if tokio::time::timeout(SHORT_PATIENCE, back).await.is_err()
+            && let State::Broken(why) = &*self.state.borrow()
+        {
+            return Err(Error::Disconnected(why.clone()));
+        }
+        if let Some(mut interrupting) = self.interrupting.take()
+            && tokio::time::timeout(INTERRUPT_TIMEOUT, &mut interrupting).await.is_err()
+        {
+            interrupting.abort();
+        }
+        self.ask(Request::Execute(Parts::of_request(Channel::Shell, request)?))
+    }
+
+    fn send(&self, parts: Parts) -> Result<(), Error> {
+        self.ask(Request::Other(parts))
+    }
+
+    fn ask(&self, request: Request) -> Result<(), Error> {
+        self.requests.send(request).map_err(|_| Error::Connection("the remote kernel has ended".into()))
+    }
+
+    /// The next message or the kernel's end. Cancellation safe.
+    pub(super) async fn next(&mut self) -> Result<Event, Error> {
+        let heard = tokio::select! {
+            heard = self.heard.recv() => heard,
+            Some(()) = self.interrupts.1.recv() => {
+                return Ok(Event::Message(Message { parent: None, content: Content::InterruptReply }));
+            }
+        };
+        Ok(match heard {
+            Some(Heard::Message(message)) => Event::Message(message),
+            Some(Heard::Torn) => Event::Torn,
+            Some(Heard::Disconnected(why)) => {
+                self.ask(Request::Forget)?;
+                Event::Disconnected(why)
+            }
+            Some(Heard::Ended(words)) => Event::Died(Death::elsewhere(words, self.limits)),
+            None => return Err(Error::Connection("the remote kernel has ended".into())),
+        })
+    }
+
+    /// Has the server interrupt the running code. That it has comes as a message.
+    pub(super) fn request_interrupt(&mut self) -> Result<(), Error> {
+        let state = self.state.borrow().clone();
+        if let State::Broken(why) = state {
+            self.ask(Request::Forget)?;
+            return Err(Error::Disconnected(why));
+        }
+        let (server, kernel) = (Arc::clone(&self.running.server), self.running.kernel.clone());
+        let (done, requests) = (self.interrupts.0.clone(), self.requests.clone());
+        self.interrupting = Some(tokio::spawn(async move {
+            let interrupted = tokio::time::timeout(INTERRUPT_TIMEOUT, server.interrupt_kernel(&kernel)).await;
+            let why = match interrupted {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(describe(&error)),
+                Err(_) => Some("no answer".to_owned()),
+            };
+            if let Some(why) = why {
+                tracing::warn!(why, "the Jupyter server does not interrupt the kernel");
+                let interrupt = Parts::request(Channel::Control, "interrupt_request", &json!({})).1;
+                if requests.send(Request::Other(interrupt)).is_err() {
+                    tracing::debug!("the remote kernel is gone before its interrupt");
+                }
+            }
+            // Nobody waits for it if the kernel was given up.
+            let _is_waited_for = done.send(()).is_ok();
+        }));
+        Ok(())
+    }
+
+    /// Asks the kernel itself for an interrupt, without its server.
+    pub(super) fn interrupt_directly(&self) {
+        let interrupt = Parts::request(Channel::Control, "interrupt_request", &json!({})).1;
+        if self.send(interrupt).is_err() {
+            tracing::debug!("the remote kernel is gone before its interrupt");
+        }
+    }
+
+    /// Has the server end the kernel, and does not wait.
+    pub(super) fn end(&self) {
+        self.running.begin_to_end();
+    }
+
+    /// Has the server end the kernel.
+    pub(super) async fn kill(self) {
+        self.link.abort();
+        self.running.end().await;
+    }
+
+    /// Leaves the kernel to whoever restarts it.
+    pub(super) fn release(self) -> KernelId {
+        self.link.abort();
+        self.running.release()
+    }
+}
+
+/// Opens the first connection, which a server accepts when the kernel answers; meanwhile the kernel may die.
+async fn open(link: &Link, limits: Limits) -> Result<Channels, Error> {
+    let look = async {
+        loop {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            if let Err(error @ jupyter::Error::KernelGone { .. }) =
+                link.server.check_kernel(&link.kernel).await
+            {
+                tracing::debug!(%error, "a kernel that starts is gone");
+                return "its process ended while it started; the log of the Jupyter server says why"
+                    .to_owned();
+            }
+        }
+    };
+    tokio::select! {
+        opened = link.open() => Ok(opened?),
+        words = look => Err(Error::DiedStarting(Death::elsewhere(words, limits))),
+    }
+}

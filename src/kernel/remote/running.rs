@@ -1,0 +1,128 @@
+//! Kernels on a server, none of which is to be left there.
+//!
+//! What has been asked of the server is waited for in tasks of a tracker, whatever becomes of who has asked: a kernel that is
+//! there too late is ended, too.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio_util::task::TaskTracker;
+
+use super::RemoteLaunch;
+use crate::describe::describe;
+use crate::jupyter::{Error, KernelId, Server};
+
+/// How long a server may take to start a kernel, whether or not anybody waits.
+const START_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// How long it is tried to have a kernel ended, whether or not anybody waits.
+const DELETE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long after a failure the server is asked again. It fails while it is restarting the kernel itself.
+const DELETE_PAUSE: Duration = Duration::from_millis(500);
+
+/// How long an end is waited for. MCP clients that have ended our input kill us a while later.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A kernel that is there on a server, and is ended there when this is dropped.
+pub(super) struct Running {
+    pub(super) server: Arc<Server>,
+    pub(super) kernel: KernelId,
+    tasks: TaskTracker,
+    is_held: bool,
+}
+
+impl Running {
+    pub(super) fn new(server: Arc<Server>, kernel: KernelId, tasks: TaskTracker) -> Self {
+        Self { server, kernel, tasks, is_held: true }
+    }
+
+    /// Leaves it to whoever gets its id.
+    pub(super) fn release(mut self) -> KernelId {
+        self.is_held = false;
+        self.kernel.clone()
+    }
+
+    /// Has the server end it, and waits a while for that.
+    pub(super) async fn end(self) {
+        let tasks = self.tasks.clone();
+        drop(self);
+        settle(&tasks).await;
+    }
+
+    /// Has the server end it, and does not wait.
+    pub(super) fn begin_to_end(&self) {
+        self.tasks.spawn(delete(Arc::clone(&self.server), self.kernel.clone()));
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Without a runtime nobody can ask the server: the kernel gives up when its lease is over.
+        if self.is_held && tokio::runtime::Handle::try_current().is_ok() {
+            self.begin_to_end();
+        }
+    }
+}
+
+/// Waits a while until nothing is under way about kernels.
+pub(crate) async fn settle(tasks: &TaskTracker) {
+    tasks.close();
+    if tokio::time::timeout(PATIENCE, tasks.wait()).await.is_err() {
+        tracing::warn!("the Jupyter server takes long to end a kernel, which may still run");
+    }
+}
+
+/// Starts a kernel, or restarts an `earlier` one, which stays there if the server cannot be reached.
+pub(super) async fn obtain(
+    launch: &RemoteLaunch,
+    earlier: &mut Option<KernelId>,
+) -> Result<Running, super::Error> {
+    let (server, tasks) = (&launch.server, &launch.tasks);
+    if let Some(kernel) = earlier.clone() {
+        // Half, so that another one can be started in the other half.
+        let restarted = server.restart_kernel(&kernel, launch.timeout / 2).await;
+        if let Err(error @ Error::Unreachable { .. }) = restarted {
+            return Err(error.into());
+        }
+        *earlier = None;
+        let running = Running::new(Arc::clone(server), kernel, tasks.clone());
+        match restarted {
+            Ok(()) => return Ok(running),
+            Err(error) => {
+                tracing::warn!(
+                    error = describe(&error),
+                    "the remote kernel is not restarted; starting another"
+                );
+                running.end().await;
+            }
+        }
+    }
+    let spec = server.kernel_spec(launch.kernel_name.as_deref()).await?;
+    let (server, variables, tracker) = (Arc::clone(server), launch.start_variables.clone(), tasks.clone());
+    let (sender, started) = oneshot::channel();
+    tasks.spawn(async move {
+        let started = server.start_kernel(&spec, &variables, START_TIMEOUT).await;
+        let running = started.map(|kernel| Running::new(server, kernel, tracker));
+        if let Err(Ok(running)) = sender.send(running) {
+            tracing::debug!("a remote kernel is there too late");
+            // In this task, which is waited for.
+            drop(running);
+        }
+    });
+    Ok(started.await.map_err(|error| super::Error::Connection(Box::new(error)))??)
+}
+
+async fn delete(server: Arc<Server>, kernel: KernelId) {
+    let mut last_error = "no answer".to_owned();
+    let deleting = async {
+        while let Err(error) = server.delete_kernel(&kernel).await {
+            last_error = describe(&error);
+            tokio::time::sleep(DELETE_PAUSE).await;
+        }
+    };
+    if tokio::time::timeout(DELETE_TIMEOUT, deleting).await.is_err() {
+        tracing::warn!(error = last_error, "the remote kernel may still run");
+    }
+}
