@@ -40,7 +40,7 @@ pub(crate) async fn tools_are_called_from_every_kind_of_code() {
 }
 
 #[tokio::test]
-async fn asynchronous_calls_do_not_block_the_loop() {
+pub(crate) async fn asynchronous_calls_do_not_block_the_loop() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     ipybox.register("probe", probe()).await.ok();
@@ -123,9 +123,9 @@ pub(crate) async fn interrupting_a_cell_ends_its_call_and_not_the_connection() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     ipybox.register("probe", probe()).await.ok();
+    ipybox.cell("from mcptools.probe import slow, echo").await.ok();
     for call in ["slow.run(slow.Params(seconds=600))", "await slow.run_async(slow.Params(seconds=600))"] {
-        let code = format!("from mcptools.probe import slow, echo\n{call}");
-        let arguments = json!({"code": code, "timeout": 1});
+        let arguments = json!({"code": call, "timeout": 1});
         let text = ipybox.call("execute_ipython_cell", arguments).await.error();
         assert!(text.contains("timed out") && text.contains("still there"), "{text}");
         assert_eq!(ipybox.cell("echo.run(echo.Params(text='fine'))").await.ok(), "'fine'");

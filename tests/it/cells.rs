@@ -17,7 +17,6 @@ pub(crate) async fn output_is_what_ipython_shows() {
         ("import asyncio; await asyncio.sleep(0); 'awaited'", "'awaited'"),
         ("!echo from the shell", "from the shell"),
         ("%%bash\necho from bash", "from bash"),
-        ("%pwd", &format!("'{}'", place.workspace().display())),
         ("display(1); display('two')", "1\n'two'"),
         ("'é' * 3", "'ééé'"),
         ("print('lone \\ud800 surrogate')", "lone ? surrogate"),
@@ -25,6 +24,14 @@ pub(crate) async fn output_is_what_ipython_shows() {
     ] {
         assert_eq!(ipybox.cell(code).await.ok(), expected, "{code}");
     }
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn code_runs_in_the_workspace() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    assert_eq!(ipybox.cell("%pwd").await.ok(), format!("'{}'", place.workspace().display()));
     ipybox.stop().await;
 }
 
@@ -81,7 +88,7 @@ async fn asking_for_a_debugger_fails_at_once_and_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn plots_are_saved_and_linked() {
+pub(crate) async fn plots_are_saved_and_linked() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let code = "import matplotlib.pyplot as plt\nplt.plot([1, 4, 9])\nplt.show()\nprint('shown')";
@@ -119,7 +126,7 @@ pub(crate) async fn long_output_is_cut_with_a_notice() {
 }
 
 #[tokio::test]
-async fn code_that_takes_too_long_is_interrupted_and_variables_survive() {
+pub(crate) async fn code_that_takes_too_long_is_interrupted_and_variables_survive() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     ipybox.cell("x = 1").await.ok();
@@ -179,8 +186,8 @@ pub(crate) async fn a_reset_clears_variables_and_stops_what_runs() {
     ipybox.cell("x = 1").await.ok();
     ipybox.reset().await;
     assert!(ipybox.cell("x").await.error().contains("NameError"));
-    let running = ipybox.start_cell("open('started', 'w')\nwhile True: pass").await;
     let started = place.workspace().join("started");
+    let running = ipybox.start_cell(&format!("open({started:?}, 'w')\nwhile True: pass")).await;
     eventually("the cell runs", || started.exists()).await;
     ipybox.reset().await;
     assert!(running.answer().await.error().contains("reset"));
@@ -215,7 +222,7 @@ pub(crate) async fn the_kernel_is_like_ipython_on_a_plain_terminal() {
 }
 
 #[tokio::test]
-async fn what_programs_print_belongs_to_the_cell_that_ran_them() {
+pub(crate) async fn what_programs_print_belongs_to_the_cell_that_ran_them() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     ipybox.cell("import os, subprocess, sys").await.ok();

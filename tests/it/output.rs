@@ -183,7 +183,6 @@ import asyncio, threading, time
 def work():
     while not done.wait(0.01): pass
     print('from the thread')
-    open('thread', 'w').close()
 done = threading.Event()
 threading.Thread(target=work).start()
 async def task():
@@ -208,10 +207,10 @@ threading.Thread(target=work).start()
 async def task():
     await asyncio.sleep(0.2); print('from the task')
 background = asyncio.create_task(task())
-child = subprocess.Popen(['sh', '-c', 'sleep 0.2; echo from the child; touch child'])
+child = subprocess.Popen(['sh', '-c', 'sleep 0.2; echo from the child; touch \"$0\"', place])
 print('started')";
-    assert_eq!(ipybox.cell(code).await.ok(), "started");
     let child = place.workspace().join("child");
+    assert_eq!(ipybox.cell(&format!("place = {child:?}{code}")).await.ok(), "started");
     eventually("the child has printed", || child.exists()).await;
     tokio::time::sleep(Duration::from_millis(700)).await;
     let (late, own) = parts(&ipybox.cell("'own'").await.ok());

@@ -144,7 +144,9 @@ pub(crate) async fn output_is_told_as_progress_while_it_is_produced() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let go = place.workspace().join("go");
-    let code = "print('early', flush=True)\nimport os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\n'done'";
+    let code = format!(
+        "print('early', flush=True)\nimport os, time\nwhile not os.path.exists({go:?}): time.sleep(0.01)\n'done'"
+    );
     let params = json!({
         "name": "execute_ipython_cell", "arguments": {"code": code}, "_meta": {"progressToken": "t"},
     });
@@ -177,9 +179,9 @@ async fn a_silent_cell_is_told_to_be_running_still() {
 pub(crate) async fn a_cancelled_cell_is_interrupted_and_the_next_one_runs() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
-    let running = ipybox.start_cell("open('started', 'w'); x = 1\nwhile True: pass").await;
-    let queued = ipybox.start_cell("x = 2").await;
     let started = place.workspace().join("started");
+    let running = ipybox.start_cell(&format!("open({started:?}, 'w'); x = 1\nwhile True: pass")).await;
+    let queued = ipybox.start_cell("x = 2").await;
     eventually("the cell runs", || started.exists()).await;
     ipybox.cancel(&queued).await;
     ipybox.cancel(&running).await;

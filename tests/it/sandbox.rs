@@ -12,7 +12,8 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Ipybox, Place, descendants, equipped, eventually, in_sandbox, is_running, kernel_python, probe, tool,
+    Ipybox, Place, Setting, descendants, equipped, eventually, is_running, kernel_python, probe, tool,
+    with_kernels,
 };
 use crate::{calls, cells, deaths, inference, output, pictures, protocol, registration, shell};
 
@@ -21,8 +22,8 @@ const BACKENDS: [&str; 2] = ["srt", "bwrap"];
 /// Makes a test for each backend of each test of another suite, which starts its sessions in a sandbox then.
 macro_rules! once_more_in_a_sandbox {
     ($($suite:ident::$name:ident)*) => {
-        mod srt { $(#[test] fn $name() { super::in_sandbox("srt", super::$suite::$name) })* }
-        mod bwrap { $(#[test] fn $name() { super::in_sandbox("bwrap", super::$suite::$name) })* }
+        mod srt { $(#[test] fn $name() { super::with_kernels(super::Setting::Sandbox("srt"), super::$suite::$name) })* }
+        mod bwrap { $(#[test] fn $name() { super::with_kernels(super::Setting::Sandbox("bwrap"), super::$suite::$name) })* }
     };
 }
 
