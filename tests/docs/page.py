@@ -1,11 +1,12 @@
 """What is done with the blocks of one page, by their languages: the table is in `run.py`."""
 
 import ast
+import configparser
 import json
 import re
 import shutil
 
-from place import KNOWN_SERVERS, REPOSITORY, expect
+from place import KNOWN_SERVERS, REPOSITORY, expect, words_of
 
 SAVED_TOOLS = {
     "tools": [
@@ -14,6 +15,9 @@ SAVED_TOOLS = {
     ]
 }
 """A result of `tools/list`, for commands that read one from `tools.json`."""
+
+SERVES_KERNELS = re.compile(r"bin/jupyter |^kubectl port-forward ", re.MULTILINE)
+"""A command by which there is a server of Jupyter's, and which goes on."""
 
 RAISES = re.compile(r"#.*\b([A-Z]\w+Error)\b")
 """A comment by which a cell says what it raises."""
@@ -69,6 +73,9 @@ class Page:
             tokens = {"TOKEN": told["token"], "HOST_TOKEN": told["host_token"]}
             self.place.environment |= tokens
             return "it serves"
+        if SERVES_KERNELS.search(text):
+            await self.place.serve_kernels(text)
+            return "it answers"
         before = self.place.log.read_text()
         command = ["bash", "-euo", "pipefail", "-c", text]
         self.output = await self.place.output_of(command)
@@ -79,6 +86,18 @@ class Page:
             expect((REPOSITORY / file).is_file(), problem)
         self.covered = ", ".join(sorted({file for _command, file in covered}))
         return f"covered by {self.covered}" if covered else "executed"
+
+    async def run_ini(self, block):
+        """A unit of systemd: what it starts is what a block above has started."""
+        unit = configparser.ConfigParser(interpolation=None)
+        unit.optionxform = str
+        unit.read_string(self.place.filled(block.text))
+        service = unit["Service"]
+        words = words_of(f"{service['Environment']} {service['ExecStart']}")
+        words = [word.replace("%h", "~") for word in words]
+        started = self.place.kernel_server_words
+        expect(words == started, f"started was {started}, the unit has {words}")
+        return "its command was started above"
 
     async def run_json(self, block):
         text = self.place.filled(block.text)

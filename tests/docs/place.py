@@ -1,11 +1,17 @@
 """The machine of somebody who reads a page: a home, a workspace, programs on PATH, and a session with ipybox."""
 
 import asyncio
+import contextlib
 import json
 import os
+import re
+import shlex
 import shutil
+import signal
 import socket
 import sys
+import urllib.error
+import urllib.request
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,6 +23,9 @@ import session
 
 DEADLINE_SECS = 60
 """A command or a cell of the documentation that takes longer hangs."""
+
+SERVER_GRACE_SECS = 10
+"""What a server of Jupyter's gets to end its kernels. A signal that comes while it writes its log can be lost on it."""
 
 GITHUB = "https://api.githubcopilot.com/mcp/"
 
@@ -61,6 +70,9 @@ class Place:
         self.stderr_path = scratch / "stderr"
         self.stderr = stack.enter_context(self.stderr_path.open("w"))
         self.port = free_port()
+        self.kernel_ports = {"8888": free_port(), "8890": free_port()}
+        """Where Jupyter's servers listen, by the ports of the documents."""
+        self.kernel_servers, self.kernel_server_words = {}, None
         self.github = f"http://127.0.0.1:{github_port}/mcp"
         places = {
             "BINARY": options.binary,
@@ -82,6 +94,11 @@ class Place:
         """`text` with what a reader puts in."""
         text = text.replace("/path/to/workspace", str(self.workspace))
         text = text.replace(GITHUB, self.github)
+        for documented, port in self.kernel_ports.items():
+            text = re.sub(rf"\b{documented}\b", str(port), text)
+        token = self.home / ".config/kernels/token"
+        if token.exists():
+            text = text.replace("the-token", token.read_text())
         return text.replace("127.0.0.1:8900", f"127.0.0.1:{self.port}")
 
     async def output_of(self, command, *, environment=None):
@@ -132,6 +149,45 @@ class Place:
         line = await asyncio.wait_for(server.stdout.readline(), DEADLINE_SECS)
         expect(line, "it printed nothing")
         return line.decode()
+
+    async def serve_kernels(self, command):
+        """Starts one of Jupyter's servers, in the place of the one with its port, and waits until it answers."""
+        ports = self.kernel_ports.values()
+        port = next((port for port in ports if str(port) in command), None)
+        expect(port, f"it is on none of the ports {', '.join(self.kernel_ports)}")
+        if port in self.kernel_servers:
+            await self._stop_kernel_server(port)
+        else:
+            self.stack.push_async_callback(self._stop_kernel_server, port)
+        log = self.home / "server.log"
+        server = await asyncio.create_subprocess_exec(
+            *("bash", "-euo", "pipefail", "-c", command),
+            cwd=self.home,
+            env=self.environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=self.stack.enter_context(log.open("w")),
+            # What the shell has started is ended with it.
+            start_new_session=True,
+        )
+        self.kernel_servers[port] = server
+        self.kernel_server_words = words_of(command)
+        end = asyncio.get_running_loop().time() + DEADLINE_SECS
+        while not await asyncio.to_thread(answers, f"http://127.0.0.1:{port}/api"):
+            is_in_time = asyncio.get_running_loop().time() < end
+            goes_on = server.returncode is None and is_in_time
+            expect(goes_on, f"it does not answer:\n{log.read_text()}")
+            await asyncio.sleep(0.1)
+
+    async def _stop_kernel_server(self, port):
+        server = self.kernel_servers.pop(port)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGTERM)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(server.wait(), SERVER_GRACE_SECS)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
+        await server.wait()
 
     async def start_entry(self, name, entry):
         """Starts a server of a client's configuration as the client would, and has it answer a cell."""
@@ -186,6 +242,24 @@ class Place:
     def _client(self, read, write):
         deadline = timedelta(seconds=DEADLINE_SECS)
         return session.mcp.ClientSession(read, write, deadline)
+
+
+def words_of(command):
+    """The words of a command whose lines end with a backslash, as the shell reads it; systemd joins lines like that."""
+    return shlex.split(command.replace("\\\n", " "))
+
+
+def answers(url):
+    """Whether a server is there, be it one that wants a token first."""
+    # Not by a proxy, which the environment may name.
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(url, timeout=5):
+            return True
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
 
 
 def innermost(error):

@@ -3,13 +3,15 @@
 The runner puts a directory on PATH in which every name of `NAMES` leads here. A program does one of three things:
 
 - it starts what it would start, from what is installed for the tests: `npx -y ipybox` is the binary under test, `uvx
-  mcp-server-time` the real server, `ssh host command` a shell, as sshd would start it;
+  mcp-server-time` the real server, `ssh host command` a shell, as sshd would start it, a virtual environment's
+  `jupyter` the real one; what `kubectl port-forward` leads to is a real Enterprise Gateway;
 - it ends at once, since another test runs this very command (`COVERED`), and tells the runner which;
 - it refuses: no test knows the command.
 
 The environment, which `install` writes into each of them, says where things are and by which name it was called.
 """
 
+import json
 import os
 import re
 import shlex
@@ -32,6 +34,9 @@ COVERED = {
     "./docker-build.sh": "tests/packaging/docker.py",
     "claude plugin marketplace add ipybox-rs/ipybox": "tests/packaging/claude.py",
     "claude plugin install codeact-default@ipybox-rs": "tests/packaging/claude.py",
+    # What wants a cluster, or a registry of images.
+    "docker build --tag registry.example.com/ipybox-kernel:3.3.0 deploy/kubernetes/kernel": "tests/packaging/manifests.py",
+    "docker push registry.example.com/ipybox-kernel:3.3.0": "tests/packaging/manifests.py",
     # What the tests are made of, or install for themselves.
     "npm install -g @anthropic-ai/sandbox-runtime@0.0.78": "tests/tools/package.json",
     "sudo apt install bubblewrap socat ripgrep": "tests/tools/install",
@@ -48,6 +53,7 @@ COVERED = {
     "cargo build --release": "benches/side_by_side.py",
     "python3 benches/side_by_side.py target/bench": "benches/side_by_side.py",
     "python3 benches/sandbox.py PYTHON SERVER_PYTHON": "benches/sandbox.py",
+    "python3 benches/remote.py target/test-tools": "benches/remote.py",
     "python3 benches/first_minutes.py --help": "benches/first_minutes.py",
 }
 """Commands that are not run here, and the file by which they are."""
@@ -58,6 +64,9 @@ COVERED_WITH_ARGUMENTS = {
     "cargo fmt": "tests/run",
     "cargo test": "tests/run",
     "git clone https://github.com/ipybox-rs/ipybox": ".ci/run",
+    "kubectl apply": "tests/packaging/manifests.py",
+    "kubectl create secret generic": "tests/packaging/manifests.py",
+    "kubectl rollout status": "tests/packaging/manifests.py",
 }
 """The same, whatever follows these words."""
 
@@ -90,6 +99,7 @@ NAMES = [
         "ipybox",
         "ipybox-rs",
         "just",
+        "kubectl",
         "npm",
         "npx",
         "pip",
@@ -108,22 +118,31 @@ NAMES = [
 ]
 """Programs by the names that documents call them by; one with a slash is below the working directory."""
 
+GATEWAY_TOKEN = "of-the-gateway-in-the-cluster"
+"""What `kubectl get secret` prints, and the Enterprise Gateway behind `kubectl port-forward` wants."""
+
 
 def install(directory, working_directory, places):
     """Makes the programs: those called by a path in the working directory, the others in `directory`."""
+    for name in NAMES:
+        install_one(
+            Path(working_directory if "/" in name else directory) / name, name, places
+        )
+
+
+def install_one(file, name, places):
+    """Makes a program that leads here by `name`."""
     exports = "".join(
         f"export IPYBOX_DOCS_{key}={shlex.quote(str(value))}\n"
         for key, value in places.items()
     )
-    for name in NAMES:
-        file = Path(working_directory if "/" in name else directory) / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        # MCP servers inherit few variables: what a program needs stands in it.
-        file.write_text(
-            f"#!/bin/sh\n{exports}export IPYBOX_DOCS_NAME={name}\n"
-            f'exec {shlex.quote(sys.executable)} -IS {shlex.quote(str(HERE / "programs.py"))} "$@"\n'
-        )
-        file.chmod(0o755)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # MCP servers inherit few variables: what a program needs stands in it.
+    file.write_text(
+        f"#!/bin/sh\n{exports}export IPYBOX_DOCS_NAME={name}\n"
+        f'exec {shlex.quote(sys.executable)} -IS {shlex.quote(str(HERE / "programs.py"))} "$@"\n'
+    )
+    file.chmod(0o755)
 
 
 def refuse(why):
@@ -144,7 +163,10 @@ def ipybox(arguments):
     subcommand = subcommand if arguments[:1] == [subcommand] else None
     if subcommand == "tool-server" and "--port" not in arguments:
         arguments = [*arguments, "--port", os.environ["IPYBOX_DOCS_PORT"]]
-    elif subcommand in (None, "doctor") and "--python" not in arguments:
+    elif subcommand in (None, "doctor") and not {
+        "--python",
+        "--kernel-gateway-url",
+    } & set(arguments):
         arguments = [*arguments, "--python", f"{tools}/kernel/bin/python"]
     os.execv(binary, ["ipybox", *arguments])
 
@@ -232,6 +254,101 @@ def claude(arguments):
     return told("claude mcp add …", "tests/packaging/claude.py")
 
 
+def python3(arguments):
+    """The tests' own; an environment that it makes has what `venv_pip` and `venv_jupyter` are about."""
+    if arguments[:2] != ["-m", "venv"]:
+        os.execv(sys.executable, [sys.executable, *arguments])
+    directory, tools = Path(arguments[2]), os.environ["IPYBOX_DOCS_TOOLS"]
+    prefix = "IPYBOX_DOCS_"
+    places = {
+        name.removeprefix(prefix): value
+        for name, value in os.environ.items()
+        if name.startswith(prefix) and name != f"{prefix}NAME"
+    }
+    for name in ("pip", "jupyter"):
+        install_one(
+            directory / "bin" / name, f"venv/{name}", places | {"VENV": directory}
+        )
+    write_kernel_spec(
+        directory / "share/jupyter", "python3", f"{tools}/kernel/bin/python"
+    )
+
+
+def write_kernel_spec(data, name, python):
+    """What `ipykernel` does when it is installed: says how its kernel is started."""
+    file = data / "kernels" / name / "kernel.json"
+    file.parent.mkdir(parents=True)
+    spec = {
+        "display_name": name,
+        "language": "python",
+        "argv": [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+    }
+    file.write_text(json.dumps(spec))
+
+
+def venv_pip(arguments):
+    """`pip install` of what the tests have installed: in the server's environment or in the kernel's."""
+    if arguments[:1] != ["install"]:
+        refuse(f"no test knows `pip {' '.join(arguments)}`")
+    tools = os.environ["IPYBOX_DOCS_TOOLS"]
+    asks = "import importlib.metadata, sys; importlib.metadata.version(sys.argv[1])"
+    for package in arguments[1:]:
+        pythons = [f"{tools}/{place}/bin/python" for place in ("jupyter", "kernel")]
+        if not any(
+            subprocess.run(
+                [python, "-c", asks, package], stderr=subprocess.DEVNULL, check=False
+            ).returncode
+            == 0
+            for python in pythons
+        ):
+            refuse(
+                f"neither Jupyter's servers nor the kernel need the package `{package}`"
+            )
+
+
+def venv_jupyter(arguments):
+    """The real one. A test may be root, a user of it should not."""
+    allowed = ["--allow-root"] if arguments[0] == "server" and os.getuid() == 0 else []
+    jupyter = f"{os.environ['IPYBOX_DOCS_TOOLS']}/jupyter/bin/jupyter"
+    os.environ["JUPYTER_PATH"] = f"{os.environ['IPYBOX_DOCS_VENV']}/share/jupyter"
+    os.execv(jupyter, [jupyter, *arguments, *allowed])
+
+
+def kubectl(arguments):
+    """What a cluster with the manifests would do: `tests/packaging/manifests.py` holds these commands against them."""
+    if arguments[:1] == ["port-forward"]:
+        return enterprise_gateway(arguments[-1].partition(":")[0])
+    template = [word for word in arguments if word.startswith("go-template=")]
+    if arguments[:2] != ["get", "secret"] or not template:
+        refuse(f"no test knows `kubectl {' '.join(arguments)}`")
+    text = template[0].removeprefix("go-template=")
+    text = text.replace("{{.data.token | base64decode}}", GATEWAY_TOKEN)
+    print(text.replace('{{"\\n"}}', "\n"), end="")
+    return 0
+
+
+def enterprise_gateway(port):
+    """Becomes the gateway, with the manifest's kernel spec, whose kernels it starts here instead of in pods."""
+    tools, data = os.environ["IPYBOX_DOCS_TOOLS"], Path.home() / "gateway"
+    # Enterprise Gateway does not work with the newest ipykernel, and has one of its own.
+    pythons = [f"{tools}/{place}/bin/python" for place in ("kernel6", "enterprise")]
+    python = next(python for python in pythons if Path(python).exists())
+    write_kernel_spec(data, "ipybox", python)
+    environment = os.environ | {
+        "JUPYTER_PATH": str(data),
+        "EG_AUTH_TOKEN": GATEWAY_TOKEN,
+        "EG_PORT": port,
+        "EG_PORT_RETRIES": "0",
+        "EG_DEFAULT_KERNEL_NAME": "ipybox",
+        "EG_LIST_KERNELS": "False",
+        "EG_INHERITED_ENVS": "PATH",
+        # It refuses root, who runs tests in containers.
+        "EG_UNAUTHORIZED_USERS": "nobody",
+    }
+    gateway = f"{tools}/enterprise/bin/jupyter-enterprisegateway"
+    os.execve(gateway, [gateway], environment)
+
+
 def told(command, test):
     """Lets the runner know that a command is run by another test."""
     with Path(os.environ["IPYBOX_DOCS_LOG"]).open("a") as log:
@@ -249,11 +366,19 @@ def main():
             return told(command, test)
     if name in ("ipybox", "ipybox-rs"):
         ipybox(arguments)
-    starts = {"npx": npx, "uvx": uvx, "docker": docker, "ssh": ssh, "claude": claude}
+    starts = {
+        "npx": npx,
+        "uvx": uvx,
+        "docker": docker,
+        "ssh": ssh,
+        "claude": claude,
+        "python3": python3,
+        "venv/pip": venv_pip,
+        "venv/jupyter": venv_jupyter,
+        "kubectl": kubectl,
+    }
     if name in starts and arguments:
         return starts[name](arguments) or 0
-    if name == "python3":
-        os.execv(sys.executable, [sys.executable, *arguments])
     if name == "git":
         os.execv(shutil.which("git", path=os.defpath), ["git", *arguments])
     if name == "uv" and arguments[:1] != ["tool"]:

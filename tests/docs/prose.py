@@ -145,7 +145,7 @@ def source():
 
 def problems_of_messages():
     every, count = source(), 0
-    for name in ["troubleshooting.md", "sandbox.md"]:
+    for name in ["troubleshooting.md", "sandbox.md", "remote-kernels.md"]:
         for line in (DOCS / name).read_text().splitlines():
             first = line.split(" | ")[0]
             if not first.startswith("| "):
@@ -176,8 +176,10 @@ NOT_IN_THE_SOURCE = {
     "Read-only file system",
     "Permission denied",
     "/ipybox: No such file or directory",
+    "is not authorized to start kernel",
+    "cannot be used with",
 }
-"""What the system, bubblewrap or Python's libraries say."""
+"""What the system, bubblewrap, Python's libraries, Enterprise Gateway or the parser of the command line say."""
 
 
 def problems_of_texts_for_models():

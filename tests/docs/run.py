@@ -8,6 +8,8 @@ failed.
 |---|---|
 | `rust` | `src/guide.rs` has to include the page: its doctests compile it |
 | `sh` | executed, in a home of its own, with the programs of `programs.py` first on PATH |
+| `sh` that starts a server of Jupyter's | started on loopback, until the next one is or the page ends |
+| `ini` with a unit of systemd | its command is the one that was started above |
 | `json` with `mcpServers` | each server is started, and answers a cell |
 | `json` with the parameters of an MCP server | registered, in a session |
 | `json`, `toml` with a policy of the sandbox or of approval | loaded by ipybox |
