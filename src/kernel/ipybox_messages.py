@@ -74,10 +74,6 @@ class Tally:
         self.replies = {}
         session.send = self._send_counted
 
-    def begin(self):
-        """Count from here on."""
-        self._counts.clear()
-
     def _send_counted(
         self, stream, message_or_type, content=None, parent=None, *args, **kwargs
     ):

@@ -50,7 +50,6 @@ def adapt(settings):
     ipybox_imports.install(ipybox_runtime.ask_host)
     if app is not None:
         ipybox_streams.take_over(app)
-    tally.begin()
     ipybox_shell.configure_running(shell)
     ipybox_shell.adapt(shell)
     if not is_free:

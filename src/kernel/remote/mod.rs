@@ -34,7 +34,7 @@ use crate::jupyter::{self, Channels, KernelId, Server};
 /// By what name the kernel's calls are known among what other code sends to pages.
 const COMM_TARGET: &str = "ipybox";
 
-/// How long a kernel waits for word from us before it ends itself. Laptops sleep at night.
+/// How long a kernel waits for word from us before it gives up. Laptops sleep at night.
 const LEASE: Duration = Duration::from_secs(12 * 3600);
 
 /// How often a new kernel is asked for itself until its answer comes, whole.
@@ -156,16 +156,15 @@ impl RemoteKernel {
                     asked.push(id);
                     self.send(request)?;
                 }
-                event = self.next() => match event? {
-                    Event::Message(Message { parent: Some(parent), content }) if asked.contains(&parent) => match content {
+                message = self.next_while_starting() => {
+                    let Message { parent, content } = message?;
+                    match content {
+                        _ if !parent.is_some_and(|parent| asked.contains(&parent)) => {}
                         Content::KernelInfoReply(reply) => info = Some(reply),
                         Content::Idle => is_idle = true,
                         _ => {}
-                    },
-                    Event::Died(death) => return Err(Error::DiedStarting(death)),
-                    Event::Disconnected(why) => return Err(Error::Disconnected(why)),
-                    Event::Message(_) | Event::Torn => {}
-                },
+                    }
+                }
             }
         }
         match info {
@@ -206,16 +205,26 @@ impl RemoteKernel {
         self.send(request)?;
         let mut fold = Fold::new(id);
         while !fold.is_complete() {
-            match self.next().await? {
-                Event::Message(message) if fold.is_parent_of(&message) => drop(fold.take(message.content)),
-                Event::Died(death) => return Err(Error::DiedStarting(death)),
-                Event::Disconnected(why) => return Err(Error::Disconnected(why)),
-                Event::Message(_) | Event::Torn => {}
+            let message = self.next_while_starting().await?;
+            if fold.is_parent_of(&message) {
+                drop(fold.take(message.content));
             }
         }
         match fold.finish() {
             (_, Some(error)) => Err(Error::NotAdapted(error.last_line())),
             (_, None) => Ok(()),
+        }
+    }
+
+    /// The next message of a kernel that has to go on to be of use. Cancellation safe.
+    async fn next_while_starting(&mut self) -> Result<Message, Error> {
+        loop {
+            match self.next().await? {
+                Event::Message(message) => return Ok(message),
+                Event::Torn => {}
+                Event::Disconnected(why) => return Err(Error::Disconnected(why)),
+                Event::Died(death) => return Err(Error::DiedStarting(death)),
+            }
         }
     }
 
@@ -281,10 +290,7 @@ impl RemoteKernel {
             };
             if let Some(why) = why {
                 tracing::warn!(why, "the Jupyter server does not interrupt the kernel");
-                let interrupt = Parts::request(Channel::Control, "interrupt_request", &json!({})).1;
-                if requests.send(Request::Other(interrupt)).is_err() {
-                    tracing::debug!("the remote kernel is gone before its interrupt");
-                }
+                interrupt_by(&requests);
             }
             // Nobody waits for it if the kernel was given up.
             let _is_waited_for = done.send(()).is_ok();
@@ -294,10 +300,7 @@ impl RemoteKernel {
 
     /// Asks the kernel itself for an interrupt, without its server.
     pub(super) fn interrupt_directly(&self) {
-        let interrupt = Parts::request(Channel::Control, "interrupt_request", &json!({})).1;
-        if self.send(interrupt).is_err() {
-            tracing::debug!("the remote kernel is gone before its interrupt");
-        }
+        interrupt_by(&self.requests);
     }
 
     /// Has the server end the kernel, and does not wait.
@@ -315,6 +318,14 @@ impl RemoteKernel {
     pub(super) fn release(self) -> KernelId {
         self.link.abort();
         self.running.release()
+    }
+}
+
+/// Asks a kernel itself for an interrupt.
+fn interrupt_by(requests: &mpsc::UnboundedSender<Request>) {
+    let interrupt = Parts::request(Channel::Control, "interrupt_request", &json!({})).1;
+    if requests.send(Request::Other(interrupt)).is_err() {
+        tracing::debug!("the remote kernel is gone before its interrupt");
     }
 }
 
