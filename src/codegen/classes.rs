@@ -5,6 +5,14 @@ use std::collections::{HashMap, HashSet};
 use super::model::{Body, Check, Class, ClassId, Type};
 use super::scope::{Numbering, Scope};
 
+/// Settles what is known of the fields only when all classes of a module are: which fields admit `null`, and that none is
+/// called like a class, because its value would stand for the class in the annotations after it.
+pub(super) fn settle_fields(sides: &mut [Classes]) {
+    let names = sides.iter().flat_map(|classes| &classes.0).map(|class| class.name.clone());
+    let names: HashSet<String> = names.collect();
+    sides.iter_mut().for_each(|classes| classes.settle_fields(&names));
+}
+
 /// The classes of one schema, the first of which is the schema itself.
 #[derive(Debug, Default)]
 pub(super) struct Classes(pub(super) Vec<Class>);
@@ -79,18 +87,7 @@ impl Classes {
         }
     }
 
-    /// Calls the class `name` otherwise, if there is one besides the first.
-    pub(super) fn rename(&mut self, name: &str) {
-        let mut scope = Scope::with(self.0.iter().map(|class| class.name.clone()));
-        if let Some(class) = self.0.iter_mut().skip(1).find(|class| class.name == name) {
-            class.name = scope.take(format!("{name}Model"), Numbering::Joined);
-        }
-    }
-
-    /// Settles what is known of the fields only when all classes are: which of them admit `null`, and that none is
-    /// called like a class, because its value would stand for the class in the annotations after it.
-    pub(super) fn settle_fields(&mut self) {
-        let names: HashSet<String> = self.0.iter().map(|class| class.name.clone()).collect();
+    fn settle_fields(&mut self, names: &HashSet<String>) {
         for position in 0..self.0.len() {
             let Body::Model(model) = &self.0[position].body else { continue };
             let nullable: Vec<bool> = model.fields.iter().map(|field| self.admits_null(&field.ty)).collect();

@@ -1,94 +1,24 @@
-//! Python identifiers made from wire names: fields, enum members, classes, modules. Purely lexical: which names are
-//! already taken is the business of `scope`.
+//! Python identifiers made from wire names: fields, enum members, classes, modules. Purely lexical: `names` has those
+//! that are never free, `scope` those that are taken by others.
 //!
 //! The rules are those of datamodel-code-generator, so that code written against its output finds the same names.
 
-/// Python's keywords. The soft ones (`match`, `case`, `type`, `_`) are legal names everywhere.
-const KEYWORDS: [&str; 35] = [
-    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def",
-    "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is",
-    "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
-];
-
-/// Attributes of pydantic's `BaseModel` that do not begin with an underscore: a field of that name would hide them.
-const MODEL_ATTRIBUTES: [&str; 30] = [
-    "construct",
-    "copy",
-    "dict",
-    "from_orm",
-    "json",
-    "model_computed_fields",
-    "model_config",
-    "model_construct",
-    "model_copy",
-    "model_dump",
-    "model_dump_json",
-    "model_extra",
-    "model_fields",
-    "model_fields_set",
-    "model_json_schema",
-    "model_parametrized_name",
-    "model_post_init",
-    "model_rebuild",
-    "model_validate",
-    "model_validate_json",
-    "model_validate_strings",
-    "mro",
-    "parse_file",
-    "parse_obj",
-    "parse_raw",
-    "register",
-    "schema",
-    "schema_json",
-    "update_forward_refs",
-    "validate",
-];
-
-/// Names that the annotations in a generated class use: a field of that name would change what they mean.
-const ANNOTATION_NAMES: [&str; 15] = [
-    "Annotated",
-    "Any",
-    "Field",
-    "Float",
-    "Int",
-    "Literal",
-    "Nullable",
-    "bool",
-    "dict",
-    "float",
-    "int",
-    "json_default",
-    "list",
-    "str",
-    "tuple",
-];
+use super::names;
 
 /// Stands in front of a name that Python or pydantic would not accept as it begins.
 const PREFIX: &str = "field";
 
-/// Whether `name` is a keyword.
-pub(super) fn is_keyword(name: &str) -> bool {
-    KEYWORDS.contains(&name)
-}
-
 /// The field that holds the property `wire`: `resource-group` → `resource_group`, `from` → `from_`, `_id` → `field_id`.
 pub(super) fn field(wire: &str) -> String {
     let name = word(wire);
-    if is_keyword(&name)
-        || MODEL_ATTRIBUTES.contains(&name.as_str())
-        || ANNOTATION_NAMES.contains(&name.as_str())
-    {
-        name + "_"
-    } else {
-        name
-    }
+    if names::is_refused_as_field(&name) { name + "_" } else { name }
 }
 
 /// The enum member that stands for the text `value`.
 pub(super) fn member(value: &str) -> String {
     let name = word(value);
     // `mro` is a method of every class, and an enum refuses a member of that name.
-    if is_keyword(&name) || name == "mro" { name + "_" } else { name }
+    if names::is_keyword(&name) || name == "mro" { name + "_" } else { name }
 }
 
 /// The class for what `wire` names: `contact_info` → `ContactInfo`.
@@ -102,7 +32,7 @@ pub(super) fn class(wire: &str) -> String {
             name.push_str(characters.as_str());
         }
     }
-    if is_keyword(&name) { name + "_" } else { name }
+    name
 }
 
 /// The longest name of a module. File names are limited to 255 bytes, of which a number and an ending take some.
@@ -115,7 +45,9 @@ pub(super) fn module(wire: &str) -> String {
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         name.insert(0, '_');
     }
-    if is_keyword(&name) { name + "_" } else { name }
+    // Python's own attributes of a package have such names.
+    let is_pythons = name.len() > 4 && name.starts_with("__") && name.ends_with("__");
+    if is_pythons || names::is_keyword(&name) { name + "_" } else { name }
 }
 
 /// Letters, digits and underscores of `wire`, not beginning with a digit or an underscore.
@@ -199,7 +131,6 @@ mod tests {
             ("ABCThing", "ABCThing"),
             ("_id", "FieldId"),
             ("1a", "Field1a"),
-            ("none", "None_"),
         ] {
             assert_eq!(class(wire), expected, "{wire}");
         }
@@ -207,9 +138,14 @@ mod tests {
 
     #[test]
     fn modules_are_lower_case_ascii() {
-        for (wire, expected) in
-            [("Search.Repos", "search_repos"), ("import", "import_"), ("2fa", "_2fa"), ("é", "_"), ("", "_")]
-        {
+        for (wire, expected) in [
+            ("Search.Repos", "search_repos"),
+            ("import", "import_"),
+            ("2fa", "_2fa"),
+            ("é", "_"),
+            ("", "_"),
+            ("__path__", "__path___"),
+        ] {
             assert_eq!(module(wire), expected, "{wire}");
         }
         assert_eq!(module(&"x".repeat(1_000)).len(), MODULE_CHARS);

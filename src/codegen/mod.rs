@@ -14,6 +14,7 @@ mod identifier;
 mod lower;
 mod merge;
 mod model;
+mod names;
 mod observed;
 mod package_name;
 mod python;
@@ -162,7 +163,7 @@ pub fn generate_with(server: &Server, tools: &[Tool], options: Options) -> Packa
 
 /// A module for each tool. A tool whose name is a module name as it stands keeps it, whatever others come to.
 pub(crate) fn module_names(tools: &[Tool]) -> Vec<String> {
-    let mut scope = Scope::with(["__init__", "_base", "_rules"]);
+    let mut scope = Scope::with(["__init__", "_base", "_rules", "_values"]);
     let mut names = vec![None; tools.len()];
     for is_exact in [true, false] {
         for (tool, slot) in tools.iter().zip(&mut names) {
@@ -192,15 +193,14 @@ fn module(tool: &Tool, options: Options) -> (python::RenderedModule, Vec<Degrada
         let output = schema(output, name, Side::Output, place);
         sides.push(output);
     }
-    for at in 0..sides.len() {
+    for at in 1..sides.len() {
         let (before, after) = sides.split_at_mut(at);
-        let classes = &mut after[0].classes;
-        outputs.iter().for_each(|(_, name, _)| classes.rename(name));
-        before.iter().for_each(|side| classes.stand_beside(&side.classes));
+        before.iter().for_each(|side| after[0].classes.stand_beside(&side.classes));
     }
     let (mut classes, degraded): (Vec<_>, Vec<_>) =
         sides.into_iter().map(|side| (side.classes, side.degraded)).unzip();
-    (python::render_module(tool, &mut classes, options.form), degraded.concat())
+    classes::settle_fields(&mut classes);
+    (python::render_module(tool, &classes, options.form), degraded.concat())
 }
 
 /// One schema of a tool as classes, the first of which is called `name`. Reports say that it is at `place`.

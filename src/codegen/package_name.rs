@@ -1,6 +1,6 @@
 //! Which names a package of generated tools may have.
 
-use super::identifier::is_keyword;
+use super::names::is_keyword;
 
 /// Longest name that every file system takes as a directory's.
 const MAX_CHARS: usize = 100;

@@ -111,7 +111,7 @@ impl Session {
                     limits,
                     shell_commands: config.shell_commands,
                     timeout: config.kernel.init_timeout,
-                    runtime: crate::tool_server::RUNTIME,
+                    runtime: &crate::tool_server::RUNTIME,
                     handler: Arc::new(desk),
                     tasks: TaskTracker::new(),
                 };

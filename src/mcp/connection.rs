@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rmcp::RoleClient;
-use rmcp::model::{CallToolRequestParams, CallToolResponse, PaginatedRequestParams};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse,
+};
 use rmcp::service::{Peer, RunningService};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
@@ -26,6 +29,10 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 const LIST_PAGES: usize = 1_000;
 /// How long a server whose connection is lost may take to exit by itself, so that its exit status is its own.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
+/// Why an answer that asks for more is no result.
+const NEEDS_INPUT: &str = "the server asks for further input, which calls from code cannot give";
+/// Why an answer is none.
+const UNKNOWN_FORM: &str = "the server's answer has an unknown form";
 /// The code of JSON-RPC for a method that does not exist.
 const METHOD_NOT_FOUND: i32 = -32601;
 
@@ -170,26 +177,42 @@ impl Connection {
         tool: &str,
         arguments: Map<String, Value>,
     ) -> Result<ToolOutput, CallError> {
-        if !self.is_alive() {
-            let reason = Some("the server is no longer there".to_owned());
-            let last_words = self.last_words().await;
-            return Err(CallError::Disconnected { reason, may_have_run: false, last_words });
-        }
+        self.check_alive().await?;
         let request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        let unusable = |reason: &str| CallError::Unusable { reason: reason.to_owned() };
         match self.peer.call_tool_once(request).await {
             Ok(CallToolResponse::Complete(result)) => {
                 output::read(result).map_err(|text| CallError::Tool(self.secrets.redact(&text)))
             }
-            Ok(CallToolResponse::InputRequired(_)) => {
-                Err(unusable("the tool asks for further input, which calls from code cannot give"))
-            }
+            Ok(CallToolResponse::InputRequired(_)) => Err(unusable(NEEDS_INPUT)),
             Ok(CallToolResponse::Task(_)) => {
                 Err(unusable("the tool runs as a background task, which calls from code cannot follow"))
             }
-            Ok(_) => Err(unusable("the server's answer has an unknown form")),
+            Ok(_) => Err(unusable(UNKNOWN_FORM)),
             Err(error) => Err(self.judge(error.into()).await),
         }
+    }
+
+    /// Reads the resource at `uri`. There is no deadline; dropping the future tells the server that it is cancelled.
+    ///
+    /// # Errors
+    /// [`CallError`] when the server has no such resource, refuses the request, or is gone.
+    pub(crate) async fn read_resource(&self, uri: &str) -> Result<ToolOutput, CallError> {
+        self.check_alive().await?;
+        match self.peer.read_resource_once(ReadResourceRequestParams::new(uri)).await {
+            Ok(ReadResourceResponse::Complete(result)) => Ok(output::read_resource(result)),
+            Ok(ReadResourceResponse::InputRequired(_)) => Err(unusable(NEEDS_INPUT)),
+            Ok(_) => Err(unusable(UNKNOWN_FORM)),
+            Err(error) => Err(self.judge(error.into()).await),
+        }
+    }
+
+    async fn check_alive(&self) -> Result<(), CallError> {
+        if self.is_alive() {
+            return Ok(());
+        }
+        let reason = Some("the server is no longer there".to_owned());
+        let last_words = self.last_words().await;
+        Err(CallError::Disconnected { reason, may_have_run: false, last_words })
     }
 
     /// Ends the connection and, if we started it, the server. Bounded in time; may be called at once and again.
@@ -232,6 +255,10 @@ impl Connection {
         }
         ended.borrow().as_deref().cloned().unwrap_or_default()
     }
+}
+
+fn unusable(reason: &str) -> CallError {
+    CallError::Unusable { reason: reason.to_owned() }
 }
 
 /// Why the list of tools could not be read.

@@ -24,7 +24,7 @@ mod tool;
 
 pub(crate) use connect::Connector;
 pub(crate) use connection::{CallError, Connection};
-pub(crate) use output::ToolOutput;
+pub(crate) use output::{Body, Content, ToolOutput};
 pub(crate) use parameters::{
     HttpParameters, HttpTransport, ParametersError, ServerParameters, StdioParameters,
 };

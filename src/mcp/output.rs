@@ -1,60 +1,154 @@
-//! A tool's result → what Python code gets for it. Pure.
+//! What a tool returned, or a resource holds, in our own types. Pure.
 
-use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use rmcp::model::{CallToolResult, ContentBlock, ReadResourceResult, Resource, ResourceContents};
 use serde_json::Value;
 
-/// What a tool returned.
+/// What a tool returned, or a resource holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ToolOutput {
+    /// The structured result, if there is one.
+    pub(crate) structured: Option<Value>,
+    /// The content, in the server's order.
+    pub(crate) content: Vec<Content>,
+}
+
+/// A piece of content.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum ToolOutput {
-    /// Its structured result.
-    Structured(Value),
-    /// Its content as text.
+pub(crate) enum Content {
     Text(String),
-    /// Neither.
-    Nothing,
+    Image {
+        media_type: String,
+        data: Vec<u8>,
+    },
+    Audio {
+        media_type: String,
+        data: Vec<u8>,
+    },
+    /// A resource whose content came with the result.
+    Resource {
+        uri: String,
+        media_type: Option<String>,
+        body: Body,
+    },
+    /// A resource that has to be read.
+    Link(Box<Resource>),
+    /// A piece that cannot be passed on, described.
+    Unusable(String),
+}
+
+/// The content of a resource.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Body {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl ToolOutput {
+    /// The content as one text: what is text as it is, all else described in brackets.
+    pub(crate) fn described(&self) -> String {
+        self.content.iter().map(Content::described).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The structured result, or else the content as text, or null if there is nothing.
+    pub(crate) fn value(&self) -> Value {
+        match &self.structured {
+            Some(value) => value.clone(),
+            None => Some(self.described()).filter(|text| !text.is_empty()).into(),
+        }
+    }
+}
+
+impl Content {
+    /// Text as it is; all else by its type and size, in brackets.
+    pub(crate) fn described(&self) -> String {
+        let note = |what: &str, media_type: &str, data: &[u8]| {
+            format!("[{what}: {media_type}, {} bytes]", data.len())
+        };
+        match self {
+            Self::Text(text) | Self::Resource { body: Body::Text(text), .. } => text.clone(),
+            Self::Image { media_type, data } => note("image", media_type, data),
+            Self::Audio { media_type, data } => note("audio", media_type, data),
+            Self::Resource { uri, media_type, body: Body::Bytes(data) } => {
+                note(uri, media_type.as_deref().unwrap_or("application/octet-stream"), data)
+            }
+            Self::Link(resource) => resource.uri.clone(),
+            Self::Unusable(why) => format!("[{why}]"),
+        }
+    }
+
+    fn read(block: ContentBlock) -> Self {
+        match block {
+            ContentBlock::Text(text) => Self::Text(text.text),
+            ContentBlock::Image(image) => match decode(&image.data) {
+                Some(data) => Self::Image { media_type: image.mime_type, data },
+                None => Self::not_base64(&format!("image: {}", image.mime_type)),
+            },
+            ContentBlock::Audio(audio) => match decode(&audio.data) {
+                Some(data) => Self::Audio { media_type: audio.mime_type, data },
+                None => Self::not_base64(&format!("audio: {}", audio.mime_type)),
+            },
+            ContentBlock::ResourceLink(resource) => Self::Link(Box::new(resource)),
+            ContentBlock::Resource(embedded) => Self::read_resource(embedded.resource),
+            _ => Self::Unusable("content of a type that ipybox does not know".to_owned()),
+        }
+    }
+
+    fn read_resource(contents: ResourceContents) -> Self {
+        match contents {
+            ResourceContents::TextResourceContents { uri, mime_type, text, .. } => {
+                Self::Resource { uri, media_type: mime_type, body: Body::Text(text) }
+            }
+            ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => match decode(&blob) {
+                Some(data) => Self::Resource { uri, media_type: mime_type, body: Body::Bytes(data) },
+                None => Self::not_base64(&uri),
+            },
+            _ => Self::Unusable("a resource of a type that ipybox does not know".to_owned()),
+        }
+    }
+
+    fn not_base64(what: &str) -> Self {
+        Self::Unusable(format!("{what}, whose data is not Base64"))
+    }
+}
+
+/// Decodes Base64 with padding or without, possibly in lines.
+fn decode(data: &str) -> Option<Vec<u8>> {
+    const LENIENT: GeneralPurpose = GeneralPurpose::new(
+        &STANDARD,
+        GeneralPurposeConfig::new()
+            .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+            .with_decode_allow_trailing_bits(true),
+    );
+    let decoded = LENIENT.decode(data);
+    // Lines are rare, and a copy without them is as large as the data.
+    decoded.or_else(|_| LENIENT.decode(data.split_ascii_whitespace().collect::<String>())).ok()
 }
 
 /// The output of `result`, or the text of the error that the tool reports.
 pub(super) fn read(result: CallToolResult) -> Result<ToolOutput, String> {
-    let text = text(&result.content);
-    if result.is_error == Some(true) {
-        let structured = || result.structured_content.as_ref().map(Value::to_string);
-        let told = Some(text).filter(|text| !text.is_empty()).or_else(structured);
-        return Err(told.unwrap_or_else(|| "the tool reports an error without a message".to_owned()));
+    let is_error = result.is_error == Some(true);
+    let output = ToolOutput {
+        // Some servers write `null` for a structured result that they do not have.
+        structured: result.structured_content.filter(|value| !value.is_null()),
+        content: result.content.into_iter().map(Content::read).collect(),
+    };
+    if !is_error {
+        return Ok(output);
     }
-    // Some servers write `null` for a structured result that they do not have.
-    Ok(match result.structured_content.filter(|value| !value.is_null()) {
-        Some(value) => ToolOutput::Structured(value),
-        None if text.is_empty() => ToolOutput::Nothing,
-        None => ToolOutput::Text(text),
-    })
+    let text = Some(output.described()).filter(|text| !text.trim().is_empty());
+    let structured = || output.structured.as_ref().map(Value::to_string);
+    Err(text.or_else(structured).unwrap_or_else(|| "the tool reports an error without a message".to_owned()))
 }
 
-fn text(content: &[ContentBlock]) -> String {
-    content.iter().map(block_text).collect::<Vec<_>>().join("\n")
-}
-
-/// The block's text; what has none is named in brackets, so that it is not lost in silence.
-fn block_text(block: &ContentBlock) -> String {
-    match block {
-        ContentBlock::Text(text) => text.text.clone(),
-        ContentBlock::Image(image) => note("image", &image.mime_type, &image.data),
-        ContentBlock::Audio(audio) => note("audio", &audio.mime_type, &audio.data),
-        ContentBlock::ResourceLink(link) => link.uri.clone(),
-        ContentBlock::Resource(embedded) => match &embedded.resource {
-            ResourceContents::TextResourceContents { text, .. } => text.clone(),
-            ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
-                note(uri, mime_type.as_deref().unwrap_or("application/octet-stream"), blob)
-            }
-            _ => "[resource]".to_owned(),
-        },
-        _ => "[content of an unknown type]".to_owned(),
+/// What a resource holds.
+pub(super) fn read_resource(result: ReadResourceResult) -> ToolOutput {
+    ToolOutput {
+        structured: None,
+        content: result.contents.into_iter().map(Content::read_resource).collect(),
     }
-}
-
-fn note(what: &str, mime_type: &str, base64: &str) -> String {
-    let bytes = base64.trim_end_matches('=').len() * 3 / 4;
-    format!("[{what}: {mime_type}, {bytes} bytes]")
 }
 
 #[cfg(test)]
@@ -63,59 +157,77 @@ mod tests {
 
     use super::*;
 
-    fn check(result: Value, expected: Result<ToolOutput, &str>) {
-        let shown = result.to_string();
-        let output = read(serde_json::from_value(result).unwrap());
-        assert_eq!(output, expected.map_err(str::to_owned), "{shown}");
+    fn output(result: Value) -> Result<ToolOutput, String> {
+        read(serde_json::from_value(result).unwrap())
     }
 
-    fn text(text: &str) -> Result<ToolOutput, &'static str> {
-        Ok(ToolOutput::Text(text.to_owned()))
+    #[track_caller]
+    fn check_value(result: Value, expected: Value) {
+        assert_eq!(output(result.clone()).unwrap().value(), expected, "{result}");
+    }
+
+    #[track_caller]
+    fn check_content(block: Value, expected: Content, described: &str) {
+        let output = output(json!({"content": [block]})).unwrap();
+        assert_eq!(output.content, [expected]);
+        assert_eq!(output.described(), described);
     }
 
     #[test]
-    fn structured_content_wins() {
+    fn structured_content_is_the_value_and_the_content_stays() {
         let content = json!([{"type": "text", "text": "x"}]);
-        let structured = |value| Ok(ToolOutput::Structured(value));
-        check(json!({"content": content, "structuredContent": {"a": 1}}), structured(json!({"a": 1})));
-        check(json!({"content": [], "structuredContent": {}}), structured(json!({})));
-        check(json!({"content": content, "structuredContent": null}), text("x"));
+        check_value(json!({"content": content, "structuredContent": {"a": 1}}), json!({"a": 1}));
+        check_value(json!({"content": [], "structuredContent": {}}), json!({}));
+        check_value(json!({"content": content, "structuredContent": null}), json!("x"));
+        let both = output(json!({"content": content, "structuredContent": {"a": 1}})).unwrap();
+        assert_eq!(both.content, [Content::Text("x".to_owned())]);
     }
 
     #[test]
     fn text_blocks_are_joined_by_newlines() {
         let a_and_b = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
-        check(json!({"content": a_and_b}), text("a\nb"));
-        check(json!({"content": []}), Ok(ToolOutput::Nothing));
-        check(json!({"content": [{"type": "text", "text": ""}]}), Ok(ToolOutput::Nothing));
+        check_value(json!({"content": a_and_b}), json!("a\nb"));
+        check_value(json!({"content": []}), Value::Null);
+        check_value(json!({"content": [{"type": "text", "text": ""}]}), Value::Null);
     }
 
     #[test]
-    fn resources_count_as_text_and_binary_data_is_noted() {
-        let one = |block: Value| json!({"content": [block]});
-        let text_resource = json!({"uri": "file:///a", "text": "inside"});
-        check(one(json!({"type": "resource", "resource": text_resource})), text("inside"));
-        let blob = json!({"uri": "file:///b", "blob": "AAAA", "mimeType": "application/pdf"});
-        check(
-            one(json!({"type": "resource", "resource": blob})),
-            text("[file:///b: application/pdf, 3 bytes]"),
-        );
-        check(one(json!({"type": "resource_link", "uri": "https://a/b", "name": "b"})), text("https://a/b"));
-        check(
-            one(json!({"type": "image", "data": "AAA=", "mimeType": "image/png"})),
-            text("[image: image/png, 2 bytes]"),
-        );
-        check(
-            one(json!({"type": "audio", "data": "", "mimeType": "audio/wav"})),
-            text("[audio: audio/wav, 0 bytes]"),
-        );
+    fn binary_content_is_decoded() {
+        let image = |data: &str| json!({"type": "image", "data": data, "mimeType": "image/png"});
+        let png = |data: &[u8]| Content::Image { media_type: "image/png".to_owned(), data: data.to_vec() };
+        check_content(image("AAA="), png(&[0, 0]), "[image: image/png, 2 bytes]");
+        check_content(image("AAA"), png(&[0, 0]), "[image: image/png, 2 bytes]");
+        check_content(image("AA\nA="), png(&[0, 0]), "[image: image/png, 2 bytes]");
+        let unusable = Content::Unusable("image: image/png, whose data is not Base64".to_owned());
+        check_content(image("?"), unusable, "[image: image/png, whose data is not Base64]");
+        let audio = Content::Audio { media_type: "audio/wav".to_owned(), data: Vec::new() };
+        let block = json!({"type": "audio", "data": "", "mimeType": "audio/wav"});
+        check_content(block, audio, "[audio: audio/wav, 0 bytes]");
+    }
+
+    #[test]
+    fn resources_keep_their_uri_and_type() {
+        let embedded = |resource: Value| json!({"type": "resource", "resource": resource});
+        let resource = |uri: &str, media_type: Option<&str>, body| Content::Resource {
+            uri: uri.to_owned(),
+            media_type: media_type.map(str::to_owned),
+            body,
+        };
+        let text = embedded(json!({"uri": "file:///a", "text": "inside"}));
+        check_content(text, resource("file:///a", None, Body::Text("inside".to_owned())), "inside");
+        let blob = embedded(json!({"uri": "file:///b", "blob": "AAAA", "mimeType": "application/pdf"}));
+        let expected = resource("file:///b", Some("application/pdf"), Body::Bytes(vec![0; 3]));
+        check_content(blob, expected, "[file:///b: application/pdf, 3 bytes]");
+        let link = json!({"type": "resource_link", "uri": "https://a/b", "name": "b"});
+        check_content(link, Content::Link(Box::new(Resource::new("https://a/b", "b"))), "https://a/b");
     }
 
     #[test]
     fn an_error_is_the_servers_text() {
         let content = json!([{"type": "text", "text": "no such file"}]);
-        check(json!({"content": content, "isError": true}), Err("no such file"));
-        check(json!({"content": [], "isError": true, "structuredContent": {"why": 1}}), Err(r#"{"why":1}"#));
-        check(json!({"content": [], "isError": true}), Err("the tool reports an error without a message"));
+        let check = |result: Value, expected: &str| assert_eq!(output(result).unwrap_err(), expected);
+        check(json!({"content": content, "isError": true}), "no such file");
+        check(json!({"content": [], "isError": true, "structuredContent": {"why": 1}}), r#"{"why":1}"#);
+        check(json!({"content": [], "isError": true}), "the tool reports an error without a message");
     }
 }

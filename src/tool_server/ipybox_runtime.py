@@ -12,9 +12,24 @@ import os
 import socket
 import threading
 
+from ipybox_results import (
+    Audio,
+    Image,
+    Resource,
+    ResourceLink,
+    ToolResult,
+    from_answer,
+    json_values,
+)
+
 __all__ = [
     "ApprovalRejectedError",
     "ApprovalTimeoutError",
+    "Audio",
+    "Image",
+    "Resource",
+    "ResourceLink",
+    "ToolResult",
     "ToolRunner",
     "ToolRunnerError",
     "UnexpectedResultError",
@@ -25,6 +40,9 @@ __all__ = [
 # Set by ipybox in the kernel's environment.
 _ADDRESS = "IPYBOX_TOOL_SERVER"
 _TOKEN = "IPYBOX_TOOL_SERVER_TOKEN"
+
+# The media type of an answer with binary data behind its JSON.
+_WITH_BYTES = "application/vnd.ipybox.answer"
 
 # How many asynchronous calls of one process may wait for their answers at the same time.
 _ASYNC_CALLS = 64
@@ -43,15 +61,17 @@ class ApprovalTimeoutError(ToolRunnerError):
 
 
 class UnexpectedResultError(ToolRunnerError):
-    """A tool's result is not of the type that was inferred from earlier results; `result` is what the tool returned."""
+    """The tool has run, and its result is not of the type that its module promises.
 
-    def __init__(self, reason, result):
-        super().__init__(
-            f"the result is not what earlier ones were like: {reason}\n"
-            "hint: the tool has run, and its result is this exception's `result`; "
-            "give it to `infer_result` with the tool's module, so that the type admits it"
-        )
-        self.result = result
+    result: what the tool returned: the structured value if there is one, else the text
+    tool_result: the same as a ToolResult, with all its content
+    """
+
+    def __init__(self, message, answer=None):
+        super().__init__(message)
+        self.tool_result = ToolResult.of(answer)
+        structured = self.tool_result.structured
+        self.result = self.tool_result if structured is None else structured
 
 
 _ERRORS = {"rejected": ApprovalRejectedError, "timeout": ApprovalTimeoutError}
@@ -64,31 +84,42 @@ class ToolRunner:
         self.server_name = server_name
 
     def run_sync(self, tool_name, tool_args):
-        """Call a tool and return its result: a dict, a str, or None. Any thread, any child process."""
-        return _parse(
-            *_thread_connection().exchange("/run", self._body(tool_name, tool_args))
-        )
+        """Call a tool and return its ToolResult. Any thread, any child process."""
+        return self._request_sync("/run", tool_name=tool_name, tool_args=tool_args)
 
     async def run(self, tool_name, tool_args):
         """Call a tool without blocking the event loop; cancelling the task cancels the call."""
-        body = self._body(tool_name, tool_args)
+        return await self._request("/run", tool_name=tool_name, tool_args=tool_args)
+
+    def read_resource_sync(self, uri):
+        """Read a resource of the server and return what it holds, as a ToolResult."""
+        return self._request_sync("/read", uri=uri)
+
+    async def read_resource(self, uri):
+        """Read a resource of the server without blocking the event loop."""
+        return await self._request("/read", uri=uri)
+
+    def _request_sync(self, path, **members):
+        body = self._body(members)
+        return self._result(*_thread_connection().exchange(path, body))
+
+    async def _request(self, path, **members):
+        body = self._body(members)
         connection = _connect()
         work = asyncio.get_running_loop().run_in_executor(
-            _async_pool(), connection.exchange, "/run", body
+            _async_pool(), connection.exchange, path, body
         )
         try:
-            return _parse(*await work)
+            return self._result(*await work)
         finally:
             # On cancellation this ends the exchange that the thread is waiting for.
             connection.close()
 
-    def _body(self, tool_name, tool_args):
-        call = {
-            "server_name": self.server_name,
-            "tool_name": tool_name,
-            "tool_args": tool_args,
-        }
-        return _encoded(call)
+    def _body(self, members):
+        return _encoded({"server_name": self.server_name, **members})
+
+    def _result(self, status, content):
+        return from_answer(self.server_name, *_parse(status, content))
 
 
 def approve_shell(tool_name, cmd):
@@ -132,16 +163,18 @@ def infer_result(tool, *results):
 
 def ask_host(path, request):
     """Send a request to ipybox itself and return its answer's result; for ipybox itself."""
-    return _parse(*_thread_connection().exchange(path, _encoded(request)))
+    answer, _ = _parse(*_thread_connection().exchange(path, _encoded(request)))
+    return answer["result"]
 
 
 def _as_json(result):
-    is_model = hasattr(result, "model_dump")
-    return (
-        result.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        if is_model
-        else result
-    )
+    if hasattr(result, "model_dump"):
+        return result.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    values = json_values(result)
+    if not values:
+        return ToolResult.of(result)
+    # As one text, where it may have been several, with prose between them.
+    return "\n".join(json.dumps(value, ensure_ascii=False) for value in values)
 
 
 class _Connection:
@@ -164,6 +197,7 @@ class _Connection:
     def exchange(self, path, body):
         """Send a request and return the status and the content of its answer."""
         headers = {
+            "Accept": _WITH_BYTES,
             "Content-Type": "application/json",
             "Authorization": f"Bearer {_setting(_TOKEN)}",
         }
@@ -218,11 +252,14 @@ def _parse(status, content):
     if status != 200:
         text = content.decode("utf-8", errors="replace")
         raise ToolRunnerError(f"the tool server refused the call ({status}): {text}")
-    answer = json.loads(content)
+    # JSON on the first line, and the binary data that it tells of behind it.
+    end = content.find(b"\n")
+    has_data = end >= 0
+    answer = json.loads(content[:end] if has_data else content)
     if "error" in answer:
         error = answer["error"]
         raise _ERRORS.get(error["kind"], ToolRunnerError)(error["message"])
-    return answer["result"]
+    return answer, memoryview(content)[end + 1 :] if has_data else b""
 
 
 def _encoded(request):

@@ -9,6 +9,7 @@
 //! ```
 
 mod access;
+mod answer;
 mod channel;
 mod endpoint;
 mod host_routes;
@@ -27,8 +28,12 @@ pub(crate) use self::endpoint::Endpoint;
 pub(crate) use self::servers::{Registered, ServerLookup, Unusable, read};
 pub use self::standalone::{ToolServer, ToolServerBuilder};
 
-/// The Python package that generated code imports.
-pub(crate) const RUNTIME: &str = include_str!("ipybox_runtime.py");
+/// The Python modules that generated code imports, by name; the others are imported by the first.
+pub(crate) const RUNTIME: [(&str, &str); 3] = [
+    ("ipybox_runtime", include_str!("ipybox_runtime.py")),
+    ("ipybox_modules", include_str!("ipybox_modules.py")),
+    ("ipybox_results", include_str!("ipybox_results.py")),
+];
 
 /// Why the tool server could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +75,7 @@ pub enum Error {
     SameTokens,
 }
 
-/// Where [`write_runtime`] puts the Python package: a directory for `PYTHONPATH`.
+/// Where [`write_runtime`] puts the Python modules: a directory for `PYTHONPATH`.
 pub(crate) fn runtime_directory(private_directory: &Path) -> PathBuf {
     private_directory.join("runtime")
 }
@@ -83,7 +88,9 @@ pub(crate) const IMPORTABLE: [&str; 3] = ["mcptools", "mcpparse", "gentools"];
 pub(crate) fn write_runtime(private_directory: &Path, workspace: &Path) -> io::Result<()> {
     let directory = runtime_directory(private_directory);
     std::fs::create_dir_all(&directory)?;
-    std::fs::write(directory.join("ipybox_runtime.py"), RUNTIME)?;
+    for (name, text) in RUNTIME {
+        std::fs::write(directory.join(format!("{name}.py")), text)?;
+    }
     // Namespace packages: the workspace itself must not be on the path, where its files would hide modules.
     for name in IMPORTABLE {
         match std::os::unix::fs::symlink(workspace.join(name), directory.join(name)) {

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde_json::Value;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{Registered, ServerLookup};
-use crate::approval::Permit;
+use crate::approval::{Action, Permit};
 use crate::mcp::{self, CallError, Connection, Connector, ToolOutput};
 
 /// Why a tool call has no result.
@@ -35,6 +36,27 @@ pub(super) enum Error {
     /// The call failed.
     #[error(transparent)]
     Call(#[from] CallError),
+}
+
+/// What is asked of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Request {
+    /// Call the tool.
+    Tool,
+    /// Read the resource whose URI is the argument `uri`.
+    Resource,
+}
+
+impl Request {
+    async fn make(self, action: &Action, connection: &Connection) -> Result<ToolOutput, CallError> {
+        match self {
+            Self::Tool => connection.call(&action.tool_name, action.tool_args.clone()).await,
+            Self::Resource => {
+                let uri = action.tool_args.get("uri").and_then(Value::as_str).unwrap_or_default();
+                connection.read_resource(uri).await
+            }
+        }
+    }
 }
 
 /// A place for one server's connection.
@@ -80,20 +102,25 @@ impl Pool {
         self.look_up(name).map(Arc::new)
     }
 
-    /// Calls the permitted tool of `server`, which is what its name stood for when permission was asked.
+    /// Makes the permitted request to `server`, which is what its name stood for when permission was asked; once more if
+    /// the server certainly has not seen it.
     ///
-    /// Dropping the future tells the server that the call is cancelled.
-    pub(super) async fn call(&self, server: &Arc<Registered>, permit: Permit) -> Result<ToolOutput, Error> {
+    /// Dropping the future tells the server that the request is cancelled.
+    pub(super) async fn request(
+        &self,
+        server: &Arc<Registered>,
+        permit: Permit,
+        kind: Request,
+    ) -> Result<ToolOutput, Error> {
         let action = permit.action();
-        let (name, tool, arguments) = (&action.server_name, &action.tool_name, &action.tool_args);
-        let connection = self.connection(name, server).await?;
-        match connection.call(tool, arguments.clone()).await {
+        let connection = self.connection(&action.server_name, server).await?;
+        match kind.make(action, &connection).await {
             // A server that was stopped since the last call shows it only now.
             Err(CallError::Disconnected { may_have_run: false, .. }) => {
-                let connection = self.connection(name, server).await?;
-                Ok(connection.call(tool, arguments.clone()).await?)
+                let connection = self.connection(&action.server_name, server).await?;
+                Ok(kind.make(action, &connection).await?)
             }
-            called => Ok(called?),
+            requested => Ok(requested?),
         }
     }
 

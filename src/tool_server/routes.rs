@@ -1,4 +1,5 @@
-//! The HTTP surface that code which calls tools can reach: `POST /run`, `POST /approve` and `POST /infer`, and nothing else.
+//! The HTTP surface that code which calls tools can reach: `POST /run`, `/read`, `/approve` and `/infer`, and nothing
+//! else.
 
 use std::sync::Arc;
 
@@ -7,14 +8,17 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, Json, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::pool::Pool;
-use crate::approval::{Action, Denied, Gate, OURSELVES, Target};
-use crate::audit::{Audit, Refusal, decide_on_record};
+use super::answer::{Answer, Form};
+use super::pool::{Pool, Request};
+use crate::approval::{Action, Gate, OURSELVES, Target, ToolAnnotations};
+use crate::audit::{Audit, decide_on_record};
 use crate::describe::describe;
-use crate::mcp::ToolOutput;
+
+/// The name by which the reading of a resource is approved and recorded: MCP's method.
+const READ_RESOURCE: &str = "resources/read";
 
 /// The largest request body with results to learn from, which take many times their size while they are looked at.
 const OBSERVATION_LIMIT_BYTES: usize = 8 * 1024 * 1024;
@@ -39,6 +43,14 @@ struct Call {
     tool_name: String,
     #[serde(default)]
     tool_args: Map<String, Value>,
+}
+
+/// A resource that code in the kernel wants to read.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reading {
+    server_name: String,
+    uri: String,
 }
 
 /// Results of a tool, from which their type is to be inferred.
@@ -84,80 +96,68 @@ struct ShellCommand {
     cmd: String,
 }
 
-/// The answer to a call that was understood.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Answer {
-    /// What the tool returned: structured content, text, or null; `true` for a command that may run.
-    Result(Value),
-    /// Why there is no result.
-    Error { kind: ErrorKind, message: String },
-}
-
-/// Which exception the call raises in Python.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum ErrorKind {
-    Tool,
-    Rejected,
-    Timeout,
-}
-
 /// The routes, for requests with the caller token.
 pub(super) fn router(pool: Arc<Pool>, gate: Arc<Gate>, audit: Audit) -> Router {
     Router::new()
         .route("/run", post(run))
+        .route("/read", post(read))
         .route("/approve", post(approve))
         .layer(DefaultBodyLimit::max(BODY_LIMIT_BYTES))
         .route("/infer", post(infer).layer(DefaultBodyLimit::max(OBSERVATION_LIMIT_BYTES)))
         .with_state(Shared { pool, gate, audit })
 }
 
-async fn run(State(shared): State<Shared>, call: Result<Json<Call>, JsonRejection>) -> Response {
-    let Json(call) = match call {
-        Ok(call) => call,
-        Err(rejection) => return (rejection.status(), rejection.body_text()).into_response(),
-    };
-    Json(answer(&shared, call).await).into_response()
+async fn run(State(shared): State<Shared>, form: Form, call: Result<Json<Call>, JsonRejection>) -> Response {
+    match call {
+        Ok(Json(call)) => answer(&shared, call, Request::Tool).await.into_response(form),
+        Err(rejection) => refusal(&rejection),
+    }
 }
 
-async fn answer(shared: &Shared, call: Call) -> Answer {
-    let failed = |error| Answer::Error { kind: ErrorKind::Tool, message: describe(&error) };
-    let server = match shared.pool.resolve(&call.server_name).await {
+async fn read(
+    State(shared): State<Shared>,
+    form: Form,
+    reading: Result<Json<Reading>, JsonRejection>,
+) -> Response {
+    let Json(Reading { server_name, uri }) = match reading {
+        Ok(reading) => reading,
+        Err(rejection) => return refusal(&rejection),
+    };
+    let tool_args = Map::from_iter([("uri".to_owned(), Value::String(uri))]);
+    let call = Call { server_name, tool_name: READ_RESOURCE.to_owned(), tool_args };
+    answer(&shared, call, Request::Resource).await.into_response(form)
+}
+
+fn refusal(rejection: &JsonRejection) -> Response {
+    (rejection.status(), rejection.body_text()).into_response()
+}
+
+async fn answer(shared: &Shared, call: Call, request: Request) -> Answer {
+    let Call { server_name, tool_name, tool_args } = call;
+    let server = match shared.pool.resolve(&server_name).await {
         Ok(server) => server,
-        Err(error) => return failed(error),
+        Err(error) => return Answer::failed(describe(&error)),
     };
-    let action = Action {
-        target: server.target(),
-        definition: Some(server.fingerprint()),
-        annotations: server.annotations.get(&call.tool_name).copied(),
-        server_name: call.server_name,
-        tool_name: call.tool_name,
-        tool_args: call.tool_args,
+    let annotations = match request {
+        Request::Tool => server.annotations.get(&tool_name).copied(),
+        Request::Resource => Some(ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() }),
     };
+    let (target, definition) = (server.target(), Some(server.fingerprint()));
+    let action = Action { server_name, tool_name, tool_args, target, definition, annotations };
     let decided = decide_on_record(&shared.audit, &shared.gate, action, &shared.gate.on_duty()).await;
     let (permit, on_record) = match decided {
         Ok(permitted) => permitted,
         Err(refusal) => return Answer::from(refusal),
     };
-    let answer = match shared.pool.call(&server, permit).await {
-        Ok(ToolOutput::Structured(value)) => Answer::Result(value),
-        Ok(ToolOutput::Text(text)) => Answer::Result(Value::String(text)),
-        Ok(ToolOutput::Nothing) => Answer::Result(Value::Null),
-        Err(error) => failed(error),
-    };
-    match &answer {
-        Answer::Result(value) => on_record.result(value),
-        Answer::Error { message, .. } => on_record.error(message),
-    }
-    answer
-}
-
-impl From<Refusal> for Answer {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Denied(denied) => denied.into(),
-            refusal => Self::Error { kind: ErrorKind::Rejected, message: describe(&refusal) },
+    match shared.pool.request(&server, permit, request).await {
+        Ok(output) => {
+            on_record.result(&output.value());
+            Answer::Output(output)
+        }
+        Err(error) => {
+            let message = describe(&error);
+            on_record.error(&message);
+            Answer::failed(message)
         }
     }
 }
@@ -169,22 +169,22 @@ async fn infer(
 ) -> Response {
     let Json(Observation { server_name, module, results }) = match observation {
         Ok(observation) => observation,
-        Err(rejection) => return (rejection.status(), rejection.body_text()).into_response(),
+        Err(rejection) => return refusal(&rejection),
     };
     let servers = shared.pool.servers();
     let inferring =
         tokio::task::spawn_blocking(move || servers.infer_result(&server_name, &module, &results));
     let answer = match inferring.await.unwrap_or_else(|error| Err(error.to_string())) {
         Ok(classes) => Answer::Result(Value::String(classes)),
-        Err(message) => Answer::Error { kind: ErrorKind::Tool, message },
+        Err(message) => Answer::failed(message),
     };
-    Json(answer).into_response()
+    answer.into_response(Form::Json)
 }
 
 async fn approve(State(shared): State<Shared>, question: Result<Json<Question>, JsonRejection>) -> Response {
     match question {
-        Ok(Json(question)) => Json(judge(&shared.audit, &shared.gate, question).await).into_response(),
-        Err(rejection) => (rejection.status(), rejection.body_text()).into_response(),
+        Ok(Json(question)) => judge(&shared.audit, &shared.gate, question).await.into_response(Form::Json),
+        Err(rejection) => refusal(&rejection),
     }
 }
 
@@ -212,16 +212,6 @@ async fn judge(audit: &Audit, gate: &Gate, Question { tool_name, tool_args, .. }
     }
 }
 
-impl From<Denied> for Answer {
-    fn from(denied: Denied) -> Self {
-        let kind = match denied {
-            Denied::Expired { .. } => ErrorKind::Timeout,
-            _ => ErrorKind::Rejected,
-        };
-        Self::Error { kind, message: denied.to_string() }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -238,8 +228,7 @@ mod tests {
     }
 
     async fn judged(gate: &Gate, question: &str) -> Value {
-        serde_json::to_value(judge(&Audit::off(), gate, serde_json::from_str(question).unwrap()).await)
-            .unwrap()
+        judge(&Audit::off(), gate, serde_json::from_str(question).unwrap()).await.to_json(&mut None)
     }
 
     #[tokio::test]

@@ -1,40 +1,39 @@
-"""Uses the generated package `mcptools.demo` in the directory of the first argument as its users would."""
+"""Uses the generated package `mcptools.demo` as its users would.
+
+Arguments: the directory in which `mcptools` is, and the one of the runtime.
+"""
 
 import asyncio
+import inspect
+import pickle
+import pydoc
 import sys
-import types
 import warnings
 
 from pydantic import ValidationError
 
-CALLS = []
-ANSWER = {"value": "text"}
-
-
-class ToolRunner:
-    def __init__(self, server_name):
-        assert server_name == "demo"
-
-    def run_sync(self, tool_name, tool_args):
-        CALLS.append((tool_name, tool_args))
-        return ANSWER["value"]
-
-    async def run(self, tool_name, tool_args):
-        return self.run_sync(tool_name, tool_args)
-
-
-runtime = types.ModuleType("ipybox_runtime")
-runtime.ToolRunner = ToolRunner
-for error in (
-    "ToolRunnerError",
-    "ApprovalRejectedError",
-    "ApprovalTimeoutError",
-    "UnexpectedResultError",
-):
-    setattr(runtime, error, type(error, (Exception,), {}))
-sys.modules["ipybox_runtime"] = runtime
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1:3]
 warnings.simplefilter("error")
+
+import ipybox_runtime
+from ipybox_runtime import Image, ToolResult, UnexpectedResultError
+
+CALLS = []
+ANSWER = {"value": {"id": 1}}
+
+
+def run_sync(self, tool_name, tool_args):
+    assert self.server_name == "demo"
+    CALLS.append((tool_name, tool_args))
+    return ANSWER["value"]
+
+
+async def run(self, tool_name, tool_args):
+    return self.run_sync(tool_name, tool_args)
+
+
+ipybox_runtime.ToolRunner.run_sync = run_sync
+ipybox_runtime.ToolRunner.run = run
 
 from mcptools.demo import ToolRunnerError, anything, closed, either, patterns, send
 from mcptools.demo._base import UnknownArgumentWarning
@@ -126,7 +125,14 @@ assert (
     "did you mean 'limit'?" in str(caught[0].message)
     and caught[0].filename == "<string>"
 )
-assert "extra" in refused(closed.Params, c="x").lower()
+message = refused(closed.Params, c="x")
+assert "Extra inputs are not permitted; the fields are: a, b" in message, message
+message = refused(closed.run, aa="x", b="y")
+assert "did you mean 'a'?" in message and "https://" not in message, message
+message = refused(send.run, tO="x")
+assert "Field required; 'tO' is no field" in message, message
+# Within other models too.
+assert "did you mean 'deep'?" in refused(closed.Params, a="x", b="y", inner={"dep": 1})
 
 # Results.
 ANSWER["value"] = {"id": 1, "state": "open", "new": [1], "gone": None}
@@ -135,14 +141,138 @@ assert (result.id, result.state, result.new, result.gone) == (1, "open", [1], No
 assert result.state == send.State.open
 assert result.model_dump(exclude_unset=True) == {"id": 1, "state": "open", "new": [1]}
 assert asyncio.run(send.run_async(send.Params(to="x"))).id == 1
-ANSWER["value"] = {"id": "no"}
-try:
-    send.run(to="x")
-    raise AssertionError("accepted")
-except ValidationError:
-    pass
+assert result == send.Result.model_validate(ANSWER["value"])
+assert result.tool_result.structured == ANSWER["value"]
+assert pickle.loads(pickle.dumps(result)) == result
+
+
+def unexpected(value):
+    """The error for a result that is not what the tool declares. It has run, and that shows."""
+    ANSWER["value"] = value
+    for call in (
+        lambda: send.run(to="x"),
+        lambda: asyncio.run(send.run_async(to="x")),
+    ):
+        count = len(CALLS)
+        try:
+            call()
+        except UnexpectedResultError as error:
+            assert len(CALLS) == count + 1 and "the tool has run" in str(error), error
+            assert not isinstance(error, ValidationError)
+        else:
+            raise AssertionError(f"accepted: {value!r}")
+    try:
+        send.run(to="x")
+    except UnexpectedResultError as error:
+        return error
+
+
+error = unexpected({"id": "no", "extra": 1})
+assert error.result == {"id": "no", "extra": 1}
+assert "id: Input should be a valid integer" in str(error)
+assert "https://" not in str(error)
+error = unexpected("text")
+assert error.result == "text" and isinstance(error.result, ToolResult)
+assert unexpected(None).result == ""
+assert unexpected([1]).result == [1]
+assert unexpected({}).result == {}
+
+# A declared result that comes as text.
+ANSWER["value"] = '{"id": 5}'
+assert send.run(to="x").id == 5
+ANSWER["value"] = 'Sent:\n{"id": 6}\nBye.'
+assert send.run(to="x").id == 6
+
+# A tool that declares nothing returns text, whatever it sends.
+for value, text, structured in (
+    ("text", "text", None),
+    (None, "", None),
+    ({"a": "é"}, '{"a": "é"}', {"a": "é"}),
+    ([1], "[1]", [1]),
+    (ToolResult("x", ["x"], 5), "x", 5),
+):
+    ANSWER["value"] = value
+    result = closed.run()
+    assert type(result) is ToolResult and result == text, result
+    assert result.structured == structured
+
+# Attachments come with either.
+picture = Image(b"abc", "image/png")
+ANSWER["value"] = ToolResult("see", ["see", picture])
+result = closed.run()
+assert result == "see" and result.attachments == (picture,)
+assert str(result) == "see\n<Image image/png, 3 bytes>" == f"{result}"
+assert repr(result) == "<ToolResult 'see' with <Image image/png, 3 bytes>>"
+copy = pickle.loads(pickle.dumps(result))
+assert copy == "see" and copy.attachments[0].data == b"abc"
+ANSWER["value"] = ToolResult("", [picture], {"id": 1})
+result = send.run(to="x")
+assert result.id == 1 and result.tool_result.attachments == (picture,)
+assert "<Image image/png, 3 bytes>" in repr(result)
+assert result == send.Result(id=1) and result.model_dump(exclude_unset=True) == {
+    "id": 1
+}
+assert send.Result(id=1).tool_result is None
 ANSWER["value"] = "text"
-assert send.run(to="x") == closed.run() == "text"
+
+# Defaults are what the field is declared as, are not sent, and are sent when they were changed.
+params = closed.Params()
+assert params.inner == closed.Inner(deep=3) and params.inner.deep == 3
+assert params.many[0].deep == 4 and params.wrong == ["as", 1]
+assert sent(closed.run, params) == {}
+params.inner.deep = 7
+assert sent(closed.run, params) == {"inner": {"deep": 7}}
+params = closed.Params()
+params.many.append(closed.Inner(deep=5))
+assert sent(closed.run, params) == {"many": [{"deep": 4}, {"deep": 5}]}
+
+# A module says how its tool is called.
+expected = """Send.
+
+run(
+ to: str, # The receiver, in full
+ from_: str = None, # format: email
+ resource_group: str = None,
+ sort: "stars" | "forks" = "stars",
+ limit: int = 10,
+ score: float = None,
+ when: str = None, # format: date-time
+ note: str = None,
+ nested: Nested = None,
+ params: dict[str, int] = None,
+) -> Result
+
+Nested(depth: int = None)
+Result(id: int, state: "open" | "closed" = None, gone: str = None)"""
+assert send.__doc__.strip() == expected, send.__doc__
+assert str(send) == f"mcptools.demo.send\n\n{expected}"
+signature = inspect.signature(send.run)
+assert str(signature).startswith("(*, to: str, from_: str = None,"), signature
+assert (
+    str(signature).endswith(") -> Result")
+    and inspect.signature(send.run_async) == signature
+)
+assert str(inspect.signature(anything.run)) == "(**fields: Any) -> ToolResult"
+help_text = pydoc.render_doc(send.Params, renderer=pydoc.plaintext)
+assert "The receiver, in full." in help_text and len(help_text) < 3_000, help_text
+assert "The receiver, in full." in send.Params.__doc__
+assert set(dir(send.Params)) == {*send.Params.model_fields, "tool_result"}
+assert "forks" in pydoc.render_doc(send.Sort, renderer=pydoc.plaintext)
+
+# So does the package of its tools, which are imported when they are wanted.
+import mcptools.demo
+
+del sys.modules["mcptools.demo.either"], mcptools.demo.either
+assert mcptools.demo.either.run is sys.modules["mcptools.demo.either"].run
+assert "send: Send." in str(mcptools.demo) and "send" in dir(mcptools.demo)
+try:
+    closed.run(a=mcptools.demo.sent)
+except AttributeError as wrong:
+    assert "no tool 'sent'; did you mean 'send'?" in str(wrong)
+    assert "print(mcptools.demo)" in str(wrong)
+assert not hasattr(mcptools.demo, "_base_") and not hasattr(
+    mcptools.demo, "__wrapped__"
+)
 
 # Rules beyond types.
 assert "dependentRequired" in refused(closed.Params, a="x")

@@ -42,7 +42,7 @@ fn the_package_shows_what_the_server_offers() {
     let tools: Vec<_> = listed.iter().map(tool).collect();
     let package = package(&tools);
     let names: Vec<_> = package.modules.iter().map(|module| module.name.as_str()).collect();
-    assert_eq!(names, ["search_repos", "search_repos_1", "import_", "__init___1"]);
+    assert_eq!(names, ["search_repos", "search_repos_1", "import_", "__init___"]);
     insta::assert_snapshot!(text(&package, "__init__.py"), @r#"
     """Tools of the MCP server `demo`.
 
@@ -50,10 +50,11 @@ fn the_package_shows_what_the_server_offers() {
 
     search_repos: Search for repositories.
     search_repos_1 (tool `Search-Repos`): Does the same, and is called almost the same.
-    import_: ""\"quoted""\" \\ \u202ereversed
-    __init___1 (tool `__init__`)
+    import_: ""\"quoted""\" \\ \\u202ereversed
+    __init___
     """
 
+    from ipybox_modules import ToolPackage
     from ipybox_runtime import (
         ApprovalRejectedError,
         ApprovalTimeoutError,
@@ -64,6 +65,8 @@ fn the_package_shows_what_the_server_offers() {
     __all__ = ["CLIENT", "ApprovalRejectedError", "ApprovalTimeoutError", "ToolRunnerError"]
 
     CLIENT = ToolRunner(server_name="demo")
+
+    ToolPackage.describe(__name__)
     "#);
 }
 

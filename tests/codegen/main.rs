@@ -5,5 +5,6 @@
 mod behaviour;
 mod golden;
 mod limits;
+mod names;
 mod properties;
 mod support;

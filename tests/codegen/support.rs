@@ -37,6 +37,21 @@ pub(crate) fn package(tools: &[Tool]) -> Package {
     generate(&Server { name: "demo".to_owned(), description: None }, tools)
 }
 
+/// The directory of what generated packages import.
+pub(crate) const RUNTIME: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tool_server");
+
+/// Writes the package as `mcptools.demo` below a directory of this name, and returns the directory.
+pub(crate) fn written(name: &str, package: &Package) -> PathBuf {
+    let root = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let directory = root.join("mcptools/demo");
+    let _ = std::fs::remove_dir_all(&root);
+    std::fs::create_dir_all(&directory).unwrap();
+    for file in &package.files {
+        std::fs::write(directory.join(&file.path), &file.text).unwrap();
+    }
+    root
+}
+
 /// The text of a file of a package.
 pub(crate) fn text<'p>(package: &'p Package, path: &str) -> &'p str {
     package.files.iter().find(|file| file.path == path).map(|file| file.text.as_str()).unwrap()

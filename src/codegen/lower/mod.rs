@@ -18,6 +18,7 @@ use super::document::{ALSO, Document, Schema};
 use super::identifier;
 use super::merge::type_names;
 use super::model::{Body, Check, Class, ClassId, Doc, Type};
+use super::names;
 use super::rules;
 use super::scope::{Numbering, Scope};
 use super::singular::singular;
@@ -68,10 +69,11 @@ pub(super) enum Side {
 }
 
 /// Turns a schema of `nodes` JSON values into classes, the first of which is called `name`.
-pub(super) fn lower(root: &Value, nodes: usize, name: &str, side: Side) -> Lowered {
+pub(super) fn lower<'a>(root: &'a Value, nodes: usize, name: &'a str, side: Side) -> Lowered {
     let mut lowering = Lowering {
         document: Document::new(root),
         classes: Classes::default(),
+        root_name: name,
         names: Scope::default(),
         known: HashMap::new(),
         active: HashSet::new(),
@@ -81,7 +83,6 @@ pub(super) fn lower(root: &Value, nodes: usize, name: &str, side: Side) -> Lower
     };
     lowering.root(name, side);
     lowering.classes.join_equals();
-    lowering.classes.settle_fields();
     Lowered { classes: lowering.classes, degraded: lowering.degraded }
 }
 
@@ -124,6 +125,8 @@ enum ClassKind {
 struct Lowering<'a> {
     document: Document<'a>,
     classes: Classes,
+    /// What the class of the schema itself is called.
+    root_name: &'a str,
     names: Scope,
     /// The types of `$ref` targets seen so far.
     known: HashMap<String, Type>,
@@ -264,6 +267,12 @@ impl Lowering<'_> {
 
     fn new_class(&mut self, name: String) -> ClassId {
         let wanted = name.clone();
+        let is_anothers = names::is_root(&name) && name != self.root_name;
+        let name = match &name {
+            keyword if names::is_keyword(keyword) => name + "_",
+            taken if names::is_taken(taken) || is_anothers => name + "Model",
+            _ => name,
+        };
         let name = self.names.take(name, Numbering::Joined);
         self.classes.0.push(Class {
             name,

@@ -1,4 +1,4 @@
-//! JSON in the text of a result. `_base.py` of the generated packages reads it in the same way.
+//! JSON in the text of a result. `ipybox_results.py` reads it in the same way.
 
 use serde_json::{Deserializer, Value};
 
@@ -11,7 +11,7 @@ pub(super) enum Content {
     Sequence(Vec<Value>),
 }
 
-/// The content of a result: structured, or a text that is JSON, ends with JSON, or has JSON in a fenced block.
+/// The content of a result: structured, or a text that is JSON, or has it in a fenced block or in lines of its own.
 ///
 /// An object with nothing but the text `result` is what the MCP SDK for Python makes of a text.
 pub(super) fn content(result: &Value) -> Option<Content> {
@@ -26,18 +26,27 @@ pub(super) fn content(result: &Value) -> Option<Content> {
     }
 }
 
+/// How many lines that only look like JSON are tried in a text.
+const ATTEMPTS: usize = 1_000;
+
 fn in_text(text: &str) -> Option<Content> {
-    all_of(text).or_else(|| all_of(fenced(text)?)).or_else(|| all_of(tail(text)?))
+    all_of(text).or_else(|| all_of(fenced(text)?)).or_else(|| in_lines(text))
 }
 
 /// The content of a text that is nothing but JSON.
 fn all_of(text: &str) -> Option<Content> {
     let values: Vec<Value> = Deserializer::from_str(text).into_iter().collect::<Result<_, _>>().ok()?;
-    if values.is_empty() || !values.iter().all(|value| value.is_object() || value.is_array()) {
-        return None;
-    }
+    if values.iter().all(is_container) { one_or_several(values) } else { None }
+}
+
+fn is_container(value: &Value) -> bool {
+    value.is_object() || value.is_array()
+}
+
+fn one_or_several(values: Vec<Value>) -> Option<Content> {
     match <[Value; 1]>::try_from(values) {
         Ok([value]) => Some(Content::Value(value)),
+        Err(values) if values.is_empty() => None,
         Err(values) => Some(Content::Sequence(values)),
     }
 }
@@ -48,11 +57,36 @@ fn fenced(text: &str) -> Option<&str> {
     Some(block.split_once("\n```")?.0)
 }
 
-/// What begins with the first line that could begin JSON.
-fn tail(text: &str) -> Option<&str> {
-    let begins = |at: &usize| text[*at..].starts_with(['{', '[']);
-    let start = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).find(begins)?;
-    Some(&text[start..])
+/// The objects and arrays in a text that begin with a line and end with one, with prose between them.
+fn in_lines(text: &str) -> Option<Content> {
+    let mut values = Vec::new();
+    let (mut at, mut attempts) = (0, 0);
+    while attempts < ATTEMPTS
+        && let Some(start) = begin_of_json(text, at)
+    {
+        let mut read = Deserializer::from_str(&text[start..]).into_iter::<Value>();
+        let value = read.next().and_then(Result::ok);
+        let end = start + read.byte_offset();
+        let rest = text[end..].split('\n').next().unwrap_or_default();
+        match value.filter(|value| is_container(value) && rest.trim_matches([' ', '\t', '\r']).is_empty()) {
+            Some(value) => {
+                values.push(value);
+                at = end + rest.len();
+            }
+            None => {
+                attempts += 1;
+                at = start + 1;
+            }
+        }
+    }
+    one_or_several(values)
+}
+
+/// The first place from `at` on where a line could begin JSON.
+fn begin_of_json(text: &str, at: usize) -> Option<usize> {
+    let is_begin = |start: &usize| text[*start..].starts_with(['{', '[']);
+    let first = (at == 0).then_some(0);
+    first.into_iter().chain(text[at..].match_indices('\n').map(|(line, _)| at + line + 1)).find(is_begin)
 }
 
 #[cfg(test)]
@@ -74,15 +108,22 @@ mod tests {
             " {\n\"a\": 1}\n",
             "Found 1:\n{\"a\": 1}",
             "Here it is:\n\n```json\n{\"a\": 1}\n```\nAnything else?",
+            "Found 1:\n{\"a\": 1}\nAsk for more.",
+            "[1] [link]\n{\n\"a\": 1\n}  \nand more",
+            "{\"a\": 1}\n5",
         ] {
             check(json!(text), one());
             check(json!({"result": text}), one());
         }
-        for text in ["{\"a\": 1}[2]", "{\"a\": 1}\n\n[2]\n", "Both:\n{\"a\": 1}\n[2]"] {
+        for text in [
+            "{\"a\": 1}[2]",
+            "{\"a\": 1}\n\n[2]\n",
+            "Both:\n{\"a\": 1}\n[2]",
+            "One:\n{\"a\": 1}\nTwo:\n[2]\n.",
+        ] {
             check(json!(text), two());
         }
-        for text in ["", "x", "5", "[", "{\"a\": 1} and more", "[1] [link]", "{\"a\": 1}\n5", "NaN", "[NaN]"]
-        {
+        for text in ["", "x", "5", "[", "{\"a\": 1} and more", "[1] [link]", "- {\"a\": 1}", "NaN", "[NaN]"] {
             check(json!(text), None);
         }
     }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::literal;
 use crate::codegen::classes::Classes;
 use crate::codegen::model::{Body, Check, Type};
+use crate::codegen::names;
 
 /// The names that a module imports, by where they come from.
 #[derive(Default)]
@@ -103,22 +104,20 @@ impl Imports {
         format!("{}[{inner}, {}]", self.typing("Annotated"), marks.join(", "))
     }
 
-    /// All the names, and the one that every module imports besides.
-    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
-        ["CLIENT"].into_iter().chain(self.typing.iter().chain(&self.pydantic).chain(&self.base).copied())
-    }
-
     pub(super) fn typing(&mut self, name: &'static str) -> &'static str {
+        debug_assert!(names::is_taken(name), "{name}");
         self.typing.insert(name);
         name
     }
 
     pub(super) fn pydantic(&mut self, name: &'static str) -> &'static str {
+        debug_assert!(names::is_taken(name), "{name}");
         self.pydantic.insert(name);
         name
     }
 
     pub(super) fn base(&mut self, name: &'static str) -> &'static str {
+        debug_assert!(names::is_taken(name), "{name}");
         self.base.insert(name);
         name
     }

@@ -2,31 +2,55 @@
 
 from __future__ import annotations
 
-import difflib
-import enum
-import json
-import re
+import inspect
 import warnings
 from collections.abc import Iterator
 from copy import deepcopy
-from functools import cache
+from functools import cache, cached_property
 from typing import Annotated, Any, ClassVar, TypeVar
 
+from ipybox_modules import ToolModule, nearest
+from ipybox_results import ToolResult, json_values, show
 from ipybox_runtime import UnexpectedResultError
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     RootModel,
+    TypeAdapter,
     ValidationError,
     model_validator,
 )
-from pydantic_core import PydanticCustomError, core_schema, to_jsonable_python
+from pydantic_core import PydanticCustomError
 
-from ._rules import violation
+from ._rules import key
+from ._values import (
+    AnyEnum,
+    Float,
+    FromList,
+    Int,
+    IntEnum,
+    Null,
+    Nullable,
+    Rule,
+    StrEnum,
+    as_json,
+)
 
-T = TypeVar("T")
+# What the modules of tools import from here, beside what is defined here.
+__all__ = [
+    "AnyEnum",
+    "Float",
+    "FromList",
+    "Int",
+    "IntEnum",
+    "Nullable",
+    "Rule",
+    "StrEnum",
+    "ToolModule",
+    "ToolResult",
+]
+
 M = TypeVar("M", bound=BaseModel)
 
 CONFIG = ConfigDict(
@@ -43,7 +67,27 @@ class UnknownArgumentWarning(UserWarning):
     """An argument is sent that the tool did not declare. It may be misspelt."""
 
 
-class ToolModel(BaseModel):
+class _Shown(type(BaseModel)):  # type: ignore[misc]
+    # What `help` and `dir` show of a class is what was generated, and not what pydantic adds to it.
+
+    def __dir__(cls) -> list[str]:
+        own = [name for name in super().__dir__() if not name.startswith("_")]
+        return [
+            *cls.model_fields,
+            *(name for name in own if not hasattr(BaseModel, name)),
+        ]
+
+    @property
+    def __doc__(cls) -> str | None:  # type: ignore[override]
+        if cls.__module__ == __name__:
+            return cls.__dict__.get("__doc__")
+        try:
+            return inspect.getsource(cls)
+        except (OSError, TypeError):
+            return cls.__dict__.get("__doc__")
+
+
+class ToolModel(BaseModel, metaclass=_Shown):
     """An object. Fields can be given by their name here or by their name in JSON.
 
     None for an optional field whose JSON cannot be null means that the field is not sent.
@@ -52,17 +96,29 @@ class ToolModel(BaseModel):
     model_config = CONFIG | ConfigDict(extra="allow")
     _rules: ClassVar[Rule | None] = None
 
-    @model_validator(mode="before")
+    @cached_property
+    def tool_result(self) -> ToolResult | None:
+        """All that the tool has returned, where this is a tool's result."""
+        return None
+
+    @model_validator(mode="wrap")
     @classmethod
-    def _none_is_unset(cls, data: Any) -> Any:
+    def _validate(cls, data: Any, handler: Any) -> ToolModel:
         if isinstance(data, dict) and any(value is None for value in data.values()):
             unset = _never_null(cls)
-            return {
-                key: value
-                for key, value in data.items()
-                if value is not None or key not in unset
+            data = {
+                name: value
+                for name, value in data.items()
+                if value is not None or name not in unset
             }
-        return data
+        try:
+            model = handler(data)
+        except ValidationError as error:
+            raise _with_hints(cls, data, error) from None
+        for name, adapter in _typed_defaults(cls):
+            if name not in model.model_fields_set:
+                vars(model)[name] = _typed(adapter, vars(model)[name])
+        return cls._rules.check(model) if cls._rules else model
 
     def __init_subclass__(
         cls, rules: dict[str, Any] | None = None, **options: Any
@@ -70,24 +126,31 @@ class ToolModel(BaseModel):
         super().__init_subclass__(**options)
         cls._rules = Rule(rules) if rules else None
 
-    @model_validator(mode="after")
-    def _obey_rules(self) -> ToolModel:
-        return self._rules.check(self) if self._rules else self
-
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
         if value is None and name in _never_null(type(self)):
             self.__pydantic_fields_set__.discard(name)
+
+    def __repr_args__(self) -> Any:
+        return _with_attachments(self, super().__repr_args__())
+
+    def _ipython_display_(self) -> None:
+        _show(self)
 
 
 class OpenModel(ToolModel):
     """An object that expects properties beyond those declared."""
 
 
-class ToolRoot(RootModel[Any]):
+class ToolRoot(RootModel[Any], metaclass=_Shown):
     """A value that has a name in the tool's schema but is no object. A list or a dict can be used through it."""
 
     model_config = CONFIG
+
+    @cached_property
+    def tool_result(self) -> ToolResult | None:
+        """All that the tool has returned, where this is a tool's result."""
+        return None
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         return iter(self.root)
@@ -98,12 +161,57 @@ class ToolRoot(RootModel[Any]):
     def __len__(self) -> int:
         return len(self.root)
 
+    def __repr_args__(self) -> Any:
+        return _with_attachments(self, super().__repr_args__())
 
-class _Null:
-    """Marks an optional field that may be null: None is sent."""
+    def _ipython_display_(self) -> None:
+        _show(self)
 
 
-Nullable = Annotated[T | None, _Null()]
+def _attachments(model: Any) -> Any:
+    result = vars(model).get("tool_result")
+    return result.attachments if result is not None else ()
+
+
+def _with_attachments(model: Any, shown: Any) -> Iterator[Any]:
+    yield from shown
+    if attachments := _attachments(model):
+        yield "tool_result.attachments", attachments
+
+
+def _show(model: Any) -> None:
+    if not _attachments(model):
+        # So says IPython's protocol that it shall display the value in another way.
+        raise NotImplementedError
+    show(model.tool_result, repr(model))
+
+
+def _with_hints(
+    model: type[BaseModel], data: Any, error: ValidationError
+) -> ValidationError:
+    """The same error, with names that may have been meant where a name is wrong."""
+    given = data if isinstance(data, dict) else {}
+    fields = {info.alias or field for field, info in model.model_fields.items()}
+    unknown = [name for name in given if name not in fields | set(model.model_fields)]
+    faults = []
+    for fault in error.errors(include_url=False):
+        message = fault["msg"]
+        if len(fault["loc"]) == 1:
+            name = str(fault["loc"][0])
+            if fault["type"] == "extra_forbidden":
+                message += f"; {_or_all(name, fields)}"
+            elif fault["type"] == "missing":
+                similar = nearest(name, unknown, 1)
+                message += f"; {similar[0]!r} is no field" if similar else ""
+        kind = PydanticCustomError(fault["type"], message)
+        faults.append({"type": kind, "loc": fault["loc"], "input": fault["input"]})
+    return ValidationError.from_exception_data(error.title, faults)
+
+
+def _or_all(name: str, names: Any) -> str:
+    similar = nearest(name, names, 1)
+    listed = ", ".join(sorted(names)) or "none"
+    return f"did you mean {similar[0]!r}?" if similar else f"the fields are: {listed}"
 
 
 @cache
@@ -113,120 +221,69 @@ def _never_null(model: type[BaseModel]) -> frozenset[str]:
     names: set[str] = set()
     for name, field in model.model_fields.items():
         is_nullable = field.annotation in (Any, type(None)) or any(
-            isinstance(mark, _Null) for mark in field.metadata
+            isinstance(mark, Null) for mark in field.metadata
         )
         if not field.is_required() and not is_nullable:
             names.update((name, field.alias or name))
     return frozenset(names)
 
 
-class _Enum(enum.Enum):
-    def __str__(self) -> str:
-        return str(self._value_)
+class _JsonDefault:
+    """Makes the default of a field, as it stands in the schema."""
 
-    @classmethod
-    def __get_pydantic_core_schema__(
-        cls, source: Any, handler: Any
-    ) -> core_schema.CoreSchema:
-        # Fields hold the plain value, however it was given: `Sort.stars` or "stars".
-        values = core_schema.literal_schema([member._value_ for member in cls])
-        return core_schema.no_info_wrap_validator_function(_one_of, values)
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
-
-class StrEnum(str, _Enum):
-    """One of some strings."""
-
-
-class IntEnum(int, _Enum):
-    """One of some integers."""
-
-
-class AnyEnum(_Enum):
-    """One of some values."""
-
-
-def _one_of(value: Any, check: Any) -> Any:
-    value = _plain(value)
-    admitted = check(value)
-    # For Python, 1 and True are equal; for JSON they are not.
-    is_same = isinstance(admitted, bool) == isinstance(value, bool)
-    return admitted if is_same else check(repr(value))
-
-
-def _plain(value: Any) -> Any:
-    return value._value_ if isinstance(value, enum.Enum) else value
-
-
-class _Integer:
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: Any
-    ) -> core_schema.CoreSchema:
-        def integral(value: Any) -> Any:
-            return (
-                int(value) if isinstance(value, float) and value.is_integer() else value
-            )
-
-        return core_schema.no_info_before_validator_function(
-            integral, core_schema.int_schema(strict=True)
-        )
-
-
-class _Number:
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: Any
-    ) -> core_schema.CoreSchema:
-        def number(value: Any, check: Any) -> Any:
-            return value if type(value) is int else check(value)
-
-        return core_schema.no_info_wrap_validator_function(
-            number,
-            core_schema.float_schema(strict=True, allow_inf_nan=False),
-            serialization=core_schema.plain_serializer_function_ser_schema(_plain),
-        )
-
-
-Int = Annotated[int, _Integer()]
-Float = Annotated[float, _Number()]
-
-
-class Rule:
-    """What the type does not say about a value: a JSON Schema that it satisfies."""
-
-    def __init__(self, schema: dict[str, Any]) -> None:
-        self.schema = schema
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: Any
-    ) -> core_schema.CoreSchema:
-        return core_schema.no_info_after_validator_function(self.check, handler(source))
-
-    def check(self, value: Any) -> Any:
-        broken = violation(self.schema, _as_json(value))
-        if broken:
-            raise PydanticCustomError(
-                "rule", "Input should satisfy {rule}", {"rule": broken}
-            )
-        return value
-
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    if isinstance(value, (list, tuple)):
-        return [_as_json(item) for item in value]
-    if isinstance(value, dict):
-        return {name: _as_json(member) for name, member in value.items()}
-    return to_jsonable_python(value)
-
-
-FromList = BeforeValidator(
-    lambda items: tuple(items) if isinstance(items, list) else items
-)
+    def __call__(self) -> Any:
+        return deepcopy(self.value)
 
 
 def json_default(value: Any, alias: str | None = None) -> Any:
-    """The default that the tool applies if a field is not sent, as it stands in the schema."""
-    return Field(default_factory=lambda: deepcopy(value), alias=alias)
+    """The default that the tool applies if a field is not sent. Where it is one of the field's type, it is given that."""
+    return Field(default_factory=_JsonDefault(value), alias=alias)
+
+
+def _json_defaults(model: type[BaseModel]) -> Iterator[tuple[str, Any]]:
+    for name, field in model.model_fields.items():
+        if isinstance(field.default_factory, _JsonDefault):
+            yield name, field
+
+
+@cache
+def _typed_defaults(model: type[BaseModel]) -> list[tuple[str, TypeAdapter[Any]]]:
+    # As in `_never_null`.
+    model.model_rebuild()
+    return [
+        (name, TypeAdapter(Annotated[(field.annotation, *field.metadata)]))
+        if field.metadata
+        else (name, TypeAdapter(field.annotation))
+        for name, field in _json_defaults(model)
+    ]
+
+
+def _typed(adapter: TypeAdapter[Any], value: Any) -> Any:
+    try:
+        return adapter.validate_python(value, strict=True)
+    except ValidationError:
+        # Some servers declare defaults that they would not accept.
+        return value
+
+
+def _keep_changed_defaults(value: Any) -> None:
+    """Let defaults that were changed in place be sent."""
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            _keep_changed_defaults(item)
+    elif isinstance(value, dict):
+        _keep_changed_defaults(list(value.values()))
+    elif isinstance(value, BaseModel):
+        _keep_changed_defaults(list(vars(value).values()))
+        for name, field in _json_defaults(type(value)):
+            changed = getattr(value, name)
+            if name not in value.model_fields_set and key(as_json(changed)) != key(
+                field.default_factory.value
+            ):
+                value.__pydantic_fields_set__.add(name)
 
 
 def arguments(
@@ -246,90 +303,87 @@ def arguments(
     elif not isinstance(params, model):
         params = model.model_validate(params)
     for name, known in _unknown(params):
-        similar = difflib.get_close_matches(name, known, n=1)
+        similar = nearest(name, known, 1)
         hint = f"; did you mean {similar[0]!r}?" if similar else ""
         warnings.warn(
             f"sending {name!r}, which the tool does not declare{hint}",
             UnknownArgumentWarning,
             stacklevel=3,
         )
+    _keep_changed_defaults(params)
     return params.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-def reply(answer: Any, model: type[BaseModel] | None = None) -> Any:
-    """The result of a tool: an instance of its model if it has one and answered with an object, else the answer."""
-    return (
-        model.model_validate(answer) if model and isinstance(answer, dict) else answer
-    )
+def reply(answer: Any, model: type[M] | None = None) -> Any:
+    """What a tool has returned: an instance of the model that it declares, or a ToolResult where it declares none."""
+    result = ToolResult.of(answer)
+    if model is None:
+        return result
+    if result.structured is None:
+        values = json_values(result)
+        if len(values) != 1:
+            raise _unexpected("it has no structured value", result, _DECLARED)
+        value = values[0]
+    else:
+        value = result.structured
+    return _instance(model, value, result, _DECLARED)
 
 
 def parsed(answer: Any, model: type[M], *, is_sequence: bool = False) -> M:
     """What the JSON in the result of a tool says, as an instance of the model that was inferred for it."""
-    values = _json_values(answer)
+    result = ToolResult.of(answer)
+    values = json_values(result)
+    if is_sequence and values:
+        return _instance(model, values, result, _INFERRED)
+    if len(values) == 1:
+        return _instance(model, values[0], result, _INFERRED)
+    reason = f"it holds {len(values) or 'no'} JSON objects or arrays"
+    raise _unexpected(reason, result, _INFERRED)
+
+
+_DECLARED = (
+    "the result is not what the tool declares",
+    "do not repeat the call for its sake",
+)
+_INFERRED = (
+    "the result is not what earlier ones were like",
+    "give it to `infer_result` with the tool's module, so that the type admits it",
+)
+
+
+def _instance(model: type[M], value: Any, result: ToolResult, words: Any) -> M:
     try:
-        if is_sequence and values:
-            return model.model_validate(values)
-        if len(values) == 1:
-            return model.model_validate(values[0])
-        reason = f"it holds {len(values) or 'no'} JSON objects or arrays"
+        instance = model.model_validate(value)
     except ValidationError as error:
-        reason = str(error)
-    raise UnexpectedResultError(reason, answer)
+        raise _unexpected(_summary(error), result, words) from None
+    except Exception as error:
+        # The tool has run, whatever is wrong with the model.
+        raise _unexpected(repr(error), result, words) from error
+    vars(instance)["tool_result"] = result
+    return instance
 
 
-def _json_values(answer: Any) -> list[Any]:
-    """The JSON objects and arrays in a result, found in the way in which those were that the model was inferred from."""
-    if isinstance(answer, dict) and set(answer) == {"result"}:
-        content = answer["result"]
-        answer = content if isinstance(content, str) else answer
-    if not isinstance(answer, str):
-        return [answer]
-    for text in _candidates(answer):
-        values = _all_json(text)
-        if values:
-            return values
-    return []
+def _unexpected(reason: str, result: ToolResult, words: Any) -> Exception:
+    what, advice = words
+    hint = (
+        f"hint: the tool has run, and its result is this exception's `result`; {advice}"
+    )
+    return UnexpectedResultError(f"{what}: {reason}\n{hint}", result)
 
 
-def _candidates(text: str) -> Iterator[str]:
-    yield text
-    fenced = re.search(r"```json\n(.*?)\n```", text, re.DOTALL)
-    if fenced:
-        yield fenced[1]
-    tail = re.search(r"^[{\[]", text, re.MULTILINE)
-    if tail:
-        yield text[tail.start() :]
+# How many of a result's faults are told.
+_TOLD_FAULTS = 3
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_no_constant)
-
-
-_SPACE = re.compile(r"[ \t\r\n]*")
-
-
-def _all_json(text: str) -> list[Any]:
-    """The objects and arrays of which a text consists; none if it holds anything else."""
-    values = []
-    at = _after_space(text, 0)
-    while at < len(text):
-        try:
-            value, end = _DECODER.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            return []
-        if not isinstance(value, (dict, list)):
-            return []
-        values.append(value)
-        at = _after_space(text, end)
-    return values
-
-
-def _after_space(text: str, at: int) -> int:
-    space = _SPACE.match(text, at)
-    return space.end() if space else at
+def _summary(error: ValidationError) -> str:
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    told = [
+        f"{'.'.join(map(str, fault['loc'])) or 'the value'}: {fault['msg']}"
+        for fault in faults[:_TOLD_FAULTS]
+    ]
+    if len(faults) > _TOLD_FAULTS:
+        told.append(f"and {len(faults) - _TOLD_FAULTS} more")
+    return "; ".join(told)
 
 
 def _declares(model: type[BaseModel], name: str) -> bool:

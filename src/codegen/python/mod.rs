@@ -3,6 +3,7 @@
 mod annotation;
 mod literal;
 mod module;
+mod overview;
 mod package;
 
 pub(super) use module::{Rendered as RenderedModule, render as render_module};
@@ -11,8 +12,11 @@ pub(super) use package::render as render_package;
 use crate::codegen::RunForm;
 
 /// The modules that the generated ones import from, by file name, as they are.
-pub(super) const SUPPORT: [(&str, &str); 2] =
-    [("_base.py", include_str!("base.py")), ("_rules.py", include_str!("rules.py"))];
+pub(super) const SUPPORT: [(&str, &str); 3] = [
+    ("_base.py", include_str!("base.py")),
+    ("_rules.py", include_str!("rules.py")),
+    ("_values.py", include_str!("values.py")),
+];
 
 /// What the names of the two forms of a function end with, and which of them is asynchronous.
 fn run_forms(form: RunForm) -> [(&'static str, bool); 2] {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::annotation::{Imports, is_literally};
+use super::overview::overview;
 use super::{literal, run_forms};
 use crate::codegen::classes::Classes;
 use crate::codegen::model::{Body, Class, Extra, Field, Member, Model, Type};
@@ -18,21 +19,7 @@ pub(in crate::codegen) struct Rendered {
 }
 
 /// The module for `tool`, whose schemas came to these classes.
-pub(in crate::codegen) fn render(tool: &Tool, sides: &mut [Classes], form: RunForm) -> Rendered {
-    let (rendered, imports) = render_once(tool, sides, form);
-    let is_class = |name: &str| sides.iter().any(|classes| classes.0.iter().any(|class| class.name == name));
-    let taken: Vec<_> = imports.names().filter(|name| is_class(name)).collect();
-    if taken.is_empty() {
-        return rendered;
-    }
-    // A class that has the name of an import gets another, and only then: which imports there are depends on the text.
-    for name in taken {
-        sides.iter_mut().for_each(|classes| classes.rename(name));
-    }
-    render_once(tool, sides, form).0
-}
-
-fn render_once(tool: &Tool, sides: &[Classes], form: RunForm) -> (Rendered, Imports) {
+pub(in crate::codegen) fn render(tool: &Tool, sides: &[Classes], form: RunForm) -> Rendered {
     let mut imports = Imports::default();
     let mut first = String::new();
     let mut rest = String::new();
@@ -49,8 +36,11 @@ fn render_once(tool: &Tool, sides: &[Classes], form: RunForm) -> (Rendered, Impo
         last_classes = own + &others;
     }
     let functions = render_functions(tool, form, &mut imports);
-    let text = format!("{}{first}{functions}{rest}", render_imports(&imports));
-    (Rendered { text, last_classes }, imports)
+    let doc = literal::docstring(&overview(tool, sides), "");
+    let [run, other] = run_forms(form).map(|(suffix, _)| format!("run{suffix}"));
+    let describe = format!("\n\n{}.describe(__name__, {run}, {other})\n", imports.base("ToolModule"));
+    let text = format!("{doc}\n\n{}{first}{functions}{rest}{describe}", render_imports(&imports));
+    Rendered { text, last_classes }
 }
 
 fn render_imports(imports: &Imports) -> String {
@@ -71,7 +61,10 @@ fn render_functions(tool: &Tool, form: RunForm, imports: &mut Imports) -> String
         "" => format!("Call the tool `{}`.", tool.name),
         description => description.to_owned(),
     };
-    let (result, model) = if tool.output_schema.is_some() { ("Result", ", Result") } else { ("str", "") };
+    let (result, model) = match tool.output_schema {
+        Some(_) => ("Result", ", Result"),
+        None => (imports.base("ToolResult"), ""),
+    };
     let run = Function { name: "run", doc: &doc, result, reader: "reply", reader_arguments: model };
     let mut text = render_function(&run, tool, form, imports);
     if let Some(observed) = &tool.observed {

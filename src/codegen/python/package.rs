@@ -3,14 +3,21 @@
 use std::fmt::Write as _;
 
 use super::literal;
+use super::overview::first_sentence;
 use crate::codegen::{Module, Server, Tool, identifier};
 
-/// A summary longer than this is cut: the index is one line for each tool.
-const MAX_SUMMARY_CHARS: usize = 120;
+/// How much of a tool's description the index shows, in characters: it has one line for each tool.
+const SUMMARY_CHARS: usize = 120;
 
-/// What the package takes from the runtime: the connection, and the errors that users want to catch.
-const RUNTIME_NAMES: [&str; 4] =
-    ["ApprovalRejectedError", "ApprovalTimeoutError", "ToolRunner", "ToolRunnerError"];
+/// What the package takes from the runtime: the connection, the errors that users want to catch, and what lists the tools.
+const IMPORTS: &str = "\
+from ipybox_modules import ToolPackage
+from ipybox_runtime import (
+    ApprovalRejectedError,
+    ApprovalTimeoutError,
+    ToolRunner,
+    ToolRunnerError,
+)";
 
 /// The text of `__init__.py`.
 pub(in crate::codegen) fn render(server: &Server, tools: &[(&Tool, &Module)]) -> String {
@@ -35,22 +42,16 @@ pub(in crate::codegen) fn render(server: &Server, tools: &[(&Tool, &Module)]) ->
     format!(
         "{}\n\n{}\n\n\
          __all__ = [\"CLIENT\", \"ApprovalRejectedError\", \"ApprovalTimeoutError\", \"ToolRunnerError\"]\n\n\
-         CLIENT = ToolRunner(server_name={})\n",
+         CLIENT = ToolRunner(server_name={})\n\n\
+         ToolPackage.describe(__name__)\n",
         literal::docstring(&doc, ""),
-        literal::import("ipybox_runtime", RUNTIME_NAMES),
+        IMPORTS,
         literal::string(&server.name),
     )
 }
 
 /// What a tool does, in one line.
 fn summary(tool: &Tool) -> String {
-    let text = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default().trim();
-    let line = text.lines().next().unwrap_or_default().trim();
-    // The first sentence is enough, unless its full stop is that of an abbreviation.
-    let end = line.match_indices(". ").map(|(at, _)| at + 1).find(|at| *at > 20).unwrap_or(line.len());
-    let sentence = &line[..end];
-    match sentence.char_indices().nth(MAX_SUMMARY_CHARS) {
-        Some((cut, _)) => format!("{}…", sentence[..cut].trim_end()),
-        None => sentence.to_owned(),
-    }
+    let text = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default();
+    literal::comment(&first_sentence(text, SUMMARY_CHARS))
 }

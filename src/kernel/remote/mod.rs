@@ -80,8 +80,8 @@ pub(crate) struct RemoteLaunch {
     pub(crate) shell_commands: ShellCommands,
     /// How long it may take to be ready.
     pub(crate) timeout: Duration,
-    /// The Python module `ipybox_runtime`.
-    pub(crate) runtime: &'static str,
+    /// The Python modules that generated code imports, by name.
+    pub(crate) runtime: &'static [(&'static str, &'static str)],
     /// What answers its calls.
     pub(crate) handler: Arc<dyn CallHandler>,
     /// What is under way about kernels.
@@ -177,8 +177,7 @@ impl RemoteKernel {
 
     /// Makes the kernel like one of our own, before any code of a user.
     async fn adapt(&mut self, launch: &RemoteLaunch) -> Result<(), Error> {
-        let sources: BTreeMap<&str, &str> =
-            SOURCES.into_iter().chain([("ipybox_runtime", launch.runtime)]).collect();
+        let sources: BTreeMap<&str, &str> = SOURCES.iter().chain(launch.runtime).copied().collect();
         let settings = json!({
             "environment": launch.environment,
             "lease_seconds": LEASE.as_secs(),

@@ -47,17 +47,11 @@ fn arguments(value: Value) -> Map<String, Value> {
 }
 
 async fn structured(connection: &Connection, tool: &str, value: Value) -> Value {
-    match connection.call(tool, arguments(value)).await.unwrap() {
-        ToolOutput::Structured(value) => value,
-        other => panic!("{other:?}"),
-    }
+    connection.call(tool, arguments(value)).await.unwrap().structured.unwrap()
 }
 
 async fn text(connection: &Connection, tool: &str, value: Value) -> String {
-    match connection.call(tool, arguments(value)).await.unwrap() {
-        ToolOutput::Text(text) => text,
-        other => panic!("{other:?}"),
-    }
+    connection.call(tool, arguments(value)).await.unwrap().described()
 }
 
 #[tokio::test]

@@ -1,9 +1,22 @@
+"""Ends in a quote: "so"
+
+run(item: Item = None, owner: Owner = None, result: ResultModel = None) -> Result
+
+Item(id: int = None)
+Owner(name: str = None)
+ResultModel(x: int = None)
+Result = ParamsModel | Result1
+ParamsModel(item: ResultItem)
+Result1(owner: Owner)
+ResultItem(id: str = None)
+"""
+
 from __future__ import annotations
 
 from typing import Any
 
 from . import CLIENT
-from ._base import Int, ToolModel, ToolRoot, arguments, reply
+from ._base import Int, ToolModel, ToolModule, ToolRoot, arguments, reply
 
 
 class Params(ToolModel):
@@ -13,7 +26,7 @@ class Params(ToolModel):
 
 
 class Result(ToolRoot):
-    root: ResultParams | Result1
+    root: ParamsModel | Result1
 
 
 def run(params: Params | None = None, /, **fields: Any) -> Result:
@@ -38,7 +51,7 @@ class ResultModel(ToolModel):
     x: Int | None = None
 
 
-class ResultParams(ToolModel):
+class ParamsModel(ToolModel):
     item: ResultItem
 
 
@@ -48,3 +61,6 @@ class ResultItem(ToolModel):
 
 class Result1(ToolModel):
     owner: Owner
+
+
+ToolModule.describe(__name__, run, run_async)

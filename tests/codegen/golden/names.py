@@ -1,3 +1,32 @@
+"""Names that Python or pydantic would not take.
+
+run(
+ from_: str,
+ list_: list[str],
+ str_: str = None,
+ field_id: int = None,
+ field_2fa: bool = None,
+ field_type: "thing" = None,
+ schema_: Schema = None,
+ a_b_1: str = None,
+ a_b: str = None,
+ A_b: str = None,
+ field_: str = None,
+ größe: float = None,
+ field_le_name: str = None,
+ Message_1: Message = None,
+ field: FieldModel = None,
+ kind: "" | "1st" | "class" | "mro" | "name" | "count" | "a b" | "a-b" | "A" = None,
+ level: 1 | 2 = None,
+ mixed: Any = None,
+ values: Any = None,
+) -> ToolResult
+
+Schema(json_: str = None)
+Message(text: str = None)
+FieldModel(x: str = None)
+"""
+
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
@@ -13,6 +42,8 @@ from ._base import (
     Rule,
     StrEnum,
     ToolModel,
+    ToolModule,
+    ToolResult,
     arguments,
     reply,
 )
@@ -40,12 +71,12 @@ class Params(ToolModel):
     values: Annotated[Any, Rule({"enum": [1.5, {"a": 1}]})] | None = None
 
 
-def run(params: Params | None = None, /, **fields: Any) -> str:
+def run(params: Params | None = None, /, **fields: Any) -> ToolResult:
     """Names that Python or pydantic would not take."""
     return reply(CLIENT.run_sync(tool_name="names", tool_args=arguments(Params, params, fields)))
 
 
-async def run_async(params: Params | None = None, /, **fields: Any) -> str:
+async def run_async(params: Params | None = None, /, **fields: Any) -> ToolResult:
     """Do the same as `run`, asynchronously."""
     return reply(await CLIENT.run(tool_name="names", tool_args=arguments(Params, params, fields)))
 
@@ -77,3 +108,6 @@ class Kind(StrEnum):
 class Level(IntEnum):
     integer_1 = 1
     integer_2 = 2
+
+
+ToolModule.describe(__name__, run, run_async)

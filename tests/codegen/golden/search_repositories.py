@@ -1,3 +1,18 @@
+"""Search for repositories.
+
+run(
+ query: str, # What to search for
+ sort: "stars" | "forks" | "updated-at" = None,
+ order: "asc" | "desc" = "desc",
+ per_page: int = 30,
+ since: str = None, # format: date-time
+ cursor: str = None,
+) -> Result
+
+Result(total: int, items: list[Item])
+Item(full_name: str, stars: float = None, license: str = None)
+"""
+
 from __future__ import annotations
 
 from typing import Annotated, Any
@@ -11,6 +26,7 @@ from ._base import (
     Nullable,
     StrEnum,
     ToolModel,
+    ToolModule,
     arguments,
     json_default,
     reply,
@@ -61,3 +77,6 @@ class Item(ToolModel):
     full_name: str
     stars: Float | None = None
     license: Nullable[str] = None
+
+
+ToolModule.describe(__name__, run, run_async)

@@ -1,3 +1,30 @@
+"""Arrays, unions, maps and references.
+
+run(
+ tree: Node,
+ shape: Shape | Shape1 = None,
+ addresses: list[Address] = None,
+ point: tuple[float, float] = None,
+ tags: list["a" | "b"] = ["a"],
+ labels: dict[str, str] = None,
+ headers: dict[str, str] = None,
+ limits: Limits = None,
+ all: All = None,
+ mode: "fast" | "slow" = None,
+ code: str = None,
+ script: str = None,
+ ratio: float = None,
+ anything: Any = None,
+) -> ToolResult
+
+Node(value: str | list[str | list[str | list[str | list[Json]]]], children: list[Node] = None)
+Shape(type: "circle", radius: float)
+Shape1(type: "square", side: float)
+Address(city: str = None)
+Limits(cpu: float = None)
+All(name: str, age: int)
+"""
+
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
@@ -13,6 +40,8 @@ from ._base import (
     Rule,
     StrEnum,
     ToolModel,
+    ToolModule,
+    ToolResult,
     ToolRoot,
     arguments,
     json_default,
@@ -37,12 +66,12 @@ class Params(ToolModel, rules={"properties": {"never": False}}):
     anything: Any = None
 
 
-def run(params: Params | None = None, /, **fields: Any) -> str:
+def run(params: Params | None = None, /, **fields: Any) -> ToolResult:
     """Arrays, unions, maps and references."""
     return reply(CLIENT.run_sync(tool_name="shapes", tool_args=arguments(Params, params, fields)))
 
 
-async def run_async(params: Params | None = None, /, **fields: Any) -> str:
+async def run_async(params: Params | None = None, /, **fields: Any) -> ToolResult:
     """Do the same as `run`, asynchronously."""
     return reply(await CLIENT.run(tool_name="shapes", tool_args=arguments(Params, params, fields)))
 
@@ -90,3 +119,6 @@ class All(ToolModel):
 class Mode(StrEnum):
     fast = "fast"
     slow = "slow"
+
+
+ToolModule.describe(__name__, run, run_async)

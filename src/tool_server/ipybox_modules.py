@@ -1,0 +1,151 @@
+"""What generated packages and modules show of themselves: how a tool is called, and which tools there are.
+
+Standard library only: it runs in every Python that the kernel or one of its children may start.
+"""
+
+import ast
+import difflib
+import importlib
+import inspect
+import pkgutil
+import sys
+import types
+
+# What stands before the signature in a module's docstring.
+_BEGIN = "\n\nrun("
+# The modules of a package that are of no tool.
+_SUPPORT = ("_base", "_rules", "_values")
+
+
+class ToolPackage(types.ModuleType):
+    """The package of an MCP server. Its modules, one for each tool, are imported when they are asked for."""
+
+    def __getattr__(self, name):
+        # Python asks every module for such names.
+        if name.startswith("__"):
+            raise AttributeError(
+                f"module {self.__name__!r} has no attribute {name!r}",
+                name=name,
+                obj=self,
+            )
+        if name in tool_modules(self):
+            return importlib.import_module(f"{self.__name__}.{name}")
+        raise AttributeError(unknown_tool(self, name))
+
+    def __dir__(self):
+        return sorted({*super().__dir__(), *tool_modules(self)})
+
+    def __str__(self):
+        return _shown(self)
+
+    def _repr_pretty_(self, printer, cycle):
+        printer.text(_shown(self))
+
+    @classmethod
+    def describe(cls, name):
+        """Let a package tell of its tools. It calls this itself, as the last thing."""
+        sys.modules[name].__class__ = cls
+
+
+class ToolModule(types.ModuleType):
+    """The module of a tool."""
+
+    @classmethod
+    def describe(cls, name, *functions):
+        """Let a module tell how its tool is called. It calls this itself, as the last thing.
+
+        functions: those that call the tool; they get the signature that stands in the module's docstring.
+        """
+        module = sys.modules[name]
+        module.__class__ = cls
+        signature = _signature(module.__doc__ or "")
+        if signature is not None:
+            for function in functions:
+                function.__signature__ = signature
+
+    def __str__(self):
+        return _shown(self)
+
+    def _repr_pretty_(self, printer, cycle):
+        printer.text(_shown(self))
+
+
+def _shown(module):
+    doc = module.__doc__ or ""
+    return f"{module.__name__}\n\n{doc.strip()}"
+
+
+def tool_modules(package):
+    """The names of the modules in a server's package, one for each tool."""
+    names = (module.name for module in pkgutil.iter_modules(package.__path__))
+    return sorted(name for name in names if name not in _SUPPORT)
+
+
+def unknown_tool(package, name):
+    """What to say of a tool that a server's package does not have."""
+    names = tool_modules(package)
+    server = package.__name__.rpartition(".")[2]
+    similar = nearest(name, names)
+    hint = f"; did you mean {', '.join(map(repr, similar))}?" if similar else ""
+    return (
+        f"the MCP server {server!r} has no tool {name!r}{hint}\n"
+        f"hint: `print({package.__name__})` lists its {len(names)} tools"
+    )
+
+
+def nearest(name, names, most=3):
+    """The names that are most like one that does not exist, whatever their case."""
+    by_key = {_key(known): known for known in names}
+    keys = difflib.get_close_matches(_key(name), by_key, n=most)
+    return [by_key[key] for key in keys]
+
+
+def _key(name):
+    return str(name).replace("_", "").replace("-", "").casefold()
+
+
+class _Shown(str):
+    """A type or a default as it is written in a signature."""
+
+    def __repr__(self):
+        return str(self)
+
+
+def _signature(doc):
+    begin = doc.find(_BEGIN)
+    if begin < 0:
+        # Optimized away, by `python -OO`.
+        return None
+    text = doc[begin + 2 :].partition("\n\n")[0].rstrip()
+    try:
+        function = ast.parse(f"def {text}: pass").body[0]
+    except (SyntaxError, RecursionError, MemoryError):
+        # It is for readers only: without it the tool can be called as well.
+        return None
+    arguments = function.args
+    parameters = [
+        inspect.Parameter(
+            argument.arg,
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=_Shown(ast.unparse(argument.annotation)),
+            default=inspect.Parameter.empty
+            if default is None
+            else _Shown(ast.unparse(default)),
+        )
+        for argument, default in zip(arguments.args, _defaults(arguments))
+    ]
+    if arguments.kwarg:
+        annotation = _Shown(ast.unparse(arguments.kwarg.annotation))
+        parameters.append(
+            inspect.Parameter(
+                arguments.kwarg.arg,
+                inspect.Parameter.VAR_KEYWORD,
+                annotation=annotation,
+            )
+        )
+    result = _Shown(ast.unparse(function.returns))
+    return inspect.Signature(parameters, return_annotation=result)
+
+
+def _defaults(arguments):
+    return [None] * (len(arguments.args) - len(arguments.defaults)) + arguments.defaults
