@@ -120,6 +120,6 @@ pub use sandbox::{
     Backend as SandboxBackend, PathProblem as SandboxPathProblem, PolicyError as SandboxPolicyError,
     PolicyProblem as SandboxPolicyProblem,
 };
-pub use tool_client::{ApprovalClient, ApprovalClientError, ToolRunner, ToolRunnerError};
+pub use tool_client::{ApprovalClient, ApprovalClientError, ToolResult, ToolRunner, ToolRunnerError};
 pub use tool_server::{Error as ToolServerError, ToolServer, ToolServerBuilder};
 pub use tools::{Error as ServeError, serve_stdio};

@@ -4,7 +4,7 @@ mod approval;
 mod runner;
 
 pub use self::approval::{ApprovalClient, ApprovalClientError};
-pub use self::runner::{ToolRunner, ToolRunnerError};
+pub use self::runner::{ToolResult, ToolRunner, ToolRunnerError};
 
 /// `host` and `port` as they stand in a URL.
 fn authority(host: &str, port: u16) -> String {

@@ -68,12 +68,30 @@ pub enum ToolRunnerError {
     },
 }
 
-/// The answer to `POST /run`.
+/// All that a tool has returned.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ToolResult {
+    /// The structured result if there is one, else the text, and `null` if there is nothing.
+    pub value: Value,
+    /// The content blocks in MCP's form, with images and other binary data in Base64.
+    pub content: Vec<Value>,
+}
+
+/// The answer to `POST /run`: `error`, or else what the tool has returned.
 #[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Answer {
-    Result(Value),
-    Error { kind: String, message: String },
+struct Answer {
+    #[serde(default)]
+    result: Value,
+    /// Left out where `result` is all that there is.
+    content: Option<Vec<Value>>,
+    error: Option<Failure>,
+}
+
+#[derive(Deserialize)]
+struct Failure {
+    kind: String,
+    message: String,
 }
 
 impl ToolRunner {
@@ -119,25 +137,36 @@ impl ToolRunner {
 
     /// Calls a tool with `tool_args`, a JSON object.
     ///
-    /// Returns an object if the tool has structured output, else its text, and `null` if it returns nothing. There is no
-    /// timeout: approval and the tool take the time that they take. Dropping the future cancels the call.
+    /// Returns an object if the tool has structured output, else its text, and `null` if it returns nothing. Text names
+    /// images and the like, which [`call`](Self::call) returns. There is no timeout: approval and the tool take the time
+    /// that they take. Dropping the future cancels the call.
     ///
     /// # Errors
     /// [`ToolRunnerError`]; only after [`Tool`](ToolRunnerError::Tool) and
     /// [`Unreachable`](ToolRunnerError::Unreachable) the tool may have run.
     pub async fn run(&self, tool_name: &str, tool_args: &Value) -> Result<Value, ToolRunnerError> {
+        Ok(self.call(tool_name, tool_args).await?.value)
+    }
+
+    /// Calls a tool as [`run`](Self::run) does, and returns all its content.
+    ///
+    /// # Errors
+    /// As those of [`run`](Self::run).
+    pub async fn call(&self, tool_name: &str, tool_args: &Value) -> Result<ToolResult, ToolRunnerError> {
         let call = json!({"server_name": self.server_name, "tool_name": tool_name, "tool_args": tool_args});
         let request = self.request(Method::POST, "run", &self.token)?;
         let body = self.send(with_json(request, &call)).await?;
-        let answer = serde_json::from_slice(&body).map_err(|error| self.unreachable(&error))?;
-        match answer {
-            Answer::Result(value) => Ok(value),
-            Answer::Error { kind, message } => Err(match kind.as_str() {
+        let answer: Answer = serde_json::from_slice(&body).map_err(|error| self.unreachable(&error))?;
+        if let Some(Failure { kind, message }) = answer.error {
+            return Err(match kind.as_str() {
                 "rejected" => ToolRunnerError::Rejected(message),
                 "timeout" => ToolRunnerError::Timeout(message),
                 _ => ToolRunnerError::Tool(message),
-            }),
+            });
         }
+        let text = || answer.result.as_str().map(|text| json!({"type": "text", "text": text}));
+        let content = answer.content.unwrap_or_else(|| text().into_iter().collect());
+        Ok(ToolResult { value: answer.result, content })
     }
 
     /// Tells the tool server what the server's name stands for: `command`, `args`, `env`, `cwd` of a program, or `url`,

@@ -48,6 +48,13 @@ class ToolResult(str):
         return cls(_to_json(value), (), value)
 
     @property
+    def value(self):
+        """The structured value if there is one, else this text, or None if there is nothing."""
+        if self.structured is not None:
+            return self.structured
+        return self if self or self.blocks else None
+
+    @property
     def attachments(self):
         return tuple(block for block in self.blocks if not isinstance(block, str))
 

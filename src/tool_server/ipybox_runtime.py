@@ -70,8 +70,7 @@ class UnexpectedResultError(ToolRunnerError):
     def __init__(self, message, answer=None):
         super().__init__(message)
         self.tool_result = ToolResult.of(answer)
-        structured = self.tool_result.structured
-        self.result = self.tool_result if structured is None else structured
+        self.result = self.tool_result.value
 
 
 _ERRORS = {"rejected": ApprovalRejectedError, "timeout": ApprovalTimeoutError}
@@ -84,11 +83,19 @@ class ToolRunner:
         self.server_name = server_name
 
     def run_sync(self, tool_name, tool_args):
-        """Call a tool and return its ToolResult. Any thread, any child process."""
-        return self._request_sync("/run", tool_name=tool_name, tool_args=tool_args)
+        """Call a tool and return its structured value, else its text, or None. Any thread, any child process."""
+        return self.call_sync(tool_name, tool_args).value
 
     async def run(self, tool_name, tool_args):
-        """Call a tool without blocking the event loop; cancelling the task cancels the call."""
+        """Do the same without blocking the event loop; cancelling the task cancels the call."""
+        return (await self.call(tool_name, tool_args)).value
+
+    def call_sync(self, tool_name, tool_args):
+        """Call a tool and return all that it returns, as a ToolResult."""
+        return self._request_sync("/run", tool_name=tool_name, tool_args=tool_args)
+
+    async def call(self, tool_name, tool_args):
+        """Do the same without blocking the event loop."""
         return await self._request("/run", tool_name=tool_name, tool_args=tool_args)
 
     def read_resource_sync(self, uri):

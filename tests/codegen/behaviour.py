@@ -22,18 +22,18 @@ CALLS = []
 ANSWER = {"value": {"id": 1}}
 
 
-def run_sync(self, tool_name, tool_args):
+def call_sync(self, tool_name, tool_args):
     assert self.server_name == "demo"
     CALLS.append((tool_name, tool_args))
     return ANSWER["value"]
 
 
-async def run(self, tool_name, tool_args):
-    return self.run_sync(tool_name, tool_args)
+async def call(self, tool_name, tool_args):
+    return self.call_sync(tool_name, tool_args)
 
 
-ipybox_runtime.ToolRunner.run_sync = run_sync
-ipybox_runtime.ToolRunner.run = run
+ipybox_runtime.ToolRunner.call_sync = call_sync
+ipybox_runtime.ToolRunner.call = call
 
 from mcptools.demo import ToolRunnerError, anything, closed, either, patterns, send
 from mcptools.demo._base import UnknownArgumentWarning
@@ -173,7 +173,7 @@ assert "id: Input should be a valid integer" in str(error)
 assert "https://" not in str(error)
 error = unexpected("text")
 assert error.result == "text" and isinstance(error.result, ToolResult)
-assert unexpected(None).result == ""
+assert unexpected(None).result is None
 assert unexpected([1]).result == [1]
 assert unexpected({}).result == {}
 

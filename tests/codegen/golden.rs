@@ -77,7 +77,7 @@ fn the_asynchronous_form_swaps_the_two_functions() {
     let package = generate_with(&server, &tools, Options::default().form(RunForm::Async));
     let module = text(&package, "ping.py");
     assert!(
-        module.contains("async def run(params: Params") && module.contains("await CLIENT.run(tool_name=")
+        module.contains("async def run(params: Params") && module.contains("await CLIENT.call(tool_name=")
     );
     assert!(module.contains("\ndef run_sync(params: Params"));
 }

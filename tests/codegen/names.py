@@ -57,12 +57,12 @@ def imported(package, name):
 
 
 def check(cases):
-    def run_sync(self, tool_name, tool_args):
+    def call_sync(self, tool_name, tool_args):
         sent.append((tool_name, tool_args))
         return tool_args
 
     sent = []
-    ipybox_runtime.ToolRunner.run_sync = run_sync
+    ipybox_runtime.ToolRunner.call_sync = call_sync
     for case in cases:
         try:
             module = importlib.import_module("mcptools.demo." + case["module"])

@@ -11,6 +11,7 @@ mod breaks;
 mod calls;
 mod cells;
 mod clients;
+mod content;
 mod deaths;
 mod doctor;
 mod environment;

@@ -101,7 +101,7 @@ fn render_function(function: &Function<'_>, tool: &Tool, form: RunForm, imports:
     let mut text = String::new();
     for (suffix, is_async) in run_forms(form) {
         let (keyword, call) =
-            if is_async { ("async def", "await CLIENT.run") } else { ("def", "CLIENT.run_sync") };
+            if is_async { ("async def", "await CLIENT.call") } else { ("def", "CLIENT.call_sync") };
         let doc = match (suffix, is_async) {
             ("", _) => (*doc).to_owned(),
             (_, true) => format!("Do the same as `{name}`, asynchronously."),

@@ -31,12 +31,12 @@ class Result(ToolRoot):
 
 def run(params: Params | None = None, /, **fields: Any) -> Result:
     """Ends in a quote: "so\""""
-    return reply(CLIENT.run_sync(tool_name="both_sides", tool_args=arguments(Params, params, fields)), Result)
+    return reply(CLIENT.call_sync(tool_name="both_sides", tool_args=arguments(Params, params, fields)), Result)
 
 
 async def run_async(params: Params | None = None, /, **fields: Any) -> Result:
     """Do the same as `run`, asynchronously."""
-    return reply(await CLIENT.run(tool_name="both_sides", tool_args=arguments(Params, params, fields)), Result)
+    return reply(await CLIENT.call(tool_name="both_sides", tool_args=arguments(Params, params, fields)), Result)
 
 
 class Item(ToolModel):

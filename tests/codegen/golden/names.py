@@ -73,12 +73,12 @@ class Params(ToolModel):
 
 def run(params: Params | None = None, /, **fields: Any) -> ToolResult:
     """Names that Python or pydantic would not take."""
-    return reply(CLIENT.run_sync(tool_name="names", tool_args=arguments(Params, params, fields)))
+    return reply(CLIENT.call_sync(tool_name="names", tool_args=arguments(Params, params, fields)))
 
 
 async def run_async(params: Params | None = None, /, **fields: Any) -> ToolResult:
     """Do the same as `run`, asynchronously."""
-    return reply(await CLIENT.run(tool_name="names", tool_args=arguments(Params, params, fields)))
+    return reply(await CLIENT.call(tool_name="names", tool_args=arguments(Params, params, fields)))
 
 
 class Schema(ToolModel):

@@ -54,12 +54,12 @@ def run(params: Params | None = None, /, **fields: Any) -> Result:
 
     Use qualifiers such as `language:rust`; quote "exact phrases".
     """
-    return reply(CLIENT.run_sync(tool_name="search_repositories", tool_args=arguments(Params, params, fields)), Result)
+    return reply(CLIENT.call_sync(tool_name="search_repositories", tool_args=arguments(Params, params, fields)), Result)
 
 
 async def run_async(params: Params | None = None, /, **fields: Any) -> Result:
     """Do the same as `run`, asynchronously."""
-    return reply(await CLIENT.run(tool_name="search_repositories", tool_args=arguments(Params, params, fields)), Result)
+    return reply(await CLIENT.call(tool_name="search_repositories", tool_args=arguments(Params, params, fields)), Result)
 
 
 class Sort(StrEnum):

@@ -68,12 +68,12 @@ class Params(ToolModel, rules={"properties": {"never": False}}):
 
 def run(params: Params | None = None, /, **fields: Any) -> ToolResult:
     """Arrays, unions, maps and references."""
-    return reply(CLIENT.run_sync(tool_name="shapes", tool_args=arguments(Params, params, fields)))
+    return reply(CLIENT.call_sync(tool_name="shapes", tool_args=arguments(Params, params, fields)))
 
 
 async def run_async(params: Params | None = None, /, **fields: Any) -> ToolResult:
     """Do the same as `run`, asynchronously."""
-    return reply(await CLIENT.run(tool_name="shapes", tool_args=arguments(Params, params, fields)))
+    return reply(await CLIENT.call(tool_name="shapes", tool_args=arguments(Params, params, fields)))
 
 
 class Node(ToolModel):
