@@ -14,6 +14,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::process::Command;
 
 use super::GroupLeader;
+use crate::plain_text::plain;
 
 /// How much of an answer is kept; the rest is read and dropped.
 const ANSWER_BYTES: usize = 16 * 1024;
@@ -82,7 +83,7 @@ impl Question<'_> {
             text.extend_from_slice(&chunk[..chunk.len().min(room)]);
         });
         let status = status.await?;
-        Ok(Answer { succeeded: status.success(), text: String::from_utf8_lossy(&text).into_owned() })
+        Ok(Answer { succeeded: status.success(), text: plain(&String::from_utf8_lossy(&text)) })
     }
 }
 
