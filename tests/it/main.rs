@@ -40,3 +40,4 @@ mod start;
 mod support;
 mod terminal;
 mod tool_server;
+mod tracebacks;
