@@ -89,6 +89,7 @@ mod guide;
 mod jupyter;
 mod kernel;
 mod mcp;
+mod plain_text;
 mod process;
 mod registry;
 mod sandbox;

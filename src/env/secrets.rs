@@ -11,6 +11,8 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
+use crate::plain_text::plain;
+
 /// Shorter values are not looked for in texts: they would be found everywhere and hide nothing.
 const SHORTEST_SECRET: usize = 4;
 
@@ -60,6 +62,12 @@ impl Secrets {
     /// `text` with each secret in it replaced by the placeholder that stands for it.
     pub(crate) fn redact(&self, text: &str) -> String {
         self.redacted(text).into_owned()
+    }
+
+    /// A text from outside as it may be shown: redacted, and without what steers a terminal.
+    pub(crate) fn clean(&self, text: &str) -> String {
+        // Before and after: a secret may have control characters, or be in pieces because of them.
+        self.redact(&plain(&self.redact(text)))
     }
 
     fn redacted<'a>(&self, text: &'a str) -> Cow<'a, str> {

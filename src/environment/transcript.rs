@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Progress;
+use crate::plain_text::plain;
 
 /// How much of the beginning and of the end is kept: together 1 MiB, more than any reader wants.
 const HEAD_BYTES: usize = 512 * 1024;
@@ -44,11 +45,11 @@ impl Transcript {
             bytes.extend_from_slice(format!("\n[... {} bytes left out ...]\n", self.dropped).as_bytes());
         }
         bytes.extend(self.tail);
-        without_control_sequences(&String::from_utf8_lossy(&bytes))
+        plain(&String::from_utf8_lossy(&bytes))
     }
 
     fn tell_line(&mut self, progress: Progress<'_>) {
-        let line = without_control_sequences(&String::from_utf8_lossy(&self.line));
+        let line = plain(&String::from_utf8_lossy(&self.line));
         self.line.clear();
         let line = line.trim();
         if !line.is_empty() {
@@ -57,53 +58,11 @@ impl Transcript {
     }
 }
 
-/// Leaves out what only means something to a terminal: escape sequences (ECMA-48), carriage returns.
-fn without_control_sequences(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    let mut characters = text.chars().peekable();
-    while let Some(character) = characters.next() {
-        match character {
-            '\u{1b}' => match characters.next() {
-                // A control sequence ends with its first byte from `@` to `~`.
-                Some('[') => while characters.next().is_some_and(|next| !('@'..='~').contains(&next)) {},
-                // An operating system command ends with BEL or with ST, which is `ESC \`.
-                Some(']') => {
-                    let end = characters.find(|next| matches!(next, '\u{7}' | '\u{1b}'));
-                    if end == Some('\u{1b}') {
-                        characters.next_if_eq(&'\\');
-                    }
-                }
-                _ => {}
-            },
-            '\r' if characters.peek() != Some(&'\n') => plain.push('\n'),
-            '\n' | '\t' => plain.push(character),
-            _ if character.is_control() => {}
-            _ => plain.push(character),
-        }
-    }
-    plain
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
 
     use super::*;
-
-    fn check_plain(text: &str, expected: &str) {
-        assert_eq!(without_control_sequences(text), expected, "{text:?}");
-    }
-
-    #[test]
-    fn text_is_plain() {
-        check_plain("a\tb\nc", "a\tb\nc");
-        check_plain("\u{1b}[1;31mred\u{1b}[0m", "red");
-        check_plain("\u{1b}]8;;https://x\u{7}link\u{1b}]8;;\u{7}", "link");
-        check_plain("\u{1b}]0;title\u{1b}\\text", "text");
-        check_plain("10%\r20%\r\ndone\n", "10%\n20%\ndone\n");
-        check_plain("bell\u{7}", "bell");
-        check_plain("cut \u{1b}[", "cut ");
-    }
 
     #[test]
     fn lines_are_told_when_complete() {

@@ -85,6 +85,9 @@ impl CodeExecutor {
     /// executor's registry, as [`generate_mcp_sources`](crate::generate_mcp_sources) does. Code can import it at once, and the
     /// connection is kept for the first call. Returns the names of the generated modules, one for each tool.
     ///
+    /// If the server's tools have changed since the name was registered last, code that has imported their modules imports
+    /// the new ones with its next `import`; names that it has from before still are the old ones.
+    ///
     /// Dropping the future leaves what was there before.
     ///
     /// # Errors
@@ -96,8 +99,8 @@ impl CodeExecutor {
     ) -> Result<Vec<String>, GenerateError> {
         let packages = Packages::of_workspace(&self.working_dir);
         let registration = self.registry.generate(server_name, server_params, packages).await?;
+        self.session.refresh_imports(registration.changed(server_name)).await;
         self.session.adopt(server_name, registration.server, registration.connection).await;
-        self.session.refresh_imports().await;
         Ok(registration.modules)
     }
 
@@ -145,7 +148,7 @@ impl CodeExecutor {
     pub async fn install_package(&self, package: &str) -> Result<String, CodeExecutionError> {
         let output = self.session.install(package, &|_| {}).await;
         let output = output.map_err(|error| CodeExecutionError::Unavailable(describe(&error)))?;
-        self.session.refresh_imports().await;
+        self.session.refresh_imports(None).await;
         Ok(output)
     }
 

@@ -195,10 +195,12 @@ impl Session {
         reset.map_err(|error| CodeExecutionError::unavailable(&error))
     }
 
-    /// Lets code that runs from now on find what has just been installed or generated.
-    pub(crate) async fn refresh_imports(&self) {
+    /// Lets code that runs from now on find what has just been installed or generated. Of the package `mcptools.<changed>`
+    /// it imports the new modules where it has imported the old ones before.
+    pub(crate) async fn refresh_imports(&self, changed: Option<&str>) {
+        let changed = changed.map(str::to_owned);
         // A closed queue has no kernel to refresh.
-        drop(self.commands.send(Command::RefreshImports).await);
+        drop(self.commands.send(Command::RefreshImports { changed }).await);
     }
 
     /// The Python environment of the kernel; waits until it is there.

@@ -24,12 +24,10 @@ use crate::tool_server::Endpoint;
 /// How long the kernel may take for our own housekeeping; it takes a few milliseconds.
 const HOUSEKEEPING_TIMEOUT: Duration = Duration::from_secs(5);
 
-const REFRESH_IMPORTS: &str = "__import__('importlib').invalidate_caches()";
-
 /// Something to do with the kernel.
 pub(super) enum Command {
     Execute { cell: Cell, generation: CancellationToken, reply: oneshot::Sender<Result<Outcome, Error>> },
-    RefreshImports,
+    RefreshImports { changed: Option<String> },
     Reset { reply: oneshot::Sender<Result<(), Error>> },
 }
 
@@ -105,7 +103,7 @@ impl Worker {
                     tracing::error!(error = %describe(&error), "the kernel did not start again");
                 }
             }
-            Command::RefreshImports => self.refresh_imports().await,
+            Command::RefreshImports { changed } => self.refresh_imports(changed.as_deref()).await,
             Command::Reset { reply } => drop(reply.send(self.reset().await)),
         }
     }
@@ -197,15 +195,16 @@ impl Worker {
         started
     }
 
-    async fn refresh_imports(&mut self) {
+    async fn refresh_imports(&mut self, changed: Option<&str>) {
         let Some(kernel) = self.kernel.as_mut() else { return };
-        let said =
-            match tokio::time::timeout(HOUSEKEEPING_TIMEOUT, kernel.run(REFRESH_IMPORTS.to_owned())).await {
-                Ok(Ok(said)) => said,
-                // A death is noticed by the next cell, which tells its caller.
-                Ok(Err(error)) => return tracing::warn!(%error, "could not refresh the kernel's imports"),
-                Err(_) => return tracing::warn!("the kernel was too busy to refresh its imports"),
-            };
+        let package = changed.map(|name| format!("'mcptools.{name}'")).unwrap_or_default();
+        let code = format!("__import__('sys').modules['ipybox_shell'].refresh_imports({package})");
+        let said = match tokio::time::timeout(HOUSEKEEPING_TIMEOUT, kernel.run(code)).await {
+            Ok(Ok(said)) => said,
+            // A death is noticed by the next cell, which tells its caller.
+            Ok(Err(error)) => return tracing::warn!(%error, "could not refresh the kernel's imports"),
+            Err(_) => return tracing::warn!("the kernel was too busy to refresh its imports"),
+        };
         for message in said {
             self.late.take(message.content).await;
         }

@@ -1,6 +1,7 @@
 """IPython's shell, made for someone who sees nothing but what cells show and types nothing but cells."""
 
 import functools
+import importlib
 import os
 import signal
 import sys
@@ -9,6 +10,7 @@ import types
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
+import ipybox_tracebacks
 from ipykernel.ipkernel import IPythonKernel
 from ipykernel.zmqshell import ZMQInteractiveShell
 from IPython.utils.process import system as run_command
@@ -23,6 +25,11 @@ class ShellLikeQtConsole(ZMQInteractiveShell):
 
     rich knows notebooks by the name of ipykernel's own shell, tqdm those without widgets by a name with `qt` in it.
     """
+
+    def showtraceback(self, exc_tuple=None, *args, **kwargs):
+        is_only_message = kwargs.get("exception_only", False)
+        if is_only_message or not ipybox_tracebacks.show_group(self, exc_tuple):
+            super().showtraceback(exc_tuple, *args, **kwargs)
 
 
 class Kernel(IPythonKernel):
@@ -56,6 +63,9 @@ def adapt(shell):
     shell.ask_exit = refuse_to_exit
     shell.system = types.MethodType(system, shell)
     shell.getoutput = interruptible(shell.getoutput)
+    ipybox_tracebacks.install(shell)
+    # Links below each line of an error help nobody who reads no pages. pydantic looks when it is first needed.
+    os.environ.setdefault("PYDANTIC_ERRORS_INCLUDE_URL", "0")
     warnings.filterwarnings("ignore", message="To exit: use")
     # As in an interactive Python: ours are nobody's business, and `argparse` reads them.
     sys.argv = [""]
@@ -81,6 +91,20 @@ def undo_colors():
     for name in ("CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR"):
         os.environ.pop(name, None)
     os.environ.update(TERM="dumb", NO_COLOR="1")
+
+
+def refresh_imports(package=None):
+    """Let code find what was installed or generated since it has looked; `package` was generated anew."""
+    importlib.invalidate_caches()
+    if package is None:
+        return
+    for name in list(sys.modules):
+        if f"{name}.".startswith(f"{package}."):
+            del sys.modules[name]
+    root, _, child = package.partition(".")
+    # `from mcptools import github` takes the attribute if there is one.
+    if root in sys.modules:
+        vars(sys.modules[root]).pop(child, None)
 
 
 def refuse_to_exit():

@@ -21,9 +21,11 @@ use super::{Death, Error, Limits};
 use crate::process::{GroupLeader, Tail};
 
 /// The files that the kernel starts from; the first is the script.
-const SCRIPTS: [(&str, &str); 9] = [
+const SCRIPTS: [(&str, &str); 12] = [
     ("boot.py", include_str!("boot.py")),
     ("ipybox_commands.py", include_str!("ipybox_commands.py")),
+    ("ipybox_frames.py", include_str!("ipybox_frames.py")),
+    ("ipybox_hints.py", include_str!("ipybox_hints.py")),
     ("ipybox_input.py", include_str!("ipybox_input.py")),
     ("ipybox_journal.py", include_str!("ipybox_journal.py")),
     ("ipybox_limits.py", include_str!("ipybox_limits.py")),
@@ -31,6 +33,7 @@ const SCRIPTS: [(&str, &str); 9] = [
     ("ipybox_processes.py", include_str!("ipybox_processes.py")),
     ("ipybox_shell.py", include_str!("ipybox_shell.py")),
     ("ipybox_streams.py", include_str!("ipybox_streams.py")),
+    ("ipybox_tracebacks.py", include_str!("ipybox_tracebacks.py")),
 ];
 
 /// How often to look whether the kernel's sockets are bound. A kernel is ready after 190 ms at best.

@@ -4,8 +4,8 @@
 #![expect(deprecated)]
 
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ErrorCode, ErrorData,
-    Implementation, ListRootsResult, ProtocolVersion,
+    ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
+    ElicitResult, ErrorCode, ErrorData, Implementation, ListRootsResult, ProtocolVersion,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ClientHandler, RoleClient};
@@ -13,7 +13,8 @@ use rmcp::{ClientHandler, RoleClient};
 /// The client half without extras: pings are answered, everything else that a server may ask is refused.
 ///
 /// Sampling, elicitation and roots are not among the declared capabilities, so a server that asks for
-/// them all the same gets the protocol's error for it. (Sampling is refused by rmcp's default.)
+/// them all the same gets the protocol's error for it. Most servers pass its text on as the error of the tool that asked,
+/// so that it has to help whoever called the tool.
 pub(super) struct Client;
 
 impl ClientHandler for Client {
@@ -25,19 +26,37 @@ impl ClientHandler for Client {
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 
+    async fn create_message(
+        &self,
+        _request: CreateMessageRequestParams,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<CreateMessageResult, ErrorData> {
+        Err(not_offered(
+            "sampling/createMessage",
+            "ipybox lends servers no language model (sampling). Use a tool that needs none, or a server that has one of \
+             its own by a key in its `env`",
+        ))
+    }
+
     async fn create_elicitation(
         &self,
         _request: ElicitRequestParams,
         _context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        Err(not_offered("elicitation/create"))
+        Err(not_offered(
+            "elicitation/create",
+            "ipybox does not ask users on behalf of servers (elicitation). Give all that the tool needs as arguments",
+        ))
     }
 
     async fn list_roots(&self, _context: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
-        Err(not_offered("roots/list"))
+        Err(not_offered(
+            "roots/list",
+            "ipybox tells servers no directories (roots). Give them in the server's `args` or `env` when it is registered",
+        ))
     }
 }
 
-fn not_offered(method: &'static str) -> ErrorData {
-    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("`{method}` is not offered by this client"), None)
+fn not_offered(method: &str, advice: &str) -> ErrorData {
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("`{method}` is refused: {advice}"), None)
 }

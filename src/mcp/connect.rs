@@ -147,11 +147,11 @@ impl Connector {
             Unready::Silent => Error::Silent { method, after: self.connect_timeout, last_words },
             Unready::Failed(Failure::Closed) => Error::Ended { method, last_words },
             Unready::Failed(Failure::Answered { code, message }) => {
-                Error::Refused { method, code, message: secrets.redact(&message) }
+                Error::Refused { method, code, message: secrets.clean(&message) }
             }
             Unready::Failed(
                 Failure::NotDelivered { reason } | Failure::Broken { reason } | Failure::Unusable { reason },
-            ) => Error::Unusable { method, reason: secrets.redact(&reason), last_words },
+            ) => Error::Unusable { method, reason: secrets.clean(&reason), last_words },
         }
     }
 }

@@ -181,7 +181,7 @@ impl Connection {
         let request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         match self.peer.call_tool_once(request).await {
             Ok(CallToolResponse::Complete(result)) => {
-                output::read(result).map_err(|text| CallError::Tool(self.secrets.redact(&text)))
+                output::read(result).map_err(|text| CallError::Tool(self.secrets.clean(&text)))
             }
             Ok(CallToolResponse::InputRequired(_)) => Err(unusable(NEEDS_INPUT)),
             Ok(CallToolResponse::Task(_)) => {
@@ -228,17 +228,17 @@ impl Connection {
         let (reason, may_have_run) = match failure {
             Failure::Answered { message, .. } if is_lost_session => (Some(message), false),
             Failure::Answered { code, message } => {
-                return CallError::Protocol { code, message: self.secrets.redact(&message) };
+                return CallError::Protocol { code, message: self.secrets.clean(&message) };
             }
             Failure::Unusable { reason } => {
-                return CallError::Unusable { reason: self.secrets.redact(&reason) };
+                return CallError::Unusable { reason: self.secrets.clean(&reason) };
             }
             Failure::Closed => (None, true),
             Failure::NotDelivered { reason } => (Some(reason), false),
             Failure::Broken { reason } => (Some(reason), true),
         };
         self.is_lost.store(true, Ordering::Relaxed);
-        let reason = reason.map(|reason| self.secrets.redact(&reason));
+        let reason = reason.map(|reason| self.secrets.clean(&reason));
         CallError::Disconnected { reason, may_have_run, last_words: self.last_words().await }
     }
 

@@ -175,7 +175,7 @@ impl Opening {
         if self.is_too_long {
             return Some(format!("it wrote a message of more than {LINE_LIMIT} bytes"));
         }
-        let text = secrets.redact(String::from_utf8_lossy(&self.bytes).trim());
+        let text = secrets.clean(String::from_utf8_lossy(&self.bytes).trim());
         let is_message = text.is_empty() || text.starts_with('{') || text.starts_with('[');
         let shown: String = text.chars().take(OPENING_CHARS).collect();
         (!is_message).then(|| format!("it wrote to stdout what is not an MCP message:\n{shown}"))

@@ -14,6 +14,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::process::Command;
 
 use super::GroupLeader;
+use crate::plain_text::plain;
 
 /// How much of an answer is kept; the rest is read and dropped.
 const ANSWER_BYTES: usize = 16 * 1024;
@@ -82,7 +83,7 @@ impl Question<'_> {
             text.extend_from_slice(&chunk[..chunk.len().min(room)]);
         });
         let status = status.await?;
-        Ok(Answer { succeeded: status.success(), text: String::from_utf8_lossy(&text).into_owned() })
+        Ok(Answer { succeeded: status.success(), text: plain(&String::from_utf8_lossy(&text)) })
     }
 }
 
@@ -165,7 +166,7 @@ mod tests {
         let long = Duration::from_secs(60);
         let answer = ask("echo out; echo err >&2; pwd; exit 3", long).await.unwrap();
         assert_eq!(answer, Answer { succeeded: false, text: "out\nerr\n/\n".to_owned() });
-        let answer = ask("head -c 100000 /dev/zero", long).await.unwrap();
+        let answer = ask("head -c 100000 /dev/zero | tr '\\0' x", long).await.unwrap();
         assert_eq!((answer.succeeded, answer.text.len()), (true, ANSWER_BYTES));
         assert!(ask("sleep 60 & exit 0", long).await.unwrap().succeeded);
     }

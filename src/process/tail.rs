@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
+use crate::plain_text::plain;
+
 /// How many of a child's last lines are kept to explain its failure.
 const TAIL_LINES: usize = 30;
 /// The longest line kept: a child that writes no newline must not fill our memory.
@@ -41,7 +43,7 @@ impl Tail {
             let mut line = Vec::new();
             // A read error means that there is nothing more to keep.
             while let Ok(true) = read_bounded_line(&mut reader, &mut line).await {
-                let text = edit(String::from_utf8_lossy(&line).trim_end().to_owned());
+                let text = edit(plain(String::from_utf8_lossy(&line).trim_end()));
                 tracing::debug!(from = %name, "{text}");
                 kept.push(text);
             }
@@ -102,6 +104,14 @@ mod tests {
         task.await.unwrap();
         assert!(tail.text().starts_with("line 70\n"), "{}", tail.text());
         assert!(tail.text().ends_with("line 99"), "{}", tail.text());
+    }
+
+    #[tokio::test]
+    async fn what_steers_a_terminal_is_left_out() {
+        let text = "\u{1b}[31mError\u{1b}[0m: \u{1b}]0;title\u{7}no key\r\n";
+        let (tail, task) = Tail::follow(io::Cursor::new(text), "test".to_owned());
+        task.await.unwrap();
+        assert_eq!(tail.text(), "Error: no key");
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ use super::Error;
 use crate::approval::ToolAnnotations;
 use crate::codegen::{self, Fingerprint, Package, Tool};
 use crate::mcp::{self, Connection, Connector, ServerParameters};
+use crate::plain_text::one_line;
 
 /// What a server tells of its tools.
 pub(super) struct Listed {
@@ -51,27 +52,27 @@ pub(super) fn warnings(package: &Package) -> Vec<String> {
 pub(super) fn drift(before: &[Fingerprint], after: &[Fingerprint]) -> Vec<String> {
     let drift = codegen::drift(before, after);
     let changed = |is_so: fn(&codegen::Change) -> bool| {
-        let tools = drift.changed.iter().filter(|change| is_so(change)).map(|change| change.tool.as_str());
-        tools.collect::<Vec<_>>()
+        names(drift.changed.iter().filter(|change| is_so(change)).map(|change| &change.tool))
     };
     let described = changed(|change| change.is_description_changed);
     let schemas = changed(|change| change.is_schema_changed);
     let (added, removed) = (names(&drift.added), names(&drift.removed));
-    [("Added", added), ("Removed", removed), ("Changed schema", schemas.join(", "))]
+    [("Added", added), ("Removed", removed), ("Changed schema", schemas)]
         .into_iter()
         .filter(|(_, tools)| !tools.is_empty())
         .map(|(what, tools)| format!("{what}: {tools}"))
         .chain((!described.is_empty()).then(|| {
             format!(
                 "Warning: the description of known tools has changed, read it again before you trust it: {}",
-                described.join(", ")
+                described
             )
         }))
         .collect()
 }
 
-fn names(tools: &[String]) -> String {
-    tools.join(", ")
+/// The names as the server gives them, on one line.
+fn names<'a>(tools: impl IntoIterator<Item = &'a String>) -> String {
+    tools.into_iter().map(|name| one_line(name)).collect::<Vec<_>>().join(", ")
 }
 
 fn to_codegen(tool: mcp::Tool) -> Tool {

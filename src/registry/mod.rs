@@ -86,6 +86,13 @@ pub(crate) struct Registration {
     pub(crate) connection: Connection,
 }
 
+impl Registration {
+    /// `name`, if its package has other tools than it had before.
+    pub(crate) fn changed<'a>(&self, name: &'a str) -> Option<&'a str> {
+        (!self.drift.is_empty()).then_some(name)
+    }
+}
+
 /// The MCP servers whose tools code can call, by the names that it calls them by.
 ///
 /// Cloning it is cheap: clones are the same registry.
@@ -132,6 +139,14 @@ impl Registry {
         let parameters = read(name, parameters)?;
         let record = self.store.get(name).map_err(|source| Error::Store { name: name.to_owned(), source })?;
         Ok(record.is_some_and(|record| record.parameters == parameters))
+    }
+
+    /// How many tools each registered server has, by its name. Empty if that cannot be read, which the first call tells.
+    pub(crate) fn servers(&self) -> BTreeMap<String, usize> {
+        self.store.tools().unwrap_or_else(|error| {
+            tracing::warn!(%error, "the registry of MCP servers cannot be read");
+            BTreeMap::new()
+        })
     }
 
     /// Lets `variables` know which of them registered servers use, before any is connected to: they are secrets.
@@ -242,6 +257,10 @@ impl ServerLookup for OfWorkspace {
     fn find(&self, name: &str) -> io::Result<Option<Registered>> {
         let record = self.registry.store.get(name)?;
         Ok(record.map(|Record { parameters, annotations, .. }| Registered { parameters, annotations }))
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        Ok(self.registry.store.tools()?.into_keys().collect())
     }
 
     fn infer_result(&self, server: &str, module: &str, results: &[Value]) -> Result<String, String> {

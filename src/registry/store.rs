@@ -75,6 +75,20 @@ impl Store {
         }
     }
 
+    /// How many tools each server has, by its name.
+    pub(super) fn tools(&self) -> io::Result<BTreeMap<String, usize>> {
+        match self {
+            Self::File(file) => {
+                let servers = file.0.read::<Document>()?.servers;
+                Ok(servers.into_iter().map(|(name, entry)| (name, entry.tools.len())).collect())
+            }
+            Self::Memory(records) => {
+                let records = records.lock().unwrap_or_else(PoisonError::into_inner);
+                Ok(records.iter().map(|(name, record)| (name.clone(), record.fingerprints.len())).collect())
+            }
+        }
+    }
+
     /// What all names stand for, as JSON texts with their placeholders.
     pub(super) fn placeholders(&self) -> io::Result<Vec<String>> {
         match self {
@@ -177,6 +191,7 @@ mod tests {
         assert_eq!(other.get("b").unwrap().unwrap().fingerprints, [fingerprint()]);
         assert_eq!(other.get("b").unwrap().unwrap().annotations["t"], annotations());
         assert!(other.get("c").unwrap().is_none());
+        assert_eq!(other.tools().unwrap(), BTreeMap::from([("a".to_owned(), 1), ("b".to_owned(), 1)]));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Registered, ServerLookup};
 use crate::approval::{Action, Permit};
+use crate::describe::{listed, nearest};
 use crate::mcp::{self, CallError, Connection, Connector, ToolOutput};
 
 /// Why a tool call has no result.
@@ -18,9 +19,9 @@ pub(super) enum Error {
     /// No server is registered under the name.
     #[error(
         "no MCP server is registered as `{name}`\n\
-         hint: {how}"
+         hint: {hint}"
     )]
-    NotRegistered { name: String, how: &'static str },
+    NotRegistered { name: String, hint: String },
     /// The registry could not be read.
     #[error("the registry of MCP servers cannot be read")]
     Lookup(#[source] io::Error),
@@ -36,6 +37,12 @@ pub(super) enum Error {
     /// The call failed.
     #[error(transparent)]
     Call(#[from] CallError),
+    /// The call failed, and the server had no such tool when it was registered.
+    #[error(
+        "{error}\n\
+         hint: {hint}"
+    )]
+    UnknownTool { error: CallError, hint: String },
 }
 
 /// What is asked of a server.
@@ -113,15 +120,25 @@ impl Pool {
         kind: Request,
     ) -> Result<ToolOutput, Error> {
         let action = permit.action();
-        let connection = self.connection(&action.server_name, server).await?;
-        match kind.make(action, &connection).await {
+        let name = &action.server_name;
+        let connection = self.connection(name, server).await?;
+        let answer = match kind.make(action, &connection).await {
             // A server that was stopped since the last call shows it only now.
             Err(CallError::Disconnected { may_have_run: false, .. }) => {
-                let connection = self.connection(&action.server_name, server).await?;
-                Ok(kind.make(action, &connection).await?)
+                let connection = self.connection(name, server).await?;
+                kind.make(action, &connection).await
             }
-            requested => Ok(requested?),
-        }
+            answer => answer,
+        };
+        answer.map_err(|error| match (error, kind) {
+            (error @ (CallError::Tool(_) | CallError::Protocol { .. }), Request::Tool) => {
+                match unknown_tool(name, &action.tool_name, server) {
+                    Some(hint) => Error::UnknownTool { error, hint },
+                    None => error.into(),
+                }
+            }
+            (error, _) => error.into(),
+        })
     }
 
     /// Takes over a connection that is open already.
@@ -194,9 +211,12 @@ impl Pool {
 
     fn look_up(&self, name: &str) -> Result<Registered, Error> {
         let found = self.servers.find(name).map_err(Error::Lookup)?;
-        found.ok_or_else(|| Error::NotRegistered {
-            name: name.to_owned(),
-            how: self.servers.how_to_register(),
+        found.ok_or_else(|| {
+            let known = self.servers.names().unwrap_or_default();
+            Error::NotRegistered {
+                name: name.to_owned(),
+                hint: unknown_server(name, &known, self.servers.how_to_register()),
+            }
         })
     }
 
@@ -213,6 +233,31 @@ impl Slot {
             open.connection.close().await;
         }
     }
+}
+
+/// What helps somebody who calls a server that is not registered.
+fn unknown_server(name: &str, known: &[String], how_to_register: &str) -> String {
+    let near = nearest(name, known.iter().map(String::as_str));
+    let all = listed(known.iter().map(String::as_str));
+    match (near.as_slice(), known) {
+        (_, []) => how_to_register.to_owned(),
+        ([], _) => format!("{how_to_register}; registered are {all}"),
+        (near, _) => format!("did you mean {}? Registered are {all}", listed(near.iter().copied())),
+    }
+}
+
+/// What helps somebody who calls a tool that `server` did not have when it was registered, if that is known.
+fn unknown_tool(name: &str, tool: &str, server: &Registered) -> Option<String> {
+    if server.annotations.is_empty() || server.annotations.contains_key(tool) {
+        return None;
+    }
+    let known = || server.annotations.keys().map(String::as_str);
+    let near = nearest(tool, known());
+    Some(if near.is_empty() {
+        format!("`{name}` was registered with the tools {}", listed(known()))
+    } else {
+        format!("`{name}` was registered without it; did you mean {}?", listed(near))
+    })
 }
 
 fn live(place: &Option<Open>) -> Option<Open> {

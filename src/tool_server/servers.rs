@@ -16,6 +16,9 @@ pub(crate) trait ServerLookup: Send + Sync {
     /// What is registered as `name`; `None` if nothing is.
     fn find(&self, name: &str) -> io::Result<Option<Registered>>;
 
+    /// All names that something is registered as, in order.
+    fn names(&self) -> io::Result<Vec<String>>;
+
     /// How somebody registers a server here, in words that follow "hint: ".
     fn how_to_register(&self) -> &'static str {
         "register it with the tool `register_mcp_server`"
@@ -112,6 +115,10 @@ impl Announced {
 impl ServerLookup for Announced {
     fn find(&self, name: &str) -> io::Result<Option<Registered>> {
         Ok(self.lock().get(name).cloned())
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        Ok(self.lock().keys().cloned().collect())
     }
 
     fn how_to_register(&self) -> &'static str {

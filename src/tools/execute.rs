@@ -38,7 +38,7 @@ pub(super) fn definition() -> Tool {
                 "type": "number",
                 "exclusiveMinimum": 0,
                 "default": DEFAULT_TIMEOUT.as_secs(),
-                "description": "How long the code may run, in seconds, before it is interrupted",
+                "description": "How long the code may run, in seconds, before it is interrupted; background tasks are not",
             },
             "max_output_chars": {
                 "type": "integer",
@@ -65,12 +65,14 @@ calls run one at a time, in the order in which they arrive.
 - `await` works at top level; in async code use `await <tool_name>.run_async(...)`.
 - `!command` and IPython magics work. Plots are saved as files in `images/`.
 - Nobody can answer `input()` or a debugger: they raise an error.
+- What takes longer than your client waits runs in the background, in a task (`task = asyncio.create_task(...)`) or a \
+thread: let the cell end, keep results in variables, and look at them in later cells.
 
 Returns what was printed, the value of the last expression, and generated images: links to the files, and \
-the first four to look at unless the user does not want that; an empty text if there is nothing. Progress bars \
+the first four to look at unless the user does not want that; `[no output]` if there is nothing. Progress bars \
 are reduced to their final state. What threads and tasks of earlier cells printed meanwhile is returned too, \
-marked. An exception is returned as an error, with what was printed before it and the traceback. Code that \
-exceeds the timeout is interrupted; the answer says whether variables survived.";
+marked. An exception is returned as an error, with what was printed before it and the traceback, in which `%xmode \
+Verbose` shows the frames of libraries too. Code that exceeds the timeout is interrupted; the answer says whether variables survived.";
 
 pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Call) -> CallToolResult {
     let arguments: Arguments = match parse(arguments) {

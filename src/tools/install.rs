@@ -51,7 +51,7 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
     };
     match installed {
         Ok(output) => {
-            server.session.refresh_imports().await;
+            server.session.refresh_imports(None).await;
             reply::success(output)
         }
         Err(failure) => failure,

@@ -17,6 +17,7 @@ mod stdio;
 mod wire;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -57,6 +58,9 @@ one, else a string. Where the strings are JSON, `ipybox_runtime.infer_result(<to
 
 Combine several tool calls in one cell with loops and conditions, and print only what you need: \
 intermediate results stay out of your context. Servers registered earlier work without registering again.";
+
+/// How many of the registered servers a new session is told of: some 250 tokens.
+const LISTED_SERVERS: usize = 40;
 
 /// The MCP server's state: what its tools work on.
 pub(crate) struct McpServer {
@@ -145,7 +149,7 @@ impl ServerHandler for Handler {
             Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")).with_title("ipybox");
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(implementation)
-            .with_instructions(INSTRUCTIONS)
+            .with_instructions(INSTRUCTIONS.to_owned() + &registered(&self.0.registry.servers()))
     }
 
     async fn list_tools(
@@ -196,6 +200,23 @@ impl ServerHandler for Handler {
     }
 }
 
+/// What a new session should know of the servers that are registered already. Their names are ours to allow; what they
+/// say of themselves is not repeated here.
+fn registered(servers: &BTreeMap<String, usize>) -> String {
+    if servers.is_empty() {
+        return String::new();
+    }
+    let shown = servers.iter().take(LISTED_SERVERS);
+    let mut names: Vec<_> = shown.map(|(name, tools)| format!("`{name}` ({tools})")).collect();
+    if servers.len() > LISTED_SERVERS {
+        names.push(format!("{} more in `mcptools/`", servers.len() - LISTED_SERVERS));
+    }
+    format!(
+        "\n\nRegistered, with the number of their tools: {}. `print(mcptools.<server_name>)` lists the tools of one.",
+        names.join(", ")
+    )
+}
+
 fn definitions() -> [Tool; 4] {
     [execute::definition(), register::definition(), install::definition(), reset::definition()]
 }
@@ -237,6 +258,16 @@ mod tests {
     async fn a_panic_is_answered() {
         let answer: Result<(), _> = answer_panics(async { panic!("on purpose") }).await;
         assert!(answer.unwrap_err().message.contains("panic"));
+    }
+
+    #[test]
+    fn a_new_session_knows_what_is_registered() {
+        assert_eq!(registered(&BTreeMap::new()), "");
+        let few = BTreeMap::from([("git".to_owned(), 12), ("time".to_owned(), 2)]);
+        assert!(registered(&few).contains(": `git` (12), `time` (2). "), "{}", registered(&few));
+        let many = (0..1_000).map(|number| (format!("server_with_a_long_name_{number:04}"), 7)).collect();
+        let text = registered(&many);
+        assert!(text.contains("960 more") && text.len() < 2_000, "{text}");
     }
 
     #[test]

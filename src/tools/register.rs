@@ -1,6 +1,6 @@
 //! The tool `register_mcp_server`.
 
-use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
+use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
@@ -66,7 +66,7 @@ result = <tool_name>.run(<tool_name>.Params(...))
 - `${VARIABLE}` in `server_params` stands for a variable of ipybox's environment or of the workspace's \
 `.env`; it is filled when connecting and never written to disk.
 - A registration lasts: it survives `reset` and restarts. Registering a name again replaces its package; \
-call `reset` if modules of the old one were imported.";
+import again what cells have imported from the old one.";
 
 pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) -> CallToolResult {
     drop(call.turn);
@@ -100,20 +100,15 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
     };
     match registered {
         Ok(registration) => {
+            server.session.refresh_imports(registration.changed(name)).await;
             server.session.adopt(name, registration.server, registration.connection).await;
-            server.session.refresh_imports().await;
             for warning in &registration.warnings {
                 tracing::warn!(server = %name, "{warning}");
             }
             for change in &registration.drift {
                 tracing::info!(server = %name, "since the last registration: {change}");
             }
-            let mut blocks: Vec<_> = registration.modules.into_iter().map(ContentBlock::text).collect();
-            if !registration.drift.is_empty() {
-                let drift = registration.drift.join("\n");
-                blocks.push(ContentBlock::text(format!("Since the last registration:\n{drift}")));
-            }
-            CallToolResult::success(blocks)
+            reply::registration(name, &registration.modules, &registration.drift)
         }
         Err(failure) => failure,
     }

@@ -11,19 +11,48 @@ use crate::kernel::PythonError;
 /// Room for an exception's text, in characters, where the limit for output is smaller.
 const ERROR_CHARS: usize = 5_000;
 
+/// What is answered where there is nothing to say: APIs of model providers refuse blank texts.
+const NO_OUTPUT: &str = "[no output]";
+
 /// A result of one text.
 pub(super) fn success(text: impl Into<String>) -> CallToolResult {
-    CallToolResult::success(vec![ContentBlock::text(text)])
+    CallToolResult::success(vec![block(text)])
 }
 
 /// A failure that a model can act on.
 pub(super) fn failure(text: impl Into<String>) -> CallToolResult {
-    CallToolResult::error(vec![ContentBlock::text(text)])
+    CallToolResult::error(vec![block(text)])
+}
+
+/// A text, which is never blank.
+pub(super) fn block(text: impl Into<String>) -> ContentBlock {
+    let text = text.into();
+    let is_blank = text.trim().is_empty();
+    ContentBlock::text(if is_blank { NO_OUTPUT.to_owned() } else { text })
 }
 
 /// An error with its causes, as a failure that a model can act on.
 pub(super) fn error(error: &dyn std::error::Error) -> CallToolResult {
     failure(format!("Failed to {}", describe(error)))
+}
+
+/// The result of a registration: a text for each module, then what is to be known of them.
+pub(super) fn registration(name: &str, modules: &[String], drift: &[String]) -> CallToolResult {
+    let mut blocks: Vec<_> = modules.iter().map(block).collect();
+    blocks.push(block(match modules {
+        [] => format!("The server has no tools: `mcptools.{name}` is empty."),
+        _ => format!(
+            "Import them from `mcptools.{name}`; its index is `mcptools/{name}/__init__.py`, shown by \
+             `print(mcptools.{name})`."
+        ),
+    }));
+    if !drift.is_empty() {
+        let drift = drift.join("\n");
+        let advice =
+            "Import again what cells have imported from the package: names from before are the old modules.";
+        blocks.push(block(format!("Since the last registration:\n{drift}\n{advice}")));
+    }
+    CallToolResult::success(blocks)
 }
 
 /// The result of a cell: its output, links to its images, and how it ended if not well; then the images to show.
@@ -44,7 +73,7 @@ pub(super) fn cell(
         sections.push(middle_cut(&error, max_output_chars.max(ERROR_CHARS)));
     }
     let is_error = !matches!(outcome.end, End::Finished) || outcome.error.is_some();
-    let mut content = vec![ContentBlock::text(joined(sections))];
+    let mut content = vec![block(joined(sections))];
     content.extend(pictures);
     if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) }
 }
@@ -138,8 +167,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_an_empty_text() {
-        check(&outcome(End::Finished), "");
+    fn no_text_is_blank() {
+        check(&outcome(End::Finished), "[no output]");
+        let blank = Text { excerpt: "\n\t \u{a0}".to_owned(), cut: None };
+        check(&Outcome { text: blank, ..outcome(End::Finished) }, "[no output]");
+        for result in [success(""), failure(" \n")] {
+            assert_eq!(serde_json::to_value(result).unwrap()["content"][0]["text"], "[no output]");
+        }
     }
 
     #[test]

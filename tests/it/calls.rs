@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Place, eventually, is_running, probe};
+use crate::support::{Place, eventually, is_running, probe, tool};
 
 #[tokio::test]
 pub(crate) async fn tools_are_called_from_every_kind_of_code() {
@@ -59,6 +59,61 @@ answers = await asyncio.gather(*[slow.run_async(slow.Params(seconds=1)) for _ in
 ticking.cancel()
 print(len(answers), ticks > 10, time.monotonic() - begin < 15)";
     assert_eq!(ipybox.cell(code).await.ok(), "30 True True");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_what_is_not_offered_is_told_what_helps() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let code = "
+from mcp.server.fastmcp import Context, FastMCP
+from mcp.types import SamplingMessage, TextContent
+from pydantic import BaseModel
+class Answer(BaseModel):
+    yes: bool
+server = FastMCP('asks', log_level='CRITICAL')
+@server.tool()
+async def sample(context: Context) -> str:
+    text = TextContent(type='text', text='Hello?')
+    return str(await context.session.create_message([SamplingMessage(role='user', content=text)], max_tokens=5))
+@server.tool()
+async def elicit(context: Context) -> str:
+    return str(await context.elicit('Sure?', Answer))
+@server.tool()
+async def roots(context: Context) -> str:
+    return str(await context.session.list_roots())
+server.run()";
+    let asking = json!({"command": tool("mcp1/bin/python"), "args": ["-c", code]});
+    ipybox.register("asks", asking).await.ok();
+    for (name, words) in [
+        ("sample", "lends servers no language model (sampling). Use a tool that needs none"),
+        (
+            "elicit",
+            "does not ask users on behalf of servers (elicitation). Give all that the tool needs as arguments",
+        ),
+        ("roots", "tells servers no directories (roots). Give them in the server's `args` or `env`"),
+    ] {
+        let shown = ipybox.cell(&format!("from mcptools.asks import {name}\n{name}.run()")).await.error();
+        assert!(shown.contains(words), "{shown}");
+    }
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn work_in_the_background_outlives_the_cells_that_wait_for_it() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.register("probe", probe()).await.ok();
+    let code = "import asyncio\nfrom mcptools.probe import slow\nsaid = []\n\
+                async def work():\n    said.append(await slow.run_async(seconds=3))\n    print('done')\n\
+                task = asyncio.create_task(work())";
+    assert_eq!(ipybox.cell(code).await.ok(), "[no output]");
+    let waiting = json!({"code": "await asyncio.wait([task])", "timeout": 0.5});
+    let text = ipybox.call("execute_ipython_cell", waiting).await.error();
+    assert!(text.starts_with("Execution timed out"), "{text}");
+    let shown = ipybox.cell("await asyncio.wait([task], timeout=60)\nsaid").await.ok();
+    assert!(shown.contains("done\n") && shown.ends_with("['slept 3.0 s']"), "{shown}");
     ipybox.stop().await;
 }
 

@@ -9,8 +9,8 @@ pub(crate) async fn output_is_what_ipython_shows() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     for (code, expected) in [
-        ("", ""),
-        ("x = 41", ""),
+        ("", "[no output]"),
+        ("x = 41", "[no output]"),
         ("x + 1", "42"),
         ("print('a'); x", "a\n41"),
         ("import sys; print('out'); print('err', file=sys.stderr); 'value'", "out\nerr\n'value'"),

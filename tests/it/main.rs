@@ -41,3 +41,4 @@ mod start;
 mod support;
 mod terminal;
 mod tool_server;
+mod tracebacks;

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::support::jupyter::{Jupyter, Server, TOKEN};
 use crate::support::{Ipybox, Place, Setting, probe, tool, with_kernels};
-use crate::{calls, cells, inference, output, pictures, protocol, registration, shell};
+use crate::{calls, cells, inference, output, pictures, protocol, registration, shell, tracebacks};
 
 /// Makes a test in each setting of each test of another suite.
 macro_rules! once_more_remotely {
@@ -50,6 +50,9 @@ once_more_remotely! {
     protocol::a_cancelled_cell_is_interrupted_and_the_next_one_runs
     registration::code_that_runs_already_sees_a_new_registration
     shell::commands_run_as_ever_where_everything_is_allowed
+    tracebacks::a_failed_call_shows_its_message_and_the_lines_of_the_users_code
+    tracebacks::wrong_names_are_answered_with_the_right_ones
+    tracebacks::a_package_that_changes_is_imported_anew
 }
 
 /// ipybox with kernels on a server and these flags beside, initialized.

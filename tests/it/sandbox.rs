@@ -15,7 +15,7 @@ use crate::support::{
     Ipybox, Place, Setting, descendants, equipped, eventually, is_running, kernel_python, probe, tool,
     with_kernels,
 };
-use crate::{calls, cells, deaths, inference, output, pictures, protocol, registration, shell};
+use crate::{calls, cells, deaths, inference, output, pictures, protocol, registration, shell, tracebacks};
 
 const BACKENDS: [&str; 2] = ["srt", "bwrap"];
 
@@ -47,6 +47,8 @@ once_more_in_a_sandbox! {
     protocol::a_cancelled_cell_is_interrupted_and_the_next_one_runs
     registration::code_that_runs_already_sees_a_new_registration
     shell::commands_run_as_ever_where_everything_is_allowed
+    tracebacks::a_failed_call_shows_its_message_and_the_lines_of_the_users_code
+    tracebacks::wrong_names_are_answered_with_the_right_ones
 }
 
 /// ipybox with a sandbox and these flags beside, initialized.
@@ -216,7 +218,7 @@ async fn processes_and_temporary_files_are_to_be_had() {
                 "[1]",
             ),
             ("subprocess.run(['sh', '-c', 'exit 3']).returncode", "3"),
-            ("with tempfile.NamedTemporaryFile() as file: file.write(b'x')", ""),
+            ("with tempfile.NamedTemporaryFile() as file: file.write(b'x')", "[no output]"),
             (
                 "print(subprocess.check_output(['mktemp'], text=True).startswith(os.environ['TMPDIR']))",
                 "True",

@@ -39,10 +39,10 @@ async fn code_is_a_program_that_was_started_in_the_workspace() {
             ("import argparse; argparse.ArgumentParser().parse_args()", "Namespace()"),
             ("%run script.py a 'b c'", &script),
             ("set_by_script", "5"),
-            ("sub = 'sub'; os.mkdir(sub)", ""),
-            ("%cd -q {sub}", ""),
+            ("sub = 'sub'; os.mkdir(sub)", "[no output]"),
+            ("%cd -q {sub}", "[no output]"),
             ("os.path.basename(os.getcwd())", "'sub'"),
-            ("%cd -q ..", ""),
+            ("%cd -q ..", "[no output]"),
         ],
     )
     .await;
@@ -138,7 +138,7 @@ async fn nothing_leaks_into_the_kernel_nor_out_of_it() {
     all_say(
         &mut ipybox,
         &[
-            (&leaked, ""),
+            (&leaked, "[no output]"),
             ("os.nice(0)", "0"),
             ("mask = os.umask(0); os.umask(mask); print(f'{mask:04o}')", &umask()),
         ],
@@ -207,24 +207,24 @@ async fn magics_do_what_they_say() {
             ("%%writefile square.py\ndef square(x): return x * x", "Writing square.py"),
             ("from square import square; square(3)", "9"),
             ("%%writefile -a square.py\ncube = lambda x: x ** 3", "Appending to square.py"),
-            ("%%capture captured\nprint('captured'); display(1)", ""),
+            ("%%capture captured\nprint('captured'); display(1)", "[no output]"),
             ("captured.stdout, len(captured.outputs)", "('captured\\n', 1)"),
             ("%%bash\necho one\necho two >&2", "one\ntwo"),
-            ("%%bash --out text\necho one", ""),
+            ("%%bash --out text\necho one", "[no output]"),
             ("text", "'one\\n'"),
             ("%%script cat\ninput", "input"),
-            ("!exit 3", ""),
+            ("!exit 3", "[no output]"),
             ("_exit_code", "3"),
             ("lines = !echo one; echo two\nlines", "['one', 'two']"),
             ("word = 'brace'\n!echo {word} $word {word.upper()} $$HOME | cut -d/ -f1", "brace brace BRACE"),
             ("%who_ls str", "['text', 'word']"),
             ("6 * 7", "42"),
             ("_", "42"),
-            ("6 * 7;", ""),
-            ("%reset -f", ""),
+            ("6 * 7;", "[no output]"),
+            ("%reset -f", "[no output]"),
             ("'word' in globals()", "False"),
-            ("%load_ext autoreload\n%autoreload 2", ""),
-            ("%matplotlib inline", ""),
+            ("%load_ext autoreload\n%autoreload 2", "[no output]"),
+            ("%matplotlib inline", "[no output]"),
         ],
     )
     .await;
@@ -263,7 +263,7 @@ pub(crate) async fn processes_and_threads_work_together() {
     all_say(
         &mut ipybox,
         &[
-            ("import multiprocessing, os, subprocess, sys, threading\nfrom concurrent.futures import *\nfrom square import square", ""),
+            ("import multiprocessing, os, subprocess, sys, threading\nfrom concurrent.futures import *\nfrom square import square", "[no output]"),
             (&pool("fork"), "[0, 1, 4, 9]"),
             (&pool("spawn"), "[0, 1, 4, 9]"),
             (&pool("forkserver"), "[0, 1, 4, 9]"),
@@ -288,7 +288,7 @@ async fn the_event_loop_runs_on_from_cell_to_cell() {
     all_say(
         &mut ipybox,
         &[
-            ("import asyncio, contextlib\nqueue = asyncio.Queue()\nasync def answer():\n    return 'got ' + await queue.get()\ntask = asyncio.create_task(answer())", ""),
+            ("import asyncio, contextlib\nqueue = asyncio.Queue()\nasync def answer():\n    return 'got ' + await queue.get()\ntask = asyncio.create_task(answer())", "[no output]"),
             ("task.done()", "False"),
             ("queue.put_nowait('it')\nawait task", "'got it'"),
             ("async def count():\n    for i in range(3): yield i\nasync for i in count(): print(i)", "0\n1\n2"),
@@ -316,8 +316,8 @@ async fn odd_code_is_run_or_refused_as_python_would() {
         &[
             ("for i in range(2):\r\n    print(i)\r\nprint('end')\r\n", "0\n1\nend"),
             ("if True:\n\tprint('tab')\n", "tab"),
-            ("# nothing\n# but comments", ""),
-            ("\n\n  \n", ""),
+            ("# nothing\n# but comments", "[no output]"),
+            ("\n\n  \n", "[no output]"),
             ("'''docstring'''", "'docstring'"),
             ("x = 1; \\\ny = 2; x, \\\n    y", "(1, 2)"),
             ("print('''a\n\tb\r\nc''')", "a\n\tb\nc"),
@@ -379,7 +379,7 @@ fail(300)";
         ),
     ] {
         let text = ipybox.cell(code).await.error();
-        assert!(text.len() < 20_000 && text.trim_end().ends_with(end), "{code}: {text}");
+        assert!(text.len() < 20_000 && text.contains(end), "{code}: {text}");
     }
     assert_eq!(ipybox.cell("print(10 ** 4000)").await.ok().len(), 4001);
     ipybox.stop().await;
@@ -489,7 +489,7 @@ async fn failures_that_ipython_only_prints_are_errors() {
     let version = ipybox.cell("import sys; sys.version_info >= (3, 11)").await.ok();
     if version == "True" {
         let text = ipybox.cell("raise ExceptionGroup('group', [ValueError('one')])").await.error();
-        assert!(text.contains("ValueError: one") && text.ends_with("group (1 sub-exception)"), "{text}");
+        assert!(text.contains("ValueError: one") && text.contains("group (1 sub-exception)"), "{text}");
     }
     let handled = "try: 1 / 0\nexcept Exception: get_ipython().showtraceback()\nprint('after')";
     let text = ipybox.cell(handled).await.ok();
@@ -518,7 +518,11 @@ async fn commands_wait_for_no_input_and_can_be_interrupted() {
     ipybox.cell("x = 5; name = 'value'").await.ok();
     all_say(
         &mut ipybox,
-        &[("!cat", ""), ("!read line; echo got $line", "got"), ("!echo {name} $name", "value value")],
+        &[
+            ("!cat", "[no output]"),
+            ("!read line; echo got $line", "got"),
+            ("!echo {name} $name", "value value"),
+        ],
     )
     .await;
     for code in [
@@ -531,7 +535,7 @@ async fn commands_wait_for_no_input_and_can_be_interrupted() {
         assert!(text.contains("still there") && text.contains("KeyboardInterrupt"), "{code}: {text}");
     }
     assert!(!place.workspace().join("ran on").exists());
-    all_say(&mut ipybox, &[("x", "5"), ("!exit 3", ""), ("_exit_code", "3")]).await;
+    all_say(&mut ipybox, &[("x", "5"), ("!exit 3", "[no output]"), ("_exit_code", "3")]).await;
     ipybox.stop().await;
 }
 
@@ -543,7 +547,7 @@ async fn help_history_and_hidden_values_are_those_of_ipython() {
     all_say(
         &mut ipybox,
         &[
-            ("5;", ""),
+            ("5;", "[no output]"),
             ("6", "6"),
             ("_ + 1", "7"),
             ("In[-2]", "'_ + 1'"),

@@ -31,6 +31,7 @@ EXPECTED = {
     "convert_time.run(": "True|False .*12:00|[0-2][0-9]:00",
     "len(authors)": r"^60 commits by 3 people on main$",
     "done.append(": "3 of 3",
+    "asyncio.wait(": "3 of 3 found; done: True",
     "failed[zone]": r"1 found; failed: .*Mars/Olympus",
     "repository.stargazers_count": r"linux 215000 \['0000000', '0000000'\]",
     "odd[0].author": "^None$",

@@ -91,7 +91,8 @@ class Workspace:
         """The names of the modules in a directory, and whether each is a package."""
         if not directory:
             return {name: True for name in PACKAGES if self.look(name)}
-        known = self._known.get(directory.partition("/")[0], ())
+        package = directory.partition("/")[0]
+        known = self._known[package] if package in self._known else self.look(package)
         found = {}
         for path in known:
             parent, _, name = path.rpartition("/")

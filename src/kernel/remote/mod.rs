@@ -51,9 +51,11 @@ const SHORT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What adapts a kernel; the first is run, the others are imported by it.
 const ADAPTER: &str = include_str!("ipybox_remote.py");
-const SOURCES: [(&str, &str); 10] = [
+const SOURCES: [(&str, &str); 13] = [
     ("ipybox_carrier", include_str!("ipybox_carrier.py")),
     ("ipybox_commands", include_str!("../ipybox_commands.py")),
+    ("ipybox_frames", include_str!("../ipybox_frames.py")),
+    ("ipybox_hints", include_str!("../ipybox_hints.py")),
     ("ipybox_imports", include_str!("ipybox_imports.py")),
     ("ipybox_input", include_str!("../ipybox_input.py")),
     ("ipybox_journal", include_str!("../ipybox_journal.py")),
@@ -62,6 +64,7 @@ const SOURCES: [(&str, &str); 10] = [
     ("ipybox_packages", include_str!("ipybox_packages.py")),
     ("ipybox_shell", include_str!("../ipybox_shell.py")),
     ("ipybox_streams", include_str!("../ipybox_streams.py")),
+    ("ipybox_tracebacks", include_str!("../ipybox_tracebacks.py")),
 ];
 
 /// What a remote kernel is started with.

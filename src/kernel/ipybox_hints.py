@@ -1,0 +1,163 @@
+"""Helps with names that code gets wrong: of registered MCP servers, of their tools, and of what goes with them.
+
+Only names that are close to one that exists, or that stand in a package of a server, are answered: of anything else the
+exception itself says what there is to say. Standard library only.
+"""
+
+import difflib
+import importlib
+import importlib.util
+import os
+import pkgutil
+import re
+import sys
+
+ROOT = "mcptools"
+RUNTIME = "ipybox_runtime"
+# How many names a hint lists.
+MOST_NAMES = 8
+HOW_TO_REGISTER = "register one with the tool `register_mcp_server`"
+
+
+def hint_for(error):
+    """What to add to what `error` says, or None."""
+    if isinstance(error, ImportError):
+        return of_import(error)
+    if isinstance(error, UnboundLocalError):
+        return None
+    if isinstance(error, NameError):
+        return of_name(getattr(error, "name", None))
+    if isinstance(error, AttributeError):
+        if getattr(error, "obj", None) is sys.modules.get(ROOT, error):
+            return of_server(error.name, is_attribute=True)
+        return None
+    if isinstance(error, TypeError) and "'module' object is not callable" in str(error):
+        return of_called_module(error)
+    return None
+
+
+def of_import(error):
+    wanted = error.name or ""
+    if not isinstance(error, ModuleNotFoundError):
+        # `from wanted import name`
+        found = re.match(r"cannot import name '(\w+)'", str(error))
+        if found is None:
+            return None
+        wanted = f"{wanted}.{found[1]}"
+    root, _, rest = wanted.partition(".")
+    if root != ROOT:
+        return (
+            of_name(wanted)
+            if wanted == root and isinstance(error, ModuleNotFoundError)
+            else None
+        )
+    server, _, tool = rest.partition(".")
+    if tool and server in servers():
+        return of_tool(server, tool)
+    return of_server(server)
+
+
+def of_server(name, is_attribute=False):
+    known = servers()
+    if not known:
+        return f"no MCP server is registered; {HOW_TO_REGISTER}"
+    if is_attribute and name in known:
+        return f"import it first: `from {ROOT} import {name}`"
+    if name in known:
+        return None
+    near = nearest(name, known)
+    if near:
+        return f"did you mean {listed(near)}? Registered MCP servers: {listed(known)}"
+    return f"registered MCP servers: {listed(known)}"
+
+
+def of_tool(server, name):
+    known = tools(server)
+    near = nearest(name, known)
+    package = f"{ROOT}.{server}"
+    guess = f"did you mean {listed(near)}? " if near else ""
+    others = [other for other in servers() if other != server and name in tools(other)]
+    if others and not near:
+        guess = (
+            f"`{name}` is a tool of {listed(f'{ROOT}.{other}' for other in others)}; "
+        )
+    count = f"the {len(known)} tools" if len(known) != 1 else "the one tool"
+    return f"{guess}`import {package}; print({package})` shows {count} of `{server}`"
+
+
+def of_name(name):
+    """Help with a name that is defined nowhere. One that only resembles another is none of our business."""
+    if not name or name == ROOT:
+        known = servers() if name else []
+        return (
+            f"`import {ROOT}.<server>`; registered MCP servers: {listed(known)}"
+            if known
+            else None
+        )
+    if name in getattr(importlib.import_module(RUNTIME), "__all__", ()):
+        return f"`from {RUNTIME} import {name}`"
+    known = servers()
+    if name in known:
+        return f"the MCP server `{name}` is imported by `from {ROOT} import {name}`"
+    found = [
+        (server, tool)
+        for server in known
+        for tool in tools(server)
+        if plain(tool) == plain(name)
+    ]
+    if not found:
+        return None
+    imports = [f"`from {ROOT}.{server} import {tool}`" for server, tool in found]
+    shown = " or ".join(imports[:MOST_NAMES])
+    return f"a tool of a registered MCP server has this name: {shown}"
+
+
+def of_called_module(error):
+    """Whether code has called the module of a tool."""
+    tb = error.__traceback__
+    while tb.tb_next is not None:
+        tb = tb.tb_next
+    frame = tb.tb_frame
+    for name in frame.f_code.co_names + frame.f_code.co_varnames:
+        value = frame.f_locals.get(name, frame.f_globals.get(name))
+        if (
+            isinstance(value, type(sys))
+            and hasattr(value, "CLIENT")
+            and hasattr(value, "run")
+        ):
+            return f"a tool is called by the function of its module: `{name}.run(...)`"
+    return None
+
+
+def servers():
+    """The names of the packages that were generated for servers."""
+    return sorted(info.name for info in pkgutil.iter_modules(locations()) if info.ispkg)
+
+
+def tools(server):
+    """The names of the modules of a server."""
+    places = [os.path.join(location, server) for location in locations()]
+    names = (info.name for info in pkgutil.iter_modules(places))
+    return sorted(name for name in names if not name.startswith("_"))
+
+
+def locations():
+    spec = importlib.util.find_spec(ROOT)
+    return list(spec.submodule_search_locations or ()) if spec else []
+
+
+def nearest(name, known):
+    by_plain = {plain(other): other for other in known}
+    return [by_plain[near] for near in difflib.get_close_matches(plain(name), by_plain)]
+
+
+def plain(name):
+    """A name without what is easily confused."""
+    return name.replace("_", "").replace("-", "").lower()
+
+
+def listed(names):
+    names = list(names)
+    shown = ", ".join(f"`{name}`" for name in names[:MOST_NAMES])
+    more = len(names) - MOST_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,207 @@
+"""Shortens tracebacks to what helps: the frames of the user's code, where a library raised, and the message.
+
+A failed call of a tool shows neither the generated module nor what carries the call. The frames are left out of copies
+of the tracebacks, while these are formatted: the exceptions stay as they are. `%xmode Verbose` shows everything.
+
+Standard library only.
+"""
+
+import builtins
+import contextlib
+import functools
+import sys
+import threading
+import traceback
+
+from ipybox_frames import (
+    TOOL,
+    USER,
+    everything,
+    is_no_tool_frame,
+    is_user_frame_or_raised,
+    kinds_of_frames,
+    without,
+)
+from ipybox_hints import hint_for
+
+# The exceptions that are looked at: a chain may be as long as a loop of the user's.
+MOST_EXCEPTIONS = 1_000
+
+
+def install(shell):
+    """Shorten what `shell` shows of exceptions, and what Python's own functions print of failed calls of tools."""
+    formatter = shell.InteractiveTB
+    format_whole = formatter.structured_traceback
+
+    def structured_traceback(etype, value=None, tb=None, *args, **kwargs):
+        if formatter.mode == "Verbose" or not isinstance(value, BaseException):
+            return format_whole(etype, value, tb, *args, **kwargs)
+        with shortened(value, tb, is_user_frame_or_raised, keeps_head=True) as short:
+            lines = format_whole(etype, value, short, *args, **kwargs)
+        return [*lines, *hints(value)]
+
+    formatter.structured_traceback = structured_traceback
+    shorten_native_tracebacks(shell)
+
+
+def show_group(shell, exc_tuple):
+    """Show an exception that holds others, as Python does: IPython prints it, and reports the exception before it.
+
+    Return whether there was one to show.
+    """
+    try:
+        etype, value, tb = shell._get_exc_info(exc_tuple)
+    except ValueError:
+        return False
+    if not any(hasattr(error, "exceptions") for error in chain(value)):
+        return False
+    keeps = is_user_frame_or_raised
+    if shell.InteractiveTB.mode == "Verbose":
+        keeps = everything
+    with shortened(value, tb, keeps) as short:
+        lines = traceback.format_exception(etype, value, short)
+    shell._showtraceback(etype, value, ["".join(lines).rstrip(), *hints(value)])
+    return True
+
+
+def hints(value):
+    frames = kinds_of_frames(value.__traceback__)
+    # A name that a library does not know is no name of a tool.
+    if not frames or (frames[-1][1] != USER and not isinstance(value, ImportError)):
+        return []
+    try:
+        hint = hint_for(value)
+    except Exception:  # noqa: BLE001 - what the user's code has made of imports must not hide the exception
+        return []
+    return [f"hint: {hint}"] if hint else []
+
+
+def shorten_native_tracebacks(shell):
+    """Let the module `traceback`, which `logging` and `asyncio` use, and threads leave out the frames of tool calls."""
+    format_exception = traceback.TracebackException.__init__
+
+    @functools.wraps(format_exception)
+    def __init__(self, exc_type, exc_value, exc_traceback, *args, **kwargs):
+        is_nested = kwargs.get("_seen") is not None
+        if is_nested or not isinstance(exc_value, BaseException):
+            format_exception(self, exc_type, exc_value, exc_traceback, *args, **kwargs)
+            return
+        with shortened(exc_value, exc_traceback, is_no_tool_frame) as short:
+            format_exception(self, exc_type, exc_value, short, *args, **kwargs)
+        name_cells(self, shell)
+
+    traceback.TracebackException.__init__ = __init__
+    if threading.excepthook is threading.__excepthook__:
+        threading.excepthook = show_exception_in_thread
+
+
+def show_exception_in_thread(arguments):
+    """As Python's own, by `traceback`: that one shows no lines of cells."""
+    if arguments.exc_type is SystemExit:
+        return
+    thread = arguments.thread
+    name = thread.name if thread is not None else threading.get_ident()
+    print(f"Exception in thread {name}:", file=sys.stderr)
+    value, tb = arguments.exc_value, arguments.exc_traceback
+    with shortened(value, tb, is_user_frame_or_raised) as short:
+        traceback.print_exception(arguments.exc_type, value, short)
+
+
+def name_cells(formatted, shell):
+    """Say `Cell In[3]` where a frame's file is a cell's, of which nobody has heard."""
+    numbers = getattr(shell.compile, "_filename_map", {})
+    waiting = [formatted]
+    seen = set()
+    while waiting:
+        exception = waiting.pop()
+        if exception is None or id(exception) in seen:
+            continue
+        seen.add(id(exception))
+        for frame in exception.stack or ():
+            if frame.filename in numbers:
+                # Found by the file's name, and kept once it is found.
+                _ = frame.line
+                frame.filename = f"Cell In[{numbers[frame.filename]}]"
+        waiting += [exception.__cause__, exception.__context__]
+        waiting += getattr(exception, "exceptions", None) or ()
+
+
+@contextlib.contextmanager
+def shortened(value, tb, keeps, keeps_head=False):
+    """Within the context, `value` and the exceptions that it is linked to have short tracebacks and no repetitions.
+
+    The context is a short copy of the traceback `tb`.
+    """
+    before = []
+    try:
+        short = [(error, *shortened_parts(error, keeps)) for error in chain(value)]
+        tb = without(tb, keeps, keeps_head)
+        before = [(error, *parts_of(error)) for error, *_ in short]
+    except Exception:  # noqa: BLE001 - exceptions run the user's code, as in `__str__`: then all is shown
+        short = []
+    try:
+        set_parts(short)
+        yield tb
+    finally:
+        set_parts(before)
+
+
+PARTS = ("__traceback__", "__cause__", "__context__", "__suppress_context__")
+
+
+def parts_of(error):
+    return [getattr(error, name) for name in PARTS]
+
+
+def shortened_parts(error, keeps):
+    tb, cause, *context = parts_of(error)
+    tb = without(tb, keeps)
+    if keeps is everything or (cause is not None and not repeats(cause, error)):
+        return tb, cause, *context
+    context = cause
+    if cause is None and not error.__suppress_context__:
+        context = error.__context__
+    seen = set()
+    while context is not None and repeats(context, error) and id(context) not in seen:
+        seen.add(id(context))
+        context = following(context)
+    return tb, None, context, context is None
+
+
+def set_parts(parts):
+    for error, *values in parts:
+        # In this order: a cause sets `__suppress_context__` too. Not by assignment, which a class may refuse.
+        for name, value in zip(PARTS, values, strict=True):
+            object.__setattr__(error, name, value)
+
+
+def following(error):
+    if error.__cause__ is not None:
+        return error.__cause__
+    return None if error.__suppress_context__ else error.__context__
+
+
+def chain(value):
+    """`value`, and the exceptions that are shown with it."""
+    found = {}
+    waiting = [value]
+    while waiting and len(found) < MOST_EXCEPTIONS:
+        error = waiting.pop()
+        if isinstance(error, BaseException) and id(error) not in found:
+            found[id(error)] = error
+            waiting += [error.__cause__, error.__context__, *members(error)]
+    return list(found.values())
+
+
+def members(error):
+    group = getattr(builtins, "BaseExceptionGroup", ())
+    return error.exceptions if isinstance(error, group) else ()
+
+
+def repeats(earlier, later):
+    """Whether `earlier`, which `later` came of, says nothing that is new to a reader of `later`."""
+    kinds = [kind for _, kind in kinds_of_frames(earlier.__traceback__)]
+    if not kinds or USER in kinds:
+        return False
+    is_same = type(earlier) is type(later) and str(earlier) == str(later)
+    return TOOL in kinds or is_same
