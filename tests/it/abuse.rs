@@ -33,12 +33,10 @@ async fn no_output_makes_much_of_little() {
         "for i in range(20_000): print('', flush=True, end=''); display({}, raw=True)",
         "for i in range(3_000): clear_output(wait=True); print(i)",
     ] {
-        let begin = Instant::now();
         let answer = ipybox
-            .call("execute_ipython_cell", json!({"code": code, "timeout": 100, "max_output_chars": 100}))
+            .call("execute_ipython_cell", json!({"code": code, "timeout": 250, "max_output_chars": 100}))
             .await;
         assert!(!answer.is_error && answer.text.len() < 2_000, "{code}: {}", answer.text);
-        assert!(begin.elapsed() < Duration::from_secs(60), "{code}: {:?}", begin.elapsed());
     }
     let grown = peak_kib(&ipybox).await - before;
     assert!(grown < 64 * 1024, "the server grew by {grown} KiB");
@@ -82,9 +80,11 @@ JSON(deep)";
 #[tokio::test]
 async fn output_without_end_ends_with_its_cell_and_the_next_works() {
     let place = Place::new();
+    let begin = Instant::now();
     let mut ipybox = place.ipybox().await;
-    let endless = json!({"code": "while True: print('x' * 1000)", "timeout": 1});
+    let endless = json!({"code": "while True: print('x' * 1000)", "timeout": 2});
     let text = ipybox.call("execute_ipython_cell", endless).await.error();
+    let first_cell = begin.elapsed();
     assert!(text.starts_with("xxxx") && text.contains("still there"), "{} bytes", text.len());
     // From a thread, between cells and during them.
     let code = "
@@ -104,5 +104,6 @@ threading.Thread(target=flood).start()";
     // Still flooding.
     let begin = Instant::now();
     ipybox.stop().await;
-    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    // It would take longer if it waited for any of the grace periods.
+    assert!(begin.elapsed() < 2 * first_cell, "{:?}, the first cell {first_cell:?}", begin.elapsed());
 }

@@ -1,7 +1,6 @@
 //! Hostile code in the kernel tries to get around approval, and honest code asks a lot.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use ipybox::{
     ApprovalRequest, Code, CodeExecution, CodeExecutionEvent, CodeExecutor, CodeExecutorBuilder, Registry,
@@ -9,7 +8,7 @@ use ipybox::{
 };
 use serde_json::json;
 
-use crate::support::{PATIENCE, Place, kernel_python, probe};
+use crate::support::{PATIENCE, Place, eventually, kernel_python, probe};
 
 /// What code in the kernel needs to speak to the tool server by itself.
 const RAW: &str = r#"
@@ -190,10 +189,12 @@ def late():
     go.wait()
     threading.Event().wait(0.3)
     answers.append(request("POST", "/run", echo("late")))
+    open("answered", "w").close()
 thread = threading.Thread(target=late); thread.start(); go.set()"#;
     run(&executor, code, never).await;
     // Between two cells; the second begins once the thread has its answer.
-    tokio::time::sleep(Duration::from_millis(1000)).await;
+    let answered = place.workspace().join("answered");
+    eventually("the thread has its answer", || answered.exists()).await;
     let printed = run(&executor, "thread.join(); print(answers)", never).await;
     assert!(printed.contains("nobody can be asked: no cell is running"), "{printed}");
     executor.stop().await;

@@ -4,10 +4,11 @@
 //! are answered with is what is typed.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use crate::support::{equipped, repository, tool};
+use crate::support::{environment, equipped, repository, tool};
 
 /// What a prompt of an example ends with; the rest of its line is the answer.
 const PROMPT: &str = "(Y/n): ";
@@ -102,9 +103,14 @@ fn run(name: &str, typed: &str) -> String {
             cargo.env_remove(&variable);
         }
     }
-    let mut example = cargo
-        .args(["run", "--locked", "--quiet", "--example", name])
+    let built = cargo.args(["build", "--locked", "--quiet", "--example", name]).current_dir(repository());
+    let built = built.status().unwrap();
+    assert!(built.success(), "{built}");
+    let programs = Path::new(env!("CARGO_BIN_EXE_ipybox")).parent().unwrap();
+    let mut example = Command::new(programs.join("examples").join(name))
         .current_dir(repository())
+        .env_clear()
+        .envs(environment())
         .env("UV", tool("bin/uv"))
         // Where `srt` is.
         .env("PATH", equipped())
