@@ -18,7 +18,7 @@ TOKEN = os.environ["IPYBOX_TOOL_SERVER_TOKEN"]
 
 def request(method, path, body=None, token=TOKEN, headers={}):
     host, _, port = ADDRESS.rpartition(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=30)
+    connection = http.client.HTTPConnection(host, int(port), timeout=300)
     sent = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", **headers}
     connection.request(method, path, None if body is None else json.dumps(body), sent)
     response = connection.getresponse()
@@ -131,7 +131,7 @@ def frame(body):
             f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n").encode() + data
 with socket.create_connection((host, int(port))) as wire:
     wire.sendall(frame(echo("good")) + frame(echo("bad")))
-    wire.settimeout(30)
+    wire.settimeout(300)
     seen = b""
     while seen.count(b"HTTP/1.1 200") < 2 or b"rejected" not in seen:
         seen += wire.recv(65536)

@@ -70,7 +70,9 @@ time.sleep(0.5)";
 async fn both_streams_are_recovered_in_order() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
-    let code = "for i in range(1000): print(i, file=sys.stderr if i % 3 else sys.stdout)";
+    // What has been sent before is in the order of the messages, of which each is one stream's.
+    let code = "get_ipython().kernel.iopub_thread.schedule(threading.Event().wait)\n\
+                for i in range(1000): print(i, file=sys.stderr if i % 3 else sys.stdout)";
     let text = last_words(&mut ipybox, &format!("{code}\n{EXIT}")).await;
     let numbers = text.lines().map_while(|line| line.parse::<u32>().ok());
     assert!(numbers.eq(0..1000), "{text}");
