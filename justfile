@@ -4,6 +4,10 @@
 check:
     tests/run
 
+# Lints, unit tests, and the end-to-end tests that need neither a sandbox nor a Jupyter server
+quick:
+    tests/run --quick
+
 # A real session: register an MCP server, chain its tools in a cell
 demo:
     cargo run --example demo

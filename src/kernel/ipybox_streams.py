@@ -19,9 +19,13 @@ READ_BYTES = 64 * 1024
 # How much a stream holds, in characters, before who writes has to wait until it is sent: ipykernel holds what it is given,
 # and a cell that prints faster than anyone reads would fill the memory.
 UNSENT_CHARS = 1024 * 1024
-# How long the end of a cell waits for text from pipes. It takes a millisecond where the machine is not busy.
-SETTLE_SECONDS = 0.1
+# How often a waiting thread looks at the thread that sends, and how many looks in a row may find it doing nothing. These
+# are counted and not timed: a machine that is slow, or has been suspended, delays both threads.
+FLUSH_POLL_SECONDS = 1
+IDLE_FLUSH_POLLS = 10
+# The same for the end of a cell, which waits for text from pipes. It takes a millisecond where the machine is not busy.
 SETTLE_POLL_SECONDS = 0.0002
+IDLE_SETTLE_POLLS = 5000
 
 NAMES_FOR_WRITING = (
     "_buffer_lock",
@@ -33,6 +37,7 @@ NAMES_FOR_WRITING = (
     "parent_header",
     "pub_thread",
 )
+NAMES_FOR_SENDING = ("_really_send", "schedule", "thread")
 NAMES_FOR_WATCHING = ("_fid", "_original_stdstream_copy", "_should_watch")
 NAMES_FOR_TAKING_OVER = (
     *NAMES_FOR_WATCHING,
@@ -83,11 +88,30 @@ class Stream(OutStream):
             self.journal.add(run, text)
             self._unsent_chars += len(text)
         if self._unsent_chars > UNSENT_CHARS:
-            # At most ten seconds, so that code goes on, slowly, if it has broken the thread that sends.
             self.flush()
         elif not self._flush_pending:
             self._schedule_flush()
         return len(text)
+
+    def flush(self):
+        """Wait until everything is sent, however slowly the server reads.
+
+        ipykernel gives up after ten seconds and says so in the cell's output. This gives up, in silence, if the thread
+        that sends has been doing nothing for as long: code that has broken that thread goes on, slowly.
+        """
+        sender = getattr(self.pub_thread, "ipybox_sender", None)
+        if sender is None or not sender.is_needed():
+            return super().flush()
+        sent = threading.Event()
+        self.pub_thread.schedule(self._flush)
+        self.pub_thread.schedule(sent.set)
+        idle, count = 0, sender.sent_count
+        while idle < IDLE_FLUSH_POLLS and not sent.wait(FLUSH_POLL_SECONDS):
+            if not sender.is_needed():
+                # The thread has ended: what it has not sent is sent here.
+                return self._flush()
+            last, count = count, sender.sent_count
+            idle = 0 if count != last or sender.is_sending else idle + 1
 
     def _flush(self):
         self._unsent_chars = 0
@@ -125,25 +149,54 @@ class Stream(OutStream):
             self._exc = sys.exc_info()
 
 
-def has(stream, names):
-    return all(hasattr(stream, name) for name in names)
+def has(thing, names):
+    return all(hasattr(thing, name) for name in names)
 
 
-def send_directly(pub_thread):
-    """Let the thread that publishes send at once.
+class Sender:
+    """Lets the thread that publishes send at once, and tells whether it does.
 
     ipykernel lets it queue what it sends for itself, behind everything that the others have queued since: nobody can
     wait until a stream is sent, and a thread whose queue is full waits for itself.
     """
-    schedule = pub_thread.schedule
 
-    def schedule_or_call(call):
-        if threading.current_thread() is pub_thread.thread:
+    # Whether it sends now, and waits if the server does not read.
+    is_sending = False
+    sent_count = 0
+
+    def __init__(self, pub_thread):
+        self._thread = pub_thread.thread
+        self._schedule = pub_thread.schedule
+        self._send = pub_thread._really_send
+        pub_thread.schedule = self._schedule_or_call
+        pub_thread._really_send = self._send_and_count
+        pub_thread.ipybox_sender = self
+
+    def is_needed(self):
+        """Whether the caller cannot send itself: it is neither that thread nor a process without it, forked by code."""
+        return self._thread.is_alive() and not self._is_here()
+
+    def _is_here(self):
+        return threading.get_ident() == self._thread.ident
+
+    def _schedule_or_call(self, call):
+        if self._is_here():
             call()
         else:
-            schedule(call)
+            self._schedule(call)
 
-    pub_thread.schedule = schedule_or_call
+    def _send_and_count(self, *args, **kwargs):
+        self.is_sending = True
+        try:
+            self._send(*args, **kwargs)
+        finally:
+            self.is_sending = False
+            self.sent_count += 1
+
+
+def send_directly(pub_thread):
+    if has(pub_thread, NAMES_FOR_SENDING):
+        Sender(pub_thread)
 
 
 def take_over(app):
@@ -203,15 +256,23 @@ def make_settle(streams):
         full = {fd for fd, event in pipes.poll(0) if event & select.POLLIN}
         return [stream for stream in streams if stream._fid in full or stream.is_busy]
 
+    def waits_for_server(stream):
+        # A full stream lets the thread that reads the pipe wait.
+        sender = getattr(stream.pub_thread, "ipybox_sender", None)
+        return stream.is_busy and sender is not None and sender.is_sending
+
     def settle():
         if not unsettled() or os.getpid() != process:
             return
         # What was there when the cell ended has passed when this much has: programs in the background may go on.
         enough = {stream: stream._consumed_bytes + 2 * READ_BYTES for stream in streams}
-        deadline = time.monotonic() + SETTLE_SECONDS
-        while time.monotonic() < deadline:
+        idle, consumed = 0, None
+        while idle < IDLE_SETTLE_POLLS:
             if all(stream._consumed_bytes > enough[stream] for stream in unsettled()):
                 return
+            last, consumed = consumed, [stream._consumed_bytes for stream in streams]
+            is_waiting = any(waits_for_server(stream) for stream in streams)
+            idle = 0 if consumed != last or is_waiting else idle + 1
             time.sleep(SETTLE_POLL_SECONDS)
 
     return settle

@@ -26,7 +26,7 @@ class User:
         self.schema = schema
         if self.answer == "silence":
             # Longer than the approval timeout. The SDK 1.x reads nothing meanwhile.
-            await asyncio.sleep(8)
+            await asyncio.sleep(12)
         if self.answer in ("decline", "cancel"):
             return {"action": self.answer}
         if self.answer == "just accept":
@@ -143,7 +143,7 @@ print([s.total for s in sums])"""
 @step("waiting for an answer does not count, and progress tells of it")
 async def waiting(bench):
     async def slowly(message, schema):
-        await asyncio.sleep(4)
+        await asyncio.sleep(3)
         return {"action": "accept", "content": {"decision": "allow once"}}
 
     user.will("allow once")
@@ -166,7 +166,7 @@ async def waiting(bench):
 async def silence(bench):
     user.will("silence")
     outcome = await bench.server.cell(ECHO.format("unanswered"))
-    expect_error(outcome, "ApprovalTimeoutError", "was not approved within 6 s")
+    expect_error(outcome, "ApprovalTimeoutError", "was not approved within 10 s")
     user.answer = "allow once"
     outcome = await bench.server.cell("print('still here')")
     expect("still here" in expect_success(outcome), "no output", outcome)

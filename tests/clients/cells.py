@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import time
 from pathlib import Path
 
 from steps import Scenario, expect, expect_error, expect_success, until
@@ -185,11 +184,9 @@ async def two_plots(bench):
 
 @step("a timeout interrupts the cell, says so and keeps the state")
 async def timeout(bench):
-    begin = time.monotonic()
     outcome = await bench.server.cell(
-        "print('printed', 6 * 7)\nwhile True: pass", timeout=1
+        "print('printed', 6 * 7)\nwhile True: pass", timeout=2
     )
-    took = time.monotonic() - begin
     text = expect_error(outcome)
     expect(
         "timed out" in text.lower() or "timeout" in text.lower(),
@@ -197,7 +194,6 @@ async def timeout(bench):
         outcome,
     )
     expect("printed 42" in text, "what was printed before the timeout is lost", outcome)
-    expect(took < 10, f"a timeout of 1 s took {took:.1f} s")
     after = await bench.server.cell("answer")
     expect(expect_success(after).strip() == "41", "the state is lost", after)
 
@@ -235,35 +231,41 @@ async def cancellation(bench):
         "import pathlib, time\n"
         "try:\n"
         "    pathlib.Path('started').touch()\n"
-        "    time.sleep(60)\n"
+        "    time.sleep(600)\n"
+        "    pathlib.Path('ran-on').touch()\n"
         "finally:\n"
         "    pathlib.Path('stopped').touch()"
     )
     await bench.server.cancel_call(
         "execute_ipython_cell", {"code": code}, once=until(started.exists)
     )
-    begin = time.monotonic()
     outcome = await bench.server.cell("answer + 2")
-    took = time.monotonic() - begin
     expect(
         expect_success(outcome).strip() == "43",
         "the next cell does not give 43",
         outcome,
     )
     expect(stopped.exists(), "the cancelled cell still ran when the next one ended")
-    expect(took < 5, f"the next cell took {took:.1f} s")
+    expect(not (bench.workspace / "ran-on").exists(), "it was not interrupted")
 
 
 @step("a cancelled cell that waits its turn never runs")
 async def cancellation_of_a_waiting_cell(bench):
     first_started = bench.workspace / "first-started"
-    code = "pathlib.Path('first-started').touch()\ntime.sleep(1)\n'first'"
+    code = (
+        "pathlib.Path('first-started').touch()\n"
+        "while not pathlib.Path('go').exists(): time.sleep(0.01)\n"
+        "'first'"
+    )
     first = asyncio.create_task(bench.server.cell(code))
     await until(first_started.exists)
     waiting = {"code": "pathlib.Path('must-not-exist').touch()"}
     await bench.server.cancel_call(
         "execute_ipython_cell", waiting, once=asyncio.sleep(0.2)
     )
+    # What the server answers after the cancellation, it has read after it.
+    await bench.server.tools()
+    (bench.workspace / "go").touch()
     outcome = await first
     expect(
         "first" in expect_success(outcome),
@@ -276,20 +278,30 @@ async def cancellation_of_a_waiting_cell(bench):
 
 @step("output is reported as progress while the cell runs")
 async def progress(bench):
-    code = "for line in range(5):\n    print(f'line {line}', flush=True)\n    time.sleep(0.2)"
-    reports = []
-    arguments = {"code": f"import time\n{code}"}
-    outcome = await bench.server.call(
-        "execute_ipython_cell", arguments, on_progress=reports.append
+    heard = bench.workspace / "heard"
+    code = (
+        "for line in range(5):\n"
+        "    print(f'line {line}', flush=True)\n"
+        "    while not pathlib.Path(f'heard{line}').exists(): time.sleep(0.01)"
     )
-    end = asyncio.get_running_loop().time()
+    reports = []
+
+    def report(progress):
+        reports.append(progress)
+        for line in range(5):
+            if f"line {line}" in progress.message:
+                heard.with_name(f"heard{line}").touch()
+
+    arguments = {"code": f"import pathlib, time\n{code}", "timeout": 60}
+    outcome = await bench.server.call(
+        "execute_ipython_cell", arguments, on_progress=report
+    )
     expect(
         "line 4" in expect_success(outcome), "the output is not in the result", outcome
     )
     messages = "".join(report.message for report in reports)
     for line in range(4):
         expect(f"line {line}" in messages, f"`line {line}` was not reported: {reports}")
-    expect(reports[0].at < end - 0.5, "the first report came only with the result")
     values = [report.progress for report in reports]
     expect(values == sorted(set(values)), f"the progress does not grow: {values}")
 

@@ -37,11 +37,10 @@ class Outcome:
 
 @dataclass
 class Progress:
-    """A progress notification, and when it arrived (event loop's clock)."""
+    """A progress notification."""
 
     progress: float
     message: str
-    at: float
 
 
 class Session:
@@ -60,8 +59,7 @@ class Session:
         """Calls a tool; `on_progress` gets each `Progress` as it arrives."""
 
         async def report(progress, _total, message):
-            now = asyncio.get_running_loop().time()
-            on_progress(Progress(progress, message or "", now))
+            on_progress(Progress(progress, message or ""))
 
         try:
             result = await self._connection.call_tool(

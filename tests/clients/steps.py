@@ -17,7 +17,7 @@ from typing import TextIO
 
 import session
 
-STEP_DEADLINE_SECS = 180
+STEP_DEADLINE_SECS = 600
 """A step that takes longer hangs; the slowest installs a package or waits for a cold kernel."""
 
 LOG_LINES_SHOWN = 40
@@ -58,7 +58,7 @@ def expect_error(outcome, *fragments):
     return outcome.text
 
 
-async def until(condition, *, deadline_secs=60):
+async def until(condition, *, deadline_secs=300):
     """Waits for `condition()`, which watches something outside this process."""
     end = time.monotonic() + deadline_secs
     while not condition():

@@ -73,6 +73,7 @@ pub(crate) fn python(program: &str, arguments: &[&str], input: &str) -> String {
     let mut child = Command::new(&python)
         .args(["-c", program])
         .args(arguments)
+        .env_clear()
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -1,7 +1,6 @@
 //! Hostile code in the kernel tries to get around approval, and honest code asks a lot.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use ipybox::{
     ApprovalRequest, Code, CodeExecution, CodeExecutionEvent, CodeExecutor, CodeExecutorBuilder, Registry,
@@ -9,7 +8,7 @@ use ipybox::{
 };
 use serde_json::json;
 
-use crate::support::{PATIENCE, Place, kernel_python, probe};
+use crate::support::{PATIENCE, Place, eventually, kernel_python, probe};
 
 /// What code in the kernel needs to speak to the tool server by itself.
 const RAW: &str = r#"
@@ -19,7 +18,7 @@ TOKEN = os.environ["IPYBOX_TOOL_SERVER_TOKEN"]
 
 def request(method, path, body=None, token=TOKEN, headers={}):
     host, _, port = ADDRESS.rpartition(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=30)
+    connection = http.client.HTTPConnection(host, int(port), timeout=300)
     sent = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", **headers}
     connection.request(method, path, None if body is None else json.dumps(body), sent)
     response = connection.getresponse()
@@ -132,7 +131,7 @@ def frame(body):
             f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n").encode() + data
 with socket.create_connection((host, int(port))) as wire:
     wire.sendall(frame(echo("good")) + frame(echo("bad")))
-    wire.settimeout(30)
+    wire.settimeout(300)
     seen = b""
     while seen.count(b"HTTP/1.1 200") < 2 or b"rejected" not in seen:
         seen += wire.recv(65536)
@@ -190,10 +189,12 @@ def late():
     go.wait()
     threading.Event().wait(0.3)
     answers.append(request("POST", "/run", echo("late")))
+    open("answered", "w").close()
 thread = threading.Thread(target=late); thread.start(); go.set()"#;
     run(&executor, code, never).await;
     // Between two cells; the second begins once the thread has its answer.
-    tokio::time::sleep(Duration::from_millis(1000)).await;
+    let answered = place.workspace().join("answered");
+    eventually("the thread has its answer", || answered.exists()).await;
     let printed = run(&executor, "thread.join(); print(answers)", never).await;
     assert!(printed.contains("nobody can be asked: no cell is running"), "{printed}");
     executor.stop().await;

@@ -130,9 +130,9 @@ pub(crate) async fn code_that_takes_too_long_is_interrupted_and_variables_surviv
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     ipybox.cell("x = 1").await.ok();
-    let endless = json!({"code": "print('so far')\nwhile True: pass", "timeout": 0.5});
+    let endless = json!({"code": "print('so far')\nwhile True: pass", "timeout": 2});
     let text = ipybox.call("execute_ipython_cell", endless).await.error();
-    assert!(text.starts_with("so far\n\n") && text.contains("timed out after 0.5 seconds"), "{text}");
+    assert!(text.starts_with("so far\n\n") && text.contains("timed out after 2 seconds"), "{text}");
     assert!(text.contains("still there"), "{text}");
     assert_eq!(ipybox.cell("x").await.ok(), "1");
     ipybox.stop().await;
@@ -147,7 +147,7 @@ import signal
 signal.signal(signal.SIGINT, lambda *_: None)
 print('so far')
 while True: pass";
-    let text = ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 0.2})).await.error();
+    let text = ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 2})).await.error();
     assert!(text.starts_with("so far\n\n") && text.contains("all variables and imports are gone"), "{text}");
     let text = ipybox.cell("1+1").await.ok();
     assert!(
@@ -254,9 +254,7 @@ pub(crate) async fn what_programs_print_belongs_to_the_cell_that_ran_them() {
     let background = "endless = subprocess.Popen(['sh', '-c', 'while :; do echo x; done'])";
     ipybox.cell(background).await.ok();
     for _ in 0..5 {
-        let begin = std::time::Instant::now();
         ipybox.cell("1").await.ok();
-        assert!(begin.elapsed() < std::time::Duration::from_secs(5), "{:?}", begin.elapsed());
     }
     ipybox.cell("endless.kill()").await.ok();
     ipybox.stop().await;

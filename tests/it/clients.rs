@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-use crate::support::{Place, kernel_python, repository, test_server, tool};
+use crate::support::{Place, environment, kernel_python, repository, test_server, tool};
 
 /// A client, and the protocol it speaks.
 #[derive(Clone, Copy)]
@@ -31,7 +31,7 @@ impl Client {
         };
         let mut command = Command::new(tool(python));
         command.arg(repository().join("tests/clients").join(script)).args(protocol);
-        command.env("PYTHONDONTWRITEBYTECODE", "1");
+        command.env_clear().envs(environment()).env("PYTHONDONTWRITEBYTECODE", "1");
         command
     }
 
@@ -109,6 +109,8 @@ fn packages_are_installed_into_a_virtual_environment_of_the_users() {
     let made = Command::new(repository().join("tests/tools/layer"))
         .arg(kernel_python())
         .arg(&layer)
+        .env_clear()
+        .envs(environment())
         .output()
         .unwrap();
     succeeds(&made);
@@ -190,6 +192,8 @@ fn the_inspector_lists_and_calls() {
             .arg(place.states())
             .arg("--python")
             .arg(kernel_python())
+            .env_clear()
+            .envs(environment())
             .env("HOME", place.temporary());
         let answer: Value = serde_json::from_str(&succeeds(&command.output().unwrap())).unwrap();
         answer
@@ -211,7 +215,7 @@ fn asks(client: Client) {
     command.args(["--params", &python_server("probe.py")]);
     command.args(["--", env!("CARGO_BIN_EXE_ipybox"), "--workspace", "{workspace}"]);
     command.arg("--state-dir").arg(place.states()).arg("--python").arg(kernel_python());
-    command.args(["--approval", "ask", "--approval-timeout", "6", "--approve-shell-cmds"]);
+    command.args(["--approval", "ask", "--approval-timeout", "10", "--approve-shell-cmds"]);
     succeeds(&command.output().unwrap());
 }
 

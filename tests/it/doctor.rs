@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{Place, equipped, kernel_python, tool};
+use crate::support::{Place, environment, equipped, kernel_python, tool};
 
 /// Runs the doctor for a place, with this `PATH`.
 fn doctor(place: &Place, path: &str, flags: &[&str]) -> Output {
@@ -133,6 +133,8 @@ fn a_machine_that_refuses_user_namespaces_is_told_so_and_why() {
         .args(["--user", "--map-root-user", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_ipybox"), "doctor"])
         .args(["--json", "--sandbox", "--python", python.to_str().unwrap(), "--state-dir"])
         .arg(place.states())
+        .env_clear()
+        .envs(environment())
         .env("PATH", equipped())
         .current_dir(place.workspace())
         .output()

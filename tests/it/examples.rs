@@ -4,40 +4,23 @@
 //! are answered with is what is typed.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 
-use crate::support::{equipped, repository, tool};
+use crate::support::{environment, equipped, repository, tool};
 
 /// What a prompt of an example ends with; the rest of its line is the answer.
 const PROMPT: &str = "(Y/n): ";
 
-/// The examples share a workspace, so that its environment is made once: one at a time.
-static WORKSPACE: Mutex<()> = Mutex::new(());
-
+/// They share a workspace, so that its environment is made once: one after the other, and in one test, which holds up no
+/// others.
 #[test]
-fn quickstart_asks_and_prints() {
-    check("quickstart");
-}
-
-#[test]
-fn streaming_shows_output_and_ends() {
-    check("streaming");
-}
-
-#[test]
-fn plots_are_saved() {
-    check("plots");
-}
-
-#[test]
-fn approval_policy_allows_denies_and_asks() {
-    check("approval_policy");
-}
-
-#[test]
-fn sandbox_shows_what_code_can_do() {
-    check("sandbox");
+fn examples_print_what_the_documentation_shows() {
+    const EXAMPLES: [&str; 5] = ["quickstart", "streaming", "plots", "approval_policy", "sandbox"];
+    build(&EXAMPLES);
+    for name in EXAMPLES {
+        check(name);
+    }
 }
 
 #[test]
@@ -88,11 +71,10 @@ fn check(name: &str) {
     let shown = documented(name);
     let typed: String = answers(&shown).map(|answer| format!("{answer}\n")).collect();
     let printed = run(name, &typed);
-    assert_eq!(without_names(&printed), without_names(&as_printed(&shown)));
+    assert_eq!(without_names(&printed), without_names(&as_printed(&shown)), "{name}");
 }
 
-fn run(name: &str, typed: &str) -> String {
-    let _turn = WORKSPACE.lock().unwrap_or_else(PoisonError::into_inner);
+fn build(names: &[&str]) {
     let mut cargo = Command::new(env!("CARGO"));
     // What cargo tells this test of its package is not for another cargo: ring's build script would see a change, and
     // all that depends on it would be built anew, now and the next time.
@@ -102,9 +84,17 @@ fn run(name: &str, typed: &str) -> String {
             cargo.env_remove(&variable);
         }
     }
-    let mut example = cargo
-        .args(["run", "--locked", "--quiet", "--example", name])
+    cargo.args(["build", "--locked", "--quiet"]).args(names.iter().flat_map(|name| ["--example", name]));
+    let built = cargo.current_dir(repository()).status().unwrap();
+    assert!(built.success(), "{built}");
+}
+
+fn run(name: &str, typed: &str) -> String {
+    let programs = Path::new(env!("CARGO_BIN_EXE_ipybox")).parent().unwrap();
+    let mut example = Command::new(programs.join("examples").join(name))
         .current_dir(repository())
+        .env_clear()
+        .envs(environment())
         .env("UV", tool("bin/uv"))
         // Where `srt` is.
         .env("PATH", equipped())
@@ -117,7 +107,7 @@ fn run(name: &str, typed: &str) -> String {
     drop(input.write_all(typed.as_bytes()));
     drop(input);
     let output = example.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", output.status);
+    assert!(output.status.success(), "{name}: {}", output.status);
     String::from_utf8(output.stdout).unwrap()
 }
 

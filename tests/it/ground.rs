@@ -176,9 +176,10 @@ async fn a_relay_carries_everything_and_delays_both_directions() {
     say(&mut stream, b"slowly").await;
     hears(&mut stream, b"slowly").await;
     let took = asked.elapsed();
-    assert!((Duration::from_millis(100)..Duration::from_secs(2)).contains(&took), "{took:?}");
+    assert!(took >= Duration::from_millis(100), "{took:?}");
 
-    // The delay is of each piece, not between one and the next.
+    // The delay is of each piece, not between one and the next: then these would take ten times as long.
+    echo.relay.delay(Duration::from_secs(1));
     let asked = Instant::now();
     for piece in [b"one", b"two"].repeat(10) {
         say(&mut stream, piece).await;
@@ -186,7 +187,7 @@ async fn a_relay_carries_everything_and_delays_both_directions() {
     }
     hears(&mut stream, &b"onetwo".repeat(10)).await;
     let took = asked.elapsed();
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
 
     stream.shutdown().await.unwrap();
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::support::{Place, equipped};
+use crate::support::{Place, environment, equipped};
 
 /// A package whose build tries what the build of a hostile one would.
 fn hostile(place: &Place) -> String {
@@ -81,7 +81,7 @@ async fn check(backend: &str) {
     ipybox.close_input();
     ipybox.ended().await;
     assert!(find(&place.states(), "planted.pth"), "{backend}: the package did not attack\n{text}");
-    let home = std::env::var("HOME").unwrap();
+    let home = environment()["HOME"].clone();
     for (directory, name) in [
         (place.workspace(), "planted.py"),
         (place.workspace().join("mcptools"), "planted.py"),

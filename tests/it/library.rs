@@ -187,7 +187,7 @@ async fn waiting_for_approval_does_not_count() {
     assert!(request.accept());
     assert_eq!(next_result(&mut execution).await.text.as_deref(), Some("hi"));
     // And afterwards it counts again.
-    let code = Code::new(format!("{ECHO}\nwhile True: pass")).timeout(Duration::from_secs(1));
+    let code = Code::new(format!("{ECHO}\nwhile True: pass")).timeout(Duration::from_secs(3));
     let mut execution = executor.stream(code);
     assert!(next_request(&mut execution).await.accept());
     let error = next_error(&mut execution).await;

@@ -106,15 +106,15 @@ const WAYS: &str = r#"
 import http.client, httpx, os, requests, socket, struct, urllib.parse, urllib.request
 
 def by_urllib(url):
-    return urllib.request.urlopen(url, timeout=20).read().decode()
+    return urllib.request.urlopen(url, timeout=120).read().decode()
 
 def by_requests(url):
-    answer = requests.get(url, timeout=20)
+    answer = requests.get(url, timeout=120)
     answer.raise_for_status()
     return answer.text
 
 def by_httpx(url):
-    return httpx.get(url, timeout=20).raise_for_status().text
+    return httpx.get(url, timeout=120).raise_for_status().text
 
 def by_socket(url):
     parts = urllib.parse.urlsplit(url)
@@ -131,7 +131,7 @@ def by_connect(url, path="/tunnel"):
         import base64
         secret = f"{urllib.parse.unquote(proxy.username)}:{urllib.parse.unquote(proxy.password)}"
         headers["Proxy-Authorization"] = "Basic " + base64.b64encode(secret.encode()).decode()
-    connection = http.client.HTTPConnection(proxy.hostname, proxy.port, timeout=20)
+    connection = http.client.HTTPConnection(proxy.hostname, proxy.port, timeout=120)
     connection.set_tunnel(parts.hostname, parts.port, headers)
     connection.request("POST", path, b"x" * 1_000_000)
     return connection.getresponse().read().decode()

@@ -1,8 +1,9 @@
 //! What becomes of a cell's output: nothing is lost, and a reader without a screen can read it.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::abuse::peak_kib;
@@ -153,6 +154,71 @@ print('x' * 10_000)
 }
 
 #[tokio::test]
+pub(crate) async fn output_holds_what_was_printed_however_slowly_it_is_read() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    // ipykernel says so in the output where it takes longer than this, which is ten seconds otherwise.
+    let code = "
+import sys
+sys.stdout.flush_timeout = sys.stderr.flush_timeout = 0.0001
+for _ in range(5): print('x' * 999_999)";
+    let text = ipybox.cell(code).await.ok();
+    let file = std::fs::read_to_string(whole(&text)).unwrap();
+    assert_eq!(file.len(), 5_000_000, "{}", file.trim_matches(['x', '\n']));
+    assert!(file.lines().all(|line| line.len() == 999_999));
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn code_that_prints_waits_for_a_server_that_does_not_read() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let code = "
+import os, sys, time
+sys.stdout.flush_timeout = sys.stderr.flush_timeout = 0.01
+lines = open('lines', 'wb', buffering=0)
+while not os.path.exists('go'): time.sleep(0.01)
+for _ in range(100):
+    print('x' * 999_999); lines.write(b'x')";
+    let running = ipybox.start_cell(code).await;
+    let lines = place.workspace().join("lines");
+    eventually("the code runs", || lines.exists()).await;
+    ipybox.signal(Signal::SIGSTOP);
+    place.write("go", "");
+    let (mut count, mut since) = (0, Instant::now());
+    eventually("the code waits", || {
+        let now = lines.metadata().unwrap().len();
+        if now > count {
+            (count, since) = (now, Instant::now());
+        }
+        count > 0 && since.elapsed() > Duration::from_secs(2)
+    })
+    .await;
+    assert!(count < 100, "it has printed everything");
+    ipybox.signal(Signal::SIGCONT);
+    let text = running.answer().await.ok();
+    let file = std::fs::read_to_string(whole(&text)).unwrap();
+    assert_eq!(file.len(), 100_000_000, "{}", file.trim_matches(['x', '\n']));
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn code_that_holds_up_the_thread_that_sends_can_go_on_printing() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let code = "
+import threading, ipybox_streams
+ipybox_streams.FLUSH_POLL_SECONDS = 0.001
+held = threading.Event()
+get_ipython().kernel.iopub_thread.schedule(held.wait)
+for _ in range(3): print('x' * 999_999)
+held.set()";
+    let text = ipybox.cell(code).await.ok();
+    assert_eq!(std::fs::metadata(whole(&text)).unwrap().len(), 3_000_000);
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn output_that_cannot_be_saved_is_told() {
     let place = Place::new();
     place.write(".ipybox", "a file where a directory should be");
@@ -181,10 +247,11 @@ pub(crate) async fn what_threads_and_tasks_print_later_is_told_apart() {
     let code = "
 import asyncio, threading, time
 def work():
-    while not done.wait(0.01): pass
+    done.wait()
     print('from the thread')
 done = threading.Event()
-threading.Thread(target=work).start()
+worker = threading.Thread(target=work)
+worker.start()
 async def task():
     while not done.is_set(): await asyncio.sleep(0.01)
     print('from the task')
@@ -193,34 +260,44 @@ print('started')";
     assert_eq!(ipybox.cell(code).await.ok(), "started");
     // While another cell runs.
     let (late, own) =
-        parts(&ipybox.cell("print('own'); done.set(); await background; time.sleep(0.5)").await.ok());
+        parts(&ipybox.cell("print('own'); done.set(); await background; worker.join()").await.ok());
     assert_eq!(own, "own");
     assert!(late.contains("from the thread") && late.contains("from the task"), "{late}");
     assert_eq!(ipybox.cell("1").await.ok(), "1");
 
     // Between cells, by a thread, a task and a child process.
     let code = "
-import subprocess
+import os, subprocess
 def work():
-    time.sleep(0.2); print('from the thread')
+    ended.wait(); print('from the thread', flush=True); open(place + '/thread', 'w')
+ended = threading.Event()
 threading.Thread(target=work).start()
 async def task():
-    await asyncio.sleep(0.2); print('from the task')
+    while not ended.is_set(): await asyncio.sleep(0.01)
+    print('from the task', flush=True); open(place + '/task', 'w')
 background = asyncio.create_task(task())
-child = subprocess.Popen(['sh', '-c', 'sleep 0.2; echo from the child; touch \"$0\"', place])
+child = subprocess.Popen(['sh', '-c', 'while ! test -e ended; do sleep 0.1; done; echo from the child; touch child'], cwd=place)
+def when_ended():
+    while not os.path.exists(place + '/ended'): time.sleep(0.01)
+    ended.set()
+threading.Thread(target=when_ended).start()
 print('started')";
-    let child = place.workspace().join("child");
-    assert_eq!(ipybox.cell(&format!("place = {child:?}{code}")).await.ok(), "started");
-    eventually("the child has printed", || child.exists()).await;
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    let workspace = place.workspace();
+    assert_eq!(ipybox.cell(&format!("place = {workspace:?}{code}")).await.ok(), "started");
+    place.write("ended", "");
+    let printed = || ["thread", "task", "child"].iter().all(|name| workspace.join(name).exists());
+    eventually("all have printed", printed).await;
+    // The kernel reads what the child has written, and nothing tells that it has.
+    tokio::time::sleep(Duration::from_millis(500)).await;
     let (late, own) = parts(&ipybox.cell("'own'").await.ok());
     assert_eq!(own, "'own'");
     for source in ["thread", "task", "child"] {
         assert!(late.contains(&format!("from the {source}")), "{source}: {late}");
     }
     // A cell that fails tells it too.
-    ipybox.cell("threading.Thread(target=lambda: (time.sleep(0.1), print('late'))).start()").await.ok();
-    let (late, own) = parts(&ipybox.cell("time.sleep(0.6); 1 / 0").await.error());
+    let code = "go = threading.Event(); worker = threading.Thread(target=lambda: (go.wait(), print('late')))";
+    ipybox.cell(&format!("{code}; worker.start()")).await.ok();
+    let (late, own) = parts(&ipybox.cell("go.set(); worker.join(); 1 / 0").await.error());
     assert_eq!(late, "late");
     assert!(own.ends_with("division by zero"), "{own}");
     ipybox.stop().await;

@@ -7,21 +7,20 @@ use crate::support::jupyter::{Jupyter, Server, TOKEN};
 use crate::support::{Ipybox, Place, Setting, probe, tool, with_kernels};
 use crate::{calls, cells, inference, output, pictures, protocol, registration, shell, tracebacks};
 
-/// Makes a test in each setting of each test of another suite.
-macro_rules! once_more_remotely {
+/// Makes a test of each test of another suite, whose kernels run in this setting then.
+macro_rules! once_more {
+    ($module:ident, $setting:ident: $($suite:ident::$name:ident)*) => {
+        mod $module {
+            $(#[test] fn $name() { super::with_kernels(super::$setting, super::$suite::$name) })*
+        }
+    };
+}
+
+/// The same by ipykernel 7 and by ipykernel 6, each on a server that is not the other's.
+macro_rules! once_more_by_both_kernels {
     ($($suite:ident::$name:ident)*) => {
-        mod jupyter_server {
-            $(#[test] fn $name() { super::with_kernels(super::JUPYTER_SERVER, super::$suite::$name) })*
-        }
-        mod kernel_gateway {
-            $(#[test] fn $name() { super::with_kernels(super::KERNEL_GATEWAY, super::$suite::$name) })*
-        }
-        mod enterprise_gateway {
-            $(#[test] fn $name() { super::with_kernels(super::ENTERPRISE_GATEWAY, super::$suite::$name) })*
-        }
-        mod distant {
-            $(#[test] fn $name() { super::with_kernels(super::DISTANT, super::$suite::$name) })*
-        }
+        once_more! { jupyter_server, JUPYTER_SERVER: $($suite::$name)* }
+        once_more! { enterprise_gateway, ENTERPRISE_GATEWAY: $($suite::$name)* }
     };
 }
 
@@ -30,7 +29,7 @@ const KERNEL_GATEWAY: Setting = Setting::Remote(Server::KernelGateway, "python3"
 const ENTERPRISE_GATEWAY: Setting = Setting::Remote(Server::EnterpriseGateway, "ipykernel6");
 const DISTANT: Setting = Setting::Distant(Server::JupyterServer);
 
-once_more_remotely! {
+once_more_by_both_kernels! {
     cells::output_is_what_ipython_shows
     cells::an_exception_is_an_error_with_what_was_printed_before
     cells::plots_are_saved_and_linked
@@ -43,6 +42,7 @@ once_more_remotely! {
     calls::large_arguments_and_results_pass
     calls::asynchronous_calls_do_not_block_the_loop
     inference::results_get_a_type_that_outlasts_the_kernel_and_the_registration
+    output::output_holds_what_was_printed_however_slowly_it_is_read
     output::progress_bars_collapse_to_their_final_state
     output::what_threads_and_tasks_print_later_is_told_apart
     pictures::a_plot_is_shown_as_it_was_saved
@@ -53,6 +53,28 @@ once_more_remotely! {
     tracebacks::a_failed_call_shows_its_message_and_the_lines_of_the_users_code
     tracebacks::wrong_names_are_answered_with_the_right_ones
     tracebacks::a_package_that_changes_is_imported_anew
+}
+
+// The kernel is the Jupyter Server's; the server is another: how it starts, interrupts, restarts and passes messages on.
+once_more! { kernel_gateway, KERNEL_GATEWAY:
+    cells::output_is_what_ipython_shows
+    cells::long_output_is_cut_with_a_notice
+    cells::code_that_takes_too_long_is_interrupted_and_variables_survive
+    cells::a_reset_clears_variables_and_stops_what_runs
+    calls::interrupting_a_cell_ends_its_call_and_not_the_connection
+    calls::large_arguments_and_results_pass
+}
+
+// Server and kernel are as above; what takes time is on its way: calls, interrupts, output that is told at once.
+once_more! { distant, DISTANT:
+    cells::a_reset_clears_variables_and_stops_what_runs
+    cells::code_that_takes_too_long_is_interrupted_and_variables_survive
+    calls::interrupting_a_cell_ends_its_call_and_not_the_connection
+    calls::large_arguments_and_results_pass
+    calls::asynchronous_calls_do_not_block_the_loop
+    protocol::output_is_told_as_progress_while_it_is_produced
+    protocol::a_cancelled_cell_is_interrupted_and_the_next_one_runs
+    registration::code_that_runs_already_sees_a_new_registration
 }
 
 /// ipybox with kernels on a server and these flags beside, initialized.

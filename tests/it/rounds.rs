@@ -1,7 +1,5 @@
 //! Clients of revision 2026-07-28 that come back late, wrong, twice, or not at all.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 
 use crate::support::{Ipybox, PATIENCE, Place, kernel_python, probe};
@@ -105,9 +103,8 @@ async fn a_call_that_is_taken_up_again_lets_others_pass() {
         "inputResponses": {key: {"action": "accept", "content": {}}},
     });
     let running = ipybox.request("tools/call", params).await;
-    let begun = Instant::now();
     let reset = call(&mut ipybox, "reset", &json!({})).await;
-    assert!(text(&reset).contains("reset") && begun.elapsed() < Duration::from_secs(60), "{reset}");
+    assert!(text(&reset).contains("reset"), "{reset}");
     let stopped = running.response().await.unwrap();
     assert!(text(&stopped).contains("stopped by a reset"), "{stopped}");
     ipybox.stop().await;

@@ -1,7 +1,6 @@
 //! The standalone tool server: its two tokens, its servers, its end.
 
 use std::process::Stdio;
-use std::time::Duration;
 
 use ipybox::{ApprovalClient, ApprovalClientError, ToolRunner, ToolRunnerError, ToolServer, ToolServerError};
 use serde_json::{Value, json};
@@ -11,7 +10,9 @@ use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Error as SocketError;
 
 use crate::support::standalone::{asking, client, echo, next, open, probe_at, runner, send};
-use crate::support::{PATIENCE, Place, eventually, is_running, kernel_python, probe, repository};
+use crate::support::{
+    PATIENCE, Place, environment, eventually, is_running, kernel_python, probe, repository,
+};
 
 #[tokio::test]
 async fn a_registered_server_runs_and_another_takes_its_place() {
@@ -166,6 +167,8 @@ async fn the_program_says_where_it_listens_and_ends_on_a_signal() {
         let mut program = Command::new(env!("CARGO_BIN_EXE_ipybox"))
             .args(["tool-server", "--port", "0"])
             .current_dir(place.workspace())
+            .env_clear()
+            .envs(environment())
             .envs(given.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -199,6 +202,8 @@ async fn the_program_says_where_it_listens_and_ends_on_a_signal() {
                 try: probe.run_sync('fail', {})\n\
                 except ToolRunnerError as error: print('failed' in str(error))",
             ])
+            .env_clear()
+            .envs(environment())
             .env("PYTHONPATH", repository().join("src/tool_server"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("IPYBOX_TOOL_SERVER", address)
@@ -221,6 +226,8 @@ async fn the_program_says_where_it_listens_and_ends_on_a_signal() {
 async fn a_program_that_cannot_listen_says_why() {
     let output = Command::new(env!("CARGO_BIN_EXE_ipybox"))
         .args(["tool-server", "--host", "0.0.0.0"])
+        .env_clear()
+        .envs(environment())
         .output()
         .await
         .unwrap();
@@ -258,7 +265,7 @@ async fn a_connection_that_says_nothing_does_not_hold_up_the_end() {
     let half = tokio::net::TcpStream::connect(server.address()).await.unwrap();
     half.writable().await.unwrap();
     half.try_write(b"POST /run HTTP/1.1\r\nHost: ").unwrap();
-    timeout(Duration::from_secs(10), server.stop()).await.unwrap();
+    timeout(PATIENCE, server.stop()).await.unwrap();
 }
 
 #[tokio::test]

@@ -2,10 +2,11 @@
 
 use std::process::{Command, Output, Stdio};
 
-use crate::support::{Place, repository};
+use crate::support::{Place, environment, repository};
 
 fn run(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ipybox")).args(arguments).stdin(Stdio::null()).output().unwrap()
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ipybox"));
+    command.args(arguments).env_clear().envs(environment()).stdin(Stdio::null()).output().unwrap()
 }
 
 #[track_caller]
@@ -88,6 +89,8 @@ async fn a_missing_workspace_is_created() {
         .arg(workspace.join("a/b"))
         .arg("--state-dir")
         .arg(place.states())
+        .env_clear()
+        .envs(environment())
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .status()

@@ -71,7 +71,7 @@ class Place:
             cwd=self.directory,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=300,
             check=False,
         )
         called = json.loads(record.read_text()) if record.exists() else None

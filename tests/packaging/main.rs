@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "../it/support/environment.rs"]
+mod environment;
 #[path = "../it/support/tools.rs"]
 mod tools;
 
@@ -12,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use tools::{equipped, kernel_python, repository, tool};
+use environment::{environment, equipped};
+use tools::{kernel_python, repository, tool};
 
 /// The program without what a debugger needs, which is most of it: packages are made of it.
 ///
@@ -44,6 +47,14 @@ fn all_tools() -> String {
     path(tool("bin").parent().unwrap().to_owned())
 }
 
+/// Where Rust is, for scripts that call cargo.
+fn rust() -> impl Iterator<Item = (&'static str, PathBuf)> {
+    let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
+    let at = |name, default| (name, std::env::var_os(name).map_or_else(|| home.join(default), PathBuf::from));
+    let toolchain = std::env::var_os("RUSTUP_TOOLCHAIN").map(|name| ("RUSTUP_TOOLCHAIN", name.into()));
+    [at("CARGO_HOME", ".cargo"), at("RUSTUP_HOME", ".rustup")].into_iter().chain(toolchain)
+}
+
 /// Runs a script below `tests/` by the Python of an MCP client.
 #[track_caller]
 fn passes(script: &str, arguments: &[&str]) {
@@ -55,7 +66,8 @@ fn passes_with(python: &str, script: &str, arguments: &[&str]) {
     program();
     let mut command = Command::new(tool(python));
     command.arg(repository().join("tests").join(script)).args(arguments).current_dir(repository());
-    let output = command.env("PATH", equipped()).env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
+    command.env_clear().envs(environment()).env("PATH", equipped()).env("PYTHONDONTWRITEBYTECODE", "1");
+    let output = command.envs(rust()).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{}\n{out}\n{err}", output.status);
 }

@@ -37,11 +37,11 @@ ARGUMENTS = [
     "#;&|<>",
 ]
 
-END_SECS = 10
-"""How long a session may take to end after a signal; it is well under a second here."""
+END_SECS = 120
+"""How long a session may take to end after a signal, however slow the machine is."""
 
-GONE_SECS = 5
-"""How long what was below a launcher may outlive it; it is well under a second here."""
+GONE_SECS = 120
+"""How long what was below a launcher may outlive it, however slow the machine is."""
 
 steps, step = collected()
 

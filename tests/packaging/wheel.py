@@ -30,7 +30,7 @@ INSTALL_SECS = 180
 """How long an installation may take that downloads what it needs."""
 BUILD_SECS = 900
 """How long a build may take of which nothing is there yet."""
-END_SECS = 20
+END_SECS = 120
 """How long a session may take to end on a machine that has much to do."""
 
 WHERE = "import sys; print([sys.prefix, sys.base_prefix, sys.version_info[:3]])"

@@ -13,7 +13,7 @@ use super::*;
 use crate::env::Variables;
 
 /// How long anything here may take that should take no time.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(120);
 
 fn connector(workspace: &Path) -> Connector {
     let path = std::env::var("PATH").unwrap();
@@ -73,10 +73,13 @@ async fn a_server_tells_who_it_is_and_lists_all_pages_of_its_tools() {
 async fn calls_run_side_by_side() {
     let connection = connect("ok").await;
     let started = Instant::now();
-    let calls = (0..20).map(|_| text(&connection, "sleep", json!({"seconds": 0.3})));
+    text(&connection, "sleep", json!({"seconds": 0.5})).await;
+    let alone = started.elapsed();
+    let started = Instant::now();
+    let calls = (0..20).map(|_| text(&connection, "sleep", json!({"seconds": 0.5})));
     let slept = futures::future::join_all(calls).await;
     assert_eq!(slept.len(), 20);
-    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    assert!(started.elapsed() < 15 * alone, "{:?}, one alone {alone:?}", started.elapsed());
 }
 
 #[tokio::test]
@@ -117,8 +120,8 @@ async fn a_relative_directory_is_relative_to_the_workspace() {
 #[tokio::test]
 async fn a_dropped_call_is_cancelled_at_the_server() {
     let connection = connect("ok").await;
-    let call = connection.call("sleep", arguments(json!({"seconds": 60})));
-    assert!(tokio::time::timeout(Duration::from_millis(200), call).await.is_err());
+    let call = connection.call("sleep", arguments(json!({"seconds": 600})));
+    assert!(tokio::time::timeout(Duration::from_secs(1), call).await.is_err());
     let deadline = Instant::now() + SOON;
     while text(&connection, "cancelled", json!({})).await == "[]" {
         assert!(Instant::now() < deadline, "the server was not told");
@@ -131,7 +134,7 @@ async fn a_servers_death_ends_its_calls_and_is_told() {
     for child in [false, true] {
         let connection = connect("ok").await;
         let started = Instant::now();
-        let sleeping = connection.call("sleep", arguments(json!({"seconds": 60})));
+        let sleeping = connection.call("sleep", arguments(json!({"seconds": 600})));
         let dying = connection.call("die", arguments(json!({"child": child})));
         let (slept, died) = tokio::join!(sleeping, dying);
         assert!(started.elapsed() < SOON, "child: {child}");
@@ -180,15 +183,15 @@ async fn a_server_that_exits_is_told_with_its_last_lines_and_without_secrets() {
 
 #[tokio::test]
 async fn a_server_that_does_not_answer_is_told_and_killed() {
-    let told = refusal("silent", Duration::from_millis(500)).await;
-    assert!(told.contains("within 0.5 s\n") && told.contains("I read nothing"), "{told}");
-    let told = refusal("greeting", Duration::from_millis(500)).await;
+    let told = refusal("silent", Duration::from_secs(2)).await;
+    assert!(told.contains("within 2 s\n") && told.contains("I read nothing"), "{told}");
+    let told = refusal("greeting", Duration::from_secs(2)).await;
     assert!(told.contains("not an MCP message:\nWelcome to the server!"), "{told}");
 }
 
 #[tokio::test]
 async fn a_line_without_end_ends_the_connection() {
-    let told = refusal("endless-line", Duration::from_secs(30)).await;
+    let told = refusal("endless-line", SOON).await;
     assert!(told.contains("a message of more than"), "{told}");
 }
 
@@ -229,7 +232,7 @@ async fn closing_is_bounded_and_may_happen_twice_at_once() {
     for mode in ["ok", "stubborn"] {
         let connection = connect(mode).await;
         let started = Instant::now();
-        let call = connection.call("sleep", arguments(json!({"seconds": 60})));
+        let call = connection.call("sleep", arguments(json!({"seconds": 600})));
         let ((), (), called) = tokio::join!(connection.close(), connection.close(), call);
         assert!(matches!(called.unwrap_err(), CallError::Disconnected { .. }));
         assert!(started.elapsed() < SOON, "{mode}: {:?}", started.elapsed());

@@ -1,7 +1,5 @@
 //! Too much of everything, in bounded doses: what fails costs code its kernel, and the host nothing.
 
-use std::time::{Duration, Instant};
-
 use serde_json::json;
 
 use super::goes_on;
@@ -96,23 +94,21 @@ pub(super) async fn all(ipybox: &mut Ipybox, ground: &Ground) -> Vec<String> {
         if (name == TOO_LONG) != (ground.user() == User::Ordinary) && [TOO_LONG, DEAF].contains(&name) {
             continue;
         }
-        let begin = Instant::now();
-        let arguments = json!({"code": code, "timeout": 2, "max_output_chars": 1000});
+        let is_endless = expected.is_empty() || expected.contains("timed out");
+        let timeout = if is_endless { 2 } else { 60 };
+        let arguments = json!({"code": code, "timeout": timeout, "max_output_chars": 1000});
         let answer = ipybox.call("execute_ipython_cell", arguments).await;
         if !answer.text.contains(expected) {
             through.push(format!("{name}: {}", answer.text.chars().take(500).collect::<String>()));
         }
         through.extend(goes_on(ipybox, name).await);
-        if begin.elapsed() > Duration::from_secs(40) {
-            through.push(format!("{name}: it took {:?}", begin.elapsed()));
-        }
     }
     let large = ground.workspace().join("large");
     if large.metadata().is_ok_and(|file| file.len() > 1 << 40) {
         through.push("a file of 8 TiB".to_owned());
     }
     for (name, code) in [("daemons", DAEMONS), ("dodgers", DODGERS)] {
-        ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 20})).await;
+        ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 60})).await;
         let started = descendants(ipybox.id()).len();
         if name == "daemons" && ground.user() == User::Ordinary && started > 450 {
             through.push(format!("{name}: {started} processes in spite of a limit of 400"));

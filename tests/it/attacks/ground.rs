@@ -10,7 +10,9 @@ use std::process::{Child, Command};
 
 use serde_json::{Value, json};
 
-use crate::support::{Ipybox, Place, is_running, kernel_python, probe, repository, tool};
+use crate::support::{
+    Ipybox, Place, environment, equipped, is_running, kernel_python, probe, repository, tool,
+};
 
 /// What another session keeps.
 const OTHER_STATE: &str = "states/workspaces/other/servers.json";
@@ -150,7 +152,7 @@ impl Ground {
             "--log-level",
             "INFO",
         ];
-        let path = format!("{}:{}", tool("bin").display(), std::env::var("PATH").unwrap());
+        let path = equipped();
         let home = self.root().join("home");
         let variables = [
             ("PATH", path.as_str()),
@@ -449,8 +451,7 @@ fn give(path: &Path, user: u32) {
 }
 
 fn on_path(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap();
-    std::env::split_paths(&path).any(|directory| directory.join(program).exists())
+    std::env::split_paths(&environment()["PATH"]).any(|directory| directory.join(program).exists())
 }
 
 /// The host's own addresses, but for loopback.

@@ -21,7 +21,7 @@ UPGRADE = {
 
 
 def ask(method, path, body=None, token=TOKEN, **headers):
-    connection = http.client.HTTPConnection(HOST, int(PORT), timeout=20)
+    connection = http.client.HTTPConnection(HOST, int(PORT), timeout=120)
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
     text = None if body is None else json.dumps(body)
@@ -134,7 +134,7 @@ alive("requests that are not code's")
 
 
 def send(data, wait=0.05):
-    with socket.create_connection((HOST, int(PORT)), timeout=20) as client:
+    with socket.create_connection((HOST, int(PORT)), timeout=120) as client:
         try:
             client.sendall(data)
             client.settimeout(wait)

@@ -12,7 +12,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::{PATIENCE, Place, eventually};
+use super::{PATIENCE, Place, environment, eventually};
 
 type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Value>>>>;
 
@@ -102,6 +102,8 @@ impl Ipybox {
             .arg("--state-dir")
             .arg(place.states())
             .args(flags)
+            .env_clear()
+            .envs(environment())
             .env("TMPDIR", place.temporary())
             .envs(variables.iter().copied())
             .stdin(Stdio::piped())

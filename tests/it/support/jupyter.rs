@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use super::{PATIENCE, descendants, eventually, is_running, kernel_python, repository, tool};
+use super::{PATIENCE, descendants, environment, eventually, is_running, kernel_python, repository, tool};
 
 /// What each server lets in.
 pub(crate) const TOKEN: &str = "a-token-of-the-tests";
@@ -175,7 +175,7 @@ impl Builder {
             .args(self.server.admission(TOKEN))
             .args(&self.flags)
             .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("PATH", &environment()["PATH"])
             .env("LANG", "C.UTF-8")
             .env("HOME", &home)
             .env("TMPDIR", home.join("t"))

@@ -3,6 +3,7 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses what it needs")]
 
 mod client;
+mod environment;
 pub(crate) mod jupyter;
 #[cfg(target_os = "linux")]
 pub(crate) mod namespace;
@@ -20,10 +21,12 @@ use self::jupyter::{Jupyter, Server};
 use self::relay::Relay;
 
 pub(crate) use self::client::{Ipybox, Reply};
-pub(crate) use self::tools::{equipped, kernel_python, repository, tool};
+pub(crate) use self::environment::{environment, equipped};
+pub(crate) use self::tools::{kernel_python, repository, tool};
 
-/// How long anything may take before a test gives up on it. Long, because machines are slow at times.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// How long anything may take before a test gives up on it. Long, because machines are slow at times; longer than a cell
+/// may take, which then says more than the test could.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Where kernels run.
 #[derive(Clone, Copy)]

@@ -24,8 +24,3 @@ pub(crate) fn tool(path: &str) -> PathBuf {
 pub(crate) fn kernel_python() -> PathBuf {
     tool("kernel/bin/python")
 }
-
-/// This machine's `PATH`, with the prepared srt.
-pub(crate) fn equipped() -> String {
-    format!("{}:{}", tool("bin/srt").parent().unwrap().display(), std::env::var("PATH").unwrap())
-}
