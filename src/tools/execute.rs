@@ -106,6 +106,7 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
         }
         None => (None, None),
     };
+    let cancelled = call.cancelled.clone();
     let cell = Cell {
         code: arguments.code,
         timeout,
@@ -120,7 +121,9 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
     let (outcome, _) = tokio::join!(pending.outcome(), futures::future::OptionFuture::from(progress));
     match outcome {
         Ok(mut outcome) => {
-            let pictures = pictures_of(&mut outcome, server.images).await;
+            // Of a cancelled cell only the text is told, with the next answer.
+            let images = if cancelled.is_cancelled() { Images::Link } else { server.images };
+            let pictures = pictures_of(&mut outcome, images).await;
             reply::cell(&outcome, max_output_chars, pictures)
         }
         Err(error) => reply::error(&error),

@@ -12,6 +12,7 @@ mod calls;
 mod cells;
 mod clients;
 mod deaths;
+mod deliveries;
 mod doctor;
 mod environment;
 mod examples;
