@@ -4,7 +4,7 @@
 //! without a cancellation (the Python SDK 1.x does when its time limit is over) looks like one that waits, but for two
 //! signs: it calls again while its call is still running, or it has waited long. Both are true of some clients that do
 //! get their answers, so that little is told then. Revision 2026-07-28 obliges clients to cancel: their silence means
-//! that they wait.
+//! that they wait. For all that cannot be known, a cell without code asks for the last answers again.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -75,6 +75,8 @@ struct Sent {
     id: RequestId,
     own: Earlier,
     carried: Vec<Earlier>,
+    /// Whether it told the last answers again.
+    is_recall: bool,
 }
 
 impl Deliveries {
@@ -123,10 +125,11 @@ impl Deliveries {
         let text = text_of(&result);
         let (why, after) = self.state().judge(&context.id, Instant::now());
         let own = match why {
-            Some(why) => Earlier::with_file(&call, &text, why, after, session).await,
-            None => Earlier::new(&call, &text, Why::Cancelled, after),
+            Why::Sent => Earlier::new(&call, &text, why, after),
+            _ => Earlier::with_file(&call, &text, why, after, session).await,
         };
-        self.state().send(&context.id, why, own, |earlier| prepend(earlier, &mut result));
+        let told = self.state().send(&context.id, why, own, is_recall(request));
+        prepend(&told, &mut result);
         self.settled.notify_waiters();
         result
     }
@@ -148,6 +151,12 @@ impl Deliveries {
     }
 }
 
+/// Whether a model asks for the last answers again: by a cell without code.
+fn is_recall(request: &CallToolRequestParams) -> bool {
+    let code = request.arguments.as_ref().and_then(|arguments| arguments.get("code")?.as_str());
+    request.name == execute::NAME && code.is_some_and(|code| code.trim().is_empty())
+}
+
 impl State {
     fn begin(&mut self, id: RequestId, call: UnderWay) {
         for earlier in self.under_way.values_mut() {
@@ -165,34 +174,36 @@ impl State {
             && others.any(|call| call.is_queued && call.arrival.number < own.arrival.number && is_lost(call))
     }
 
-    /// Why the answer to a request may not reach the client, if so, and how long it took.
-    fn judge(&self, id: &RequestId, now: Instant) -> (Option<Why>, Duration) {
-        let Some(call) = self.under_way.get(id) else { return (None, Duration::ZERO) };
+    /// Why the answer to a request may not reach the client, and how long it took.
+    fn judge(&self, id: &RequestId, now: Instant) -> (Why, Duration) {
+        let Some(call) = self.under_way.get(id) else { return (Why::Sent, Duration::ZERO) };
         let after = now.duration_since(call.arrival.at);
         let is_doubtful = !call.must_cancel && (call.is_overtaken || after > LONG);
-        let why = if call.cancelled.is_cancelled() {
-            Some(Why::Cancelled)
-        } else {
-            is_doubtful.then_some(Why::InDoubt)
+        let why = match is_doubtful {
+            _ if call.cancelled.is_cancelled() => Why::Cancelled,
+            true => Why::InDoubt,
+            false => Why::Sent,
         };
         (why, after)
     }
 
-    /// Has `tell` put the kept answers into one that is sent now, unless its request was cancelled.
-    fn send(&mut self, id: &RequestId, why: Option<Why>, own: Earlier, tell: impl FnOnce(&[Earlier])) {
+    /// Takes note of an answer that is sent now, unless its request was cancelled. Returns what it tells of earlier ones.
+    fn send(&mut self, id: &RequestId, why: Why, own: Earlier, is_recall: bool) -> Vec<String> {
         let call = self.under_way.remove(id);
         // It may be cancelled since it was judged; from here on `take_back` sees to it.
-        if call.is_some_and(|call| call.cancelled.is_cancelled()) {
-            return self.keep(own);
+        if why == Why::Cancelled || call.is_some_and(|call| call.cancelled.is_cancelled()) {
+            self.keep(own);
+            return Vec::new();
         }
+        let mut told = if is_recall { self.last() } else { Vec::new() };
         let mut carried = Vec::from(std::mem::take(&mut self.kept));
-        tell(&carried);
-        if why.is_none() {
-            self.sent.push_back(Sent { id: id.clone(), own, carried });
+        told.extend(carried.iter().map(Earlier::told));
+        if why == Why::Sent {
+            self.sent.push_back(Sent { id: id.clone(), own, carried, is_recall });
             if self.sent.len() > REMEMBERED {
                 self.sent.pop_front();
             }
-            return;
+            return told;
         }
         // This answer may be lost, and what it tells with it.
         carried.retain_mut(|earlier| {
@@ -201,6 +212,13 @@ impl State {
         });
         self.kept = carried.into();
         self.keep(own);
+        told
+    }
+
+    /// The last answers that were sent, and what they told, for a model that asks for them again.
+    fn last(&self) -> Vec<String> {
+        let sent = self.sent.iter().filter(|sent| !sent.is_recall);
+        sent.flat_map(|sent| sent.carried.iter().chain([&sent.own])).map(Earlier::told_again).collect()
     }
 
     /// Keeps what an answer has told that was sent, but whose request is cancelled.
@@ -231,11 +249,12 @@ mod tests {
         state: State,
         now: Instant,
         must_cancel: bool,
+        is_recall: bool,
     }
 
     impl Play {
         fn new() -> Self {
-            Self { state: State::default(), now: Instant::now(), must_cancel: false }
+            Self { state: State::default(), now: Instant::now(), must_cancel: false, is_recall: false }
         }
 
         fn begin(&mut self, id: i64) {
@@ -260,10 +279,8 @@ mod tests {
                 self.state.under_way[&request].cancelled.cancel();
             }
             let (why, after) = self.state.judge(&request, self.now);
-            let own = Earlier::new("`tool`", &format!("answer {id}"), why.unwrap_or(Why::Cancelled), after);
-            let mut told = Vec::new();
-            self.state.send(&request, why, own, |earlier| told = earlier.iter().map(Earlier::told).collect());
-            told
+            let own = Earlier::new("`tool`", &format!("answer {id}"), why, after);
+            self.state.send(&request, why, own, self.is_recall)
         }
 
         #[track_caller]
@@ -395,9 +412,39 @@ mod tests {
         let (why, after) = play.state.judge(&request, play.now);
         play.state.under_way[&request].cancelled.cancel();
         let own = Earlier::new("`tool`", "answer 1", Why::Cancelled, after);
-        play.state.send(&request, why, own, |_| panic!("nothing is told to a client that has given up"));
+        assert!(play.state.send(&request, why, own, false).is_empty());
         play.begin(2);
         play.tells(2, &[1]);
+    }
+
+    #[test]
+    fn a_model_gets_the_last_answers_again_when_it_asks() {
+        let mut play = Play::new();
+        for id in 1..=6 {
+            play.begin(id);
+            play.tells(id, &[]);
+        }
+        for id in [7, 8] {
+            play.begin(id);
+            play.is_recall = true;
+            play.tells(id, if id == 7 { &[3, 4, 5, 6] } else { &[4, 5, 6] });
+        }
+        play.is_recall = false;
+        play.begin(9);
+        play.tells(9, &[]);
+    }
+
+    #[test]
+    fn only_a_cell_without_code_asks() {
+        let asks = |name: &str, arguments: serde_json::Value| {
+            is_recall(
+                &serde_json::from_value(serde_json::json!({"name": name, "arguments": arguments})).unwrap(),
+            )
+        };
+        assert!(asks("execute_ipython_cell", serde_json::json!({"code": " \n"})));
+        assert!(!asks("execute_ipython_cell", serde_json::json!({"code": "1"})));
+        assert!(!asks("execute_ipython_cell", serde_json::json!({})));
+        assert!(!asks("reset", serde_json::json!({})));
     }
 
     #[test]

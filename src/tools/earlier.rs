@@ -1,6 +1,5 @@
 //! An answer that may not have reached the client, as the next answer tells it.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
@@ -15,12 +14,17 @@ const LOST_CHARS: usize = 6_000;
 /// How many characters are told of an answer that the client probably has.
 const DOUBTFUL_CHARS: usize = 500;
 
+/// How many characters are told of an answer that the model asks for again: there may be several.
+const AGAIN_CHARS: usize = 2_000;
+
 /// How many characters of a call's code or name are told.
 const SUBJECT_CHARS: usize = 60;
 
 /// Why an answer may not have reached the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Why {
+    /// Nothing speaks against it; the model may ask for it again all the same.
+    Sent,
     /// The client cancelled the request, so that it takes no answer.
     Cancelled,
     /// The client was asked for approval, and has not come back.
@@ -45,6 +49,7 @@ impl Earlier {
     pub(super) fn new(call: &str, text: &str, why: Why, after: Duration) -> Self {
         let seconds = after.as_secs();
         let heading = match why {
+            Why::Sent => format!("Answer of an earlier call, after {seconds} s: {call}"),
             Why::Cancelled => format!("Answer of an earlier call, cancelled after {seconds} s: {call}"),
             Why::NotTakenUp => format!("Answer of an earlier call that waited for approval: {call}"),
             Why::InDoubt => {
@@ -67,7 +72,7 @@ impl Earlier {
         let mut earlier = Self::new(call, text, why, after);
         if text.chars().nth(chars_of(why)).is_some() {
             earlier.rest = match session.keep_output(text).await {
-                Ok(path) => at(&path),
+                Ok(path) => format!("; the whole is in {}", path.display()),
                 Err(error) => format!("; the whole could not be saved: {error}"),
             };
         }
@@ -76,18 +81,22 @@ impl Earlier {
 
     /// As the next answer tells it.
     pub(super) fn told(&self) -> String {
-        let Self { heading, excerpt, rest, .. } = self;
-        format!("[{heading}]\n{excerpt}\n[End of the earlier answer{rest}]")
+        self.with(&self.excerpt)
     }
-}
 
-fn at(path: &PathBuf) -> String {
-    format!("; the whole is in {}", path.display())
+    /// As an answer tells it that was asked for it.
+    pub(super) fn told_again(&self) -> String {
+        self.with(&excerpt(&self.excerpt, AGAIN_CHARS))
+    }
+
+    fn with(&self, text: &str) -> String {
+        format!("[{}]\n{text}\n[End of the earlier answer{}]", self.heading, self.rest)
+    }
 }
 
 fn chars_of(why: Why) -> usize {
     match why {
-        Why::Cancelled | Why::NotTakenUp => LOST_CHARS,
+        Why::Sent | Why::Cancelled | Why::NotTakenUp => LOST_CHARS,
         Why::InDoubt => DOUBTFUL_CHARS,
     }
 }
@@ -113,13 +122,13 @@ pub(super) fn text_of(result: &CallToolResult) -> String {
     texts.join("\n")
 }
 
-/// Puts earlier answers at the beginning of `result`: into its first text, since there are clients that look at no other.
-pub(super) fn prepend(earlier: &[Earlier], result: &mut CallToolResult) {
+/// Puts what is told of earlier answers at the beginning of `result`: into its first text, since there are clients that
+/// look at no other.
+pub(super) fn prepend(earlier: &[String], result: &mut CallToolResult) {
     if earlier.is_empty() {
         return;
     }
-    let told: Vec<String> = earlier.iter().map(Earlier::told).collect();
-    let told = told.join("\n\n");
+    let told = earlier.join("\n\n");
     let first = result.content.iter().position(|block| block.as_text().is_some());
     let text = match first.map(|place| result.content.remove(place)) {
         Some(block) => match block.as_text().map(|block| block.text.as_str()) {
@@ -165,7 +174,7 @@ mod tests {
 
     #[test]
     fn earlier_answers_come_first_in_the_first_text() {
-        let earlier = [Earlier::new("`tool`", "lost", Why::NotTakenUp, Duration::ZERO)];
+        let earlier = [Earlier::new("`tool`", "lost", Why::NotTakenUp, Duration::ZERO).told()];
         let told =
             "[Answer of an earlier call that waited for approval: `tool`]\nlost\n[End of the earlier answer]";
         let image = ContentBlock::image("AAAA", "image/png");

@@ -70,7 +70,10 @@ Returns what was printed, the value of the last expression, and generated images
 the first four to look at unless the user does not want that; an empty text if there is nothing. Progress bars \
 are reduced to their final state. What threads and tasks of earlier cells printed meanwhile is returned too, \
 marked. An exception is returned as an error, with what was printed before it and the traceback. Code that \
-exceeds the timeout is interrupted; the answer says whether variables survived.";
+exceeds the timeout is interrupted; the answer says whether variables survived.
+
+If a call ended without its answer because the client stopped waiting, the next answer tells it; where it does not, \
+a cell without code tells the last answers again.";
 
 pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Call) -> CallToolResult {
     let arguments: Arguments = match parse(arguments) {

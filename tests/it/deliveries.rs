@@ -110,3 +110,18 @@ async fn a_reset_tells_what_the_cell_that_it_ended_had_printed() {
     assert!(text.ends_with("]\n\nThe kernel was reset."), "{text}");
     ipybox.stop().await;
 }
+
+#[tokio::test]
+async fn a_cell_without_code_tells_the_last_answers_again() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    assert_eq!(ipybox.cell("1 + 1").await.ok(), "2");
+    ipybox.cell("print('x' * 4_000)\n1 / 0").await.error();
+    let text = ipybox.cell("").await.ok();
+    assert!(text.contains(r#" s: `execute_ipython_cell`, "1 + 1"]"#), "{text}");
+    assert!(text.contains("]\n2\n[End of the earlier answer]\n\n[Answer of an earlier call"), "{text}");
+    assert!(text.contains("ZeroDivisionError: division by zero\n[End of the earlier answer]"), "{text}");
+    assert!(text.len() < 2_700, "{} bytes", text.len());
+    assert_eq!(ipybox.cell("2 + 2").await.ok(), "4");
+    ipybox.stop().await;
+}
