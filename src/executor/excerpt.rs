@@ -12,6 +12,13 @@ pub(super) struct Excerpt {
     chars: usize,
 }
 
+/// The beginning and the end of a text, together at most `limit` characters.
+pub(crate) fn excerpt(text: &str, limit: usize) -> String {
+    let mut excerpt = Excerpt::new(limit);
+    excerpt.push(text);
+    excerpt.into_string()
+}
+
 impl Excerpt {
     /// Keeps `limit` characters.
     pub(super) fn new(limit: usize) -> Self {

@@ -42,6 +42,7 @@ pub use self::code_executor::CodeExecutor;
 pub(crate) use self::end::End;
 pub use self::end::KernelState;
 pub use self::error::{CodeExecutionError, StartError};
+pub(crate) use self::excerpt::excerpt;
 pub use self::execution::{CodeExecution, CodeExecutionChunk, CodeExecutionEvent};
 pub(crate) use self::images::SavedImage;
 pub use self::kernel_client::{KernelClient, KernelClientBuilder};

@@ -15,6 +15,7 @@ use super::here::Here;
 use super::images::Places;
 use super::installations::Installations;
 use super::late::Late;
+use super::outputs::OutputFile;
 use super::packages;
 use super::phase::Phase;
 use super::remote::{Desk, Remote};
@@ -267,6 +268,13 @@ impl Session {
             Some(tool_server) => tool_server.adopt(name, server, connection).await,
             None => connection.close().await,
         }
+    }
+
+    /// Keeps a text where the long output of cells is kept, and returns its path.
+    pub(crate) async fn keep_output(&self, text: &str) -> std::io::Result<PathBuf> {
+        let mut file = OutputFile::create(&self.workspace).await?;
+        file.append(text).await?;
+        file.finish().await.map(|(path, _is_whole)| path)
     }
 
     /// A token that ends a cell: cancelled by [`cancel`](Self::cancel) too.

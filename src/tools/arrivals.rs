@@ -5,6 +5,7 @@
 //! order. Each request gets a turn when it is read, and waits for the turn before it.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use rmcp::model::{ClientRequest, Extensions, JsonRpcMessage};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
@@ -17,6 +18,8 @@ pub(super) struct Arrivals<T> {
     transport: T,
     /// Resolves when the turn given last has been passed on.
     last: Option<oneshot::Receiver<()>>,
+    /// How many calls have arrived.
+    calls: u64,
     closed: CancellationToken,
 }
 
@@ -27,6 +30,21 @@ pub(super) struct Turn {
     _after: Option<oneshot::Sender<()>>,
 }
 
+/// When a call arrived.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arrival {
+    /// Greater than that of every call before.
+    pub(super) number: u64,
+    pub(super) at: Instant,
+}
+
+impl Arrival {
+    /// That of the request that these extensions came with.
+    pub(super) fn of(extensions: &Extensions) -> Self {
+        extensions.get().copied().unwrap_or(Self { number: 0, at: Instant::now() })
+    }
+}
+
 /// Request extensions must be `Clone`; a turn is taken out once.
 #[derive(Clone)]
 struct Stamp(Arc<Mutex<Option<Turn>>>);
@@ -34,7 +52,7 @@ struct Stamp(Arc<Mutex<Option<Turn>>>);
 impl<T> Arrivals<T> {
     /// Wraps `transport`; cancels `closed` at the end of its input.
     pub(super) fn new(transport: T, closed: CancellationToken) -> Self {
-        Self { transport, last: None, closed }
+        Self { transport, last: None, calls: 0, closed }
     }
 
     fn next_turn(&mut self) -> Turn {
@@ -79,6 +97,8 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Arrivals<T> {
             && let ClientRequest::CallToolRequest(call) = &mut request.request
         {
             let turn = self.next_turn();
+            self.calls += 1;
+            call.extensions.insert(Arrival { number: self.calls, at: Instant::now() });
             call.extensions.insert(Stamp(Arc::new(Mutex::new(Some(turn)))));
         }
         Some(message)

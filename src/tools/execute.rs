@@ -72,7 +72,11 @@ Returns what was printed, the value of the last expression, and generated images
 the first four to look at unless the user does not want that; `[no output]` if there is nothing. Progress bars \
 are reduced to their final state. What threads and tasks of earlier cells printed meanwhile is returned too, \
 marked. An exception is returned as an error, with what was printed before it and the traceback, in which `%xmode \
-Verbose` shows the frames of libraries too. Code that exceeds the timeout is interrupted; the answer says whether variables survived.";
+Verbose` shows the frames of libraries too. Code that exceeds the timeout is interrupted; the answer says whether \
+variables survived.
+
+If a call ended without its answer because the client stopped waiting, the next answer tells it; where it does not, \
+a cell without code tells the last answers again.";
 
 pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Call) -> CallToolResult {
     let arguments: Arguments = match parse(arguments) {
@@ -108,6 +112,7 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
         }
         None => (None, None),
     };
+    let cancelled = call.cancelled.clone();
     let cell = Cell {
         code: arguments.code,
         timeout,
@@ -122,7 +127,9 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
     let (outcome, _) = tokio::join!(pending.outcome(), futures::future::OptionFuture::from(progress));
     match outcome {
         Ok(mut outcome) => {
-            let pictures = pictures_of(&mut outcome, server.images).await;
+            // Of a cancelled cell only the text is told, with the next answer.
+            let images = if cancelled.is_cancelled() { Images::Link } else { server.images };
+            let pictures = pictures_of(&mut outcome, images).await;
             reply::cell(&outcome, max_output_chars, pictures)
         }
         Err(error) => reply::error(&error),

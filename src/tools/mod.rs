@@ -6,6 +6,8 @@
 mod arrivals;
 mod asking;
 mod consent;
+mod deliveries;
+mod earlier;
 mod execute;
 mod install;
 mod pictures;
@@ -24,17 +26,18 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult, ErrorCode,
-    Implementation, JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
-    Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam, CustomRequest,
+    CustomResult, ErrorCode, Implementation, JsonObject, ListToolsResult, PaginatedRequestParams,
+    ServerCapabilities, ServerConfig, Tool,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use self::arrivals::Turn;
 use self::asking::{Ongoing, Parking, Way, Work};
+use self::deliveries::Deliveries;
 use self::progress::{Progress, TokenSlot};
 pub use self::stdio::{Error, serve_stdio};
 use crate::approval::{Approver, Gate};
@@ -71,6 +74,8 @@ pub(crate) struct McpServer {
     audit: Audit,
     /// Calls whose clients are asking their users.
     parking: Parking,
+    /// Answers that may not have reached the client.
+    deliveries: Deliveries,
     workspace: PathBuf,
     /// What a cell's reply holds of its images.
     images: Images,
@@ -123,6 +128,19 @@ struct Call {
 }
 
 impl McpServer {
+    /// Completes an answer by earlier ones that may not have reached the client.
+    async fn deliver(
+        &self,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+        result: CallToolResult,
+    ) -> CallToolResult {
+        for done in self.parking.done_meanwhile() {
+            self.deliveries.keep(done.told(&self.session).await);
+        }
+        self.deliveries.answer(request, context, &self.session, result).await
+    }
+
     async fn dispatch(
         self: Arc<Self>,
         name: &str,
@@ -180,6 +198,7 @@ impl ServerHandler for Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        self.0.deliveries.begin(&request, &context);
         let answer = async {
             match &request.request_state {
                 Some(state) => {
@@ -191,11 +210,30 @@ impl ServerHandler for Handler {
                 None => self.begin(&request, &context).await,
             }
         };
-        tokio::select! {
+        let answer = tokio::select! {
             answer = answer_panics(answer) => answer,
             () = self.0.closed.cancelled() => {
                 Err(ErrorData::internal_error("the server is shutting down", None))
             }
+        };
+        match answer {
+            Ok(CallToolResponse::Complete(result)) => {
+                Ok(self.0.deliver(&request, &context, result).await.into())
+            }
+            other => {
+                self.0.deliveries.forget(&context.id);
+                other
+            }
+        }
+    }
+
+    async fn on_cancelled(
+        &self,
+        notification: CancelledNotificationParam,
+        _context: NotificationContext<RoleServer>,
+    ) {
+        if let Some(id) = notification.request_id {
+            self.0.deliveries.cancelled(&id);
         }
     }
 }

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::arrivals::Arrivals;
 use super::asking::Parking;
+use super::deliveries::Deliveries;
 use super::wire::Lines;
 use super::{Handler, McpServer};
 use crate::approval::{Gate, PolicyError, Standing};
@@ -83,6 +84,7 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
         gate,
         audit: audit.clone(),
         parking: Parking::default(),
+        deliveries: Deliveries::default(),
         workspace: config.workspace.clone(),
         images: config.images,
         closed: closed.clone(),

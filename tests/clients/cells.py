@@ -240,9 +240,11 @@ async def cancellation(bench):
         "execute_ipython_cell", {"code": code}, once=until(started.exists)
     )
     outcome = await bench.server.cell("answer + 2")
+    text = expect_success(outcome).strip()
+    expect(text.endswith("\n\n43"), "the next cell does not give 43", outcome)
     expect(
-        expect_success(outcome).strip() == "43",
-        "the next cell does not give 43",
+        text.startswith("[Answer of an earlier call, cancelled after "),
+        "it does not tell of the cancelled cell",
         outcome,
     )
     expect(stopped.exists(), "the cancelled cell still ran when the next one ended")
@@ -274,6 +276,34 @@ async def cancellation_of_a_waiting_cell(bench):
     )
     expect_success(await bench.server.cell("'after'"))
     expect(not (bench.workspace / "must-not-exist").exists(), "the cancelled cell ran")
+
+
+@step("what a cell prints whose client gives up is told with the next answer")
+async def abandonment(bench):
+    go = bench.workspace / "go"
+    code = (
+        "print('printed', 6 * 7, flush=True)\n"
+        "while not pathlib.Path('go').exists(): time.sleep(0.01)\n"
+        "print('printed', 6 * 8)"
+    )
+    gave_up = await bench.server.give_up_on(
+        "execute_ipython_cell", {"code": code}, after_secs=2
+    )
+    expect("timed out" in gave_up.lower(), f"the client said: {gave_up}")
+    next_cell = asyncio.create_task(bench.server.cell("answer + 2"))
+    # What is answered after that has arrived after it.
+    await bench.server.tools()
+    go.touch()
+    outcome = await next_cell
+    text = expect_success(outcome).strip()
+    expect("printed 42\n" in text, "what was printed is lost", outcome)
+    # Who cancels has interrupted the cell.
+    if "cancelled after" not in text:
+        expect("which may not have reached you" in text, "no reason is told", outcome)
+        expect("printed 48\n" in text, "what was printed later is lost", outcome)
+    expect(text.endswith("\n\n43"), "the next cell does not give 43", outcome)
+    after = expect_success(await bench.server.cell("answer + 3"))
+    expect(after.strip() == "44", "it is told once more", outcome)
 
 
 @step("output is reported as progress while the cell runs")

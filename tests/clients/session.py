@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import mcp
 from mcp import StdioServerParameters, types
@@ -76,6 +77,17 @@ class Session:
     async def cell(self, code, **arguments):
         """Calls `execute_ipython_cell`."""
         return await self.call("execute_ipython_cell", {"code": code, **arguments})
+
+    async def give_up_on(self, tool, arguments, *, after_secs):
+        """Calls a tool with a time limit, which has to be exceeded; gives what the SDK says of that."""
+        limit = after_secs if IS_SDK_2 else timedelta(seconds=after_secs)
+        try:
+            result = await self._connection.call_tool(
+                tool, arguments, read_timeout_seconds=limit
+            )
+        except RequestError as error:
+            return error.error.message
+        raise AssertionError(f"the call ended before: {result}")
 
     async def cancel_call(self, tool, arguments, *, once):
         """Calls a tool and cancels the request when the awaitable `once` is done."""

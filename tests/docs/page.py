@@ -19,6 +19,18 @@ SAVED_TOOLS = {
 SERVES_KERNELS = re.compile(r"bin/jupyter |^kubectl port-forward ", re.MULTILINE)
 """A command by which there is a server of Jupyter's, and which goes on."""
 
+AGENT_LIBRARIES = {
+    "agents": "agents2",
+    "fastmcp": "agents2",
+    "langchain_mcp_adapters": "agents1",
+    "mcp_use": "agents1",
+    "pydantic_ai": "agents2",
+    "smolagents": "agents1",
+}
+"""The libraries of agents, and the environments of the tests' tools that have them."""
+
+IMPORTS = re.compile(r"^(?:from|import) (\w+)", re.MULTILINE)
+
 RAISES = re.compile(r"#.*\b([A-Z]\w+Error)\b")
 """A comment by which a cell says what it raises."""
 
@@ -160,6 +172,8 @@ class Page:
 
     async def run_python(self, block):
         text = self.place.filled(block.text)
+        if libraries := AGENT_LIBRARIES.keys() & set(IMPORTS.findall(text)):
+            return await self.run_program(text, libraries)
         for name, params in registrations(text):
             await self.place.register(name, params)
         for name in re.findall(r"^\s*from mcptools\.(\w+)", text, re.MULTILINE):
@@ -173,6 +187,20 @@ class Page:
             return f"raised {raised[1]}"
         expect(not answer.is_error, answer.text)
         return "a cell that ran"
+
+    async def run_program(self, text, libraries):
+        """A program that starts ipybox by an agent library, as a reader runs it."""
+        environments = {AGENT_LIBRARIES[library] for library in libraries}
+        expect(len(environments) == 1, f"no environment has all of {sorted(libraries)}")
+        environment = self.place.options.tools / environments.pop()
+        self.output, self.covered = None, ""
+        if "mcp_use" in libraries and any(environment.glob("lib/python3.10")):
+            self.covered = "Python 3.11 or newer, which mcp-use needs"
+            return f"skipped: wants {self.covered}"
+        program = self.place.home / "program.py"
+        program.write_text(text)
+        self.output = await self.place.output_of([environment / "bin/python", program])
+        return f"a program of {', '.join(sorted(libraries))}"
 
     async def run_text(self, block):
         lines = block.text.splitlines()

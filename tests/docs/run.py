@@ -15,6 +15,7 @@ failed.
 | `json`, `toml` with a policy of the sandbox or of approval | loaded by ipybox |
 | `toml` with `[dependencies]` | resolved by cargo |
 | `python` | a cell in the page's session; what it imports from `mcptools` is registered before |
+| `python` that imports an agent library | a program of its own, by the environment that has the library |
 | `text`, `json` after `sh` or `python` | what that printed; `…` is anything |
 | `text` with `NAME=value` | the workspace's `.env` from there on |
 | `text` with a tree of files | the files are there, after the server was registered |

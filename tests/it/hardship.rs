@@ -19,7 +19,8 @@ async fn interrupts_that_race_with_the_end_of_a_cell_cost_nothing() {
         tokio::time::sleep(Duration::from_micros(round * 100)).await;
         ipybox.cancel(&racing).await;
         // The next cell is not hit by an interrupt that was meant for the one before.
-        assert_eq!(ipybox.cell("1 + 1").await.ok(), "2", "round {round}");
+        let text = ipybox.cell("1 + 1").await.ok();
+        assert!(text == "2" || text.ends_with("[End of the earlier answer]\n\n2"), "round {round}: {text}");
     }
     for round in 1..20 {
         let arguments = json!({"code": "keep += 1", "timeout": f64::from(round) * 2e-4});

@@ -13,6 +13,7 @@ mod cells;
 mod clients;
 mod content;
 mod deaths;
+mod deliveries;
 mod doctor;
 mod environment;
 mod examples;

@@ -86,6 +86,12 @@ for _ in range(2):
     except Exception as error:
         print(type(error).__name__)";
     questions(&cell(&mut ipybox, code).await);
+    let next = cell(&mut ipybox, "print('next')").await;
+    let next = text(&next);
+    // Nobody has been told what came of it.
+    let earlier = "[Answer of an earlier call that waited for approval: `execute_ipython_cell`, \"from mcptools.probe \
+         import echo\" …]\nApprovalTimeoutError\nApprovalTimeoutError\n[End of the earlier answer]\n\nnext";
+    assert_eq!(next, earlier);
     assert_eq!(text(&cell(&mut ipybox, "print('next')").await), "next");
     ipybox.stop().await;
 }
@@ -156,7 +162,14 @@ async fn clients_that_never_come_back_do_not_fill_memory() {
         let package = json!({"package_name": "nothing-of-this-name"});
         questions(&call(&mut ipybox, "install_package", &package).await);
     }
-    assert_eq!(text(&cell(&mut ipybox, "print('still here')").await), "still here");
+    let answer = cell(&mut ipybox, "print('still here')").await;
+    let answer = text(&answer);
+    // What came of the newest calls is told, as far as they have ended by now.
+    assert!(
+        answer == "still here" || answer.ends_with("[End of the earlier answer]\n\nstill here"),
+        "{answer}"
+    );
+    assert!(answer.matches("[Answer of an earlier call").count() <= 8, "{answer}");
     assert!(ipybox.log().contains("too many calls wait for approval"), "{}", ipybox.log());
     ipybox.stop().await;
 }

@@ -210,8 +210,10 @@ fn filled(template: &str, number: u64) -> String {
     template.replace("{n}", &number.to_string())
 }
 
-/// A text without what threads and tasks of earlier cells said meanwhile, wherever that came, and without empty lines.
+/// A text without the answers of cancelled cells, without what threads and tasks of earlier cells said meanwhile,
+/// wherever that came, and without empty lines.
 fn own(text: &str) -> String {
+    let text = text.rsplit_once("[End of the earlier answer]").map_or(text, |(_, own)| own);
     let mut parts = text.split("<late ");
     let mut own = parts.next().unwrap_or_default().to_owned();
     own.extend(parts.map(|part| part.split_once('>').unwrap().1));

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use rmcp::model::{CallToolResult, ProgressToken};
 use rmcp::{ErrorData, Peer, RoleServer};
 use tokio::task::JoinHandle;
@@ -22,6 +23,8 @@ const GATHER: Duration = Duration::from_millis(20);
 /// Work that is under way. Dropping it cancels the work.
 pub(in crate::tools) struct Ongoing {
     task: JoinHandle<Result<CallToolResult, ErrorData>>,
+    /// What has come of it, if it was looked at before somebody waited for it.
+    done: Option<Result<CallToolResult, ErrorData>>,
     questions: Option<Questions>,
     /// Ends the work.
     cancel: CancellationToken,
@@ -45,7 +48,7 @@ impl Ongoing {
         cancel: CancellationToken,
         progress: TokenSlot,
     ) -> Self {
-        Self { task: tokio::spawn(work), questions, cancel, progress }
+        Self { task: tokio::spawn(work), done: None, questions, cancel, progress }
     }
 
     /// From now on the progress of the work goes where the request with this token looks for it.
@@ -64,8 +67,19 @@ impl Ongoing {
         self.task.is_finished()
     }
 
+    /// What has come of the work, if it is done.
+    pub(super) fn look(&mut self) -> Option<&Result<CallToolResult, ErrorData>> {
+        if self.done.is_none() && self.task.is_finished() {
+            self.done = (&mut self.task).now_or_never().map(|done| done.unwrap_or_else(|_| Err(bug())));
+        }
+        self.done.as_ref()
+    }
+
     /// Waits for the end or for questions. Once `cancelled`, the work is told to end.
     pub(super) async fn next(&mut self, cancelled: &CancellationToken) -> Next {
+        if let Some(done) = self.done.take() {
+            return Next::Done(done);
+        }
         loop {
             tokio::select! {
                 biased;

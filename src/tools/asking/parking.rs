@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -16,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 use super::ongoing::{Next, Ongoing};
 use super::question;
 use crate::approval::ApprovalRequest;
+use crate::executor::Session;
+use crate::tools::earlier::{Earlier, Why, name_of, text_of};
 
 /// How many calls may wait for their clients. Clients that never come back must not fill memory.
 const PARKED_CALLS: usize = 64;
@@ -35,6 +38,33 @@ struct Parked {
     rounds: u32,
     /// Greater than that of all calls parked before.
     number: u64,
+    /// Whether another answer has told what came of it.
+    is_told: bool,
+}
+
+/// What came of a call whose client has not come back.
+pub(in crate::tools) struct DoneMeanwhile {
+    call: String,
+    text: String,
+}
+
+impl DoneMeanwhile {
+    /// As the answer to another call tells it.
+    pub(in crate::tools) async fn told(self, session: &Session) -> Earlier {
+        Earlier::with_file(&self.call, &self.text, Why::NotTakenUp, Duration::ZERO, session).await
+    }
+}
+
+impl Parked {
+    /// What came of the call, if it is done. It counts as told from here on.
+    fn look(&mut self) -> Option<DoneMeanwhile> {
+        let text = match self.ongoing.look()? {
+            Ok(result) => text_of(result),
+            Err(error) => error.message.to_string(),
+        };
+        self.is_told = true;
+        Some(DoneMeanwhile { call: name_of(&self.tool, self.arguments.as_ref()), text })
+    }
 }
 
 impl Parking {
@@ -61,6 +91,14 @@ impl Parking {
         ongoing.tell_progress_to(progress);
         answer(&mut questions, request.input_responses.as_ref());
         self.go_on(ongoing, questions, rounds, request, cancelled).await
+    }
+
+    /// What came of calls whose clients have not come back, each once. A client that comes back later gets it still.
+    pub(in crate::tools) fn done_meanwhile(&self) -> Vec<DoneMeanwhile> {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parked: Vec<&mut Parked> = calls.values_mut().filter(|parked| !parked.is_told).collect();
+        parked.sort_by_key(|parked| parked.number);
+        parked.into_iter().filter_map(Parked::look).collect()
     }
 
     async fn go_on(
@@ -115,7 +153,10 @@ impl Parking {
         }
         let number = calls.values().map(|parked| parked.number + 1).max().unwrap_or_default();
         let (tool, arguments) = (request.name.to_string(), request.arguments.clone());
-        calls.insert(state.clone(), Parked { ongoing, tool, arguments, questions, rounds, number });
+        calls.insert(
+            state.clone(),
+            Parked { ongoing, tool, arguments, questions, rounds, number, is_told: false },
+        );
         state
     }
 
