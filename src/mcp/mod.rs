@@ -29,7 +29,7 @@ pub(crate) use parameters::{
     HttpParameters, HttpTransport, ParametersError, ServerParameters, StdioParameters,
 };
 pub(crate) use stdio::LastWords;
-pub(crate) use tool::{Identity, Tool};
+pub(crate) use tool::{Identity, Tool, is_for_apps};
 
 use crate::env::MissingVariable;
 

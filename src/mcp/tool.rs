@@ -22,6 +22,8 @@ pub(crate) struct Tool {
     pub(crate) output_schema: Option<Map<String, Value>>,
     /// Hints on what calling it does.
     pub(crate) annotations: ToolAnnotations,
+    /// Whether it is for the server's own user interface and not for models (MCP Apps, `_meta.ui.visibility`).
+    pub(crate) is_for_apps: bool,
 }
 
 /// What a server says of itself when it is connected to.
@@ -42,6 +44,7 @@ pub(crate) struct Identity {
 impl Tool {
     pub(super) fn from_rmcp(tool: rmcp::model::Tool) -> Self {
         let annotations = tool.annotations.unwrap_or_default();
+        let is_for_apps = tool.meta.is_some_and(|meta| is_for_apps(&Value::Object(meta.0)));
         Self {
             name: tool.name.into_owned(),
             title: tool.title.or(annotations.title),
@@ -54,8 +57,15 @@ impl Tool {
                 idempotent: annotations.idempotent_hint,
                 open_world: annotations.open_world_hint,
             },
+            is_for_apps,
         }
     }
+}
+
+/// Whether a tool with this `_meta` is for apps only. Without `visibility` it is for models too (MCP Apps, SEP-1865).
+pub(crate) fn is_for_apps(meta: &Value) -> bool {
+    let visibility = meta.pointer("/ui/visibility").and_then(Value::as_array);
+    visibility.is_some_and(|visible| !visible.is_empty() && !visible.iter().any(|to| to == "model"))
 }
 
 impl Identity {

@@ -145,10 +145,10 @@ async fn from_server(
     let directory = std::env::current_dir().map_err(|error| told(&error))?;
     let connector = Connector::new(Arc::new(variables), directory).with_connect_timeout(REGISTRATION_TIMEOUT);
     let listed = generate::listed_by(&connector, name, &parameters).await;
-    let generate::Listed { tools, connection, .. } = listed.map_err(|error| told(&error))?;
+    let generate::Listed { tools, for_apps, connection, .. } = listed.map_err(|error| told(&error))?;
     let description = connection.identity().instructions.clone();
     connection.close().await;
-    Ok((tools, description, Vec::new()))
+    Ok((tools, description, generate::left_out(&for_apps).into_iter().collect()))
 }
 
 fn from_file(path: PathBuf) -> Result<Listed, ApigenError> {

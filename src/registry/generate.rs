@@ -1,6 +1,6 @@
 //! From a connected server, or its listed tools, to the generated package and what is to be said about it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Error;
 use crate::approval::ToolAnnotations;
@@ -13,6 +13,8 @@ pub(super) struct Listed {
     pub(super) tools: Vec<Tool>,
     /// By the tools' names.
     pub(super) annotations: BTreeMap<String, ToolAnnotations>,
+    /// The names of those that are for apps only; they are left out.
+    pub(super) for_apps: BTreeSet<String>,
     /// Still open.
     pub(super) connection: Connection,
 }
@@ -29,14 +31,24 @@ pub(super) async fn listed_by(
     let connection = connector.connect(name, parameters).await.map_err(server_error)?;
     match connection.list_tools().await {
         Ok(tools) => {
+            let (for_apps, tools): (Vec<_>, Vec<_>) = tools.into_iter().partition(|tool| tool.is_for_apps);
+            let for_apps = for_apps.into_iter().map(|tool| tool.name).collect();
             let annotations = tools.iter().map(|tool| (tool.name.clone(), tool.annotations)).collect();
-            Ok(Listed { tools: tools.into_iter().map(to_codegen).collect(), annotations, connection })
+            Ok(Listed { tools: tools.into_iter().map(to_codegen).collect(), annotations, for_apps, connection })
         }
         Err(error) => {
             connection.close().await;
             Err(server_error(error))
         }
     }
+}
+
+/// Which tools were left out, if any.
+pub(super) fn left_out<'n>(for_apps: impl IntoIterator<Item = &'n String>) -> Option<String> {
+    let names: Vec<_> = for_apps.into_iter().map(String::as_str).collect();
+    (!names.is_empty()).then(|| {
+        format!("left out, since they are for the server's own user interface, not for models: {}", names.join(", "))
+    })
 }
 
 /// What the generated code does not say, spot by spot.

@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value};
 
+use super::generate::left_out;
 use crate::codegen::Tool;
+use crate::mcp::is_for_apps;
 
 /// The tools of a file, and what was wrong with the others.
 pub(super) struct Listing {
@@ -26,6 +28,9 @@ pub(super) fn read(text: &str) -> Result<Listing, Error> {
     let mut listing = Listing { tools: Vec::with_capacity(listed.len()), problems: Vec::new() };
     for (index, tool) in listed.iter().enumerate() {
         match read_tool(tool) {
+            Ok(Tool { name, .. }) if is_for_apps(&tool["_meta"]) => {
+                listing.problems.extend(left_out([&name]));
+            }
             Ok(tool) => listing.tools.push(tool),
             Err(problem) => listing.problems.push(format!("tool {index} was passed over: {problem}")),
         }
@@ -57,11 +62,14 @@ mod tests {
     #[test]
     fn bad_tools_do_not_spoil_the_rest() {
         let text = r#"{"tools": [{"name": "a"}, {"description": "no name"}, {"name": "b", "inputSchema": 5}, 7,
-            {"name": "c", "inputSchema": {"type": "object"}, "outputSchema": null}]}"#;
+            {"name": "c", "inputSchema": {"type": "object"}, "outputSchema": null},
+            {"name": "d", "_meta": {"ui": {"visibility": ["app"]}}},
+            {"name": "e", "_meta": {"ui": {"visibility": ["app", "model"]}}}]}"#;
         let listing = read(text).unwrap();
         let names: Vec<&str> = listing.tools.iter().map(|tool| tool.name.as_str()).collect();
-        assert_eq!(names, ["a", "c"]);
-        assert_eq!(listing.problems.len(), 3, "{:?}", listing.problems);
+        assert_eq!(names, ["a", "c", "e"]);
+        assert_eq!(listing.problems.len(), 4, "{:?}", listing.problems);
+        assert!(listing.problems[3].starts_with("left out") && listing.problems[3].ends_with(": d"));
     }
 
     #[test]

@@ -27,12 +27,11 @@ use self::generate::Listed;
 pub(crate) use self::packages::Packages;
 pub use self::sources::{GenerateError, generate_mcp_sources};
 use self::store::{Record, Store};
-use crate::approval::ToolAnnotations;
 use crate::codegen::{self, Fingerprint};
 use crate::config::Config;
 use crate::describe::describe;
 use crate::env::Variables;
-use crate::mcp::{self, Connection, Connector, ServerParameters};
+use crate::mcp::{self, Connection, Connector};
 use crate::tool_server::{Registered, ServerLookup, Unusable, read};
 
 /// How long a server may take to start when it is registered: `npx` and `uvx` may have to download it first.
@@ -80,6 +79,8 @@ pub(crate) struct Registration {
     pub(crate) warnings: Vec<String>,
     /// What has become of the tools since the name was registered last; empty if nothing.
     pub(crate) drift: Vec<String>,
+    /// Which tools were left out, if any.
+    pub(crate) left_out: Option<String>,
     /// What the name stands for now.
     pub(crate) server: Registered,
     /// The connection over which the tools were listed, still open.
@@ -169,22 +170,22 @@ impl Registry {
         packages: Packages,
     ) -> Result<Registration, Error> {
         let parameters = read(name, parameters)?;
-        let Listed { tools, annotations, connection } =
+        let Listed { tools, annotations, for_apps, connection } =
             generate::listed_by(&self.connector, name, &parameters).await?;
-        let server = Registered { parameters: parameters.clone(), annotations: annotations.clone() };
+        let left_out = generate::left_out(&for_apps);
+        let server = Registered { parameters, annotations, for_apps };
         let description = connection.identity().instructions.clone();
         let listed = codegen::Server { name: name.to_owned(), description };
-        let registry = self.clone();
+        let (registry, registered) = (self.clone(), server.clone());
         let _turn = self.turn.lock().await;
-        let installing = tokio::task::spawn_blocking(move || {
-            registry.install(&packages, listed, tools, parameters, annotations)
-        });
+        let installing =
+            tokio::task::spawn_blocking(move || registry.install(&packages, listed, tools, registered));
         let installed = installing.await.unwrap_or_else(|error| {
             Err(Error::Package { name: name.to_owned(), source: io::Error::other(error) })
         });
         match installed {
             Ok(Installed { modules, warnings, drift }) => {
-                Ok(Registration { modules, warnings, drift, server, connection })
+                Ok(Registration { modules, warnings, drift, left_out, server, connection })
             }
             Err(error) => {
                 connection.close().await;
@@ -199,8 +200,7 @@ impl Registry {
         packages: &Packages,
         server: codegen::Server,
         mut tools: Vec<codegen::Tool>,
-        parameters: ServerParameters,
-        annotations: BTreeMap<String, ToolAnnotations>,
+        registered: Registered,
     ) -> Result<Installed, Error> {
         let name = server.name.clone();
         let package_error = |source| Error::Package { name: name.clone(), source };
@@ -212,7 +212,8 @@ impl Registry {
         let drift =
             before.map_or_else(Vec::new, |before| generate::drift(&before.fingerprints, &fingerprints));
         let replaced = packages.replace(&name, &package).map_err(package_error)?;
-        let record = Record { parameters, fingerprints, annotations };
+        let Registered { parameters, annotations, for_apps } = registered;
+        let record = Record { parameters, fingerprints, annotations, for_apps };
         let remembered = self.definitions.put(&name, Definitions { tools });
         if let Err(source) = remembered.and_then(|()| self.store.put(&name, &record)) {
             replaced.undo().map_err(package_error)?;
@@ -256,7 +257,11 @@ struct OfWorkspace {
 impl ServerLookup for OfWorkspace {
     fn find(&self, name: &str) -> io::Result<Option<Registered>> {
         let record = self.registry.store.get(name)?;
-        Ok(record.map(|Record { parameters, annotations, .. }| Registered { parameters, annotations }))
+        Ok(record.map(|Record { parameters, annotations, for_apps, .. }| Registered {
+            parameters,
+            annotations,
+            for_apps,
+        }))
     }
 
     fn names(&self) -> io::Result<Vec<String>> {

@@ -1,6 +1,6 @@
 //! The file that says what each registered name stands for: `servers.json` in the state directory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -23,6 +23,8 @@ pub(super) struct Record {
     pub(super) fingerprints: Vec<Fingerprint>,
     /// What the server said of its tools then, by their names.
     pub(super) annotations: BTreeMap<String, ToolAnnotations>,
+    /// The tools that were left out, since they are for apps only.
+    pub(super) for_apps: BTreeSet<String>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -35,6 +37,8 @@ struct Entry {
     parameters: Map<String, Value>,
     #[serde(default)]
     tools: Vec<ToolEntry>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    for_apps: BTreeSet<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -131,7 +135,8 @@ impl StoreFile {
             schema: tool.schema,
             description: tool.description,
         });
-        Ok(Some(Record { parameters, fingerprints: fingerprints.collect(), annotations }))
+        let fingerprints = fingerprints.collect();
+        Ok(Some(Record { parameters, fingerprints, annotations, for_apps: entry.for_apps }))
     }
 
     fn all(&self) -> io::Result<Vec<String>> {
@@ -146,7 +151,11 @@ impl StoreFile {
             description: fingerprint.description.clone(),
             annotations: record.annotations.get(&fingerprint.tool).copied().unwrap_or_default(),
         });
-        let entry = Entry { parameters: record.parameters.to_json(), tools: tools.collect() };
+        let entry = Entry {
+            parameters: record.parameters.to_json(),
+            tools: tools.collect(),
+            for_apps: record.for_apps.clone(),
+        };
         self.0.change(|document: &mut Document| {
             document.servers.insert(name.to_owned(), entry);
         })
@@ -167,6 +176,7 @@ mod tests {
             parameters: ServerParameters::parse(&parameters).unwrap(),
             fingerprints: vec![fingerprint()],
             annotations: BTreeMap::from([("t".to_owned(), annotations())]),
+            for_apps: BTreeSet::from(["u".to_owned()]),
         }
     }
 
@@ -189,7 +199,9 @@ mod tests {
         assert_eq!(other.get("a").unwrap().unwrap().parameters.to_json()["command"], "three");
         assert_eq!(other.get("b").unwrap().unwrap().parameters.to_json()["command"], "two");
         assert_eq!(other.get("b").unwrap().unwrap().fingerprints, [fingerprint()]);
-        assert_eq!(other.get("b").unwrap().unwrap().annotations["t"], annotations());
+        let record = other.get("b").unwrap().unwrap();
+        assert_eq!(record.annotations["t"], annotations());
+        assert!(record.for_apps.contains("u"));
         assert!(other.get("c").unwrap().is_none());
         assert_eq!(other.tools().unwrap(), BTreeMap::from([("a".to_owned(), 1), ("b".to_owned(), 1)]));
     }

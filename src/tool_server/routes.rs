@@ -138,6 +138,10 @@ async fn answer(shared: &Shared, call: Call, request: Request) -> Answer {
         Ok(server) => server,
         Err(error) => return Answer::failed(describe(&error)),
     };
+    if request == Request::Tool && server.for_apps.contains(&tool_name) {
+        let reason = "it is for the server's own user interface, and not for models";
+        return Answer::failed(format!("`{server_name}.{tool_name}` cannot be called: {reason}"));
+    }
     let annotations = match request {
         Request::Tool => server.annotations.get(&tool_name).copied(),
         Request::Resource => Some(ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() }),

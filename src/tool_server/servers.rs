@@ -1,6 +1,6 @@
 //! What the names of MCP servers stand for, and where that is looked up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -36,6 +36,8 @@ pub(crate) struct Registered {
     pub(crate) parameters: ServerParameters,
     /// What it said of its tools when it was registered, by their names.
     pub(crate) annotations: BTreeMap<String, ToolAnnotations>,
+    /// The tools that are for the server's own user interface: code does not call them.
+    pub(crate) for_apps: BTreeSet<String>,
 }
 
 impl Registered {
@@ -86,7 +88,7 @@ impl Announced {
     /// From now on `name` stands for these parameters. Returns whether it stood for others.
     pub(super) fn put(&self, name: &str, parameters: ServerParameters) -> bool {
         // Its tools are not listed before a call, so that what they claim to do is not known.
-        let server = Registered { parameters, annotations: BTreeMap::new() };
+        let server = Registered { parameters, annotations: BTreeMap::new(), for_apps: BTreeSet::new() };
         let mut servers = self.lock();
         match servers.get(name) {
             Some(before) if *before == server => false,

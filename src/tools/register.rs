@@ -108,7 +108,7 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
             for change in &registration.drift {
                 tracing::info!(server = %name, "since the last registration: {change}");
             }
-            reply::registration(name, &registration.modules, &registration.drift)
+            reply::registration(name, &registration)
         }
         Err(failure) => failure,
     }

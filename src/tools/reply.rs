@@ -7,6 +7,7 @@ use rmcp::model::{CallToolResult, ContentBlock};
 use crate::describe::describe;
 use crate::executor::{Cut, End, Outcome, SavedImage, Text};
 use crate::kernel::PythonError;
+use crate::registry::Registration;
 
 /// Room for an exception's text, in characters, where the limit for output is smaller.
 const ERROR_CHARS: usize = 5_000;
@@ -37,15 +38,17 @@ pub(super) fn error(error: &dyn std::error::Error) -> CallToolResult {
 }
 
 /// The result of a registration: a text for each module, then what is to be known of them.
-pub(super) fn registration(name: &str, modules: &[String], drift: &[String]) -> CallToolResult {
+pub(super) fn registration(name: &str, registration: &Registration) -> CallToolResult {
+    let Registration { modules, drift, left_out, .. } = registration;
     let mut blocks: Vec<_> = modules.iter().map(block).collect();
-    blocks.push(block(match modules {
+    blocks.push(block(match modules.as_slice() {
         [] => format!("The server has no tools: `mcptools.{name}` is empty."),
         _ => format!(
             "Import them from `mcptools.{name}`; its index is `mcptools/{name}/__init__.py`, shown by \
              `print(mcptools.{name})`."
         ),
     }));
+    blocks.extend(left_out.as_ref().map(|left_out| block(format!("Tools {left_out}"))));
     if !drift.is_empty() {
         let drift = drift.join("\n");
         let advice =

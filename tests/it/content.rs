@@ -150,3 +150,21 @@ async fn wrong_names_are_answered_with_the_right_ones() {
     assert!(text.contains("(*, text: str) -> ToolResult"), "{text}");
     ipybox.stop().await;
 }
+
+#[tokio::test]
+async fn tools_for_apps_are_not_for_models() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let text = ipybox.register("content", content_server()).await.ok();
+    assert!(!text.lines().any(|line| line == "for_apps"), "{text}");
+    assert!(text.contains("Tools left out") && text.ends_with("not for models: for_apps"), "{text}");
+    // Nor by another way, in this session or the next.
+    let code = "from mcptools.content import CLIENT\nCLIENT.run_sync('for_apps', {})";
+    for _ in 0..2 {
+        let text = ipybox.cell(code).await.error();
+        assert!(text.contains("`content.for_apps` cannot be called"), "{text}");
+        ipybox.stop().await;
+        ipybox = place.ipybox().await;
+    }
+    ipybox.stop().await;
+}
