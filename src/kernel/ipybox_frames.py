@@ -88,7 +88,7 @@ def kind_of(frame):
     path = frame.f_code.co_filename
     name = variables.get("__name__") or ""
     package = variables.get("__package__") or ""
-    if name == "ipybox_runtime" or is_generated(package):
+    if name in RUNTIME or is_generated(package):
         return TOOL
     if path.startswith(OWN_MODULES):
         return HIDDEN

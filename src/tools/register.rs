@@ -101,6 +101,7 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
     match registered {
         Ok(registration) => {
             server.session.refresh_imports(registration.changed(name)).await;
+            let answer = reply::registration(name, &registration);
             server.session.adopt(name, registration.server, registration.connection).await;
             for warning in &registration.warnings {
                 tracing::warn!(server = %name, "{warning}");
@@ -108,7 +109,7 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
             for change in &registration.drift {
                 tracing::info!(server = %name, "since the last registration: {change}");
             }
-            reply::registration(name, &registration)
+            answer
         }
         Err(failure) => failure,
     }

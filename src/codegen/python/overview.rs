@@ -244,7 +244,12 @@ pub(super) fn first_sentence(text: &str, limit: usize) -> String {
     let Some((cut, _)) = sentence.char_indices().nth(limit) else { return sentence.to_owned() };
     let kept = &sentence[..cut];
     let kept = kept.rsplit_once(' ').map_or(kept, |(words, _)| words);
-    format!("{}…", kept.trim_end_matches([',', ';', ':', '(']).trim_end())
+    // A remark in parentheses is left out rather than cut.
+    let kept = match kept.rfind('(') {
+        Some(at) if at > 0 && !kept[at..].contains(')') => &kept[..at],
+        _ => kept,
+    };
+    format!("{}…", kept.trim_end().trim_end_matches([',', ';', ':', '.']))
 }
 
 #[cfg(test)]
@@ -268,5 +273,6 @@ mod tests {
             assert_eq!(first_sentence(text, 100), expected, "{text}");
         }
         assert_eq!(first_sentence("One two, three", 9), "One two…");
+        assert_eq!(first_sentence("A zone (e.g., 'America/New_York', 'Europe/London')", 40), "A zone…");
     }
 }
