@@ -42,8 +42,8 @@ pub(super) fn registration(name: &str, modules: &[String], drift: &[String]) -> 
     blocks.push(block(match modules {
         [] => format!("The server has no tools: `mcptools.{name}` is empty."),
         _ => format!(
-            "Import them from `mcptools.{name}`; its index is `mcptools/{name}/__init__.py`, shown by \
-             `print(mcptools.{name})`."
+            "Import them from `mcptools.{name}`. Its index is `mcptools/{name}/__init__.py`, or \
+             `import mcptools.{name}; print(mcptools.{name})`."
         ),
     }));
     if !drift.is_empty() {
