@@ -24,6 +24,8 @@ from ipybox_frames import (
 )
 from ipybox_hints import hint_for
 
+# A shorter message may be in another one by chance.
+SHORTEST_QUOTATION = 12
 # The exceptions that are looked at: a chain may be as long as a loop of the user's.
 MOST_EXCEPTIONS = 1_000
 
@@ -203,5 +205,8 @@ def repeats(earlier, later):
     kinds = [kind for _, kind in kinds_of_frames(earlier.__traceback__)]
     if not kinds or USER in kinds:
         return False
-    is_same = type(earlier) is type(later) and str(earlier) == str(later)
-    return TOOL in kinds or is_same
+    if TOOL in kinds:
+        return True
+    says, said = str(earlier), str(later)
+    is_quoted = len(says) >= SHORTEST_QUOTATION and says in said
+    return is_quoted or (type(earlier) is type(later) and says == said)

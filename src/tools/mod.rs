@@ -250,7 +250,8 @@ fn registered(servers: &BTreeMap<String, usize>) -> String {
         names.push(format!("{} more in `mcptools/`", servers.len() - LISTED_SERVERS));
     }
     format!(
-        "\n\nRegistered, with the number of their tools: {}. `print(mcptools.<server_name>)` lists the tools of one.",
+        "\n\nRegistered, with the number of their tools: {}. `import mcptools.<server_name>` and print that to see the \
+         tools of one.",
         names.join(", ")
     )
 }

@@ -44,8 +44,8 @@ pub(super) fn registration(name: &str, registration: &Registration) -> CallToolR
     blocks.push(block(match modules.as_slice() {
         [] => format!("The server has no tools: `mcptools.{name}` is empty."),
         _ => format!(
-            "Import them from `mcptools.{name}`; its index is `mcptools/{name}/__init__.py`, shown by \
-             `print(mcptools.{name})`."
+            "Import them from `mcptools.{name}`. Its index is `mcptools/{name}/__init__.py`, or \
+             `import mcptools.{name}; print(mcptools.{name})`."
         ),
     }));
     blocks.extend(left_out.as_ref().map(|left_out| block(format!("Tools {left_out}"))));

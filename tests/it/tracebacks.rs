@@ -182,6 +182,21 @@ pub(crate) async fn exceptions_of_other_code_say_where_they_were_raised() {
 }
 
 #[tokio::test]
+async fn causes_within_libraries_are_shown_unless_the_message_quotes_them() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let code = "import urllib.request\nurllib.request.urlopen('http://127.0.0.1:1/')";
+    let shown = ipybox.cell(code).await.error();
+    assert!(shown.contains("URLError: <urlopen error [Errno"), "{shown}");
+    assert!(!shown.contains("During handling") && !shown.contains("socket.py"), "{shown}");
+    place.write("mine.py", "def check(x):\n    raise ValueError('refused: it is wrong')");
+    let code = "import mine\ntry: mine.check(1)\nexcept ValueError as error: raise RuntimeError(str(error)) from error";
+    let shown = ipybox.cell(code).await.error();
+    assert!(shown.contains("direct cause") && shown.contains("mine.py"), "{shown}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn nothing_is_lost_to_those_who_look_closer() {
     let place = Place::new();
     let mut ipybox = with_probe(&place).await;
@@ -276,7 +291,7 @@ pub(crate) async fn a_package_that_changes_is_imported_anew() {
     let answer = ipybox.register("s", server("one two", "old")).await.ok();
     assert_eq!(
         answer,
-        "one\ntwo\nImport them from `mcptools.s`; its index is `mcptools/s/__init__.py`, shown by `print(mcptools.s)`."
+        "one\ntwo\nImport them from `mcptools.s`. Its index is `mcptools/s/__init__.py`, or `import mcptools.s; print(mcptools.s)`."
     );
     ipybox.cell("from mcptools import s\nfrom mcptools.s import one, two").await.ok();
     // What has not changed stays what it is.
