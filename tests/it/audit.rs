@@ -116,8 +116,10 @@ async fn an_interrupted_call_is_told_as_cancelled() {
     let place = Place::new();
     let mut ipybox = start(&place, &[]).await;
     ipybox.register("probe", probe()).await.ok();
-    let code = "from mcptools.probe import slow\nslow.run(slow.Params(seconds=600))";
-    ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 1})).await.error();
+    ipybox.cell("from mcptools.probe import slow").await.ok();
+    // Time enough for the call to begin.
+    let call = json!({"code": "slow.run(slow.Params(seconds=600))", "timeout": 5});
+    ipybox.call("execute_ipython_cell", call).await.error();
     eventually("the call's end is told", || {
         names(&told(&place)).iter().filter(|name| **name == "call_ended").count() == 2
     })

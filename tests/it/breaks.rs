@@ -154,7 +154,9 @@ async fn a_server_that_ends_in_the_middle_of_a_cell_is_told() {
     jupyter.stop().await;
     let error = cell.answer().await.error();
     assert!(error.starts_with("before\n"), "{error}");
-    assert!(error.contains("The IPython kernel died") || error.contains("cannot be reached"), "{error}");
+    // Or the server interrupts its kernels first, and the answer of this one is still heard.
+    let ways = ["The IPython kernel died", "cannot be reached", "KeyboardInterrupt"];
+    assert!(ways.iter().any(|way| error.contains(way)), "{error}");
     ipybox.stop().await;
 }
 

@@ -133,7 +133,8 @@ async fn long_output_arrives_whole_in_a_file() {
     assert!(file.lines().map(|line| line.parse::<u32>().unwrap()).eq(0..1_000_000));
     assert!(whole(&text).starts_with(place.workspace().join(".ipybox/outputs")));
 
-    let text = ipybox.cell("print('begin' + 'x' * 100_000_000 + 'end')").await.ok();
+    let much = json!({"code": "print('begin' + 'x' * 100_000_000 + 'end')", "timeout": 280});
+    let text = ipybox.call("execute_ipython_cell", much).await.ok();
     assert!(text.starts_with("beginxx") && text.contains("xxend\n"), "{} bytes", text.len());
     let file = std::fs::read_to_string(whole(&text)).unwrap();
     assert_eq!(file, format!("begin{}end\n", "x".repeat(100_000_000)));
@@ -180,7 +181,8 @@ lines = open('lines', 'wb', buffering=0)
 while not os.path.exists('go'): time.sleep(0.01)
 for _ in range(100):
     print('x' * 999_999); lines.write(b'x')";
-    let running = ipybox.start_cell(code).await;
+    let arguments = json!({"code": code, "timeout": 280});
+    let running = ipybox.start_call("execute_ipython_cell", arguments).await;
     let lines = place.workspace().join("lines");
     eventually("the code runs", || lines.exists()).await;
     ipybox.signal(Signal::SIGSTOP);
@@ -309,9 +311,9 @@ async fn output_costs_no_memory_and_arrives_whole() {
     let mut ipybox = place.ipybox().await;
     ipybox.cell("print('x' * 100_000)").await.ok();
     let before = peak_kib(&ipybox).await;
-    let code = "line = 'x' * 999_999\nfor _ in range(150): print(line)";
-    let text = ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 300})).await.ok();
-    assert_eq!(std::fs::metadata(whole(&text)).unwrap().len(), 150_000_000);
+    let code = "line = 'x' * 999_999\nfor _ in range(100): print(line)";
+    let text = ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 280})).await.ok();
+    assert_eq!(std::fs::metadata(whole(&text)).unwrap().len(), 100_000_000);
     let text = ipybox.cell("'y' * 100_000_000").await.ok();
     assert_eq!(std::fs::metadata(whole(&text)).unwrap().len(), 100_000_003);
     let grown = peak_kib(&ipybox).await - before;

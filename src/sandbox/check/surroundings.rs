@@ -13,8 +13,8 @@ use super::remedy::Packages;
 use crate::env::Variables;
 use crate::process::{Question, guard_directory, on_path};
 
-/// How long a program may take; the slowest, a start of srt, takes half a second.
-const LIMIT: Duration = Duration::from_secs(10);
+/// How long a program may take; the slowest, a start of srt, takes half a second where the machine is not busy.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// What the checks share.
 #[derive(Debug)]
