@@ -89,6 +89,7 @@ mod guide;
 mod jupyter;
 mod kernel;
 mod mcp;
+mod nearest;
 mod process;
 mod registry;
 mod sandbox;

@@ -98,7 +98,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::mcp::ServerParameters;
+    use crate::mcp::{Reach, ServerParameters};
 
     fn variables() -> Variables {
         let pairs =
@@ -107,9 +107,9 @@ mod tests {
     }
 
     fn fill(value: Value) -> Result<(FilledHttp, Secrets), Error> {
-        match ServerParameters::parse(value.as_object().unwrap()).unwrap() {
-            ServerParameters::Http(parameters) => FilledHttp::fill(&parameters, &variables()),
-            ServerParameters::Stdio(_) => panic!("{value} is a stdio server"),
+        match ServerParameters::parse(value.as_object().unwrap()).unwrap().reach {
+            Reach::Http(parameters) => FilledHttp::fill(&parameters, &variables()),
+            Reach::Stdio(_) => panic!("{value} is a stdio server"),
         }
     }
 

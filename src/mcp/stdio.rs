@@ -27,6 +27,8 @@ use crate::process::{GroupLeader, Tail};
 const STDIN_GRACE: Duration = Duration::from_secs(2);
 /// How long it may take after SIGTERM.
 const TERM_GRACE: Duration = Duration::from_secs(1);
+/// How long one may take after SIGTERM that is still starting: installers such as `npx` remove what they have begun.
+const START_GRACE: Duration = Duration::from_secs(10);
 /// How long stderr is read after the group was killed: only a process that left it can hold it open.
 const STDERR_GRACE: Duration = Duration::from_millis(200);
 /// The longest message, in bytes: a server must be able to return a large file, not to fill our memory.
@@ -42,8 +44,14 @@ pub(super) type Pipes = AsyncRwTransport<RoleClient, Stdout, ChildStdin>;
 /// The process of a stdio server; dropping it kills the process and what it started.
 pub(super) struct Process {
     leader: GroupLeader,
-    stderr: Tail,
     stderr_task: JoinHandle<()>,
+    account: Account,
+}
+
+/// What a server writes, as far as it is kept. Clones are of the same server.
+#[derive(Clone)]
+pub(super) struct Account {
+    stderr: Tail,
     opening: Arc<Mutex<Opening>>,
     secrets: Secrets,
 }
@@ -99,6 +107,8 @@ impl Process {
             io::ErrorKind::NotFound => Error::CommandNotFound { command: shown.clone() },
             _ => Error::Spawn { command: shown.clone(), cause },
         })?;
+        // Servers may have something to clean up: containers, half an installation.
+        leader.guard_gently();
         let pipes = (leader.take_stdin(), leader.take_stdout(), leader.take_stderr());
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
             let cause = io::Error::other("a pipe to it is missing");
@@ -111,7 +121,13 @@ impl Process {
         let stdout = Stdout { inner: stdout, opening: opening.clone(), line_bytes: 0 };
         // rmcp drops a line over its limit and lets the call wait for ever; `Stdout` ends the connection.
         let pipes = AsyncRwTransport::new(stdout, stdin).with_max_line_length(usize::MAX);
-        Ok((Self { leader, stderr, stderr_task, opening, secrets }, pipes))
+        let account = Account { stderr, opening, secrets };
+        Ok((Self { leader, stderr_task, account }, pipes))
+    }
+
+    /// What it writes.
+    pub(super) fn account(&self) -> &Account {
+        &self.account
     }
 
     /// Waits until the leader has exited. Cancellation safe.
@@ -133,17 +149,37 @@ impl Process {
             self.leader.signal(Signal::TERM);
             status = timeout(TERM_GRACE, self.leader.wait()).await;
         }
+        self.kill_rest(status.ok().and_then(Result::ok)).await
+    }
+
+    /// As [`end`](Self::end), of a server that is still starting: an installer does not look at its stdin, and is given
+    /// the time to leave its cache whole.
+    pub(super) async fn end_start(mut self) -> LastWords {
+        self.leader.signal(Signal::TERM);
+        let status = timeout(START_GRACE, self.leader.wait()).await;
+        self.kill_rest(status.ok().and_then(Result::ok)).await
+    }
+
+    async fn kill_rest(mut self, status: Option<ExitStatus>) -> LastWords {
         self.leader.kill().await;
         // Elapsed: something that left the group holds stderr. What it wrote so far is all we tell.
         if timeout(STDERR_GRACE, &mut self.stderr_task).await.is_err() {
             self.stderr_task.abort();
         }
+        LastWords { status, ..self.account.words() }
+    }
+}
+
+impl Account {
+    /// What it has written so far.
+    pub(super) fn words(&self) -> LastWords {
         let opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        LastWords {
-            status: status.ok().and_then(Result::ok),
-            stderr: self.stderr.text(),
-            note: opening.note(&self.secrets),
-        }
+        LastWords { status: None, stderr: self.stderr.text(), note: opening.note(&self.secrets) }
+    }
+
+    /// The newest line on stderr.
+    pub(super) fn last_line(&self) -> Option<String> {
+        self.stderr.last_line()
     }
 }
 

@@ -19,6 +19,11 @@ pub(super) fn add_group(group: i32) {
     tell(&format!("+ {group}\n"));
 }
 
+/// Lets the process group clean up behind itself for some seconds before it is killed.
+pub(super) fn be_gentle(group: i32) {
+    tell(&format!("~ {group}\n"));
+}
+
 /// The process group has ended.
 pub(super) fn remove_group(group: i32) {
     tell(&format!("- {group}\n"));

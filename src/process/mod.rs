@@ -36,6 +36,11 @@ impl GroupLeader {
         Ok(Self { child, group })
     }
 
+    /// Has the group asked to end, and killed seconds later only, if we are killed before it ends.
+    pub(crate) fn guard_gently(&self) {
+        guardian::be_gentle(self.id());
+    }
+
     /// The process id of the leader, which is the id of its group too.
     pub(crate) fn id(&self) -> i32 {
         self.group.as_raw_nonzero().get()

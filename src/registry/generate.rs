@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Error;
 use crate::approval::ToolAnnotations;
 use crate::codegen::{self, Fingerprint, Package, Tool};
-use crate::mcp::{self, Connection, Connector, ServerParameters};
+use crate::mcp::{self, Connection, Connector, ServerParameters, Tell};
 
 /// What a server tells of its tools.
 pub(super) struct Listed {
@@ -21,11 +21,19 @@ pub(super) async fn listed_by(
     connector: &Connector,
     name: &str,
     parameters: &ServerParameters,
+    notes: &[String],
+    tell: Tell<'_>,
 ) -> Result<Listed, Error> {
     let what = parameters.summary();
-    let server_error =
-        |source| Error::Server { name: name.to_owned(), what: what.clone(), source: Box::new(source) };
-    let connection = connector.connect(name, parameters).await.map_err(server_error)?;
+    let server_error = |source| Error::Server {
+        name: name.to_owned(),
+        what: what.clone(),
+        notes: notes.to_vec(),
+        source: Box::new(source),
+    };
+    tell("connecting");
+    let connection = connector.connect_telling(name, parameters, tell).await.map_err(server_error)?;
+    tell("listing its tools");
     match connection.list_tools().await {
         Ok(tools) => {
             let annotations = tools.iter().map(|tool| (tool.name.clone(), tool.annotations)).collect();

@@ -65,6 +65,11 @@ impl Pool {
         Self { servers, connector, slots: Mutex::default() }
     }
 
+    /// Whether servers can be started by this command.
+    pub(super) fn has_program(&self, command: &str) -> bool {
+        self.connector.has_program(command)
+    }
+
     /// Where names are looked up.
     pub(super) fn servers(&self) -> Arc<dyn ServerLookup> {
         Arc::clone(&self.servers)
@@ -120,8 +125,15 @@ impl Pool {
             .is_some_and(|slot| slot.place.try_lock().is_ok_and(|place| live(&place).is_some()))
     }
 
-    /// Closes all connections, all at the same time.
+    /// Closes all connections for good, and waits until no server is left, those included that were still starting.
+    pub(super) async fn stop(&self) {
+        self.close_all().await;
+        self.connector.starts_ended().await;
+    }
+
+    /// Closes all connections, all at the same time. Servers that were still starting end in the background.
     pub(super) async fn close_all(&self) {
+        self.connector.end_starts();
         let slots = std::mem::take(&mut *self.slots.lock().unwrap_or_else(PoisonError::into_inner));
         let closing = slots.into_values().map(|slot| async move { slot.close().await });
         futures::future::join_all(closing).await;

@@ -3,11 +3,13 @@
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
+use tokio::sync::watch;
 
 use super::{Call, McpServer, Progress, consent, parse, reply, schema};
 use crate::approval::Approver;
 use crate::audit::OpenCall;
 use crate::describe::describe;
+use crate::kernel::plain;
 use crate::registry::Packages;
 
 pub(super) const NAME: &str = "register_mcp_server";
@@ -78,12 +80,11 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
     let mut progress = call.progress;
     let register = async {
         let on_record = permit(server, &arguments, &call.approver, progress.as_mut()).await?;
-        if let Some(progress) = &mut progress {
-            progress.send(format!("connecting to the MCP server `{name}`")).await;
-        }
         let packages = Packages::of_workspace(&server.workspace);
-        let registered = server.registry.register(name, &arguments.server_params, packages).await;
-        match registered {
+        let (phase, phases) = watch::channel(String::new());
+        let tell = |what: &str| drop(phase.send_replace(format!("MCP server `{name}`: {}", plain(what))));
+        let registering = server.registry.register(name, &arguments.server_params, packages, &tell);
+        match Progress::tell_while(progress, phases, registering).await {
             Ok(registration) => {
                 on_record.result(&json!(registration.modules));
                 Ok(registration)
@@ -109,6 +110,9 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
                 tracing::info!(server = %name, "since the last registration: {change}");
             }
             let mut blocks: Vec<_> = registration.modules.into_iter().map(ContentBlock::text).collect();
+            if !registration.notes.is_empty() {
+                blocks.push(ContentBlock::text(registration.notes.join("\n")));
+            }
             if !registration.drift.is_empty() {
                 let drift = registration.drift.join("\n");
                 blocks.push(ContentBlock::text(format!("Since the last registration:\n{drift}")));
