@@ -14,6 +14,7 @@ use super::client::Client;
 use super::connection::Connection;
 use super::failure::Failure;
 use super::filled::{FilledHttp, FilledStdio};
+use super::http::Proxies;
 use super::sse::SseTransport;
 use super::starts::{Start, Starts};
 use super::stdio::{LastWords, Pipes, Process};
@@ -49,6 +50,8 @@ pub(crate) struct Connector {
     starts: Arc<Starts>,
     /// Made on first use: reading the machine's certificates takes some milliseconds.
     http: Arc<OnceLock<reqwest::Client>>,
+    /// The same for servers on this machine, which no proxy reaches.
+    loopback: Arc<OnceLock<reqwest::Client>>,
 }
 
 impl Connector {
@@ -61,6 +64,7 @@ impl Connector {
             goes_on: true,
             starts: Arc::default(),
             http: Arc::default(),
+            loopback: Arc::default(),
         }
     }
 
@@ -189,7 +193,7 @@ impl Connector {
         limit: Duration,
     ) -> Result<Connection, Error> {
         let (filled, secrets) = FilledHttp::fill(parameters, &self.variables)?;
-        let client = self.http_client()?;
+        let client = self.http_client(&filled.url)?;
         let stop = CancellationToken::new();
         let connecting = async {
             match filled.transport {
@@ -207,12 +211,16 @@ impl Connector {
         }
     }
 
-    fn http_client(&self) -> Result<reqwest::Client, Error> {
-        if let Some(client) = self.http.get() {
+    fn http_client(&self, url: &reqwest::Url) -> Result<reqwest::Client, Error> {
+        let (kept, proxies) = match http::is_loopback(url) {
+            true => (&self.loopback, Proxies::None),
+            false => (&self.http, Proxies::OfEnvironment),
+        };
+        if let Some(client) = kept.get() {
             return Ok(client.clone());
         }
-        let client = http::client()?;
-        Ok(self.http.get_or_init(|| client).clone())
+        let client = http::client(proxies)?;
+        Ok(kept.get_or_init(|| client).clone())
     }
 }
 

@@ -89,7 +89,9 @@ impl Filler<'_> {
     }
 
     fn into_secrets(self) -> Secrets {
-        Secrets::new(self.used.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+        let inherited = self.variables.credentials();
+        let used = self.used.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        Secrets::new(used.chain(inherited.iter().map(|(name, secret)| (*name, secret.as_str()))))
     }
 }
 

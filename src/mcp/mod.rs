@@ -9,6 +9,7 @@ use std::time::Duration;
 mod client;
 mod connect;
 mod connection;
+mod diagnosis;
 mod failure;
 mod fields;
 mod filled;

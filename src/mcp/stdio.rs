@@ -18,8 +18,8 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::Error;
 use super::filled::FilledStdio;
+use super::{Error, diagnosis};
 use crate::env::{Secrets, Variables};
 use crate::process::{GroupLeader, Tail};
 
@@ -54,6 +54,8 @@ pub(super) struct Account {
     stderr: Tail,
     opening: Arc<Mutex<Opening>>,
     secrets: Secrets,
+    /// The names of its variables.
+    variables: Arc<[String]>,
 }
 
 /// What a server left behind: how it exited and what it wrote last. Secrets are redacted.
@@ -62,6 +64,7 @@ pub(crate) struct LastWords {
     status: Option<ExitStatus>,
     stderr: String,
     note: Option<String>,
+    hint: Option<String>,
 }
 
 /// How a server's stdout begins, and what is wrong with it.
@@ -92,12 +95,13 @@ impl Process {
         if !directory.is_dir() {
             return Err(Error::WorkingDirectory { path: shown(&directory) });
         }
+        let mut environment = variables.for_mcp_server();
+        environment.extend(parameters.env.clone());
         let mut command = Command::new(&parameters.command);
         command
             .args(&parameters.args)
             .env_clear()
-            .envs(variables.for_mcp_server())
-            .envs(&parameters.env)
+            .envs(&environment)
             .current_dir(&directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -121,7 +125,7 @@ impl Process {
         let stdout = Stdout { inner: stdout, opening: opening.clone(), line_bytes: 0 };
         // rmcp drops a line over its limit and lets the call wait for ever; `Stdout` ends the connection.
         let pipes = AsyncRwTransport::new(stdout, stdin).with_max_line_length(usize::MAX);
-        let account = Account { stderr, opening, secrets };
+        let account = Account { stderr, opening, secrets, variables: environment.into_keys().collect() };
         Ok((Self { leader, stderr_task, account }, pipes))
     }
 
@@ -174,7 +178,9 @@ impl Account {
     /// What it has written so far.
     pub(super) fn words(&self) -> LastWords {
         let opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        LastWords { status: None, stderr: self.stderr.text(), note: opening.note(&self.secrets) }
+        let stderr = self.stderr.text();
+        let hint = diagnosis::hint(&stderr, &self.variables);
+        LastWords { status: None, stderr, note: opening.note(&self.secrets), hint }
     }
 
     /// The newest line on stderr.
@@ -201,6 +207,9 @@ impl std::fmt::Display for LastWords {
         }
         if !self.stderr.is_empty() {
             write!(formatter, "\nits last lines on stderr:\n{}", self.stderr)?;
+        }
+        if let Some(hint) = &self.hint {
+            write!(formatter, "\nhint: {hint}")?;
         }
         Ok(())
     }
