@@ -37,6 +37,7 @@ mod shell;
 mod standalone;
 mod standalone_approval;
 mod start;
+mod starting;
 mod support;
 mod terminal;
 mod tool_server;

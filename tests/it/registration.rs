@@ -122,7 +122,7 @@ async fn failures_say_what_is_wrong() {
         ("x", json!({}), vec!["`command`", "`url`"]),
         ("x", json!({"command": "a", "url": "http://h/mcp"}), vec!["`command`", "`url`"]),
         ("x", json!({"command": 5}), vec!["`command`"]),
-        ("x", json!({"command": "a", "arguments": []}), vec!["`arguments`"]),
+        ("x", json!({"command": "a", "arg": []}), vec!["`arg`", "`args`"]),
         ("x", json!({"url": "http://127.0.0.1:1/other"}), vec!["streamable_http", "sse"]),
         ("x", json!({"url": "http://127.0.0.1:1/mcp"}), vec!["127.0.0.1:1"]),
         ("x", json!({"url": server.url}), vec!["401"]),
