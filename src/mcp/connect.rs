@@ -28,6 +28,8 @@ use crate::process::{is_program, on_path};
 /// How long a server may take that starts in the background before it counts as hung, in seconds: nobody waits for it,
 /// and the slowest download has an end.
 const START_LIMIT: Duration = Duration::from_secs(30 * 60);
+/// How long the end of a session waits for servers that were starting: clients kill us two seconds after they asked.
+const END_GRACE: Duration = Duration::from_millis(1500);
 /// How often who waits for a start is told what the server says.
 const TELL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a server that exits during the handshake has for its last messages.
@@ -133,9 +135,12 @@ impl Connector {
         self.starts.end_all();
     }
 
-    /// Waits until all servers have ended whose start was ended.
+    /// Waits until all servers have ended whose start was ended, but not longer than clients wait for us. What remains has
+    /// been asked to end, and is killed a minute later.
     pub(crate) async fn starts_ended(&self) {
-        self.starts.ended().await;
+        if timeout(END_GRACE, self.starts.ended()).await.is_err() {
+            tracing::info!("an MCP server that was starting has yet to clean up");
+        }
     }
 
     async fn connect_stdio(
@@ -182,7 +187,7 @@ impl Connector {
             return Error::StillStarting { after, last_words };
         }
         self.starts.end_all();
-        self.starts.ended().await;
+        self.starts_ended().await;
         Error::Silent { method: METHOD, after, last_words }
     }
 
@@ -265,7 +270,10 @@ async fn start_stdio(
     };
     drop(connecting);
     match result {
-        Ok(Ok(service)) => Ok(Connection::new(name, service, Some(process), secrets, stop)),
+        Ok(Ok(service)) => {
+            process.has_started();
+            Ok(Connection::new(name, service, Some(process), secrets, stop))
+        }
         Ok(Err(failure)) => Err(error(failure, &secrets, process.end().await)),
         Err(Unready::Silent) => {
             let last_words = process.end_start().await.without_status();

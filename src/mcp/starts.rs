@@ -100,7 +100,6 @@ impl Starts {
     pub(super) async fn ended(&self) {
         self.tasks.close();
         self.tasks.wait().await;
-        self.tasks.reopen();
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Start>>> {

@@ -27,8 +27,9 @@ use crate::process::{GroupLeader, Tail};
 const STDIN_GRACE: Duration = Duration::from_secs(2);
 /// How long it may take after SIGTERM.
 const TERM_GRACE: Duration = Duration::from_secs(1);
-/// How long one may take after SIGTERM that is still starting: installers such as `npx` remove what they have begun.
-const START_GRACE: Duration = Duration::from_secs(10);
+/// How long one may take after SIGTERM that is still starting. `npx` finishes the downloads that it has begun, then removes
+/// them; killed before, it leaves a copy of the server behind that never runs.
+const START_GRACE: Duration = Duration::from_secs(60);
 /// How long stderr is read after the group was killed: only a process that left it can hold it open.
 const STDERR_GRACE: Duration = Duration::from_millis(200);
 /// The longest message, in bytes: a server must be able to return a large file, not to fill our memory.
@@ -111,7 +112,6 @@ impl Process {
             io::ErrorKind::NotFound => Error::CommandNotFound { command: shown.clone() },
             _ => Error::Spawn { command: shown.clone(), cause },
         })?;
-        // Servers may have something to clean up: containers, half an installation.
         leader.guard_gently();
         let pipes = (leader.take_stdin(), leader.take_stdout(), leader.take_stderr());
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
@@ -132,6 +132,11 @@ impl Process {
     /// What it writes.
     pub(super) fn account(&self) -> &Account {
         &self.account
+    }
+
+    /// It has started, so that there is no installation that could be left half done.
+    pub(super) fn has_started(&self) {
+        self.leader.guard_firmly();
     }
 
     /// Waits until the leader has exited. Cancellation safe.
@@ -159,7 +164,7 @@ impl Process {
     /// As [`end`](Self::end), of a server that is still starting: an installer does not look at its stdin, and is given
     /// the time to leave its cache whole.
     pub(super) async fn end_start(mut self) -> LastWords {
-        self.leader.signal(Signal::TERM);
+        self.leader.ask_to_end();
         let status = timeout(START_GRACE, self.leader.wait()).await;
         self.kill_rest(status.ok().and_then(Result::ok)).await
     }

@@ -28,7 +28,7 @@ pub(super) enum Error {
     Changed { name: String },
     /// The server could not be reached.
     #[error("the MCP server `{name}` cannot be connected to")]
-    Connect { name: String, source: mcp::Error },
+    Connect { name: String, source: Box<mcp::Error> },
     /// The connections were closed meanwhile.
     #[error("the connection to the MCP server `{name}` was closed by a reset")]
     Reset { name: String },
@@ -171,8 +171,10 @@ impl Pool {
             }
             connection = self.connector.connect(name, &server.parameters) => connection,
         };
-        let connection =
-            Arc::new(connection.map_err(|source| Error::Connect { name: name.to_owned(), source })?);
+        let connection = Arc::new(
+            connection
+                .map_err(|source| Error::Connect { name: name.to_owned(), source: Box::new(source) })?,
+        );
         *place = Some(Open { server: Arc::clone(server), connection: Arc::clone(&connection) });
         Ok(connection)
     }

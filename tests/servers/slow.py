@@ -31,6 +31,4 @@ while not os.path.exists(os.path.join(PLACE, "ready")):
 os.remove(LOCK)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 sys.argv[1:] = ["--transport", "stdio"]
-runpy.run_path(
-    os.path.join(os.path.dirname(__file__), "probe.py"), run_name="__main__"
-)
+runpy.run_path(os.path.join(os.path.dirname(__file__), "probe.py"), run_name="__main__")
