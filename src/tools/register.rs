@@ -47,7 +47,8 @@ pub(super) fn definition() -> Tool {
                 "type": "object",
                 "description": "How to reach the server. stdio: {\"command\", \"args\", \"env\", \"cwd\"}; \
                     HTTP: {\"url\", \"headers\", \"type\"}, where `type` is `streamable_http` or `sse` and may be \
-                    left out if the URL contains `/mcp` or `/sse`. Write secrets as ${VARIABLE}.",
+                    left out if the URL contains `/mcp` or `/sse`. `timeout`: seconds to wait for its start. Other MCP \
+                    clients' configurations are understood. Write secrets as ${VARIABLE}.",
             },
         },
         "required": ["server_name", "server_params"],
@@ -67,6 +68,7 @@ result = <tool_name>.run(<tool_name>.Params(...))
 
 - `${VARIABLE}` in `server_params` stands for a variable of ipybox's environment or of the workspace's \
 `.env`; it is filled when connecting and never written to disk.
+- A server that is still being downloaded goes on to start when the call gives up: call again to wait for it.
 - A registration lasts: it survives `reset` and restarts. Registering a name again replaces its package; \
 call `reset` if modules of the old one were imported.";
 

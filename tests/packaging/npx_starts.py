@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 import npm_registry
+from npm_bench import npm_beside
 from report import Steps, expect
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "clients"))
@@ -77,7 +78,7 @@ class Bench:
     def __init__(self, scratch, options, registry):
         self.scratch, self.options, self.registry = scratch, options, registry
         node = (Path(options.node_bin) / "node").resolve()
-        npm = node.parents[1] / "lib/node_modules/npm/bin"
+        npm = npm_beside(Path(options.node_bin))
         programs = scratch / "bin"
         programs.mkdir()
         (programs / "node").symlink_to(node)
