@@ -130,6 +130,11 @@ impl Connector {
         self.starts.end_others(name, kept);
     }
 
+    /// Ends what is starting as `name`. Does not wait.
+    pub(crate) fn end_starts_of(&self, name: &str) {
+        self.starts.end_others(name, None);
+    }
+
     /// Ends all servers that are starting. Does not wait.
     pub(crate) fn end_starts(&self) {
         self.starts.end_all();

@@ -129,7 +129,7 @@ pub(crate) enum ParametersError {
     /// A placeholder that another client fills by asking its user, or from its own settings.
     #[error(
         "`{key}` has `{placeholder}`, which another client fills\n\
-         hint: write `${{VARIABLE}}`, and set the variable in ipybox's environment or in the workspace's `.env`"
+         hint: write the value, or a secret as `${{VARIABLE}}`, and set the variable in ipybox's environment or in the workspace's `.env`"
     )]
     ForeignPlaceholder {
         /// The key that has it.

@@ -131,8 +131,13 @@ impl Start {
 
     async fn run(self: Arc<Self>, connecting: impl Future<Output = Result<Connection, Error>>) {
         let outcome = connecting.await;
-        if let Err(error) = &outcome {
-            tracing::debug!(name = self.name, %error, "an MCP server did not start");
+        match &outcome {
+            // Whoever waits tells it; and whoever ended it knows.
+            Err(error) if self.is_promised.load(Ordering::Relaxed) && !self.stop.is_cancelled() => {
+                tracing::warn!(name = self.name, %error, "an MCP server did not start in the background");
+            }
+            Err(error) => tracing::debug!(name = self.name, %error, "an MCP server did not start"),
+            Ok(_) => {}
         }
         *self.outcome() = Some(outcome);
         self.done.cancel();

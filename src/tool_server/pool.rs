@@ -117,6 +117,7 @@ impl Pool {
         if let Some(slot) = slot {
             slot.close().await;
         }
+        self.connector.end_starts_of(name);
     }
 
     /// Whether `name` has a live connection. One that is just being opened does not count.
@@ -133,10 +134,10 @@ impl Pool {
 
     /// Closes all connections, all at the same time. Servers that were still starting end in the background.
     pub(super) async fn close_all(&self) {
-        self.connector.end_starts();
         let slots = std::mem::take(&mut *self.slots.lock().unwrap_or_else(PoisonError::into_inner));
         let closing = slots.into_values().map(|slot| async move { slot.close().await });
         futures::future::join_all(closing).await;
+        self.connector.end_starts();
     }
 
     fn slot(&self, server: &str) -> Arc<Slot> {

@@ -1,9 +1,13 @@
 //! MCP servers that take longer to start than anybody waits for them: nothing is lost, nor left behind.
 
+use std::time::Duration;
+
+use ipybox::{CodeExecutor, ToolServer};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::support::standalone::runner;
 use crate::support::{
     Ipybox, Place, descendants, eventually, is_running, kernel_python, probe, test_server, tool,
 };
@@ -157,6 +161,60 @@ async fn a_reset_ends_what_still_starts() {
     ipybox.register("slow", slow.parameters(100.0)).await.ok();
     assert_eq!(slow.starts(), 2);
     ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn an_application_joins_a_start_too() {
+    let (place, slow) = (Place::new(), Slow::new());
+    let executor = CodeExecutor::builder()
+        .working_dir(place.workspace())
+        .state_dir(place.states())
+        .python(kernel_python())
+        .connect_timeout(Duration::from_millis(100));
+    let executor = executor.start().await.unwrap();
+    let mut server = slow.parameters(0.0);
+    server.as_object_mut().unwrap().remove("timeout");
+    let told = executor.register_mcp_server("slow", &server).await.unwrap_err().to_string();
+    assert!(told.contains("goes on to start in the background"), "{told}");
+    slow.started().await;
+    slow.set_ready(true);
+    executor.register_mcp_server("slow", &slow.parameters(100.0)).await.unwrap();
+    assert_eq!(slow.starts(), 1);
+    executor.stop().await;
+}
+
+#[tokio::test]
+async fn without_a_session_what_is_not_ready_in_time_ends_and_cleans_up() {
+    let (place, slow) = (Place::new(), Slow::new());
+    let root = place.temporary().join("root");
+    let generating = || {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_ipybox"));
+        command.args(["apigen", "--server-name", "slow", "--root-dir"]).arg(&root);
+        // The server has begun by then, on any machine that runs Python within 10 seconds.
+        command.args(["--server-params", &slow.parameters(10.0).to_string()]).output()
+    };
+    let output = generating().await.unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && told.contains("within 10 s"), "{told}");
+    assert_eq!(slow.starts(), 1);
+    eventually("it has cleaned up", || !slow.is_locked()).await;
+    slow.set_ready(true);
+    assert!(generating().await.unwrap().status.success());
+}
+
+#[tokio::test]
+async fn a_tool_server_ends_the_start_of_what_is_replaced() {
+    let slow = Slow::new();
+    let server = ToolServer::builder().port(0).start().await.unwrap();
+    let runner = runner(&server, "slow");
+    runner.register(&slow.parameters(0.1)).await.unwrap();
+    let error = runner.run("add", &json!({"a": 1, "b": 2})).await.unwrap_err().to_string();
+    assert!(error.contains("goes on to start in the background"), "{error}");
+    slow.started().await;
+    runner.register(&json!({"mcpServers": {"slow": probe()}})).await.unwrap();
+    eventually("the start has ended, and cleaned up", || !slow.is_locked()).await;
+    runner.run("add", &json!({"a": 1, "b": 2})).await.unwrap();
+    server.stop().await;
 }
 
 /// What a server says of its environment when it fails, and what one sees that runs.

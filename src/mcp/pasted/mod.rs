@@ -229,11 +229,14 @@ impl Adopting {
     }
 }
 
+/// How the placeholders begin that only another client can fill.
+const FOREIGN: &[&str] = &["${input:", "${command:", "${config:", "${workspace", "${file", "${extensionPath"];
+
 /// Writes the placeholders of other clients as ours.
 fn translate_placeholders(key: &str, value: &mut Value) -> Result<(), ParametersError> {
     match value {
         Value::String(text) => {
-            for asked in ["${input:", "${command:", "${config:"] {
+            for asked in FOREIGN {
                 if let Some(start) = text.find(asked) {
                     let end = text[start..].find('}').map_or(text.len(), |end| start + end + 1);
                     let placeholder = text[start..end].to_owned();

@@ -172,6 +172,10 @@ fn placeholders_of_other_clients_are_translated() {
         json!({"command": "a", "env": {"A": "x${input:key}"}}),
         "`env.A` has `${input:key}`, which another client fills",
     );
+    check_error(
+        json!({"command": "a", "args": ["${workspaceFolder}/b"]}),
+        "`args` has `${workspaceFolder}`, which another client fills",
+    );
 }
 
 #[test]
