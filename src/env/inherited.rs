@@ -183,7 +183,7 @@ mod tests {
         };
         check("HTTPS_PROXY", "http://me:p%40ss@proxy:8080/", &["me:p%40ss", "p%40ss", "p@ss"]);
         check("https_proxy", "me:word@proxy:8080", &["me:word", "word", "word"]);
-        check("UV_INDEX", "a=https://token@host/x https://pypi.org/simple", &["token", "token", "token"]);
+        check("UV_INDEX", "a=https://token@host/x https://b.test/simple", &["token", "token", "token"]);
         check("UV_INDEX_A_PASSWORD", "word", &["word"]);
         check("npm_config_//host/:_authToken", "word", &["word"]);
         check("SSL_CERT_FILE", "/etc/ca.pem", &[]);

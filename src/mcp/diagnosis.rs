@@ -120,8 +120,7 @@ mod tests {
 
     #[test]
     fn packages_that_cannot_be_reached_name_the_proxies() {
-        let npm =
-            "npm error code ENOTFOUND\nnpm error network request to https://registry.npmjs.org/x failed";
+        let npm = "npm error code ENOTFOUND\nnpm error network request to https://registry.test/x failed";
         check(npm, &["HTTPS_PROXY"], &["set: `HTTPS_PROXY`"]);
         check("connect ECONNREFUSED 127.0.0.1:5432", &[], &[]);
         check("npm error code E404", &[], &[]);
