@@ -89,6 +89,7 @@ mod guide;
 mod jupyter;
 mod kernel;
 mod mcp;
+mod nearest;
 mod plain_text;
 mod process;
 mod registry;

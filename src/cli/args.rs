@@ -159,8 +159,8 @@ pub(crate) struct ToolServerArgs {
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub(crate) approval_timeout: Duration,
 
-    /// How long an MCP server may take to start, in seconds
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    /// How long a call waits for an MCP server to start, in seconds; it then goes on to start in the background
+    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     pub(crate) connect_timeout: Duration,
 }
 
@@ -224,6 +224,11 @@ pub(crate) struct ServeArgs {
     /// Port that the tool server listens on [default: a free one]
     #[arg(long, value_name = "PORT")]
     pub(crate) tool_server_port: Option<u16>,
+
+    /// How long a registration or a tool call waits for an MCP server to start, in seconds; it then goes on to start in
+    /// the background. `timeout` in the server's parameters wins
+    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
+    pub(crate) connect_timeout: Duration,
 
     /// Python interpreter (3.10 or newer, with ipykernel and pydantic) that runs the kernel [default: an
     /// environment made for the workspace]
@@ -326,6 +331,7 @@ impl From<ServeArgs> for Settings {
         settings.state_dir = args.state_dir;
         settings.tool_server.host = args.tool_server_host;
         settings.tool_server.port = args.tool_server_port;
+        settings.tool_server.connect_timeout = args.connect_timeout;
         settings.images = match args.images {
             Images::Inline => ipybox::Images::Inline,
             Images::Link => ipybox::Images::Link,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::audit::Contents;
+use crate::mcp::DEFAULT_CONNECT_TIMEOUT;
 use crate::sandbox::Backend;
 
 /// What a user asks for; each field has the default of the flag of the same name.
@@ -140,7 +141,8 @@ pub struct ToolServerSettings {
     pub host: String,
     /// The port that the tool server listens on. Default: a free one.
     pub port: Option<u16>,
-    /// How long an MCP server may take to start when one of its tools is called. Default: 30 seconds.
+    /// How long a registration or a tool call waits for an MCP server to start. One that is not ready then goes on to
+    /// start, and the next that wants it waits for it. Default: 120 seconds.
     pub connect_timeout: Duration,
 }
 
@@ -238,6 +240,6 @@ impl Default for KernelSettings {
 
 impl Default for ToolServerSettings {
     fn default() -> Self {
-        Self { host: "localhost".to_owned(), port: None, connect_timeout: Duration::from_secs(30) }
+        Self { host: "localhost".to_owned(), port: None, connect_timeout: DEFAULT_CONNECT_TIMEOUT }
     }
 }

@@ -4,12 +4,14 @@
 //! nothing is ever written back to the process environment.
 
 mod dotenv;
+mod inherited;
 mod secrets;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 pub use self::dotenv::DotenvProblem;
+pub(crate) use self::inherited::{CERTIFICATES, PROXIES};
 pub(crate) use self::secrets::{Redactor, Secrets};
 
 /// Prefix of variables for the kernel: `KERNEL_ENV_X=v` becomes `X=v` in the kernel.
@@ -70,11 +72,6 @@ const INSTALLER: &[&str] = &[
 ];
 const INSTALLER_PREFIXES: &[&str] = &["PIP_", "UV_"];
 
-/// The variables that the MCP SDKs let a stdio server inherit, and no others.
-///
-/// Source: `DEFAULT_INHERITED_ENV_VARS` of the official Python and TypeScript SDKs.
-const MCP_SERVER: &[&str] = &["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
-
 /// The process environment over the variables of `<workspace>/.env`.
 #[derive(Clone, Default)]
 pub struct Variables {
@@ -102,6 +99,9 @@ impl Variables {
         let process = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let mut variables = Self { process: process.collect(), ..Self::default() };
+        for (name, value) in variables.credentials() {
+            variables.redactor.note(name, &value);
+        }
         variables.take(dotenv::read(&workspace.join(".env")));
         variables
     }
@@ -225,13 +225,24 @@ impl Variables {
         self.pick(BASE, BASE_PREFIXES)
     }
 
-    /// The environment that a stdio MCP server inherits before its own `env` is added.
+    /// The environment that a stdio MCP server inherits before its own `env` is added: what the MCP SDKs let through, and
+    /// what it takes to download a server (certificates, proxies, indexes and caches of packages).
     ///
-    /// Values that are shell functions (`() …`) are left out, as the MCP SDKs do.
+    /// Nothing of `.env`. Values that are shell functions (`() …`) are left out, as the MCP SDKs do.
     pub(crate) fn for_mcp_server(&self) -> BTreeMap<String, String> {
-        let mut inherited = self.pick(MCP_SERVER, &[]);
-        inherited.retain(|_, value| !value.starts_with("()"));
-        inherited
+        let is_inherited =
+            |name: &str, value: &str| inherited::is_for_servers(name) && !value.starts_with("()");
+        let inherited = self.process.iter().filter(|(name, value)| is_inherited(name, value));
+        inherited.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
+    /// The credentials in what MCP servers inherit, with their variables' names.
+    pub(crate) fn credentials(&self) -> Vec<(&str, String)> {
+        let inherited = self.process.iter().filter(|(name, _)| inherited::is_for_servers(name));
+        let of_each = inherited.flat_map(|(name, value)| {
+            inherited::credentials(name, value).into_iter().map(move |secret| (name.as_str(), secret))
+        });
+        of_each.collect()
     }
 
     /// The `KERNEL_ENV_*` values of the process environment alone, for those who start kernels: `.env` must not choose the
@@ -401,11 +412,14 @@ mod tests {
     }
 
     #[test]
-    fn an_mcp_server_inherits_what_the_sdks_let_through() {
-        let variables =
-            with_dotenv("HOME=/planted\n", &[("HOME", "/root"), ("API_KEY", "x"), ("SHELL", "() { :; }")]);
+    fn an_mcp_server_inherits_nothing_of_dotenv_and_no_functions() {
+        let variables = with_dotenv(
+            "HOME=/planted\nHTTPS_PROXY=http://planted/\nSSL_CERT_FILE=/planted\n",
+            &[("HOME", "/root"), ("API_KEY", "x"), ("SHELL", "() { :; }"), ("SSL_CERT_FILE", "/ca.pem")],
+        );
         let inherited: Vec<String> = variables.for_mcp_server().into_values().collect();
-        assert_eq!(inherited, ["/root"]);
+        assert_eq!(inherited, ["/root", "/ca.pem"]);
+        assert!(!variables.for_kernel().contains_key("HTTPS_PROXY"));
     }
 
     #[test]

@@ -116,7 +116,9 @@ impl CodeExecutorBuilder {
         self
     }
 
-    /// How long an MCP server may take to start when one of its tools is called; default: 30 seconds.
+    /// How long a registration or a tool call waits for an MCP server to start; default: 120 seconds. One that is not ready
+    /// then goes on to start, and the next that wants it waits for it. `timeout` in a server's parameters wins. A
+    /// [`registry`](Self::registry) of your own has [its own](Registry::connect_timeout) for registrations.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.kernel.settings.tool_server.connect_timeout = timeout;
         self

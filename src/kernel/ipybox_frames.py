@@ -10,6 +10,8 @@ import types
 
 # What the modules of ipybox that are imported in a kernel are called, with their directory.
 OWN_MODULES = __file__.rpartition("ipybox_")[0] + "ipybox_"
+# The modules that carry tool calls.
+RUNTIME = ("ipybox_modules", "ipybox_results", "ipybox_runtime")
 LIBRARIES = tuple(
     {
         os.path.join(sysconfig.get_path(name), "")

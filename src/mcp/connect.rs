@@ -7,49 +7,91 @@ use std::time::Duration;
 use rmcp::RoleClient;
 use rmcp::service::{RunningService, serve_client_with_ct};
 use rmcp::transport::IntoTransport;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
 use super::connection::Connection;
 use super::failure::Failure;
 use super::filled::{FilledHttp, FilledStdio};
+use super::http::Proxies;
 use super::sse::SseTransport;
-use super::stdio::{LastWords, Process};
-use super::{Error, HttpParameters, HttpTransport, ServerParameters, StdioParameters, http};
+use super::starts::{Start, Starts};
+use super::stdio::{LastWords, Pipes, Process};
+use super::{
+    DEFAULT_CONNECT_TIMEOUT, Error, HttpParameters, HttpTransport, Reach, ServerParameters, StdioParameters,
+    http,
+};
 use crate::env::{Secrets, Variables};
+use crate::process::{is_program, on_path};
 
-/// How long a server may take from its start to the answer to `initialize`.
-///
-/// Servers that `npx` or `uvx` have to download first take longest.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a server may take that starts in the background before it counts as hung, in seconds: nobody waits for it,
+/// and the slowest download has an end.
+const START_LIMIT: Duration = Duration::from_secs(30 * 60);
+/// How long the end of a session waits for servers that were starting: clients kill us two seconds after they asked.
+const END_GRACE: Duration = Duration::from_millis(1500);
+/// How often who waits for a start is told what the server says.
+const TELL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a server that exits during the handshake has for its last messages.
 const EXIT_GRACE: Duration = Duration::from_secs(1);
 /// What servers are asked when they are connected to.
 const METHOD: &str = "initialize";
 
+/// Is told what the one who waits would like to know.
+pub(crate) type Tell<'a> = &'a (dyn Fn(&str) + Sync);
+
 /// Connects to MCP servers on behalf of one workspace.
+///
+/// Clones share the servers that are starting.
 #[derive(Clone)]
 pub(crate) struct Connector {
     variables: Arc<Variables>,
     workspace: PathBuf,
     connect_timeout: Duration,
+    goes_on: bool,
+    starts: Arc<Starts>,
     /// Made on first use: reading the machine's certificates takes some milliseconds.
     http: Arc<OnceLock<reqwest::Client>>,
+    /// The same for servers on this machine, which no proxy reaches.
+    loopback: Arc<OnceLock<reqwest::Client>>,
 }
 
 impl Connector {
     /// A connector that fills placeholders from `variables` and starts servers in `workspace`.
     pub(crate) fn new(variables: Arc<Variables>, workspace: PathBuf) -> Self {
-        Self { variables, workspace, connect_timeout: CONNECT_TIMEOUT, http: Arc::default() }
+        Self {
+            variables,
+            workspace,
+            connect_timeout: DEFAULT_CONNECT_TIMEOUT,
+            goes_on: true,
+            starts: Arc::default(),
+            http: Arc::default(),
+            loopback: Arc::default(),
+        }
     }
 
-    /// Sets how long a server may take to answer `initialize`. Default: 30 s.
+    /// Sets how long is waited for a server's answer to `initialize`. Default: [`DEFAULT_CONNECT_TIMEOUT`].
     pub(crate) fn with_connect_timeout(self, connect_timeout: Duration) -> Self {
         Self { connect_timeout, ..self }
     }
 
-    /// Connects to the server that is registered as `name`. Dropping the future leaves nothing behind.
+    /// Ends a server that is not ready in time, rather than let it start in the background.
+    pub(crate) fn in_foreground(self) -> Self {
+        Self { goes_on: false, ..self }
+    }
+
+    /// Whether servers can be started by this command.
+    pub(crate) fn has_program(&self, command: &str) -> bool {
+        match command.contains('/') {
+            true => is_program(&self.workspace.join(command)),
+            false => on_path(command, self.variables.in_process("PATH").unwrap_or_default()).is_some(),
+        }
+    }
+
+    /// Connects to the server that is registered as `name`.
+    ///
+    /// A program that is not ready in time goes on to start, also if the future is dropped, and the next call for the same
+    /// joins it. It ends by [`end_starts`](Self::end_starts), or with the last clone of this.
     ///
     /// # Errors
     /// [`Error`] when a placeholder cannot be filled or the server cannot be started or reached, ends,
@@ -59,105 +101,224 @@ impl Connector {
         name: &str,
         parameters: &ServerParameters,
     ) -> Result<Connection, Error> {
-        let connection = match parameters {
-            ServerParameters::Stdio(parameters) => self.connect_stdio(name, parameters).await,
-            ServerParameters::Http(parameters) => self.connect_http(name, parameters).await,
+        self.connect_telling(name, parameters, &|_| {}).await
+    }
+
+    /// As [`connect`](Self::connect); what a program writes meanwhile goes to `tell`.
+    pub(crate) async fn connect_telling(
+        &self,
+        name: &str,
+        parameters: &ServerParameters,
+        tell: Tell<'_>,
+    ) -> Result<Connection, Error> {
+        let limit = parameters.timeout.unwrap_or(self.connect_timeout);
+        let connection = match &parameters.reach {
+            Reach::Stdio(parameters) => self.connect_stdio(name, parameters, limit, tell).await,
+            Reach::Http(parameters) => self.connect_http(name, parameters, limit).await,
         }?;
         let server = connection.identity();
         tracing::info!(name, server = server.name, version = server.version, "connected to an MCP server");
         Ok(connection)
     }
 
-    async fn connect_stdio(&self, name: &str, parameters: &StdioParameters) -> Result<Connection, Error> {
-        let (filled, secrets) = FilledStdio::fill(parameters, &self.variables)?;
-        let (mut process, pipes) =
-            Process::start(name, &filled, &self.workspace, &self.variables, secrets.clone())?;
-        let stop = CancellationToken::new();
-        let mut handshake = Box::pin(self.handshake(pipes, &stop));
-        let result = tokio::select! {
-            result = &mut handshake => result,
-            () = process.exited() => {
-                // As in the keeper: what it started may hold its stdout.
-                process.kill();
-                timeout(EXIT_GRACE, &mut handshake).await.unwrap_or(Err(Unready::Failed(Failure::Closed)))
-            }
+    /// Ends what else is starting as `name`, which stands for these parameters now. Does not wait.
+    pub(crate) fn end_other_starts(&self, name: &str, parameters: &ServerParameters) {
+        let kept = match &parameters.reach {
+            Reach::Stdio(parameters) => Some(parameters),
+            Reach::Http(_) => None,
         };
-        drop(handshake);
-        match result {
-            Ok(service) => Ok(Connection::new(name, service, Some(process), secrets, stop)),
-            Err(unready) => {
-                let last_words = process.end().await;
-                let last_words =
-                    if matches!(unready, Unready::Silent) { last_words.without_status() } else { last_words };
-                Err(self.error(unready, &secrets, last_words))
+        self.starts.end_others(name, kept);
+    }
+
+    /// Ends what is starting as `name`. Does not wait.
+    pub(crate) fn end_starts_of(&self, name: &str) {
+        self.starts.end_others(name, None);
+    }
+
+    /// Ends all servers that are starting. Does not wait.
+    pub(crate) fn end_starts(&self) {
+        self.starts.end_all();
+    }
+
+    /// Waits until all servers have ended whose start was ended, but not longer than clients wait for us. What remains has
+    /// been asked to end, and is killed a minute later.
+    pub(crate) async fn starts_ended(&self) {
+        if timeout(END_GRACE, self.starts.ended()).await.is_err() {
+            tracing::info!("an MCP server that was starting has yet to clean up");
+        }
+    }
+
+    async fn connect_stdio(
+        &self,
+        name: &str,
+        parameters: &StdioParameters,
+        limit: Duration,
+        tell: Tell<'_>,
+    ) -> Result<Connection, Error> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let start = match self.starts.find(name, parameters) {
+                Some(start) => start,
+                None => self.begin(name, parameters, limit)?,
+            };
+            if timeout_at(deadline, followed(&start, tell)).await.is_err() {
+                return Err(self.give_up(start, limit).await);
+            }
+            // Else somebody else waited for it too, and has it.
+            if let Some(outcome) = self.starts.take(&start) {
+                return outcome;
             }
         }
     }
 
-    async fn connect_http(&self, name: &str, parameters: &HttpParameters) -> Result<Connection, Error> {
+    /// Starts a server in the background.
+    fn begin(&self, name: &str, parameters: &StdioParameters, limit: Duration) -> Result<Arc<Start>, Error> {
+        let (filled, secrets) = FilledStdio::fill(parameters, &self.variables)?;
+        let (process, pipes) =
+            Process::start(name, &filled, &self.workspace, &self.variables, secrets.clone())?;
+        let account = process.account().clone();
+        let name = name.to_owned();
+        let server = name.clone();
+        Ok(self.starts.begin(&server, parameters, account, |stop| async move {
+            start_stdio(&name, process, pipes, secrets, limit.max(START_LIMIT), stop).await
+        }))
+    }
+
+    /// What is said of a server that is not ready in time.
+    async fn give_up(&self, start: Arc<Start>, after: Duration) -> Error {
+        let last_words = start.account().words();
+        if self.goes_on {
+            start.promise();
+            return Error::StillStarting { after, last_words };
+        }
+        self.starts.end_all();
+        self.starts_ended().await;
+        Error::Silent { method: METHOD, after, last_words }
+    }
+
+    async fn connect_http(
+        &self,
+        name: &str,
+        parameters: &HttpParameters,
+        limit: Duration,
+    ) -> Result<Connection, Error> {
         let (filled, secrets) = FilledHttp::fill(parameters, &self.variables)?;
-        let client = self.http_client()?;
+        let client = self.http_client(&filled.url)?;
         let stop = CancellationToken::new();
-        let result = match filled.transport {
-            HttpTransport::Streamable => self.handshake(http::transport(client, &filled), &stop).await,
-            HttpTransport::Sse => {
-                match timeout(self.connect_timeout, SseTransport::connect(client, &filled)).await {
-                    Ok(Ok(transport)) => self.handshake(transport, &stop).await,
-                    Ok(Err(failure)) => Err(Unready::Failed((&failure).into())),
-                    Err(_) => Err(Unready::Silent),
+        let connecting = async {
+            match filled.transport {
+                HttpTransport::Streamable => handshake(http::transport(client, &filled), &stop).await,
+                HttpTransport::Sse => {
+                    let connected = SseTransport::connect(client, &filled).await;
+                    handshake(connected.map_err(|failure| Failure::from(&failure))?, &stop).await
                 }
             }
         };
-        match result {
-            Ok(service) => Ok(Connection::new(name, service, None, secrets, stop)),
-            Err(unready) => Err(self.error(unready, &secrets, LastWords::default())),
+        match timeout(limit, connecting).await {
+            Ok(Ok(service)) => Ok(Connection::new(name, service, None, secrets, stop)),
+            Ok(Err(failure)) => Err(error(failure, &secrets, LastWords::default())),
+            Err(_) => Err(Error::Silent { method: METHOD, after: limit, last_words: LastWords::default() }),
         }
     }
 
-    /// `initialize` and what belongs to it, within the connect timeout.
-    async fn handshake<T, E, A>(
-        &self,
-        transport: T,
-        stop: &CancellationToken,
-    ) -> Result<RunningService<RoleClient, Client>, Unready>
-    where
-        T: IntoTransport<RoleClient, E, A>,
-        E: std::error::Error + Send + Sync + 'static,
-    {
-        // rmcp cancels its token whenever it ends; the keeper must see who wanted the end.
-        let token = stop.child_token();
-        match timeout(self.connect_timeout, serve_client_with_ct(Client, transport, token)).await {
-            Ok(Ok(service)) => Ok(service),
-            Ok(Err(error)) => Err(Unready::Failed(error.into())),
-            Err(_) => Err(Unready::Silent),
-        }
-    }
-
-    fn http_client(&self) -> Result<reqwest::Client, Error> {
-        if let Some(client) = self.http.get() {
+    fn http_client(&self, url: &reqwest::Url) -> Result<reqwest::Client, Error> {
+        let (kept, proxies) = match http::is_loopback(url) {
+            true => (&self.loopback, Proxies::None),
+            false => (&self.http, Proxies::OfEnvironment),
+        };
+        if let Some(client) = kept.get() {
             return Ok(client.clone());
         }
-        let client = http::client()?;
-        Ok(self.http.get_or_init(|| client).clone())
+        let client = http::client(proxies)?;
+        Ok(kept.get_or_init(|| client).clone())
     }
+}
 
-    fn error(&self, unready: Unready, secrets: &Secrets, last_words: LastWords) -> Error {
-        let method = METHOD;
-        match unready {
-            Unready::Silent => Error::Silent { method, after: self.connect_timeout, last_words },
-            Unready::Failed(Failure::Closed) => Error::Ended { method, last_words },
-            Unready::Failed(Failure::Answered { code, message }) => {
-                Error::Refused { method, code, message: secrets.clean(&message) }
+/// Waits for a start and tells what the server says meanwhile.
+async fn followed(start: &Start, tell: Tell<'_>) {
+    let telling = async {
+        let mut told = None;
+        loop {
+            tokio::time::sleep(TELL_INTERVAL).await;
+            let line = start.account().last_line();
+            if let Some(line) = line.as_deref().filter(|_| line != told) {
+                tell(line);
             }
-            Unready::Failed(
-                Failure::NotDelivered { reason } | Failure::Broken { reason } | Failure::Unusable { reason },
-            ) => Error::Unusable { method, reason: secrets.clean(&reason), last_words },
+            told = line;
+        }
+    };
+    tokio::select! {
+        () = start.done() => {}
+        () = telling => {}
+    }
+}
+
+/// From a process that has just been started to a connection.
+async fn start_stdio(
+    name: &str,
+    mut process: Process,
+    pipes: Pipes,
+    secrets: Secrets,
+    limit: Duration,
+    stop_start: CancellationToken,
+) -> Result<Connection, Error> {
+    let stop = CancellationToken::new();
+    let mut connecting = Box::pin(handshake(pipes, &stop));
+    let result = tokio::select! {
+        result = timeout(limit, &mut connecting) => result.map_err(|_| Unready::Silent),
+        () = process.exited() => {
+            // As in the keeper: what it started may hold its stdout.
+            process.kill();
+            Ok(timeout(EXIT_GRACE, &mut connecting).await.unwrap_or(Err(Failure::Closed)))
+        }
+        () = stop_start.cancelled() => Err(Unready::Unwanted),
+    };
+    drop(connecting);
+    match result {
+        Ok(Ok(service)) => {
+            process.has_started();
+            Ok(Connection::new(name, service, Some(process), secrets, stop))
+        }
+        Ok(Err(failure)) => Err(error(failure, &secrets, process.end().await)),
+        Err(Unready::Silent) => {
+            let last_words = process.end_start().await.without_status();
+            Err(Error::Silent { method: METHOD, after: limit, last_words })
+        }
+        Err(Unready::Unwanted) => {
+            process.end_start().await;
+            Err(Error::StartEnded)
         }
     }
 }
 
-/// Why a server is not ready for calls.
+/// `initialize` and what belongs to it.
+async fn handshake<T, E, A>(
+    transport: T,
+    stop: &CancellationToken,
+) -> Result<RunningService<RoleClient, Client>, Failure>
+where
+    T: IntoTransport<RoleClient, E, A>,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    // rmcp cancels its token whenever it ends; the keeper must see who wanted the end.
+    serve_client_with_ct(Client, transport, stop.child_token()).await.map_err(Into::into)
+}
+
+fn error(failure: Failure, secrets: &Secrets, last_words: LastWords) -> Error {
+    let method = METHOD;
+    match failure {
+        Failure::Closed => Error::Ended { method, last_words },
+        Failure::Answered { code, message } => {
+            Error::Refused { method, code, message: secrets.clean(&message) }
+        }
+        Failure::NotDelivered { reason } | Failure::Broken { reason } | Failure::Unusable { reason } => {
+            Error::Unusable { method, reason: secrets.clean(&reason), last_words }
+        }
+    }
+}
+
+/// Why a program's start was ended.
 enum Unready {
     Silent,
-    Failed(Failure),
+    Unwanted,
 }

@@ -39,6 +39,11 @@ impl<'a> Fields<'a> {
         text.ok_or(ParametersError::Empty { key })
     }
 
+    pub(super) fn number(&self, key: &str) -> Result<Option<f64>, ParametersError> {
+        let number = |value: &Value| value.as_f64().ok_or_else(|| wrong_type(key, "a number", value));
+        self.get(key).map(number).transpose()
+    }
+
     pub(super) fn texts(&self, key: &str) -> Result<Vec<String>, ParametersError> {
         match self.get(key) {
             None => Ok(Vec::new()),
@@ -74,7 +79,7 @@ fn text(key: &str, value: &Value) -> Result<String, ParametersError> {
     }
 }
 
-fn wrong_type(key: &str, expected: &'static str, value: &Value) -> ParametersError {
+pub(super) fn wrong_type(key: &str, expected: &'static str, value: &Value) -> ParametersError {
     let found = match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

@@ -89,7 +89,9 @@ impl Filler<'_> {
     }
 
     fn into_secrets(self) -> Secrets {
-        Secrets::new(self.used.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+        let inherited = self.variables.credentials();
+        let used = self.used.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        Secrets::new(used.chain(inherited.iter().map(|(name, secret)| (*name, secret.as_str()))))
     }
 }
 
@@ -98,7 +100,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::mcp::ServerParameters;
+    use crate::mcp::{Reach, ServerParameters};
 
     fn variables() -> Variables {
         let pairs =
@@ -107,9 +109,9 @@ mod tests {
     }
 
     fn fill(value: Value) -> Result<(FilledHttp, Secrets), Error> {
-        match ServerParameters::parse(value.as_object().unwrap()).unwrap() {
-            ServerParameters::Http(parameters) => FilledHttp::fill(&parameters, &variables()),
-            ServerParameters::Stdio(_) => panic!("{value} is a stdio server"),
+        match ServerParameters::parse(value.as_object().unwrap()).unwrap().reach {
+            Reach::Http(parameters) => FilledHttp::fill(&parameters, &variables()),
+            Reach::Stdio(_) => panic!("{value} is a stdio server"),
         }
     }
 

@@ -37,12 +37,33 @@ const REDIRECTS: usize = 5;
 /// The error of a Streamable HTTP transport.
 pub(super) type HttpError = StreamableHttpError<reqwest::Error>;
 
+/// Which way requests go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Proxies {
+    /// Through those that the environment names.
+    OfEnvironment,
+    /// Through none.
+    None,
+}
+
+/// Whether the server is on this machine: no proxy reaches it, nor has to see what we say to it.
+pub(super) fn is_loopback(url: &reqwest::Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
 /// An HTTP client for MCP servers. It follows redirects on the same origin only.
-pub(super) fn client() -> Result<Client, Error> {
+pub(super) fn client(proxies: Proxies) -> Result<Client, Error> {
     // An error means that a provider is installed already, which is as good.
     drop(rustls::crypto::ring::default_provider().install_default());
     let builder = || {
-        Client::builder()
+        let builder = Client::builder();
+        let builder = if proxies == Proxies::None { builder.no_proxy() } else { builder };
+        builder
             .user_agent(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(TCP_TIMEOUT)
             .redirect(same_origin_redirects())
@@ -90,9 +111,13 @@ pub(super) fn transport(
 /// What happened, without URLs and in words for people.
 pub(super) fn explain(error: &HttpError) -> String {
     match error {
-        StreamableHttpError::Client(error) => describe(error),
-        StreamableHttpError::AuthRequired(_) => status(StatusCode::UNAUTHORIZED),
-        StreamableHttpError::InsufficientScope(_) => status(StatusCode::FORBIDDEN),
+        StreamableHttpError::Client(error) => request_error(error),
+        StreamableHttpError::AuthRequired(error) => {
+            refused(StatusCode::UNAUTHORIZED, Some(&error.www_authenticate_header))
+        }
+        StreamableHttpError::InsufficientScope(error) => {
+            refused(StatusCode::FORBIDDEN, Some(&error.www_authenticate_header))
+        }
         StreamableHttpError::HttpStatus(error) => {
             StatusCode::from_u16(error.status).map_or_else(|_| error.to_string(), status)
         }
@@ -102,12 +127,54 @@ pub(super) fn explain(error: &HttpError) -> String {
     }
 }
 
+/// Why a request failed, with the advice that it calls for.
+pub(super) fn request_error(error: &reqwest::Error) -> String {
+    let told = describe(error);
+    let is_untrusted = told.contains("invalid peer certificate");
+    let advice = if is_untrusted {
+        "\nhint: ipybox trusts the system's certificates, or those in the file that `SSL_CERT_FILE` names in its environment"
+    } else {
+        ""
+    };
+    told + advice
+}
+
+/// A status that wants credentials; `challenge` is the header `WWW-Authenticate` that came with it.
+pub(super) fn refused(code: StatusCode, challenge: Option<&str>) -> String {
+    let challenge = challenge.unwrap_or_default();
+    let scope = parameter(challenge, "scope").filter(|_| challenge.contains("insufficient_scope"));
+    let wants_sign_in = challenge.contains("resource_metadata=") || challenge.contains("authorization_uri=");
+    let wants = match scope {
+        Some(scope) => format!(": the token lacks the scope `{scope}`"),
+        None if wants_sign_in => ": the server wants OAuth, and ipybox does not sign in".to_owned(),
+        None => String::new(),
+    };
+    let told = format!("the server answered HTTP {code}{wants}\nhint: {CREDENTIALS}");
+    match wants_sign_in {
+        true => told + INSTEAD_OF_OAUTH,
+        false => told,
+    }
+}
+
+const CREDENTIALS: &str =
+    "credentials go into `headers`, for example `\"Authorization\": \"Bearer ${TOKEN}\"`";
+const INSTEAD_OF_OAUTH: &str = ", with a token or API key that the server's provider gives you, and the variable set in \
+    ipybox's environment or the workspace's `.env`. Where there is none, `mcp-remote` signs in with a browser: \
+    `{\"command\": \"npx\", \"args\": [\"-y\", \"mcp-remote\", \"<the URL>\"]}`";
+
+/// The value of a parameter in a challenge, if it can be shown.
+fn parameter<'a>(challenge: &'a str, name: &str) -> Option<&'a str> {
+    let (_, value) = challenge.split_once(&format!("{name}=\""))?;
+    let value = value.split('"').next()?;
+    let is_plain =
+        value.len() <= 200 && value.chars().all(|letter| letter.is_ascii_graphic() || letter == ' ');
+    is_plain.then_some(value)
+}
+
 /// The status with the advice that it calls for.
 pub(super) fn status(status: StatusCode) -> String {
     let advice = match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            "\nhint: credentials go into `headers`, for example `\"Authorization\": \"Bearer ${TOKEN}\"`"
-        }
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => return refused(status, None),
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
             "\nhint: is this the URL of an MCP endpoint, and is `type` right?"
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 mod client;
 mod connect;
 mod connection;
+mod diagnosis;
 mod failure;
 mod fields;
 mod filled;
@@ -16,22 +17,27 @@ mod http;
 mod keeper;
 mod output;
 mod parameters;
+mod pasted;
 mod sse;
+mod starts;
 mod stdio;
 #[cfg(test)]
 mod tests;
 mod tool;
 
-pub(crate) use connect::Connector;
+pub(crate) use connect::{Connector, Tell};
 pub(crate) use connection::{CallError, Connection};
 pub(crate) use output::{Body, Content, ToolOutput};
 pub(crate) use parameters::{
-    HttpParameters, HttpTransport, ParametersError, ServerParameters, StdioParameters,
+    HttpParameters, HttpTransport, ParametersError, Reach, ServerParameters, StdioParameters,
 };
 pub(crate) use stdio::LastWords;
 pub(crate) use tool::{Identity, Tool, is_for_apps};
 
 use crate::env::MissingVariable;
+
+/// How long is waited for a server to be ready, unless somebody says otherwise: `npx` and `uvx` may have to download it.
+pub(crate) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Why a server could not be connected to, or could not list its tools.
 ///
@@ -91,7 +97,11 @@ pub(crate) enum Error {
         last_words: LastWords,
     },
     /// The server lives and does not answer.
-    #[error("the server did not answer `{method}` within {} s{last_words}", after.as_secs_f32())]
+    #[error(
+        "the server did not answer `{method}` within {} s{last_words}\n\
+         hint: if it needs longer, set `timeout` in its parameters, in seconds",
+        after.as_secs_f32()
+    )]
     Silent {
         /// What it was asked.
         method: &'static str,
@@ -100,6 +110,22 @@ pub(crate) enum Error {
         /// What it wrote meanwhile.
         last_words: LastWords,
     },
+    /// The program is not ready yet, and goes on to start.
+    #[error(
+        "the server is not ready after {} s, and goes on to start in the background{last_words}\n\
+         hint: do the same again, as often as needed, to wait for it; a reset ends it. To wait longer at once, set \
+         `timeout` in its parameters, in seconds, or `--connect-timeout`",
+        after.as_secs_f32()
+    )]
+    StillStarting {
+        /// How long it was waited for.
+        after: Duration,
+        /// What it wrote meanwhile.
+        last_words: LastWords,
+    },
+    /// The start was ended by somebody else than who waited for it.
+    #[error("the server had not started yet when a reset or another registration ended it")]
+    StartEnded,
     /// The server answered with an error.
     #[error("the server answered `{method}` with an error: {message} (code {code})")]
     Refused {

@@ -3,16 +3,26 @@
 //! It does not fill placeholders and does not connect; see [`filled`](super::filled) for the first.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
-
+use super::pasted::{self, Adopted};
 use crate::describe::quoted;
 
-/// How to reach an MCP server; `${NAME}` placeholders stand as the user wrote them.
+/// What a user says of an MCP server; `${NAME}` placeholders stand as the user wrote them.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) enum ServerParameters {
+pub(crate) struct ServerParameters {
+    /// How to reach it.
+    pub(crate) reach: Reach,
+    /// How long is waited for it to be ready. Default: the connector decides.
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// How to reach an MCP server.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Reach {
     /// A program that we start and that speaks MCP on its stdin and stdout.
     Stdio(StdioParameters),
     /// A server that listens already, behind a URL.
@@ -83,6 +93,50 @@ pub(crate) enum ParametersError {
         /// The key.
         key: &'static str,
     },
+    /// Another number of servers than one.
+    #[error("{}", not_one(wrapper, found))]
+    NotOneServer {
+        /// The key that has them.
+        wrapper: String,
+        /// Their names.
+        found: Vec<String>,
+    },
+    /// Two keys that mean the same say different things.
+    #[error("`{first}` and `{second}` contradict each other: give one of them")]
+    Contradiction {
+        /// The one.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// A key that is nearly one that we know.
+    #[error("`{key}` is not a parameter\nhint: did you mean `{known}`?")]
+    Misspelt {
+        /// The key.
+        key: String,
+        /// What it is likely meant to be.
+        known: String,
+    },
+    /// A command line that takes a shell.
+    #[error(
+        "`command` is `{command}`, which takes a shell, and none is used\n\
+         hint: `\"command\": \"sh\", \"args\": [\"-c\", \"…\"]`, or the program in `command` and its arguments in `args`"
+    )]
+    ShellLine {
+        /// The command.
+        command: String,
+    },
+    /// A placeholder that another client fills by asking its user, or from its own settings.
+    #[error(
+        "`{key}` has `{placeholder}`, which another client fills\n\
+         hint: write the value, or a secret as `${{VARIABLE}}`, and set the variable in ipybox's environment or in the workspace's `.env`"
+    )]
+    ForeignPlaceholder {
+        /// The key that has it.
+        key: String,
+        /// The placeholder.
+        placeholder: String,
+    },
     /// A key that this kind of server does not have.
     #[error("`{key}` is not a parameter of {kind}; known: {}", known.join(", "))]
     UnknownKey {
@@ -100,6 +154,12 @@ pub(crate) enum ParametersError {
         found: String,
         /// What may be given.
         expected: &'static str,
+    },
+    /// A time that cannot be waited.
+    #[error("`timeout` must be more than 0 and at most {LONGEST_TIMEOUT_SECS} seconds, not {seconds}")]
+    Timeout {
+        /// What was given.
+        seconds: String,
     },
     /// Nothing says which HTTP transport it is.
     #[error(
@@ -127,8 +187,11 @@ pub(crate) enum ParametersError {
     },
 }
 
-const STDIO_KEYS: &[&str] = &["command", "args", "env", "cwd", "type"];
-const HTTP_KEYS: &[&str] = &["url", "headers", "type"];
+/// The longest time that may be waited for a server, in seconds: a day, which no client waits.
+const LONGEST_TIMEOUT_SECS: f64 = 86_400.0;
+
+const STDIO_KEYS: &[&str] = &["command", "args", "env", "cwd", "type", "timeout"];
+const HTTP_KEYS: &[&str] = &["url", "headers", "type", "timeout"];
 
 impl ServerParameters {
     /// Reads what the user wrote: `command` makes it a stdio server, `url` an HTTP server.
@@ -139,19 +202,37 @@ impl ServerParameters {
     /// [`ParametersError`] for the first thing that is missing, wrong or unknown.
     pub(crate) fn parse(object: &Map<String, Value>) -> Result<Self, ParametersError> {
         let fields = Fields::new(object);
-        match (fields.has("command"), fields.has("url")) {
-            (true, true) => Err(ParametersError::Both),
-            (false, false) => Err(ParametersError::Neither { found: object.keys().cloned().collect() }),
-            (true, false) => parse_stdio(&fields).map(Self::Stdio),
-            (false, true) => parse_http(&fields).map(Self::Http),
-        }
+        let reach = match (fields.has("command"), fields.has("url")) {
+            (true, true) => return Err(ParametersError::Both),
+            (false, false) => {
+                return Err(ParametersError::Neither { found: object.keys().cloned().collect() });
+            }
+            (true, false) => Reach::Stdio(parse_stdio(&fields)?),
+            (false, true) => Reach::Http(parse_http(&fields)?),
+        };
+        Ok(Self { reach, timeout: parse_timeout(&fields)? })
+    }
+
+    /// Reads what the user may have copied from another client's configuration. Returns notes on what was left out or taken
+    /// in another way than one might think. `name` is what the server is to be called, `has_program` knows what commands
+    /// there are.
+    ///
+    /// # Errors
+    /// As for [`parse`](Self::parse), and for what contradicts itself.
+    pub(crate) fn adopt(
+        name: &str,
+        object: &Map<String, Value>,
+        has_program: &dyn Fn(&str) -> bool,
+    ) -> Result<(Self, Vec<String>), ParametersError> {
+        let Adopted { object, notes } = pasted::adopt(name, object, has_program)?;
+        Ok((Self::parse(&object)?, notes))
     }
 
     /// The object that [`parse`](Self::parse) reads as these parameters.
     pub(crate) fn to_json(&self) -> Map<String, Value> {
         let mut object = Map::new();
-        match self {
-            Self::Stdio(StdioParameters { command, args, env, cwd }) => {
+        match &self.reach {
+            Reach::Stdio(StdioParameters { command, args, env, cwd }) => {
                 object.insert("command".to_owned(), json!(command));
                 object.insert("args".to_owned(), json!(args));
                 object.insert("env".to_owned(), json!(env));
@@ -159,7 +240,7 @@ impl ServerParameters {
                     object.insert("cwd".to_owned(), json!(cwd));
                 }
             }
-            Self::Http(HttpParameters { url, transport, headers }) => {
+            Reach::Http(HttpParameters { url, transport, headers }) => {
                 object.insert("url".to_owned(), json!(url));
                 object.insert("headers".to_owned(), json!(headers));
                 if let Some(transport) = transport {
@@ -167,17 +248,20 @@ impl ServerParameters {
                 }
             }
         }
+        if let Some(timeout) = self.timeout {
+            object.insert("timeout".to_owned(), json!(timeout.as_secs_f64()));
+        }
         object
     }
 
     /// What stands behind the server's name, in one line: its command line or URL.
     pub(crate) fn summary(&self) -> String {
-        let summary = match self {
-            Self::Stdio(StdioParameters { command, args, .. }) => {
+        let summary = match &self.reach {
+            Reach::Stdio(StdioParameters { command, args, .. }) => {
                 let words = std::iter::once(command).chain(args);
                 words.map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
             }
-            Self::Http(HttpParameters { url, .. }) => url.clone(),
+            Reach::Http(HttpParameters { url, .. }) => url.clone(),
         };
         summary.chars().flat_map(shown).collect()
     }
@@ -257,6 +341,13 @@ fn parse_http(fields: &Fields<'_>) -> Result<HttpParameters, ParametersError> {
     Ok(HttpParameters { url, transport, headers })
 }
 
+fn parse_timeout(fields: &Fields<'_>) -> Result<Option<Duration>, ParametersError> {
+    let Some(seconds) = fields.number("timeout")? else { return Ok(None) };
+    let is_usable = seconds > 0.0 && seconds <= LONGEST_TIMEOUT_SECS;
+    let timeout = Duration::try_from_secs_f64(seconds).ok().filter(|timeout| is_usable && !timeout.is_zero());
+    timeout.map(Some).ok_or(ParametersError::Timeout { seconds: seconds.to_string() })
+}
+
 /// Parses `url`, which must be http or https.
 pub(crate) fn check_url(url: &str) -> Result<reqwest::Url, ParametersError> {
     let invalid = |reason: String| ParametersError::InvalidUrl { reason };
@@ -277,6 +368,18 @@ fn is_free_header(name: &str) -> bool {
 /// `character`, or its escape if it would break the line or steer a terminal.
 fn shown(character: char) -> Vec<char> {
     if character.is_control() { character.escape_default().collect() } else { vec![character] }
+}
+
+fn not_one(wrapper: &str, found: &[String]) -> String {
+    match found {
+        [] => format!("`{wrapper}` has no server"),
+        found => format!(
+            "`{wrapper}` has {} servers and none that is called as this one: {}\n\
+             hint: register them one by one",
+            found.len(),
+            found.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+        ),
+    }
 }
 
 fn keys(found: &[String]) -> String {
@@ -300,9 +403,9 @@ mod tests {
     }
 
     fn check_transport(value: Value, expected: Option<HttpTransport>) {
-        match parse(value.clone()).unwrap() {
-            ServerParameters::Http(parameters) => assert_eq!(parameters.transport, expected, "{value}"),
-            ServerParameters::Stdio(_) => panic!("{value} is a stdio server"),
+        match parse(value.clone()).unwrap().reach {
+            Reach::Http(parameters) => assert_eq!(parameters.transport, expected, "{value}"),
+            Reach::Stdio(_) => panic!("{value} is a stdio server"),
         }
     }
 
@@ -320,7 +423,8 @@ mod tests {
         check_error(json!({"command": null}), &format!("{needed} `command`"));
         let both = "`command` (a stdio server) and `url` (an HTTP server) exclude each other";
         check_error(json!({"command": "a", "url": "http://a/mcp"}), both);
-        assert!(matches!(parse(json!({"command": "a", "url": null})), Ok(ServerParameters::Stdio(_))));
+        let parameters = parse(json!({"command": "a", "url": null})).unwrap();
+        assert!(matches!(parameters.reach, Reach::Stdio(_)));
     }
 
     #[test]
@@ -337,11 +441,16 @@ mod tests {
         );
         check_error(
             json!({"command": "a", "headers": {}}),
-            "`headers` is not a parameter of a stdio server; known: command, args, env, cwd, type",
+            "`headers` is not a parameter of a stdio server; known: command, args, env, cwd, type, timeout",
         );
         check_error(
-            json!({"url": "http://a/mcp", "timeout": 3}),
-            "`timeout` is not a parameter of an HTTP server; known: url, headers, type",
+            json!({"url": "http://a/mcp", "cwd": "b"}),
+            "`cwd` is not a parameter of an HTTP server; known: url, headers, type, timeout",
+        );
+        check_error(json!({"command": "a", "timeout": "b"}), "`timeout` must be a number, not a string");
+        check_error(
+            json!({"command": "a", "timeout": -1}),
+            "`timeout` must be more than 0 and at most 86400 seconds, not -1",
         );
         check_error(json!({"command": "a", "type": "sse"}), "`type` must be `stdio` here, not `sse`");
         check_error(
@@ -391,6 +500,6 @@ mod tests {
             json!({"url": "https://${HOST}/mcp?k=${K}", "headers": {"Authorization": "Bearer x"}}),
             "https://${HOST}/mcp?k=${K}",
         );
-        check_summary(json!({"url": "http://a/", "type": "sse"}), "http://a/");
+        check_summary(json!({"url": "http://a/", "type": "sse", "timeout": 1.5}), "http://a/");
     }
 }

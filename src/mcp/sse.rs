@@ -4,7 +4,7 @@
 //! and all answers come over the stream. The end of the stream is the end of the connection.
 
 use futures::{Stream, StreamExt};
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, WWW_AUTHENTICATE};
 use reqwest::{Client, Response, StatusCode, Url};
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
@@ -31,8 +31,10 @@ pub(super) struct SseTransport {
 /// What can go wrong with HTTP+SSE. No variant holds a URL.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SseFailure {
-    #[error("{}", crate::describe::describe(.0))]
+    #[error("{}", http::request_error(.0))]
     Request(reqwest::Error),
+    #[error("{}", http::refused(*status, challenge.as_deref()))]
+    Refused { status: StatusCode, challenge: Option<String> },
     #[error("{}", http::status(*.0))]
     Status(StatusCode),
     #[error("{0}")]
@@ -121,7 +123,15 @@ impl Drop for SseTransport {
 
 fn succeeded(response: Response) -> Result<Response, SseFailure> {
     let status = response.status();
-    if status.is_success() { Ok(response) } else { Err(SseFailure::Status(status)) }
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            let challenge = response.headers().get(WWW_AUTHENTICATE);
+            let challenge = challenge.map(|found| String::from_utf8_lossy(found.as_bytes()).into_owned());
+            Err(SseFailure::Refused { status, challenge })
+        }
+        status if status.is_success() => Ok(response),
+        status => Err(SseFailure::Status(status)),
+    }
 }
 
 /// Waits for the event that names the endpoint, which must be of the origin of `base`.

@@ -18,8 +18,8 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::Error;
 use super::filled::FilledStdio;
+use super::{Error, diagnosis};
 use crate::env::{Secrets, Variables};
 use crate::process::{GroupLeader, Tail};
 
@@ -27,6 +27,9 @@ use crate::process::{GroupLeader, Tail};
 const STDIN_GRACE: Duration = Duration::from_secs(2);
 /// How long it may take after SIGTERM.
 const TERM_GRACE: Duration = Duration::from_secs(1);
+/// How long one may take after SIGTERM that is still starting. `npx` finishes the downloads that it has begun, then removes
+/// them; killed before, it leaves a copy of the server behind that never runs.
+const START_GRACE: Duration = Duration::from_secs(60);
 /// How long stderr is read after the group was killed: only a process that left it can hold it open.
 const STDERR_GRACE: Duration = Duration::from_millis(200);
 /// The longest message, in bytes: a server must be able to return a large file, not to fill our memory.
@@ -42,10 +45,18 @@ pub(super) type Pipes = AsyncRwTransport<RoleClient, Stdout, ChildStdin>;
 /// The process of a stdio server; dropping it kills the process and what it started.
 pub(super) struct Process {
     leader: GroupLeader,
-    stderr: Tail,
     stderr_task: JoinHandle<()>,
+    account: Account,
+}
+
+/// What a server writes, as far as it is kept. Clones are of the same server.
+#[derive(Clone)]
+pub(super) struct Account {
+    stderr: Tail,
     opening: Arc<Mutex<Opening>>,
     secrets: Secrets,
+    /// The names of its variables.
+    variables: Arc<[String]>,
 }
 
 /// What a server left behind: how it exited and what it wrote last. Secrets are redacted.
@@ -54,6 +65,7 @@ pub(crate) struct LastWords {
     status: Option<ExitStatus>,
     stderr: String,
     note: Option<String>,
+    hint: Option<String>,
 }
 
 /// How a server's stdout begins, and what is wrong with it.
@@ -84,12 +96,13 @@ impl Process {
         if !directory.is_dir() {
             return Err(Error::WorkingDirectory { path: shown(&directory) });
         }
+        let mut environment = variables.for_mcp_server();
+        environment.extend(parameters.env.clone());
         let mut command = Command::new(&parameters.command);
         command
             .args(&parameters.args)
             .env_clear()
-            .envs(variables.for_mcp_server())
-            .envs(&parameters.env)
+            .envs(&environment)
             .current_dir(&directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -99,6 +112,7 @@ impl Process {
             io::ErrorKind::NotFound => Error::CommandNotFound { command: shown.clone() },
             _ => Error::Spawn { command: shown.clone(), cause },
         })?;
+        leader.guard_gently();
         let pipes = (leader.take_stdin(), leader.take_stdout(), leader.take_stderr());
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
             let cause = io::Error::other("a pipe to it is missing");
@@ -111,7 +125,18 @@ impl Process {
         let stdout = Stdout { inner: stdout, opening: opening.clone(), line_bytes: 0 };
         // rmcp drops a line over its limit and lets the call wait for ever; `Stdout` ends the connection.
         let pipes = AsyncRwTransport::new(stdout, stdin).with_max_line_length(usize::MAX);
-        Ok((Self { leader, stderr, stderr_task, opening, secrets }, pipes))
+        let account = Account { stderr, opening, secrets, variables: environment.into_keys().collect() };
+        Ok((Self { leader, stderr_task, account }, pipes))
+    }
+
+    /// What it writes.
+    pub(super) fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// It has started, so that there is no installation that could be left half done.
+    pub(super) fn has_started(&self) {
+        self.leader.guard_firmly();
     }
 
     /// Waits until the leader has exited. Cancellation safe.
@@ -133,17 +158,39 @@ impl Process {
             self.leader.signal(Signal::TERM);
             status = timeout(TERM_GRACE, self.leader.wait()).await;
         }
+        self.kill_rest(status.ok().and_then(Result::ok)).await
+    }
+
+    /// As [`end`](Self::end), of a server that is still starting: an installer does not look at its stdin, and is given
+    /// the time to leave its cache whole.
+    pub(super) async fn end_start(mut self) -> LastWords {
+        self.leader.ask_to_end();
+        let status = timeout(START_GRACE, self.leader.wait()).await;
+        self.kill_rest(status.ok().and_then(Result::ok)).await
+    }
+
+    async fn kill_rest(mut self, status: Option<ExitStatus>) -> LastWords {
         self.leader.kill().await;
         // Elapsed: something that left the group holds stderr. What it wrote so far is all we tell.
         if timeout(STDERR_GRACE, &mut self.stderr_task).await.is_err() {
             self.stderr_task.abort();
         }
+        LastWords { status, ..self.account.words() }
+    }
+}
+
+impl Account {
+    /// What it has written so far.
+    pub(super) fn words(&self) -> LastWords {
         let opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        LastWords {
-            status: status.ok().and_then(Result::ok),
-            stderr: self.stderr.text(),
-            note: opening.note(&self.secrets),
-        }
+        let stderr = self.stderr.text();
+        let hint = diagnosis::hint(&stderr, &self.variables);
+        LastWords { status: None, stderr, note: opening.note(&self.secrets), hint }
+    }
+
+    /// The newest line on stderr.
+    pub(super) fn last_line(&self) -> Option<String> {
+        self.stderr.last_line()
     }
 }
 
@@ -165,6 +212,9 @@ impl std::fmt::Display for LastWords {
         }
         if !self.stderr.is_empty() {
             write!(formatter, "\nits last lines on stderr:\n{}", self.stderr)?;
+        }
+        if let Some(hint) = &self.hint {
+            write!(formatter, "\nhint: {hint}")?;
         }
         Ok(())
     }

@@ -19,6 +19,21 @@ pub(super) fn add_group(group: i32) {
     tell(&format!("+ {group}\n"));
 }
 
+/// Has the process group asked to end, and given a minute for it, before it is killed.
+pub(super) fn be_gentle(group: i32) {
+    tell(&format!("~ {group}\n"));
+}
+
+/// The process group has been asked to end already.
+pub(super) fn has_been_asked(group: i32) {
+    tell(&format!(". {group}\n"));
+}
+
+/// The process group is killed at once again.
+pub(super) fn be_firm(group: i32) {
+    tell(&format!("= {group}\n"));
+}
+
 /// The process group has ended.
 pub(super) fn remove_group(group: i32) {
     tell(&format!("- {group}\n"));

@@ -1,20 +1,50 @@
 # Kills the process groups, and removes the directories, of a program that was killed before it could do so itself.
-# Its lines on standard input: `+ GROUP` and `- GROUP` as a group begins and ends, `/ DIRECTORY`; then the end.
+# Its lines on standard input, until its end: `+ GROUP` and `- GROUP` as a group begins and ends, `~ GROUP` for one that is
+# asked to end before it is killed, `. GROUP` for one that has been asked already, `= GROUP` for neither any more,
+# `/ DIRECTORY`.
 trap '' INT TERM HUP
 groups=' '
+gentle=' '
+asked=' '
 directories=
 while read -r sign name; do
     case $sign in
         +) groups="$groups$name " ;;
         -) case $groups in *" $name "*) groups="${groups%%" $name "*} ${groups#*" $name "}" ;; esac ;;
+        '~') gentle="$gentle$name " ;;
+        .) asked="$asked$name " ;;
+        =) case $gentle in *" $name "*) gentle="${gentle%%" $name "*} ${gentle#*" $name "}" ;; esac ;;
         /) directories="$directories$name
 " ;;
     esac
 done
+waiting=
 for group in $groups; do
     # Not `-KILL --`: dash takes the dashes for a process.
-    kill -s KILL -- "-$group"
+    case $gentle in
+        *" $group "*)
+            waiting="$waiting $group"
+            # A second request would have npx end at once.
+            case $asked in *" $group "*) ;; *) kill -s TERM -- "-$group" ;; esac
+            ;;
+        *) kill -s KILL -- "-$group" ;;
+    esac
 done 2>/dev/null
 printf '%s' "$directories" | while read -r directory; do
     rm -rf -- "$directory"
 done
+# Half a second at a time, for a minute.
+turn=0
+while [ "$turn" -lt 120 ]; do
+    living=
+    for group in $waiting; do
+        kill -s 0 -- "-$group" && living="$living $group"
+    done 2>/dev/null
+    waiting=$living
+    [ -z "$waiting" ] && break
+    sleep 0.5
+    turn=$((turn + 1))
+done
+for group in $waiting; do
+    kill -s KILL -- "-$group"
+done 2>/dev/null

@@ -23,17 +23,36 @@ pub(crate) use self::tail::Tail;
 pub(crate) struct GroupLeader {
     child: Child,
     group: Pid,
+    /// Whether it is the guardian that kills it.
+    is_left: bool,
 }
 
 impl GroupLeader {
     /// Starts `command` as the leader of a new process group.
     pub(crate) fn spawn(command: &mut Command) -> io::Result<Self> {
-        let child = command.process_group(0).kill_on_drop(true).spawn()?;
+        let child = command.process_group(0).spawn()?;
         let id = child.id().ok_or_else(|| io::Error::other("the child has no process id"))?;
         let group = i32::try_from(id).map_err(io::Error::other)?;
         guardian::add_group(group);
         let group = Pid::from_raw(group).ok_or_else(|| io::Error::other("the child has the process id 0"))?;
-        Ok(Self { child, group })
+        Ok(Self { child, group, is_left: false })
+    }
+
+    /// Has the group asked to end, and killed a minute later only, if we are killed before it ends.
+    pub(crate) fn guard_gently(&self) {
+        guardian::be_gentle(self.id());
+    }
+
+    /// Takes back [`guard_gently`](Self::guard_gently).
+    pub(crate) fn guard_firmly(&self) {
+        guardian::be_firm(self.id());
+    }
+
+    /// Asks a group to end that is guarded gently. From now on dropping this leaves it the minute that the guardian gives it.
+    pub(crate) fn ask_to_end(&mut self) {
+        guardian::has_been_asked(self.id());
+        self.is_left = true;
+        self.signal(Signal::TERM);
     }
 
     /// The process id of the leader, which is the id of its group too.
@@ -73,6 +92,7 @@ impl GroupLeader {
 
     /// Kills the group at once and reaps the leader.
     pub(crate) async fn kill(mut self) {
+        self.is_left = false;
         self.signal(Signal::KILL);
         if let Err(error) = self.child.wait().await {
             tracing::warn!(%error, process = self.id(), "could not reap a child process");
@@ -82,6 +102,9 @@ impl GroupLeader {
 
 impl Drop for GroupLeader {
     fn drop(&mut self) {
+        if self.is_left {
+            return;
+        }
         // The leader may be gone while processes that it started live on in its group.
         self.signal(Signal::KILL);
         guardian::remove_group(self.id());

@@ -57,6 +57,12 @@ impl Tail {
         Vec::from_iter(lines.iter().map(String::as_str)).join("\n")
     }
 
+    /// The last line that is not empty.
+    pub(crate) fn last_line(&self) -> Option<String> {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.iter().rev().find(|line| !line.trim().is_empty()).cloned()
+    }
+
     /// Drops what is kept.
     pub(crate) fn forget(&self) {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).clear();

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::generate;
+use super::listing;
 use super::packages::Packages;
-use super::{REGISTRATION_TIMEOUT, listing};
 use crate::codegen::{self, ObserveError, Observed, Options, Tool};
 use crate::env::Variables;
 use crate::mcp::{Connector, ServerParameters};
@@ -19,7 +19,7 @@ use crate::tool_server::Unusable;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum ApigenSource {
-    /// A server, by its parameters: `command`, `args`, `env`, `cwd`, or `url`, `headers`, `type`.
+    /// A server, by its parameters: `command`, `args`, `env`, `cwd`, or `url`, `headers`, `type`; and `timeout`.
     Server(Map<String, Value>),
     /// A file with the result of a `tools/list` request.
     ToolsFile(PathBuf),
@@ -141,14 +141,17 @@ async fn from_server(
     variables: Variables,
 ) -> Result<Listed, ApigenError> {
     let told = |error: &dyn std::error::Error| ApigenError::Server(crate::describe::describe(error));
-    let parameters = ServerParameters::parse(parameters).map_err(|error| told(&Unusable::from(error)))?;
     let directory = std::env::current_dir().map_err(|error| told(&error))?;
-    let connector = Connector::new(Arc::new(variables), directory).with_connect_timeout(REGISTRATION_TIMEOUT);
-    let listed = generate::listed_by(&connector, name, &parameters).await;
+    let connector = Connector::new(Arc::new(variables), directory).in_foreground();
+    let adopted = ServerParameters::adopt(name, parameters, &|command| connector.has_program(command));
+    let (parameters, mut notes) = adopted.map_err(|error| told(&Unusable::from(error)))?;
+    let tell = |what: &str| tracing::info!(server = name, "{what}");
+    let listed = generate::listed_by(&connector, name, &parameters, &notes, &tell).await;
     let generate::Listed { tools, for_apps, connection, .. } = listed.map_err(|error| told(&error))?;
     let description = connection.identity().instructions.clone();
     connection.close().await;
-    Ok((tools, description, generate::left_out(&for_apps).into_iter().collect()))
+    notes.extend(generate::left_out(&for_apps));
+    Ok((tools, description, notes))
 }
 
 fn from_file(path: PathBuf) -> Result<Listed, ApigenError> {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Error;
 use crate::approval::ToolAnnotations;
 use crate::codegen::{self, Fingerprint, Package, Tool};
-use crate::mcp::{self, Connection, Connector, ServerParameters};
+use crate::mcp::{self, Connection, Connector, ServerParameters, Tell};
 use crate::plain_text::one_line;
 
 /// What a server tells of its tools.
@@ -24,11 +24,19 @@ pub(super) async fn listed_by(
     connector: &Connector,
     name: &str,
     parameters: &ServerParameters,
+    notes: &[String],
+    tell: Tell<'_>,
 ) -> Result<Listed, Error> {
     let what = parameters.summary();
-    let server_error =
-        |source| Error::Server { name: name.to_owned(), what: what.clone(), source: Box::new(source) };
-    let connection = connector.connect(name, parameters).await.map_err(server_error)?;
+    let server_error = |source| Error::Server {
+        name: name.to_owned(),
+        what: what.clone(),
+        notes: notes.to_vec(),
+        source: Box::new(source),
+    };
+    tell("connecting");
+    let connection = connector.connect_telling(name, parameters, tell).await.map_err(server_error)?;
+    tell("listing its tools");
     match connection.list_tools().await {
         Ok(tools) => {
             let (for_apps, tools): (Vec<_>, Vec<_>) = tools.into_iter().partition(|tool| tool.is_for_apps);
@@ -47,7 +55,7 @@ pub(super) async fn listed_by(
 pub(super) fn left_out<'n>(for_apps: impl IntoIterator<Item = &'n String>) -> Option<String> {
     let names: Vec<_> = for_apps.into_iter().map(String::as_str).collect();
     (!names.is_empty()).then(|| {
-        format!("left out, since they are for the server's own user interface, not for models: {}", names.join(", "))
+        format!("tools left out, since they are for the server's own user interface, not for models: {}", names.join(", "))
     })
 }
 

@@ -69,7 +69,7 @@ mod tests {
         let names: Vec<&str> = listing.tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, ["a", "c", "e"]);
         assert_eq!(listing.problems.len(), 4, "{:?}", listing.problems);
-        assert!(listing.problems[3].starts_with("left out") && listing.problems[3].ends_with(": d"));
+        assert!(listing.problems[3].starts_with("tools left out") && listing.problems[3].ends_with(": d"));
     }
 
     #[test]

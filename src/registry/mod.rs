@@ -31,11 +31,8 @@ use crate::codegen::{self, Fingerprint};
 use crate::config::Config;
 use crate::describe::describe;
 use crate::env::Variables;
-use crate::mcp::{self, Connection, Connector};
+use crate::mcp::{self, Connection, Connector, ServerParameters, Tell};
 use crate::tool_server::{Registered, ServerLookup, Unusable, read};
-
-/// How long a server may take to start when it is registered: `npx` and `uvx` may have to download it first.
-const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Why a server could not be registered. The package and the registration from before are still there.
 #[derive(Debug, thiserror::Error)]
@@ -44,12 +41,14 @@ pub(crate) enum Error {
     #[error(transparent)]
     Unusable(#[from] Unusable),
     /// The server could not be connected to, or did not tell its tools.
-    #[error("use the MCP server `{name}` ({what})")]
+    #[error("use the MCP server `{name}` ({what}){}", hints(notes))]
     Server {
         /// The name that it was to have.
         name: String,
         /// The command line or URL, placeholders unresolved.
         what: String,
+        /// What was left out of its parameters, or taken in another way than one might think.
+        notes: Vec<String>,
         /// Why.
         source: Box<mcp::Error>,
     },
@@ -77,10 +76,10 @@ pub(crate) struct Registration {
     pub(crate) modules: Vec<String>,
     /// What a user should know of the generated code.
     pub(crate) warnings: Vec<String>,
+    /// What was left out of the parameters or of the tools, or taken in another way than one might think.
+    pub(crate) notes: Vec<String>,
     /// What has become of the tools since the name was registered last; empty if nothing.
     pub(crate) drift: Vec<String>,
-    /// Which tools were left out, if any.
-    pub(crate) left_out: Option<String>,
     /// What the name stands for now.
     pub(crate) server: Registered,
     /// The connection over which the tools were listed, still open.
@@ -116,6 +115,13 @@ impl Registry {
         Self::with(Store::in_memory(), DefinitionStore::in_memory(), Connector::new(variables, directory))
     }
 
+    /// Sets how long a registration waits for the server to start; default: 120 seconds. A program that is not ready then
+    /// goes on to start, and the next registration of the same name and parameters waits for it.
+    #[must_use]
+    pub fn connect_timeout(self, timeout: Duration) -> Self {
+        Self { connector: self.connector.with_connect_timeout(timeout), ..self }
+    }
+
     /// The registry of a workspace, kept in its state directory.
     pub(crate) fn of_workspace(config: &Config, connector: Connector) -> Self {
         let directory = &config.state_dir;
@@ -123,7 +129,6 @@ impl Registry {
     }
 
     fn with(store: Store, definitions: DefinitionStore, connector: Connector) -> Self {
-        let connector = connector.with_connect_timeout(REGISTRATION_TIMEOUT);
         Self { store: Arc::new(store), definitions: Arc::new(definitions), connector, turn: Arc::default() }
     }
 
@@ -137,7 +142,7 @@ impl Registry {
     /// # Errors
     /// The name or the parameters cannot be used at all.
     pub(crate) fn has(&self, name: &str, parameters: &Map<String, Value>) -> Result<bool, Error> {
-        let parameters = read(name, parameters)?;
+        let (parameters, _) = self.read(name, parameters)?;
         let record = self.store.get(name).map_err(|source| Error::Store { name: name.to_owned(), source })?;
         Ok(record.is_some_and(|record| record.parameters == parameters))
     }
@@ -150,6 +155,14 @@ impl Registry {
         })
     }
 
+    fn read(
+        &self,
+        name: &str,
+        parameters: &Map<String, Value>,
+    ) -> Result<(ServerParameters, Vec<String>), Error> {
+        Ok(read(name, parameters, &|command| self.connector.has_program(command))?)
+    }
+
     /// Lets `variables` know which of them registered servers use, before any is connected to: they are secrets.
     pub(crate) fn tell_placeholders(&self, variables: &Variables) {
         match self.store.placeholders() {
@@ -159,7 +172,10 @@ impl Registry {
         }
     }
 
-    /// Connects to a server, generates the package for its tools, and remembers what the name stands for.
+    /// Connects to a server, generates the package for its tools, and remembers what the name stands for. `tell` hears
+    /// what it is waited for.
+    ///
+    /// A server that is not ready in time goes on to start, and the next registration of the same joins it.
     ///
     /// Each step is complete before the next begins, and the last two replace what was there before in
     /// one step: whatever fails, and wherever the future is dropped, a whole package is in place.
@@ -168,11 +184,13 @@ impl Registry {
         name: &str,
         parameters: &Map<String, Value>,
         packages: Packages,
+        tell: Tell<'_>,
     ) -> Result<Registration, Error> {
-        let parameters = read(name, parameters)?;
+        let (parameters, mut notes) = self.read(name, parameters)?;
         let Listed { tools, annotations, for_apps, connection } =
-            generate::listed_by(&self.connector, name, &parameters).await?;
-        let left_out = generate::left_out(&for_apps);
+            generate::listed_by(&self.connector, name, &parameters, &notes, tell).await?;
+        self.connector.end_other_starts(name, &parameters);
+        notes.extend(generate::left_out(&for_apps));
         let server = Registered { parameters, annotations, for_apps };
         let description = connection.identity().instructions.clone();
         let listed = codegen::Server { name: name.to_owned(), description };
@@ -185,7 +203,7 @@ impl Registry {
         });
         match installed {
             Ok(Installed { modules, warnings, drift }) => {
-                Ok(Registration { modules, warnings, drift, left_out, server, connection })
+                Ok(Registration { modules, warnings, notes, drift, server, connection })
             }
             Err(error) => {
                 connection.close().await;
@@ -227,6 +245,10 @@ impl Registry {
             drift,
         })
     }
+}
+
+fn hints(notes: &[String]) -> String {
+    notes.iter().map(|note| format!("\nhint: {note}")).collect()
 }
 
 /// What came of putting a package in place: see [`Registration`].

@@ -40,6 +40,10 @@ pub enum GenerateError {
 ///
 /// Returns the names of the generated modules, one for each tool.
 ///
+/// A program that is not ready in time ([`Registry::connect_timeout`], or `timeout` in `server_params`, in seconds) goes on
+/// to start as long as `registry` lives, and the next call for the same waits for it. What `server_params` of another MCP
+/// client have beside these keys is taken where it means something, and else logged.
+///
 /// Dropping the future leaves what was there before.
 ///
 /// # Errors
@@ -67,9 +71,10 @@ impl Registry {
         packages: Packages,
     ) -> Result<Registration, GenerateError> {
         let Value::Object(parameters) = parameters else { return Err(GenerateError::NotAnObject) };
-        let registered = self.register(name, parameters, packages).await;
+        let tell = |what: &str| tracing::debug!(server = name, "{what}");
+        let registered = self.register(name, parameters, packages, &tell).await;
         let registration = registered.map_err(|error| GenerateError::Register(describe(&error)))?;
-        for warning in &registration.warnings {
+        for warning in registration.notes.iter().chain(&registration.warnings) {
             tracing::warn!(server = name, "{warning}");
         }
         Ok(registration)

@@ -123,6 +123,6 @@ impl Endpoint {
     /// Stops listening and closes all connections.
     pub(crate) async fn stop(&self) {
         self.replace(None).await;
-        self.pool.close_all().await;
+        self.pool.stop().await;
     }
 }

@@ -88,8 +88,12 @@ async fn register(
         Ok(parameters) => parameters,
         Err(rejection) => return (rejection.status(), rejection.body_text()).into_response(),
     };
-    let parameters = match servers::read(&name, &parameters) {
-        Ok(parameters) => parameters,
+    let has_program = |command: &str| subjects.pool.has_program(command);
+    let parameters = match servers::read(&name, &parameters, &has_program) {
+        Ok((parameters, notes)) => {
+            notes.iter().for_each(|note| tracing::warn!(name, "{note}"));
+            parameters
+        }
         Err(error) => return (StatusCode::BAD_REQUEST, describe(&error)).into_response(),
     };
     // First what the name stands for, then the connection to what it stood for: the pool relies on this order.

@@ -30,7 +30,7 @@ pub(super) enum Error {
     Changed { name: String },
     /// The server could not be reached.
     #[error("the MCP server `{name}` cannot be connected to")]
-    Connect { name: String, source: mcp::Error },
+    Connect { name: String, source: Box<mcp::Error> },
     /// The connections were closed meanwhile.
     #[error("the connection to the MCP server `{name}` was closed by a reset")]
     Reset { name: String },
@@ -92,6 +92,11 @@ pub(super) struct Pool {
 impl Pool {
     pub(super) fn new(servers: Arc<dyn ServerLookup>, connector: Connector) -> Self {
         Self { servers, connector, slots: Mutex::default() }
+    }
+
+    /// Whether servers can be started by this command.
+    pub(super) fn has_program(&self, command: &str) -> bool {
+        self.connector.has_program(command)
     }
 
     /// Where names are looked up.
@@ -156,6 +161,7 @@ impl Pool {
         if let Some(slot) = slot {
             slot.close().await;
         }
+        self.connector.end_starts_of(name);
     }
 
     /// Whether `name` has a live connection. One that is just being opened does not count.
@@ -164,11 +170,18 @@ impl Pool {
             .is_some_and(|slot| slot.place.try_lock().is_ok_and(|place| live(&place).is_some()))
     }
 
-    /// Closes all connections, all at the same time.
+    /// Closes all connections for good, and waits until no server is left, those included that were still starting.
+    pub(super) async fn stop(&self) {
+        self.close_all().await;
+        self.connector.starts_ended().await;
+    }
+
+    /// Closes all connections, all at the same time. Servers that were still starting end in the background.
     pub(super) async fn close_all(&self) {
         let slots = std::mem::take(&mut *self.slots.lock().unwrap_or_else(PoisonError::into_inner));
         let closing = slots.into_values().map(|slot| async move { slot.close().await });
         futures::future::join_all(closing).await;
+        self.connector.end_starts();
     }
 
     fn slot(&self, server: &str) -> Arc<Slot> {
@@ -203,8 +216,10 @@ impl Pool {
             }
             connection = self.connector.connect(name, &server.parameters) => connection,
         };
-        let connection =
-            Arc::new(connection.map_err(|source| Error::Connect { name: name.to_owned(), source })?);
+        let connection = Arc::new(
+            connection
+                .map_err(|source| Error::Connect { name: name.to_owned(), source: Box::new(source) })?,
+        );
         *place = Some(Open { server: Arc::clone(server), connection: Arc::clone(&connection) });
         Ok(connection)
     }

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::approval::{OURSELVES, Target, ToolAnnotations};
 use crate::codegen;
-use crate::mcp::{ParametersError, ServerParameters};
+use crate::mcp::{ParametersError, Reach, ServerParameters};
 
 /// Finds what a registered server's name stands for.
 pub(crate) trait ServerLookup: Send + Sync {
@@ -48,9 +48,9 @@ impl Registered {
 
     /// What a user should know of it when asked for approval.
     pub(super) fn target(&self) -> Target {
-        match &self.parameters {
-            ServerParameters::Stdio(_) => Target::Command(self.parameters.summary()),
-            ServerParameters::Http(_) => Target::Url(self.parameters.summary()),
+        match &self.parameters.reach {
+            Reach::Stdio(_) => Target::Command(self.parameters.summary()),
+            Reach::Http(_) => Target::Url(self.parameters.summary()),
         }
     }
 }
@@ -71,13 +71,18 @@ pub(crate) enum Unusable {
     Parameters(#[from] ParametersError),
 }
 
-/// What `name` is to stand for, if it can.
-pub(crate) fn read(name: &str, parameters: &Map<String, Value>) -> Result<ServerParameters, Unusable> {
+/// What `name` is to stand for, if it can, with notes on what was left out of `parameters` or taken in another way than
+/// one might think. `has_program` knows what commands there are.
+pub(crate) fn read(
+    name: &str,
+    parameters: &Map<String, Value>,
+    has_program: &dyn Fn(&str) -> bool,
+) -> Result<(ServerParameters, Vec<String>), Unusable> {
     codegen::validate_package_name(name)?;
     if name == OURSELVES {
         return Err(Unusable::Reserved);
     }
-    Ok(ServerParameters::parse(parameters)?)
+    Ok(ServerParameters::adopt(name, parameters, has_program)?)
 }
 
 /// The servers that a standalone tool server was told of, for as long as it runs.
@@ -143,16 +148,16 @@ mod tests {
 
     fn parameters(value: Value) -> ServerParameters {
         let Value::Object(object) = value else { panic!("an object") };
-        read("a", &object).unwrap()
+        read("a", &object, &|_| false).unwrap().0
     }
 
     #[test]
     fn names_that_mislead_are_refused() {
         let object = Map::from_iter([("command".to_owned(), json!("x"))]);
         for name in ["", "A", "a-b", "class", "../a", "ipybox"] {
-            read(name, &object).unwrap_err();
+            read(name, &object, &|_| false).unwrap_err();
         }
-        read("a_b", &object).unwrap();
+        read("a_b", &object, &|_| false).unwrap();
     }
 
     #[test]

@@ -16,12 +16,11 @@ use super::{Error, ServerLookup, routes};
 use crate::approval::{Effect, Gate, Policy, Standing};
 use crate::audit::Audit;
 use crate::env::Variables;
-use crate::mcp::Connector;
+use crate::mcp::{Connector, DEFAULT_CONNECT_TIMEOUT};
 
 /// The port of the reference implementation.
 const DEFAULT_PORT: u16 = 8900;
 const DEFAULT_APPROVAL_TIMEOUT: Duration = Duration::from_secs(60);
-const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An HTTP server that calls the tools of MCP servers for code in other processes, and asks for approval before.
 ///
@@ -122,7 +121,8 @@ impl ToolServerBuilder {
         self
     }
 
-    /// How long an MCP server may take to start when one of its tools is called; default: 30 seconds.
+    /// How long a call waits for an MCP server to start; default: 120 seconds. One that is not
+    /// ready then goes on to start, and the next call waits for it.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
@@ -213,7 +213,7 @@ impl ToolServer {
     pub async fn stop(&self) {
         self.listener.stop().await;
         self.channel.stopped().await;
-        self.pool.close_all().await;
+        self.pool.stop().await;
     }
 }
 

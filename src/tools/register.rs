@@ -3,11 +3,13 @@
 use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
+use tokio::sync::watch;
 
 use super::{Call, McpServer, Progress, consent, parse, reply, schema};
 use crate::approval::Approver;
 use crate::audit::OpenCall;
 use crate::describe::describe;
+use crate::kernel::plain;
 use crate::registry::Packages;
 
 pub(super) const NAME: &str = "register_mcp_server";
@@ -45,7 +47,8 @@ pub(super) fn definition() -> Tool {
                 "type": "object",
                 "description": "How to reach the server. stdio: {\"command\", \"args\", \"env\", \"cwd\"}; \
                     HTTP: {\"url\", \"headers\", \"type\"}, where `type` is `streamable_http` or `sse` and may be \
-                    left out if the URL contains `/mcp` or `/sse`. Write secrets as ${VARIABLE}.",
+                    left out if the URL contains `/mcp` or `/sse`. `timeout`: seconds to wait for its start. Other MCP \
+                    clients' configurations are understood. Write secrets as ${VARIABLE}.",
             },
         },
         "required": ["server_name", "server_params"],
@@ -65,6 +68,7 @@ result = <tool_name>.run(<tool_name>.Params(...))
 
 - `${VARIABLE}` in `server_params` stands for a variable of ipybox's environment or of the workspace's \
 `.env`; it is filled when connecting and never written to disk.
+- A server that is still being downloaded goes on to start when the call gives up: call again to wait for it.
 - A registration lasts: it survives `reset` and restarts. Registering a name again replaces its package; \
 import again what cells have imported from the old one.";
 
@@ -78,12 +82,11 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
     let mut progress = call.progress;
     let register = async {
         let on_record = permit(server, &arguments, &call.approver, progress.as_mut()).await?;
-        if let Some(progress) = &mut progress {
-            progress.send(format!("connecting to the MCP server `{name}`")).await;
-        }
         let packages = Packages::of_workspace(&server.workspace);
-        let registered = server.registry.register(name, &arguments.server_params, packages).await;
-        match registered {
+        let (phase, phases) = watch::channel(String::new());
+        let tell = |what: &str| drop(phase.send_replace(format!("MCP server `{name}`: {}", plain(what))));
+        let registering = server.registry.register(name, &arguments.server_params, packages, &tell);
+        match Progress::tell_while(progress, phases, registering).await {
             Ok(registration) => {
                 on_record.result(&json!(registration.modules));
                 Ok(registration)

@@ -39,7 +39,7 @@ pub(super) fn error(error: &dyn std::error::Error) -> CallToolResult {
 
 /// The result of a registration: a text for each module, then what is to be known of them.
 pub(super) fn registration(name: &str, registration: &Registration) -> CallToolResult {
-    let Registration { modules, drift, left_out, .. } = registration;
+    let Registration { modules, notes, drift, .. } = registration;
     let mut blocks: Vec<_> = modules.iter().map(block).collect();
     blocks.push(block(match modules.as_slice() {
         [] => format!("The server has no tools: `mcptools.{name}` is empty."),
@@ -48,7 +48,9 @@ pub(super) fn registration(name: &str, registration: &Registration) -> CallToolR
              `import mcptools.{name}; print(mcptools.{name})`."
         ),
     }));
-    blocks.extend(left_out.as_ref().map(|left_out| block(format!("Tools {left_out}"))));
+    if !notes.is_empty() {
+        blocks.push(block(notes.join("\n")));
+    }
     if !drift.is_empty() {
         let drift = drift.join("\n");
         let advice =

@@ -3,8 +3,9 @@
 use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::json;
+use tokio::sync::watch;
 
-use super::{Call, McpServer, parse, reply, schema};
+use super::{Call, McpServer, Progress, parse, reply, schema};
 
 pub(super) const NAME: &str = "reset";
 
@@ -28,10 +29,14 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
     if let Err(refusal) = parse::<Arguments>(arguments) {
         return reply::failure(refusal);
     }
-    call.turn.come().await;
-    let pending = server.session.submit_reset().await;
-    drop(call.turn);
-    match pending.outcome().await {
+    let reset = async {
+        call.turn.come().await;
+        let pending = server.session.submit_reset().await;
+        drop(call.turn);
+        pending.outcome().await
+    };
+    let (_silent, phases) = watch::channel(String::new());
+    match Progress::tell_while(call.progress, phases, reset).await {
         Ok(()) => reply::success("The kernel was reset."),
         Err(error) => reply::error(&error),
     }

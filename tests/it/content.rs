@@ -157,7 +157,7 @@ async fn tools_for_apps_are_not_for_models() {
     let mut ipybox = place.ipybox().await;
     let text = ipybox.register("content", content_server()).await.ok();
     assert!(!text.lines().any(|line| line == "for_apps"), "{text}");
-    assert!(text.contains("Tools left out") && text.ends_with("not for models: for_apps"), "{text}");
+    assert!(text.contains("tools left out") && text.ends_with("not for models: for_apps"), "{text}");
     // Nor by another way, in this session or the next.
     let code = "from mcptools.content import CLIENT\nCLIENT.run_sync('for_apps', {})";
     for _ in 0..2 {

@@ -39,6 +39,7 @@ mod shell;
 mod standalone;
 mod standalone_approval;
 mod start;
+mod starting;
 mod support;
 mod terminal;
 mod tool_server;

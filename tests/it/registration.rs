@@ -52,6 +52,19 @@ async fn every_transport_is_spoken() {
 }
 
 #[tokio::test]
+async fn no_proxy_is_asked_for_a_server_on_this_machine() {
+    let server = HttpServer::start("streamable-http", None);
+    let place = Place::new();
+    let proxies = [("HTTP_PROXY", "http://127.0.0.1:9/"), ("http_proxy", "http://127.0.0.1:9/")];
+    let variables = [&proxies[..], &[("NO_PROXY", ""), ("no_proxy", "")]].concat();
+    let mut ipybox = place.start_with(&["--python", kernel_python().to_str().unwrap()], &variables).await;
+    ipybox.initialize().await;
+    ipybox.register("probe", json!({"url": server.url})).await.ok();
+    assert_eq!(ipybox.cell(CALL).await.ok(), "3");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn a_http_server_that_starts_again_is_reached_again() {
     let server = HttpServer::start("streamable-http", None);
     let port = server.url.split(':').nth(2).unwrap().split('/').next().unwrap().to_owned();
@@ -122,7 +135,7 @@ async fn failures_say_what_is_wrong() {
         ("x", json!({}), vec!["`command`", "`url`"]),
         ("x", json!({"command": "a", "url": "http://h/mcp"}), vec!["`command`", "`url`"]),
         ("x", json!({"command": 5}), vec!["`command`"]),
-        ("x", json!({"command": "a", "arguments": []}), vec!["`arguments`"]),
+        ("x", json!({"command": "a", "arg": []}), vec!["`arg`", "`args`"]),
         ("x", json!({"url": "http://127.0.0.1:1/other"}), vec!["streamable_http", "sse"]),
         ("x", json!({"url": "http://127.0.0.1:1/mcp"}), vec!["127.0.0.1:1"]),
         ("x", json!({"url": server.url}), vec!["401"]),

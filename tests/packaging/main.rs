@@ -90,6 +90,12 @@ fn npx_runs_it() {
     npm("launcher");
 }
 
+#[test]
+fn npx_keeps_what_it_downloads_for_a_server() {
+    let own = ["--ipybox", program(), "--node-bin", &at("bin"), "--python", &path(kernel_python())];
+    passes("packaging/npx_starts.py", &own);
+}
+
 /// What builds, and takes as long, is done by `just package-test`.
 #[test]
 fn the_crate_holds_what_it_needs_and_one_tls_library() {

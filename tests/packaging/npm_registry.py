@@ -12,7 +12,7 @@ import urllib.parse
 
 
 class Registry(http.server.ThreadingHTTPServer):
-    """Serves `tarballs`; counts what it is asked for in `requests`."""
+    """Serves `tarballs`; counts what it is asked for in `requests`. While `gate` is clear, it stops amid each tarball."""
 
     daemon_threads = True
 
@@ -20,6 +20,8 @@ class Registry(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server_port}/"
         self.requests = []
+        self.gate = threading.Event()
+        self.gate.set()
         self.pages = {}
         for tarball in tarballs:
             content = tarball.read_bytes()
@@ -58,7 +60,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = b"{}" if page is None else page
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        # Who is ended amid a download closes the connection.
+        with contextlib.suppress(ConnectionError):
+            middle = len(body) // 2 if path.startswith("/tarballs/") else 0
+            self.wfile.write(body[:middle])
+            if middle:
+                self.server.gate.wait()
+            self.wfile.write(body[middle:])
 
     def log_message(self, *_):
         """Requests are counted, not logged."""

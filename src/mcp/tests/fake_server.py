@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -177,9 +178,28 @@ match MODE:
     case "endless-line":
         while True:
             sys.stdout.write("x" * 1_000_000)
-    case "stubborn":
-        import signal
+    case "waiting":
+        # Starts anew are counted in the one file; the other one is waited for.
+        started, ready = sys.argv[2:]
+        with open(started, "a") as file:
+            file.write("started\n")
+        print("downloading", file=sys.stderr, flush=True)
+        while not os.path.exists(ready):
+            time.sleep(0.02)
+        if os.path.getsize(ready):
+            sys.exit("the download is broken")
+        serve()
+    case "installing":
+        # Takes its time to remove what it has begun.
+        def clean(*_):
+            time.sleep(4)
+            os.remove(sys.argv[2])
+            sys.exit(1)
 
+        signal.signal(signal.SIGTERM, clean)
+        with open(sys.argv[2], "w"):
+            time.sleep(60)
+    case "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         serve()
         time.sleep(60)

@@ -21,6 +21,8 @@ async fn serve(seen: Arc<Seen>) -> String {
     let app = Router::new()
         .route("/status/{code}/mcp", any(status))
         .route("/status/{code}/sse", any(status))
+        .route("/oauth/{code}/mcp", any(oauth))
+        .route("/oauth/{code}/sse", any(oauth))
         .route("/redirect/{code}/mcp", any(redirect))
         .route("/redirect/{code}/sse", any(redirect))
         .route("/moved/mcp", any(|| async { (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, "/mcp")]) }))
@@ -39,6 +41,15 @@ async fn serve(seen: Arc<Seen>) -> String {
 
 async fn status(UrlPath(code): UrlPath<u16>) -> StatusCode {
     StatusCode::from_u16(code).unwrap()
+}
+
+/// Wants a token of an authorization server, or one with more rights.
+async fn oauth(UrlPath(code): UrlPath<u16>) -> Response {
+    let challenge = match code {
+        401 => r#"Bearer realm="OAuth", resource_metadata="https://a/.well-known/oauth-protected-resource""#,
+        _ => r#"Bearer error="insufficient_scope", scope="repo:write", resource_metadata="https://a/""#,
+    };
+    (StatusCode::from_u16(code).unwrap(), [(header::WWW_AUTHENTICATE, challenge)]).into_response()
 }
 
 async fn redirect(State(seen): State<Arc<Seen>>, UrlPath(code): UrlPath<u16>) -> Response {
@@ -103,6 +114,23 @@ async fn refusals_are_told_with_their_status() {
     ] {
         check_refusal(&format!("{base}/status/{code}/mcp"), expected).await;
         check_refusal(&format!("{base}/status/{code}/sse"), expected).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_wants_oauth_is_told_with_what_works() {
+    let base = serve(Arc::default()).await;
+    for transport in ["mcp", "sse"] {
+        let url = format!("{base}/oauth/401/{transport}");
+        check_refusal(
+            &url,
+            "HTTP 401 Unauthorized: the server wants OAuth, and ipybox does not sign in\nhint: ",
+        )
+        .await;
+        check_refusal(&url, "`\"Authorization\": \"Bearer ${TOKEN}\"`").await;
+        check_refusal(&url, "`mcp-remote`").await;
+        let url = format!("{base}/oauth/403/{transport}");
+        check_refusal(&url, "HTTP 403 Forbidden: the token lacks the scope `repo:write`").await;
     }
 }
 

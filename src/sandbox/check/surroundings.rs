@@ -40,7 +40,7 @@ impl Surroundings {
         let directory = tempfile::Builder::new().prefix("ipybox-check-").tempdir()?;
         guard_directory(directory.path());
         let path = variables.in_process("PATH").unwrap_or_default().to_owned();
-        let mut environment = variables.for_mcp_server();
+        let mut environment = variables.for_sandbox();
         let place = directory.path().display().to_string();
         // srt leaves sockets behind in the first, and gives the second to what it runs.
         for name in ["TMPDIR", "CLAUDE_CODE_TMPDIR"] {

@@ -11,7 +11,6 @@
 
 mod closed;
 mod document;
-mod nearest;
 mod paths;
 mod place;
 mod rules;

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 
 use super::Problem;
-use super::nearest::nearest;
+use crate::nearest::nearest;
 use crate::sandbox::address::AddressRange;
 use crate::sandbox::domain::DomainRule;
 

@@ -1,7 +1,7 @@
 //! Which known word a misspelt one is likely meant to be; pure.
 
 /// The word of `known` that is nearest to `word`, if any is near: a third of its letters may be wrong, in any case.
-pub(super) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let limit = (word.chars().count() / 3).max(1);
     known

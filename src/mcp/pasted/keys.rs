@@ -1,0 +1,121 @@
+//! What the keys of other clients mean here.
+
+/// The keys that are ours. What is nearly one of them is a mistake.
+pub(super) const OWN: &[&str] = &["command", "args", "env", "cwd", "url", "headers", "type", "timeout"];
+
+/// No client waits longer for a server: a larger number is one of milliseconds.
+pub(super) const MOST_SECONDS: f64 = 3_600.0;
+
+/// What a key means.
+#[derive(Clone, Copy)]
+pub(super) enum Key {
+    /// The value of our key.
+    Text(&'static str),
+    /// Texts by name, added to those of our key.
+    Texts(&'static str),
+    /// The names of variables that have the values of our key.
+    FromVariables(&'static str),
+    /// The transport; or a URL, where the key itself tells the transport.
+    Transport { url_key: Option<&'static str> },
+    /// A token for the header `Authorization`, or the variable that has it.
+    Bearer,
+    /// How long the server may take to start, in units of which a second has so many.
+    Start { per_second: f64 },
+    /// A time in seconds or milliseconds.
+    Timeout,
+    /// Options of requests, of which we know the headers.
+    Nested,
+    /// Nothing here.
+    Ignored(Ignored),
+}
+
+/// Why a key is left out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ignored {
+    NoMeaning,
+    Approval,
+    Filter,
+    Disabled,
+    EnvFile,
+    SignIn,
+}
+
+impl Ignored {
+    pub(super) const ALL: [Self; 6] =
+        [Self::NoMeaning, Self::Approval, Self::Filter, Self::Disabled, Self::EnvFile, Self::SignIn];
+
+    /// Continues a sentence that names the keys.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::NoMeaning => "",
+            Self::Approval => {
+                ", which give no permission here: ipybox's own approval decides about each call"
+            }
+            Self::Filter => ": all tools of the server can be called",
+            Self::Disabled => ": the server is registered all the same",
+            Self::EnvFile => {
+                ", which is not read: name its variables in `env` as `${VARIABLE}`, which ipybox fills from its \
+                 environment and the workspace's `.env`"
+            }
+            Self::SignIn => {
+                ": ipybox does not sign in. Give a token by `headers`, for example \
+                 `\"Authorization\": \"Bearer ${TOKEN}\"`"
+            }
+        }
+    }
+}
+
+/// What `key` means; `None` for a key that no known client has.
+pub(super) fn meaning(key: &str) -> Option<Key> {
+    Some(match key {
+        "command" | "cmd" => Key::Text("command"),
+        "args" | "arguments" => Key::Text("args"),
+        "cwd" | "workingDirectory" | "working_directory" | "workingDir" | "workdir" => Key::Text("cwd"),
+        "url" | "serverUrl" | "server_url" | "uri" | "endpoint" => Key::Text("url"),
+        "httpUrl" | "http_url" => Key::Transport { url_key: Some("streamable_http") },
+        "sseUrl" | "sse_url" => Key::Transport { url_key: Some("sse") },
+        "type" | "transport" | "transportType" | "transport_type" => Key::Transport { url_key: None },
+        "env" | "envs" | "environment" => Key::Texts("env"),
+        "env_vars" | "envVars" | "env_keys" => Key::FromVariables("env"),
+        "headers" | "http_headers" | "httpHeaders" => Key::Texts("headers"),
+        "env_http_headers" => Key::FromVariables("headers"),
+        "bearer_token_env_var" | "authorization_token" => Key::Bearer,
+        "startup_timeout_sec" => Key::Start { per_second: 1.0 },
+        "startup_timeout_ms" | "initTimeout" | "connectionTimeout" => Key::Start { per_second: 1000.0 },
+        "timeout" => Key::Timeout,
+        "requestOptions" | "requestInit" => Key::Nested,
+        "autoApprove"
+        | "alwaysAllow"
+        | "autoApproveTools"
+        | "trust"
+        | "permissions"
+        | "default_tools_approval_mode"
+        | "approval"
+        | "require_approval" => Key::Ignored(Ignored::Approval),
+        "includeTools" | "excludeTools" | "enabledTools" | "disabledTools" | "enabled_tools"
+        | "disabled_tools" | "allowedTools" | "allowed_tools" | "available_tools" | "tools" => {
+            Key::Ignored(Ignored::Filter)
+        }
+        "disabled" | "enabled" => Key::Ignored(Ignored::Disabled),
+        "envFile" | "env_file" => Key::Ignored(Ignored::EnvFile),
+        "oauth" | "auth" | "headersHelper" | "authProviderType" | "oauth_scopes" | "scopes" => {
+            Key::Ignored(Ignored::SignIn)
+        }
+        _ if KNOWN_WITHOUT_MEANING.contains(&key) => Key::Ignored(Ignored::NoMeaning),
+        _ => return None,
+    })
+}
+
+/// Keys that would be taken for ours misspelt.
+const KNOWN_WITHOUT_MEANING: &[&str] = &["name", "dev", "id", "tags", "title", "icon", "source", "cache"];
+
+/// Our name for a transport.
+pub(super) fn transport(name: &str) -> Option<&'static str> {
+    let name: String = name.chars().filter(|letter| letter.is_alphanumeric()).collect();
+    match name.to_lowercase().as_str() {
+        "stdio" | "local" | "command" => Some("stdio"),
+        "http" | "streamablehttp" | "httpstream" | "remote" => Some("streamable_http"),
+        "sse" | "httpsse" => Some("sse"),
+        _ => None,
+    }
+}
