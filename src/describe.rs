@@ -31,22 +31,6 @@ pub fn describe(error: &dyn Error) -> String {
 
 /// How many names a text lists.
 const LISTED_NAMES: usize = 8;
-/// How alike two names are of which one may be meant by the other, as `strsim` counts.
-const NEAR: f64 = 0.6;
-
-/// Those of `known` that may be meant by `name`, the nearest first.
-pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    let letters = |name: &str| name.replace(['_', '-'], "").to_lowercase();
-    let wanted = letters(name);
-    let alike = known.into_iter().map(|known| {
-        let likeness = strsim::normalized_damerau_levenshtein(&wanted, &letters(known));
-        (likeness, known)
-    });
-    let mut near: Vec<_> = alike.filter(|(likeness, _)| *likeness >= NEAR).collect();
-    near.sort_by(|one, other| other.0.total_cmp(&one.0));
-    near.into_iter().take(3).map(|(_, known)| known).collect()
-}
-
 /// Names in backticks; if there are many, how many more.
 pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut names = names.into_iter();
@@ -74,16 +58,6 @@ mod tests {
     #[derive(Debug, thiserror::Error)]
     #[error("use `x`\nhint: use `y`")]
     struct Outer(#[source] std::io::Error);
-
-    #[test]
-    fn names_that_may_be_meant_are_found() {
-        let known = ["list_commits", "get_commit", "search", "listIssues"];
-        assert_eq!(nearest("list_comits", known), ["list_commits"]);
-        assert_eq!(nearest("list-issues", known), ["listIssues"]);
-        assert!(nearest("weather", known).is_empty());
-        assert_eq!(listed(known), "`list_commits`, `get_commit`, `search`, `listIssues`");
-        assert!(listed(["a"; 10]).ends_with("`a` and 2 more"));
-    }
 
     #[test]
     fn what_errors_quote_steers_no_terminal() {

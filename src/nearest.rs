@@ -1,30 +1,21 @@
-//! Which known word a misspelt one is likely meant to be; pure.
+//! Which known names a misspelt one is likely meant to be; pure.
 
-/// The word of `known` that is nearest to `word`, if any is near: a third of its letters may be wrong, in any case.
-pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let word = word.to_lowercase();
-    let limit = (word.chars().count() / 3).max(1);
-    known
-        .map(|candidate| (distance(&word, &candidate.to_lowercase()), candidate))
-        .filter(|(distance, _)| *distance <= limit)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
-}
+/// How alike two names are of which one may be meant by the other, as `strsim` counts: a third of the letters may be wrong.
+const NEAR: f64 = 0.65;
+/// How many names are suggested.
+const SUGGESTED: usize = 3;
 
-/// How many letters have to be put in, left out or replaced.
-fn distance(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (index, letter) in left.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = index + 1;
-        for (column, other) in right.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *other);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[right.len()]
+/// Those of `known` that may be meant by `name`, the nearest first, whatever their case.
+pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let letters = |name: &str| name.replace(['_', '-'], "").to_lowercase();
+    let wanted = letters(name);
+    let alike = known.into_iter().map(|known| {
+        let likeness = strsim::normalized_damerau_levenshtein(&wanted, &letters(known));
+        (likeness, known)
+    });
+    let mut near: Vec<_> = alike.filter(|(likeness, _)| *likeness >= NEAR).collect();
+    near.sort_by(|one, other| other.0.total_cmp(&one.0));
+    near.into_iter().take(SUGGESTED).map(|(_, known)| known).collect()
 }
 
 #[cfg(test)]
@@ -32,20 +23,23 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(word: &str, expected: Option<&str>) {
-        let known = ["allowWrite", "denyWrite", "denyRead", "git"];
-        assert_eq!(nearest(word, known.into_iter()), expected, "{word}");
+    fn check(name: &str, expected: &[&str]) {
+        let known =
+            ["allowWrite", "denyWrite", "denyRead", "git", "list_commits", "get_commit", "listIssues"];
+        assert_eq!(nearest(name, known), expected, "{name}");
     }
 
     #[test]
-    fn the_nearest_word_is_found_in_any_case() {
-        check("allowwrite", Some("allowWrite"));
-        check("allow_write", Some("allowWrite"));
-        check("denyWrites", Some("denyWrite"));
-        check("denyReed", Some("denyRead"));
-        check("gx", None);
-        check("gt", Some("git"));
-        check("", None);
-        check("proxy", None);
+    fn names_that_may_be_meant_are_found_in_any_case() {
+        check("allowwrite", &["allowWrite"]);
+        check("allow_write", &["allowWrite"]);
+        check("denyWrites", &["denyWrite"]);
+        check("denyReed", &["denyRead"]);
+        check("list_comits", &["list_commits"]);
+        check("list-issues", &["listIssues"]);
+        check("gt", &["git"]);
+        check("gx", &[]);
+        check("", &[]);
+        check("weather", &[]);
     }
 }

@@ -42,7 +42,12 @@ pub(super) async fn listed_by(
             let (for_apps, tools): (Vec<_>, Vec<_>) = tools.into_iter().partition(|tool| tool.is_for_apps);
             let for_apps = for_apps.into_iter().map(|tool| tool.name).collect();
             let annotations = tools.iter().map(|tool| (tool.name.clone(), tool.annotations)).collect();
-            Ok(Listed { tools: tools.into_iter().map(to_codegen).collect(), annotations, for_apps, connection })
+            Ok(Listed {
+                tools: tools.into_iter().map(to_codegen).collect(),
+                annotations,
+                for_apps,
+                connection,
+            })
         }
         Err(error) => {
             connection.close().await;
@@ -55,7 +60,10 @@ pub(super) async fn listed_by(
 pub(super) fn left_out<'n>(for_apps: impl IntoIterator<Item = &'n String>) -> Option<String> {
     let names: Vec<_> = for_apps.into_iter().map(String::as_str).collect();
     (!names.is_empty()).then(|| {
-        format!("tools left out, since they are for the server's own user interface, not for models: {}", names.join(", "))
+        format!(
+            "tools left out, since they are for the server's own user interface, not for models: {}",
+            names.join(", ")
+        )
     })
 }
 

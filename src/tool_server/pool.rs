@@ -10,8 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Registered, ServerLookup};
 use crate::approval::{Action, Permit};
-use crate::describe::{listed, nearest};
+use crate::describe::listed;
 use crate::mcp::{self, CallError, Connection, Connector, ToolOutput};
+use crate::nearest::nearest;
 
 /// Why a tool call has no result.
 #[derive(Debug, thiserror::Error)]

@@ -55,9 +55,9 @@ Runs Python in a stateful IPython kernel and lets that Python call the tools of 
 2. `execute_ipython_cell` runs code that uses it:
    from mcptools.<server_name> import <tool_name>
    result = <tool_name>.run(<tool_name>.Params(...))
-   Read a module's source to learn its parameters. `run` returns a `Result` model where the tool declares \
-one, else a string. Where the strings are JSON, `ipybox_runtime.infer_result(<tool_name>, result)` gives the module a \
-`run_parsed` that returns a model.
+   `print(<tool_name>)` shows its parameters and result. `run` returns a `Result` model where the tool declares \
+one, else a string, whose `attachments` are images and files. Where the strings are JSON, \
+`ipybox_runtime.infer_result(<tool_name>, result)` gives the module a `run_parsed` that returns a model.
 
 Combine several tool calls in one cell with loops and conditions, and print only what you need: \
 intermediate results stay out of your context. Servers registered earlier work without registering again.";

@@ -40,7 +40,8 @@ picture, = content.large_picture.run().attachments
 len(picture.data) > 12_000_000";
     check(&mut ipybox, code, "True").await;
     // In a process that the kernel has started, too.
-    let code = "!python -c \"from mcptools.content import picture; print(len(picture.run().attachments[0].data))\"";
+    let code =
+        "!python -c \"from mcptools.content import picture; print(len(picture.run().attachments[0].data))\"";
     check(&mut ipybox, code, "70").await;
     ipybox.stop().await;
 }

@@ -192,8 +192,8 @@ impl Adopting {
 
     /// A key that nobody knows is left out, unless it is likely one of ours, whose loss would change what is meant.
     fn refuse_misspelt(&mut self, key: &str) -> Result<(), ParametersError> {
-        match nearest(key, keys::OWN.iter().copied()) {
-            Some(known) => Err(ParametersError::Misspelt { key: key.to_owned(), known: known.to_owned() }),
+        match nearest(key, keys::OWN.iter().copied()).first() {
+            Some(known) => Err(ParametersError::Misspelt { key: key.to_owned(), known: (*known).to_owned() }),
             None => {
                 self.ignored.push((key.to_owned(), Ignored::NoMeaning));
                 Ok(())

@@ -285,7 +285,7 @@ fn check_section(section: &Map<String, Value>, keys: &[Key], position: &Position
 
 /// What may be meant by `name`: a key that is spelled like it, one of another section, or any of `keys`.
 fn hint(name: &str, keys: &[Key]) -> String {
-    if let Some(near) = nearest(name, keys.iter().map(|key| key.name)) {
+    if let Some(near) = nearest(name, keys.iter().map(|key| key.name)).first() {
         return format!("did you mean `{near}`?");
     }
     let sections = KEYS.iter().filter_map(|key| match key.shape {
@@ -293,11 +293,11 @@ fn hint(name: &str, keys: &[Key]) -> String {
         _ => None,
     });
     for (section, inner) in sections {
-        if let Some(near) = nearest(name, inner.iter().map(|key| key.name)) {
+        if let Some(near) = nearest(name, inner.iter().map(|key| key.name)).first() {
             return format!("did you mean `{section}.{near}`?");
         }
     }
-    if let Some(near) = nearest(name, KEYS.iter().map(|key| key.name)) {
+    if let Some(near) = nearest(name, KEYS.iter().map(|key| key.name)).first() {
         return format!("did you mean `{near}` at the top of the document?");
     }
     let names: Vec<String> = keys.iter().map(|key| format!("`{}`", key.name)).collect();
