@@ -189,10 +189,11 @@ async fn a_server_that_exits_is_told_with_its_last_lines_and_without_secrets() {
 
 #[tokio::test]
 async fn a_server_that_does_not_answer_is_told_and_killed() {
-    let told = refusal("silent", Duration::from_secs(2)).await;
-    assert!(told.contains("within 2 s\n") && told.contains("I read nothing"), "{told}");
-    let told = refusal("greeting", Duration::from_secs(2)).await;
-    assert!(told.contains("not an MCP message:\nWelcome to the server!"), "{told}");
+    // Time enough for Python to start.
+    let limit = Duration::from_secs(10);
+    let (silent, greeting) = tokio::join!(refusal("silent", limit), refusal("greeting", limit));
+    assert!(silent.contains("within 10 s\n") && silent.contains("I read nothing"), "{silent}");
+    assert!(greeting.contains("not an MCP message:\nWelcome to the server!"), "{greeting}");
 }
 
 #[tokio::test]
