@@ -310,7 +310,11 @@ async fn connections_have_a_limit_and_are_taken_when_others_end() {
     let network = network(&["127.0.0.1"], &[], limits).await;
     let hello = [&socks(1, &[127, 0, 0, 1], network.port)[..], b"hello\r\n\r\n"].concat();
     let first = network.connect().await;
-    assert!(network.say(&hello).await.is_empty());
+    let mut waiting = network.connect().await;
+    waiting.write_all(&hello).await.unwrap();
+    let heard = tokio::time::timeout(Duration::from_millis(700), waiting.read_u8()).await;
+    assert!(heard.is_err(), "{heard:?}");
+    drop(waiting);
     drop(first);
     assert!(network.say(&hello).await.ends_with(b"hello\r\n\r\n"));
 }
