@@ -30,7 +30,9 @@ def png(width=1, height=1):
         length = len(data).to_bytes(4, "big")
         return length + checked + zlib.crc32(checked).to_bytes(4, "big")
 
-    header = width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes([8, 0, 0, 0, 0])
+    header = (
+        width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes([8, 0, 0, 0, 0])
+    )
     # Not compressed, so that it is as large as it looks.
     rows = zlib.compress(bytes((width + 1) * height), 0)
     begin = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header)
@@ -74,7 +76,10 @@ RESULTS = {
     "sounds": lambda: ([sound()], None),
     "documents": lambda: ([embedded(blob(b"%PDF", "doc://1")), embedded(NOTE)], None),
     "links": lambda: ([link("doc://report"), link("doc://nowhere")], None),
-    "prose": lambda: ([text("Two:"), text('{"a": 1}'), text('{"a": 2}'), text("Bye")], None),
+    "prose": lambda: (
+        [text("Two:"), text('{"a": 1}'), text('{"a": 2}'), text("Bye")],
+        None,
+    ),
     "nothing": lambda: ([], None),
     "undeclared": lambda: ([text("seven")], {"number": 7}),
     "undeclared_without_text": lambda: ([], {"number": 7}),
