@@ -35,7 +35,7 @@ mod tests {
         check("allow_write", &["allowWrite"]);
         check("denyWrites", &["denyWrite"]);
         check("denyReed", &["denyRead"]);
-        check("list_comits", &["list_commits"]);
+        check("listCommits", &["list_commits"]);
         check("list-issues", &["listIssues"]);
         check("gt", &["git"]);
         check("gx", &[]);

@@ -267,10 +267,10 @@ impl Lowering<'_> {
 
     fn new_class(&mut self, name: String) -> ClassId {
         let wanted = name.clone();
-        let is_anothers = names::is_root(&name) && name != self.root_name;
+        let is_of_other_schema = names::is_root(&name) && name != self.root_name;
         let name = match &name {
             keyword if names::is_keyword(keyword) => name + "_",
-            taken if names::is_taken(taken) || is_anothers => name + "Model",
+            taken if names::is_taken(taken) || is_of_other_schema => name + "Model",
             _ => name,
         };
         let name = self.names.take(name, Numbering::Joined);
