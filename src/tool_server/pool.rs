@@ -43,7 +43,7 @@ pub(super) enum Error {
         "{error}\n\
          hint: {hint}"
     )]
-    UnknownTool { error: CallError, hint: String },
+    UnknownTool { error: Box<CallError>, hint: String },
 }
 
 /// What is asked of a server.
@@ -139,7 +139,7 @@ impl Pool {
         answer.map_err(|error| match (error, kind) {
             (error @ (CallError::Tool(_) | CallError::Protocol { .. }), Request::Tool) => {
                 match unknown_tool(name, &action.tool_name, server) {
-                    Some(hint) => Error::UnknownTool { error, hint },
+                    Some(hint) => Error::UnknownTool { error: Box::new(error), hint },
                     None => error.into(),
                 }
             }
