@@ -41,6 +41,9 @@ once_more_by_both_kernels! {
     calls::interrupting_a_cell_ends_its_call_and_not_the_connection
     calls::large_arguments_and_results_pass
     calls::asynchronous_calls_do_not_block_the_loop
+    content::links_are_read_from_their_server
+    content::pictures_of_tools_are_shown
+    content::results_are_of_the_promised_type
     inference::results_get_a_type_that_outlasts_the_kernel_and_the_registration
     output::output_holds_what_was_printed_however_slowly_it_is_read
     output::progress_bars_collapse_to_their_final_state

@@ -37,6 +37,7 @@ once_more_in_a_sandbox! { bwrap, "bwrap":
     calls::errors_of_tools_become_python_exceptions
     calls::interrupting_a_cell_ends_its_call_and_not_the_connection
     calls::large_arguments_and_results_pass
+    content::binary_content_arrives_as_objects
     deaths::what_was_printed_before_a_sudden_death_is_told
     deaths::code_that_never_lets_go_of_the_interpreter_is_ended_with_what_it_printed
     inference::results_get_a_type_that_outlasts_the_kernel_and_the_registration
