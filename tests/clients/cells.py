@@ -280,10 +280,10 @@ async def cancellation_of_a_waiting_cell(bench):
 
 @step("what a cell prints whose client gives up is told with the next answer")
 async def abandonment(bench):
-    go = bench.workspace / "go"
+    go = bench.workspace / "go-on"
     code = (
         "print('printed', 6 * 7, flush=True)\n"
-        "while not pathlib.Path('go').exists(): time.sleep(0.01)\n"
+        "while not pathlib.Path('go-on').exists(): time.sleep(0.01)\n"
         "print('printed', 6 * 8)"
     )
     gave_up = await bench.server.give_up_on(
