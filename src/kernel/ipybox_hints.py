@@ -14,6 +14,8 @@ import sys
 
 ROOT = "mcptools"
 RUNTIME = "ipybox_runtime"
+# What Python says of the call of a module, which may be that of a tool.
+NO_FUNCTION = re.compile(r"'(module|ToolModule)' object is not callable")
 # How many names a hint lists.
 MOST_NAMES = 8
 HOW_TO_REGISTER = "register one with the tool `register_mcp_server`"
@@ -31,7 +33,7 @@ def hint_for(error):
         if getattr(error, "obj", None) is sys.modules.get(ROOT, error):
             return of_server(error.name, is_attribute=True)
         return None
-    if isinstance(error, TypeError) and "'module' object is not callable" in str(error):
+    if isinstance(error, TypeError) and NO_FUNCTION.search(str(error)):
         return of_called_module(error)
     return None
 

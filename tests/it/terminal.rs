@@ -321,10 +321,11 @@ async fn odd_code_is_run_or_refused_as_python_would() {
     all_say(
         &mut ipybox,
         &[
+            // First, since it repeats answers where there are any.
+            ("\n\n  \n", "[no output]"),
             ("for i in range(2):\r\n    print(i)\r\nprint('end')\r\n", "0\n1\nend"),
             ("if True:\n\tprint('tab')\n", "tab"),
             ("# nothing\n# but comments", "[no output]"),
-            ("\n\n  \n", "[no output]"),
             ("'''docstring'''", "'docstring'"),
             ("x = 1; \\\ny = 2; x, \\\n    y", "(1, 2)"),
             ("print('''a\n\tb\r\nc''')", "a\n\tb\nc"),
