@@ -44,8 +44,8 @@ pub(super) fn registration(name: &str, registration: &Registration) -> CallToolR
     blocks.push(block(match modules.as_slice() {
         [] => format!("The server has no tools: `mcptools.{name}` is empty."),
         _ => format!(
-            "Import them from `mcptools.{name}`. Its index is `mcptools/{name}/__init__.py`, or \
-             `import mcptools.{name}; print(mcptools.{name})`."
+            "Import them from `mcptools.{name}`.\n\
+             Its index: `mcptools/{name}/__init__.py`, or `print(mcptools.{name})`."
         ),
     }));
     if !notes.is_empty() {

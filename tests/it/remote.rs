@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::support::jupyter::{Jupyter, Server, TOKEN};
 use crate::support::{Ipybox, Place, Setting, probe, tool, with_kernels};
-use crate::{calls, cells, inference, output, pictures, protocol, registration, shell, tracebacks};
+use crate::{calls, cells, content, inference, output, pictures, protocol, registration, shell, tracebacks};
 
 /// Makes a test of each test of another suite, whose kernels run in this setting then.
 macro_rules! once_more {

@@ -14,7 +14,9 @@ use crate::support::{
     Ipybox, Place, Setting, descendants, equipped, eventually, is_running, kernel_python, probe, tool,
     with_kernels,
 };
-use crate::{calls, cells, deaths, inference, output, pictures, protocol, registration, shell, tracebacks};
+use crate::{
+    calls, cells, content, deaths, inference, output, pictures, protocol, registration, shell, tracebacks,
+};
 
 const BACKENDS: [&str; 2] = ["srt", "bwrap"];
 
