@@ -222,6 +222,7 @@ assert params.many[0].deep == 4 and params.wrong == ["as", 1]
 assert sent(closed.run, params) == {}
 params.inner.deep = 7
 assert sent(closed.run, params) == {"inner": {"deep": 7}}
+assert patterns.Params().named[0].name == "2" and patterns.Params().digit == "1"
 params = closed.Params()
 params.many.append(closed.Inner(deep=5))
 assert sent(closed.run, params) == {"many": [{"deep": 4}, {"deep": 5}]}

@@ -21,6 +21,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticCustomError
 
 from ._rules import key
@@ -251,14 +252,28 @@ def _json_defaults(model: type[BaseModel]) -> Iterator[tuple[str, Any]]:
 
 @cache
 def _typed_defaults(model: type[BaseModel]) -> list[tuple[str, TypeAdapter[Any]]]:
-    # As in `_never_null`.
+    # As in `_never_null`. `Annotated` wants one mark at least: None is one that says nothing.
     model.model_rebuild()
     return [
-        (name, TypeAdapter(Annotated[(field.annotation, *field.metadata)]))
-        if field.metadata
-        else (name, TypeAdapter(field.annotation))
+        (name, _adapter(Annotated[(field.annotation, *field.metadata, None)]))
         for name, field in _json_defaults(model)
+        if _has_object(field.default_factory.value)
     ]
+
+
+def _has_object(value: Any) -> bool:
+    # Only objects become something else than what they are in JSON.
+    if isinstance(value, list):
+        return any(map(_has_object, value))
+    return isinstance(value, dict)
+
+
+def _adapter(annotation: Any) -> TypeAdapter[Any]:
+    try:
+        return TypeAdapter(annotation, config=CONFIG)
+    except PydanticUserError:
+        # A model has its own.
+        return TypeAdapter(annotation)
 
 
 def _typed(adapter: TypeAdapter[Any], value: Any) -> Any:
