@@ -53,16 +53,8 @@ const BASE: &[&str] = &[
 ];
 const BASE_PREFIXES: &[&str] = &["LC_"];
 
-/// What package installers are configured by, beyond [`BASE`].
+/// What package installers are configured by, beyond [`BASE`] and [`PROXIES`].
 const INSTALLER: &[&str] = &[
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
     "NETRC",
     "SSH_AUTH_SOCK",
     "GIT_SSH_COMMAND",
@@ -215,7 +207,7 @@ impl Variables {
     /// The environment of `uv`, `pip` and `venv`: what every program needs, and how they are configured.
     pub(crate) fn for_installer(&self) -> BTreeMap<String, String> {
         let mut installer = self.pick(BASE, BASE_PREFIXES);
-        installer.extend(self.pick(INSTALLER, INSTALLER_PREFIXES));
+        installer.extend(self.pick(&[INSTALLER, PROXIES].concat(), INSTALLER_PREFIXES));
         installer
     }
 
