@@ -181,7 +181,10 @@ def _as_json(result):
     if not values:
         return ToolResult.of(result)
     # As one text, where it may have been several, with prose between them.
-    return "\n".join(json.dumps(value, ensure_ascii=False) for value in values)
+    texts = (
+        json.dumps(value, ensure_ascii=False, separators=(",", ":")) for value in values
+    )
+    return "\n".join(texts)
 
 
 class _Connection:
@@ -214,9 +217,8 @@ class _Connection:
                 if self.is_closed:
                     raise ConnectionError
                 channel = self.open()
-                channel.request("POST", path, body, headers)
+                response = _answered(channel, path, body, headers)
                 self.is_used = True
-                response = channel.getresponse()
                 return response.status, response.read()
             except (http.client.HTTPException, OSError) as error:
                 if self.is_closed:
@@ -253,6 +255,19 @@ class _Connection:
                 except OSError:
                     pass  # It is closed already.
             self.http.close()
+
+
+def _answered(channel, path, body, headers):
+    """Send a request and return the beginning of its answer."""
+    try:
+        channel.request("POST", path, body, headers)
+    except (BrokenPipeError, ConnectionResetError) as error:
+        # What is refused for its size is answered before it is sent whole.
+        try:
+            return channel.getresponse()
+        except (http.client.HTTPException, OSError):
+            raise error from None
+    return channel.getresponse()
 
 
 def _parse(status, content):
