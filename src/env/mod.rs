@@ -54,14 +54,8 @@ const BASE: &[&str] = &[
 const BASE_PREFIXES: &[&str] = &["LC_"];
 
 /// What package installers are configured by, beyond [`BASE`] and [`PROXIES`].
-const INSTALLER: &[&str] = &[
-    "NETRC",
-    "SSH_AUTH_SOCK",
-    "GIT_SSH_COMMAND",
-    "XDG_CACHE_HOME",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-];
+const INSTALLER: &[&str] =
+    &["NETRC", "SSH_AUTH_SOCK", "GIT_SSH_COMMAND", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"];
 const INSTALLER_PREFIXES: &[&str] = &["PIP_", "UV_"];
 
 /// The process environment over the variables of `<workspace>/.env`.

@@ -24,6 +24,8 @@ pub(crate) struct Ipybox {
     /// What came without being asked for: notifications and the server's own requests.
     notifications: Arc<Mutex<Vec<Value>>>,
     log: Arc<Mutex<String>>,
+    /// Ends with the log.
+    log_reader: tokio::task::JoinHandle<()>,
     last_id: u64,
 }
 
@@ -117,9 +119,9 @@ impl Ipybox {
         let log = Arc::default();
         let output = BufReader::new(child.stdout.take().unwrap());
         tokio::spawn(read_messages(output, Arc::clone(&waiting), Arc::clone(&notifications)));
-        tokio::spawn(read_log(child.stderr.take().unwrap(), Arc::clone(&log)));
+        let log_reader = tokio::spawn(read_log(child.stderr.take().unwrap(), Arc::clone(&log)));
         let input = child.stdin.take();
-        Self { child, input, waiting, notifications, log, last_id: 0 }
+        Self { child, input, waiting, notifications, log, log_reader, last_id: 0 }
     }
 
     pub(crate) fn id(&self) -> i32 {
@@ -247,7 +249,15 @@ impl Ipybox {
 
     /// Waits for the process to end.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
-        timeout(PATIENCE, self.child.wait()).await.expect("it does not end").unwrap()
+        let status = timeout(PATIENCE, self.child.wait()).await.expect("it does not end").unwrap();
+        // The log has come whole then, unless a process that was left behind holds its end.
+        for _ in 0..200 {
+            if self.log_reader.is_finished() {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        status
     }
 
     /// Closes stdin and expects a clean end.
