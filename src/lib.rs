@@ -76,6 +76,7 @@
 
 mod approval;
 mod audit;
+mod budget;
 pub mod codegen;
 mod config;
 mod describe;
@@ -94,10 +95,12 @@ mod plain_text;
 mod process;
 mod registry;
 mod sandbox;
+mod small_file;
 mod state_file;
 mod tool_client;
 mod tool_server;
 mod tools;
+mod visible;
 
 pub use approval::{
     ApprovalRequest, Effect as ApprovalEffect, Policy as ApprovalPolicy, PolicyError as ApprovalPolicyError,
@@ -115,6 +118,9 @@ pub use executor::{
 };
 #[doc(hidden)]
 pub use gateway::{exec as sandbox_exec, run as sandbox_gateway};
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub use process::raise_descriptors;
 pub use registry::{
     ApigenError, ApigenReport, ApigenSource, GenerateError, Registry, apigen, generate_mcp_sources,
 };

@@ -11,8 +11,14 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::small_file;
+
 /// The format of the files.
 const VERSION: u32 = 1;
+
+/// The largest file that is read, in bytes. Definitions of tools may be long, and a state directory may lie in a workspace
+/// that a stranger made.
+const LARGEST: u64 = 256 * 1024 * 1024;
 
 /// How long to wait for another process that writes the file; writing takes milliseconds.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -38,7 +44,7 @@ impl StateFile {
 
     /// What is in the file now; the default if there is none.
     pub(crate) fn read<T: DeserializeOwned + Default>(&self) -> io::Result<T> {
-        let content = match std::fs::read(&self.path) {
+        let content = match small_file::read(&self.path, LARGEST) {
             Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(T::default()),
             Err(error) => return Err(self.failed("read", &error)),
@@ -72,7 +78,7 @@ impl StateFile {
 
     /// Waits for other processes, but not for one that never lets go.
     fn lock(&self) -> io::Result<File> {
-        let file = File::create(self.path.with_extension("lock"))?;
+        let file = small_file::create(&self.path.with_extension("lock"))?;
         let deadline = Instant::now() + LOCK_TIMEOUT;
         loop {
             match file.try_lock() {

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::visible::line;
+
 /// Something that wants to run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Action {
@@ -56,7 +58,7 @@ pub struct ToolAnnotations {
 impl std::fmt::Display for Target {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Command(words) | Self::Url(words) => formatter.write_str(words),
+            Self::Command(words) | Self::Url(words) => formatter.write_str(&line(words)),
             Self::Kernel => formatter.write_str("a shell command in the kernel"),
             Self::Host => formatter.write_str("ipybox itself"),
         }

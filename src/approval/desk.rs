@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{mpsc, watch};
 
+use super::action::Action;
 use super::request::ApprovalRequest;
+use super::shown::question;
 
 /// How many questions may lie there unread. More wait for room.
 const QUESTIONS_CAPACITY: usize = 64;
@@ -47,6 +49,8 @@ pub(crate) struct Desk {
     waiting: watch::Sender<usize>,
     expired: AtomicUsize,
     is_attended: watch::Sender<bool>,
+    /// Whether questions are shown in dialogs of bounded size.
+    shows_dialogs: bool,
 }
 
 /// A question that waits, counted as long as this lives.
@@ -55,6 +59,15 @@ pub(super) struct Counted<'a>(&'a Desk);
 impl Desk {
     /// A desk, and the questions that are put there.
     pub(crate) fn new() -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
+        Self::make(false)
+    }
+
+    /// A desk whose questions are shown in dialogs: what is too long for one is not put there.
+    pub(crate) fn of_dialogs() -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
+        Self::make(true)
+    }
+
+    fn make(shows_dialogs: bool) -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
         let (questions, receiver) = mpsc::channel(QUESTIONS_CAPACITY);
         (
             Arc::new(Self {
@@ -62,9 +75,15 @@ impl Desk {
                 waiting: watch::Sender::new(0),
                 expired: AtomicUsize::new(0),
                 is_attended: watch::Sender::new(true),
+                shows_dialogs,
             }),
             receiver,
         )
+    }
+
+    /// Whether the question about `action` could be shown.
+    pub(super) fn can_show(&self, action: &Action) -> bool {
+        !self.shows_dialogs || question(action).is_ok()
     }
 
     /// How many questions wait for an answer.

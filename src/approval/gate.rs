@@ -84,6 +84,16 @@ pub(crate) enum Denied {
         /// Why, and what to do about it.
         why: &'static str,
     },
+    /// A user could not read all that has to be shown.
+    #[error(
+        "the call of `{call}` needs approval, and is too long to be shown to a user even if long texts in it are shortened\n\
+         hint: pass fewer values in one call, or hand over a file; the user can allow the call beforehand in a policy \
+         file (`--approval policy --approval-policy FILE`)"
+    )]
+    TooLong {
+        /// `server.tool`.
+        call: String,
+    },
     /// An answer that was to hold for good could not be saved, so it does not count.
     #[error("the answer to `{call}` cannot be saved: {why}")]
     NotSaved {
@@ -101,6 +111,11 @@ impl Permit {
     /// What may be done.
     pub(crate) fn action(&self) -> &Action {
         &self.0
+    }
+
+    /// The same, for whoever does it.
+    pub(crate) fn into_action(self) -> Action {
+        Arc::unwrap_or_clone(self.0)
     }
 }
 
@@ -153,6 +168,9 @@ impl Gate {
             Approver::Consent => return (Ok(()), By::Consent),
             Approver::Nobody(why) => {
                 return (Err(Denied::Nobody { call: call_of(action), why }), By::Nobody);
+            }
+            Approver::Desk(desk) if !desk.can_show(action) => {
+                return (Err(Denied::TooLong { call: call_of(action) }), By::Nobody);
             }
             Approver::Desk(desk) => desk,
         };

@@ -26,6 +26,7 @@ pub(crate) use self::gate::{By, Denied, Gate, Permit};
 pub use self::policy::{Effect, Policy, PolicyError};
 pub(crate) use self::request::Answer;
 pub use self::request::ApprovalRequest;
+pub(crate) use self::shown::{TooLong, question};
 pub(crate) use self::standing::Standing;
 
 /// The name under which ipybox itself asks: for shell commands, registrations and installations. No MCP server can

@@ -1,29 +1,198 @@
-//! An action as a human reads it.
+//! An action as a human reads it: as Python would write the call.
+//!
+//! Long texts in it can be shortened, each for itself, so that whoever chooses the arguments does not choose what is
+//! hidden: names, numbers and short texts are always shown, and of a long text both ends and its length.
 
-use std::fmt::{self, Formatter};
+use std::fmt::{self, Formatter, Write};
 
 use serde_json::Value;
 
-use super::action::Action;
+use super::OURSELVES;
+use super::action::{Action, Target};
+use crate::visible::{Literal, Name, Use};
 
-/// Writes `server.tool(name=value)`, the values as Python literals. Names that Python could not write so, and that might
-/// be taken for something else, are quoted: `server.tool(**{'odd name': value})`.
+/// How long a call may be, in characters, before its long texts are shortened. Dialogs are small, and arguments may hold
+/// whole files.
+const COMFORTABLE_CHARS: usize = 4_000;
+
+/// How long it may be then. A user who is to read more approves without reading.
+const MOST_CHARS: usize = 16_000;
+
+/// How much of a long text may be left, in characters, the longest that fits first.
+const SHARES: [usize; 6] = [3_500, 1_800, 900, 450, 220, 100];
+
+/// What is too long for a question, however much of it is shortened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooLong;
+
+/// Writes all of `server.tool(name=value)`, the values as Python literals. Names that Python could not write so, and that
+/// might be taken for something else, are quoted: `server.tool(**{'odd name': value})`.
 pub(super) fn call(action: &Action, formatter: &mut Formatter<'_>) -> fmt::Result {
-    write!(formatter, "{}.{}(", Name(&action.server_name), Name(&action.tool_name))?;
-    for (index, (name, value)) in action.tool_args.iter().enumerate() {
-        if index > 0 {
-            formatter.write_str(", ")?;
-        }
-        if is_identifier(name) {
-            write!(formatter, "{name}=")?;
-            literal(value, formatter)?;
-        } else {
-            write!(formatter, "**{{{}: ", Quoted(name))?;
-            literal(value, formatter)?;
-            formatter.write_str("}")?;
+    Writer { to: formatter, used: used(action), longest: usize::MAX }.call(action)
+}
+
+/// The same for a question. What we do ourselves at a caller's wish (commands, registrations, packages) is not shortened.
+///
+/// # Errors
+/// It, or the command line behind it, is longer than a user can be expected to read.
+pub(crate) fn question(action: &Action) -> Result<String, TooLong> {
+    if let Target::Command(words) | Target::Url(words) = &action.target
+        && words.chars().nth(MOST_CHARS).is_some()
+    {
+        return Err(TooLong);
+    }
+    let shares: &[usize] = if action.server_name == OURSELVES { &[MOST_CHARS] } else { &SHARES };
+    let smallest = shares.last().copied().unwrap_or_default();
+    for &longest in shares {
+        let room = if longest == smallest { MOST_CHARS } else { COMFORTABLE_CHARS };
+        let mut page = Page { text: String::new(), room };
+        if (Writer { to: &mut page, used: used(action), longest }).call(action).is_ok() {
+            return Ok(page.text);
         }
     }
-    formatter.write_str(")")
+    Err(TooLong)
+}
+
+/// A command, a command line or the name of a package is code; what a tool is sent may be in any language.
+fn used(action: &Action) -> Use {
+    if action.server_name == OURSELVES { Use::Code } else { Use::Text }
+}
+
+/// A text that does not take more than it has room for, in characters.
+struct Page {
+    text: String,
+    room: usize,
+}
+
+impl Write for Page {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.room = self.room.checked_sub(text.chars().count()).ok_or(fmt::Error)?;
+        self.text.push_str(text);
+        Ok(())
+    }
+}
+
+struct Writer<'a, W> {
+    to: &'a mut W,
+    used: Use,
+    /// How many characters of a text are shown.
+    longest: usize,
+}
+
+impl<W: Write> Writer<'_, W> {
+    fn call(&mut self, action: &Action) -> fmt::Result {
+        self.name(&action.server_name)?;
+        self.to.write_str(".")?;
+        self.name(&action.tool_name)?;
+        self.to.write_str("(")?;
+        for (index, (name, value)) in action.tool_args.iter().enumerate() {
+            self.separator(index)?;
+            if is_identifier(name) && name.len() <= self.longest {
+                write!(self.to, "{name}=")?;
+                self.value(value, self.used)?;
+            } else {
+                self.to.write_str("**{")?;
+                self.text(name, &|part| Name(part).to_string())?;
+                self.to.write_str(": ")?;
+                self.value(value, self.used)?;
+                self.to.write_str("}")?;
+            }
+        }
+        self.to.write_str(")")
+    }
+
+    /// The name of a server or tool: as it is if it looks like one, else quoted.
+    fn name(&mut self, name: &str) -> fmt::Result {
+        let is_usual = |character: char| character.is_ascii_alphanumeric() || "_-./".contains(character);
+        if !name.is_empty() && name.len() <= self.longest && name.chars().all(is_usual) {
+            self.to.write_str(name)
+        } else {
+            self.text(name, &|part| Name(part).to_string())
+        }
+    }
+
+    fn value(&mut self, value: &Value, used: Use) -> fmt::Result {
+        let part = if used == Use::Text { Use::Part } else { used };
+        match value {
+            Value::Null => self.to.write_str("None"),
+            Value::Bool(true) => self.to.write_str("True"),
+            Value::Bool(false) => self.to.write_str("False"),
+            Value::Number(number) => write!(self.to, "{number}"),
+            Value::String(text) => self.text(text, &|text| Literal(text, used).to_string()),
+            Value::Array(items) => {
+                self.to.write_str("[")?;
+                for (index, item) in items.iter().enumerate() {
+                    self.separator(index)?;
+                    self.value(item, part)?;
+                }
+                self.to.write_str("]")
+            }
+            Value::Object(members) => {
+                self.to.write_str("{")?;
+                for (index, (key, member)) in members.iter().enumerate() {
+                    self.separator(index)?;
+                    self.text(key, &|text| Literal(text, part).to_string())?;
+                    self.to.write_str(": ")?;
+                    self.value(member, part)?;
+                }
+                self.to.write_str("}")
+            }
+        }
+    }
+
+    fn separator(&mut self, index: usize) -> fmt::Result {
+        if index == 0 { Ok(()) } else { self.to.write_str(", ") }
+    }
+
+    /// A text as `literal` writes it; of a long one both ends. What is left out is said between them, outside of the
+    /// quotes, where no text can say it.
+    fn text(&mut self, text: &str, literal: &dyn Fn(&str) -> String) -> fmt::Result {
+        if self.longest == usize::MAX {
+            return self.to.write_str(&literal(text));
+        }
+        // No text becomes shorter by being escaped.
+        if text.chars().nth(self.longest).is_none() {
+            let whole = literal(text);
+            if whole.chars().count() <= self.longest + 2 {
+                return self.to.write_str(&whole);
+            }
+        }
+        let (half, all) = (self.longest / 2, text.chars().count());
+        let begin = fitting(half, all, |count| {
+            let end = text.char_indices().nth(count).map_or(text.len(), |(at, _)| at);
+            literal(&text[..end])
+        });
+        let end = fitting(half, all, |count| {
+            let start = text.char_indices().nth_back(count.saturating_sub(1)).map_or(0, |(at, _)| at);
+            literal(if count == 0 { "" } else { &text[start..] })
+        });
+        match all.checked_sub(begin.0 + end.0) {
+            // Letters come first: a number would be drawn into a text from right to left.
+            Some(hidden @ 1..) => {
+                write!(self.to, "{} [… not shown: {hidden} of {all} characters …] {}", begin.1, end.1)
+            }
+            _ => self.to.write_str(&literal(text)),
+        }
+    }
+}
+
+/// The longest literal of at most `room` characters, beside its quotes, and of how many characters of the text it is.
+fn fitting(room: usize, all: usize, literal: impl Fn(usize) -> String) -> (usize, String) {
+    let fits = |count: usize| {
+        let literal = literal(count);
+        (literal.chars().count() <= room + 2).then_some((count, literal))
+    };
+    // A character takes at most ten.
+    let (mut low, mut high) = ((room / 10).min(all), (room + 1).min(all));
+    let mut found = fits(low).unwrap_or_else(|| (0, literal(0)));
+    while low + 1 < high {
+        let middle = usize::midpoint(low, high);
+        match fits(middle) {
+            Some(fitting) => (low, found) = (middle, fitting),
+            None => high = middle,
+        }
+    }
+    found
 }
 
 fn is_identifier(name: &str) -> bool {
@@ -31,129 +200,32 @@ fn is_identifier(name: &str) -> bool {
     name.chars().all(is_word) && name.starts_with(|first: char| !first.is_ascii_digit())
 }
 
-fn literal(value: &Value, formatter: &mut Formatter<'_>) -> fmt::Result {
-    match value {
-        Value::Null => formatter.write_str("None"),
-        Value::Bool(true) => formatter.write_str("True"),
-        Value::Bool(false) => formatter.write_str("False"),
-        Value::Number(number) => write!(formatter, "{number}"),
-        Value::String(text) => string(text, formatter),
-        Value::Array(items) => {
-            formatter.write_str("[")?;
-            for (index, item) in items.iter().enumerate() {
-                if index > 0 {
-                    formatter.write_str(", ")?;
-                }
-                literal(item, formatter)?;
-            }
-            formatter.write_str("]")
-        }
-        Value::Object(members) => {
-            formatter.write_str("{")?;
-            for (index, (key, member)) in members.iter().enumerate() {
-                if index > 0 {
-                    formatter.write_str(", ")?;
-                }
-                string(key, formatter)?;
-                formatter.write_str(": ")?;
-                literal(member, formatter)?;
-            }
-            formatter.write_str("}")
-        }
-    }
-}
-
-/// As Python's `repr`: in single quotes, unless there are only single ones in it.
-fn string(text: &str, formatter: &mut Formatter<'_>) -> fmt::Result {
-    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
-    write!(formatter, "{quote}")?;
-    for character in text.chars() {
-        match character {
-            '\\' => formatter.write_str("\\\\")?,
-            _ if character == quote => write!(formatter, "\\{quote}")?,
-            '\n' => formatter.write_str("\\n")?,
-            '\r' => formatter.write_str("\\r")?,
-            '\t' => formatter.write_str("\\t")?,
-            _ => harmless(character, formatter)?,
-        }
-    }
-    write!(formatter, "{quote}")
-}
-
-/// The name of a server or tool: as it is if it looks like one, else quoted.
-struct Name<'a>(&'a str);
-
-impl fmt::Display for Name<'_> {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        let is_usual = |character: char| character.is_ascii_alphanumeric() || "_-./".contains(character);
-        match !self.0.is_empty() && self.0.chars().all(is_usual) {
-            true => formatter.write_str(self.0),
-            false => write!(formatter, "{}", Quoted(self.0)),
-        }
-    }
-}
-
-/// A name in quotes, in ASCII: letters of other scripts look like those of ours.
-struct Quoted<'a>(&'a str);
-
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.write_str("'")?;
-        for character in self.0.chars() {
-            match character {
-                '\\' | '\'' => write!(formatter, "\\{character}")?,
-                ' '..='~' => write!(formatter, "{character}")?,
-                _ => match u32::from(character) {
-                    code @ 0..=0xffff => write!(formatter, "\\u{code:04x}")?,
-                    code => write!(formatter, "\\U{code:08x}")?,
-                },
-            }
-        }
-        formatter.write_str("'")
-    }
-}
-
-/// Writes `character`, or its escape if it steers a terminal, is invisible, or turns the direction of what follows.
-fn harmless(character: char, formatter: &mut Formatter<'_>) -> fmt::Result {
-    let code = u32::from(character);
-    match code {
-        0x00..=0x1f | 0x7f..=0x9f => write!(formatter, "\\x{code:02x}"),
-        // Soft hyphen, Arabic letter mark, zero-width and directional characters, line and paragraph separators,
-        // invisible operators, directional isolates, variation selectors, byte order mark, tags.
-        0xad
-        | 0x61c
-        | 0x115f
-        | 0x1160
-        | 0x180e
-        | 0x200b..=0x200f
-        | 0x2028..=0x202e
-        | 0x2060..=0x206f
-        | 0x3164
-        | 0xfeff
-        | 0xffa0
-        | 0xfff9..=0xfffb => write!(formatter, "\\u{code:04x}"),
-        0xe0000..=0xe0fff => write!(formatter, "\\U{code:08x}"),
-        _ => write!(formatter, "{character}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::json;
 
-    use super::super::action::{Action, Target};
+    use super::super::ApprovalRequest;
+    use super::*;
 
-    fn check(tool_args: serde_json::Value, expected: &str) {
-        let serde_json::Value::Object(tool_args) = tool_args else { panic!("an object") };
-        let action = Action {
+    fn action(tool_args: Value) -> Action {
+        let Value::Object(tool_args) = tool_args else { panic!("an object") };
+        Action {
             server_name: "s".to_owned(),
             tool_name: "t".to_owned(),
             tool_args,
             target: Target::Kernel,
             annotations: None,
             definition: None,
-        };
-        let (request, _) = super::super::ApprovalRequest::new(std::sync::Arc::new(action));
+        }
+    }
+
+    #[track_caller]
+    fn check(tool_args: Value, expected: &str) {
+        let action = action(tool_args);
+        assert_eq!(question(&action).as_deref(), Ok(expected));
+        let (request, _) = ApprovalRequest::new(Arc::new(action));
         assert_eq!(request.to_string(), expected);
     }
 
@@ -175,5 +247,55 @@ mod tests {
             json!({"path": "/x", "dry_run=True, note": "x", "p\u{430}th": 1, "it's": 2}),
             r"s.t(path='/x', **{'dry_run=True, note': 'x'}, **{'p\u0430th': 1}, **{'it\'s': 2})",
         );
+    }
+
+    #[test]
+    fn padding_hides_itself_alone() {
+        let pad = "x".repeat(1_000_000);
+        let around =
+            json!({"a": pad, "path": "/etc/passwd", "mode": "delete", "z": pad, "é".repeat(9_000): 1});
+        let shown = question(&action(around)).unwrap();
+        assert!(shown.contains(", path='/etc/passwd', mode='delete', z="), "{shown}");
+        assert!(shown.contains("xxx' [… not shown: 999100 of 1000000 characters …] 'xxx"), "{shown}");
+        assert!(shown.chars().count() <= COMFORTABLE_CHARS, "{shown}");
+        let within = json!({"args": [pad, "--allow", pad, {"deep": [pad, "--really", pad]}]});
+        let shown = question(&action(within)).unwrap();
+        assert!(shown.contains(", '--allow', ") && shown.contains(", '--really', "), "{shown}");
+    }
+
+    #[test]
+    fn a_text_cannot_say_that_something_is_not_shown() {
+        let fake = "x' [… not shown: 1 of 2 characters …] 'y";
+        let shown = question(&action(json!({"a": fake}))).unwrap();
+        assert_eq!(shown, format!("s.t(a=\"{fake}\")"));
+    }
+
+    #[test]
+    fn escapes_take_their_room() {
+        let shown = question(&action(json!({"a": "\u{1bca0}".repeat(3_000), "b": 1}))).unwrap();
+        assert!(shown.ends_with(", b=1)") && shown.chars().count() <= COMFORTABLE_CHARS, "{shown}");
+        let shown = question(&action(json!({"a": "ж".repeat(1_000) + &"\u{1bca0}".repeat(400)}))).unwrap();
+        assert!(shown.chars().count() <= COMFORTABLE_CHARS, "{shown}");
+    }
+
+    #[test]
+    fn what_cannot_be_shown_is_not_asked() {
+        let many: serde_json::Map<_, _> =
+            (0..10_000).map(|number| (format!("a{number}"), json!(1))).collect();
+        assert_eq!(question(&action(many.into())), Err(TooLong));
+        assert_eq!(question(&action(json!({"a": vec!["short"; 10_000]}))), Err(TooLong));
+        let some: Vec<u32> = (0..2_000).collect();
+        assert!(question(&action(json!({"a": some}))).unwrap().ends_with(", 1998, 1999])"));
+        let target = Target::Command("x".repeat(MOST_CHARS + 1));
+        assert_eq!(question(&Action { target, ..action(json!({})) }), Err(TooLong));
+    }
+
+    #[test]
+    fn commands_and_registrations_are_shown_whole_or_not_at_all() {
+        let ours =
+            |text: String| Action { server_name: OURSELVES.to_owned(), ..action(json!({"cmd": text})) };
+        let command = format!("echo {}; rm x; echo {}", "a".repeat(6_000), "b".repeat(6_000));
+        assert_eq!(question(&ours(command.clone())), Ok(format!("ipybox.t(cmd='{command}')")));
+        assert_eq!(question(&ours("x".repeat(MOST_CHARS))), Err(TooLong));
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::event::{Asked, Event, Outcome, Verdict, millis};
+use super::event::{Asked, Event, Keep, Outcome, Verdict, millis};
 use super::handle::{Audit, Log};
 use super::shown;
 use crate::approval::{Action, Answer, Approver, By, Denied, Gate, Permit, Target};
@@ -53,6 +53,7 @@ pub(crate) async fn decide_on_record(
     let Some(log) = audit.log() else {
         return Ok((gate.decide(action, approver).await.outcome?, OpenCall(None)));
     };
+    let subject = Subject::of(&action);
     let mut question = Question { log, asked: Some(asked(log, &action)), begun: Instant::now() };
     let ruling = gate.decide(action, approver).await;
     let Some(asked) = question.asked.take() else { unreachable!("only this line and its drop take it") };
@@ -67,17 +68,18 @@ pub(crate) async fn decide_on_record(
         waited_ms: millis(ruling.waited),
         reason: ruling.outcome.as_ref().err().map(|denied| shown::text(&log.redactor, &denied.to_string())),
     };
+    let keep = subject.keep(log, &ruling.by);
     let permit = match ruling.outcome {
         Ok(permit) => permit,
         Err(denied) => {
             // A failure is logged; what was denied does not run in any case.
-            drop(log.writer.record(&decision).await);
+            drop(log.writer.record(&decision, keep).await);
             return Err(denied.into());
         }
     };
     // Before the wait for the record, in which this may be dropped.
     let mut open = OpenCall(Some(Running { log: Arc::clone(log), call, begun: Instant::now() }));
-    match log.writer.record(&decision).await {
+    match log.writer.record(&decision, keep).await {
         Ok(()) => Ok((permit, open)),
         Err(source) => {
             if source.kind() != io::ErrorKind::TimedOut {
@@ -91,9 +93,11 @@ pub(crate) async fn decide_on_record(
 }
 
 impl OpenCall {
-    /// Records that the call gave `value`.
-    pub(crate) fn result(mut self, value: &Value) {
-        self.end(Outcome::Result, value);
+    /// Records that the call gave what `value` makes, which is not called if nothing is recorded.
+    pub(crate) fn result(mut self, value: impl FnOnce() -> Value) {
+        if self.0.is_some() {
+            self.end(Outcome::Result, &value());
+        }
     }
 
     /// The kernel does it itself: nobody sees how it ends.
@@ -148,6 +152,34 @@ impl Drop for Question<'_> {
             waited_ms: millis(self.begun.elapsed()),
             reason: Some("whoever asked did not wait for the answer".to_owned()),
         });
+    }
+}
+
+/// What a decision is about, as far as it matters to how long it is kept.
+struct Subject {
+    server: String,
+    /// The tool, if the server has it: code chooses names freely.
+    tool: Option<String>,
+    is_of_the_host: bool,
+}
+
+impl Subject {
+    fn of(action: &Action) -> Self {
+        let is_known = action.annotations.is_some() || action.target == Target::Kernel;
+        Self {
+            server: action.server_name.clone(),
+            tool: is_known.then(|| action.tool_name.clone()),
+            is_of_the_host: action.target == Target::Host,
+        }
+    }
+
+    /// What somebody decided, and what was done for the client, no code can do as often as it likes.
+    fn keep(&self, log: &Log, by: &By) -> Keep {
+        match by {
+            _ if self.is_of_the_host => Keep::Evidence,
+            By::Answer(_) | By::Expiry => Keep::Evidence,
+            _ => log.keep_of_policy(&self.server, self.tool.as_deref()),
+        }
     }
 }
 

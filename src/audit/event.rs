@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::approval::ToolAnnotations;
+use crate::visible;
 
 /// Something that happened. All texts in it are redacted and of bounded length.
 #[derive(Debug, Serialize)]
@@ -56,6 +57,15 @@ pub(super) enum Event {
     },
     /// Before this line, so many could not be written.
     EventsLost { count: u64 },
+}
+
+/// How long a line is to be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// As long as there is room: code can make as many lines as it likes.
+    Traffic,
+    /// Longer, in a file of their own, too: what somebody decided, and some of what the policy did.
+    Evidence,
 }
 
 /// What asks for permission.
@@ -136,7 +146,7 @@ impl Session {
     /// The line, with its end, that says that `event` has happened now.
     pub(super) fn line(&self, event: &Event) -> io::Result<String> {
         let time = rfc3339(SystemTime::now());
-        let mut line = serde_json::to_string(&Line { time, session: &self.id, event })?;
+        let mut line = visible::json(&serde_json::to_string(&Line { time, session: &self.id, event })?);
         line.push('\n');
         Ok(line)
     }

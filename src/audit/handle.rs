@@ -1,14 +1,20 @@
 //! The handle through which others tell the log what happens.
 
+use std::collections::HashMap;
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::event::Event;
+use super::event::{Event, Keep};
 use super::file::LogFile;
 use super::writer::Writer;
 use crate::env::Redactor;
+
+/// How many decisions of the policy on one tool are evidence in a session. Code that has called it so often has left its
+/// trace, and more of the like must not drive other traces out.
+const FIRST_DECISIONS: u32 = 10;
 
 /// What an audit log tells beside names, decisions, durations and sizes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -73,6 +79,8 @@ pub(super) struct Log {
     pub(super) cells: AtomicU64,
     /// The cell that runs now; 0 if none does.
     pub(super) running: AtomicU64,
+    /// How many decisions of the policy there were, by server and tool.
+    decisions: Mutex<HashMap<(String, Option<String>), u32>>,
 }
 
 impl Audit {
@@ -98,9 +106,17 @@ impl Audit {
             tracing::warn!("the audit log is in the workspace, where code in the kernel can change it");
         }
         let file = LogFile::open(&absolute, max_bytes, kept_files).map_err(not_opened)?;
-        let writer = Writer::start(file).map_err(not_opened)?;
+        let evidence = LogFile::open(&evidence(&absolute), max_bytes, kept_files).map_err(not_opened)?;
+        let writer = Writer::start(file, evidence).map_err(not_opened)?;
         let (cells, running) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Self(Some(Arc::new(Log { writer, redactor, contents, cells, running }))))
+        Ok(Self(Some(Arc::new(Log {
+            writer,
+            redactor,
+            contents,
+            cells,
+            running,
+            decisions: Mutex::default(),
+        }))))
     }
 
     /// Writes what is still to be written, and nothing from then on: what has to be on the record does not run any
@@ -121,7 +137,25 @@ impl Log {
         self.contents == Contents::Everything
     }
 
+    /// Writes what may be lost in a flood.
     pub(super) fn note(&self, event: &Event) {
-        self.writer.note(event);
+        self.writer.note(event, Keep::Traffic);
     }
+
+    /// How long a decision is kept that nobody made: the first ones on each tool longer.
+    ///
+    /// `tool` is a tool that its server has; all others count as one.
+    pub(super) fn keep_of_policy(&self, server: &str, tool: Option<&str>) -> Keep {
+        let mut decisions = self.decisions.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = decisions.entry((server.to_owned(), tool.map(str::to_owned))).or_default();
+        *count = count.saturating_add(1);
+        if *count <= FIRST_DECISIONS { Keep::Evidence } else { Keep::Traffic }
+    }
+}
+
+/// The file in which decisions are kept longer, beside the log.
+pub(crate) fn evidence(log: &Path) -> PathBuf {
+    let mut name = OsString::from(log);
+    name.push(".decisions");
+    name.into()
 }

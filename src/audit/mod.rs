@@ -1,7 +1,8 @@
 //! A log of what was run and decided, for whoever has to answer for it later.
 //!
 //! ```text
-//! cells, decisions, calls → event → redacted, shortened → line → writer's thread → file, rotated by size
+//! cells, decisions, calls → event → redacted, shortened → line → writer's thread ┬ file, rotated by size
+//!                                                                                  └ decisions, kept longer
 //! ```
 //!
 //! A decision is on the record before what it permits begins: [`decide_on_record`] is the only way to a permit. All
@@ -20,5 +21,5 @@ mod writer;
 pub(crate) use self::call::{OpenCall, Refusal, decide_on_record};
 pub(crate) use self::cell::{CellOutput, OpenCell};
 pub(crate) use self::event::CellEnd;
-pub(crate) use self::handle::{Audit, Settings};
+pub(crate) use self::handle::{Audit, Settings, evidence};
 pub use self::handle::{Contents, Error};

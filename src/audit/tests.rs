@@ -1,12 +1,12 @@
 //! What is in the file after something has happened.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::approval::{Action, Approver, Desk, Effect, Gate, Policy, Standing, Target};
+use crate::approval::{Action, Approver, Desk, Effect, Gate, Policy, Standing, Target, ToolAnnotations};
 use crate::env::Variables;
 
 /// A log in a directory of its own.
@@ -83,7 +83,7 @@ async fn a_call_of_a_cell_is_told_from_beginning_to_end() {
     let cell = place.audit.cell_started("é the-secret");
     let (_, call) =
         decide_on_record(&place.audit, &gate(Effect::Allow), action(), &Approver::Consent).await.unwrap();
-    call.result(&json!("the-secret"));
+    call.result(|| json!("the-secret"));
     cell.ended(CellEnd::Error, CellOutput { excerpt: "the-secret", chars: 10, images: 2 });
     let told = place.told().await;
     assert_eq!(
@@ -108,7 +108,7 @@ async fn contents_are_told_if_wanted() {
     let cell = place.audit.cell_started("print('the-secret')");
     let (_, call) =
         decide_on_record(&place.audit, &gate(Effect::Allow), action(), &Approver::Consent).await.unwrap();
-    call.result(&json!({"a": "the-secret"}));
+    call.result(|| json!({"a": "the-secret"}));
     cell.ended(CellEnd::Finished, CellOutput { excerpt: "the-secret\n", chars: 11, images: 0 });
     let told = place.told().await;
     assert_eq!(told[0]["code"], "print('${KEY}')");
@@ -183,6 +183,50 @@ async fn nothing_runs_that_cannot_be_recorded() {
     );
     let refused = decide_on_record(&place.audit, &gate, action(), &Approver::Consent).await;
     assert!(matches!(refused, Err(Refusal::Unrecorded { .. })), "the log is closed");
+}
+
+#[tokio::test]
+async fn a_flood_of_calls_drives_out_no_evidence() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    let settings = Settings { max_bytes: 16_000, ..settings(path.clone()) };
+    let audit = Audit::open(settings, Variables::default().redactor().clone()).unwrap();
+    let call = |tool: &str, target: Target| Action {
+        tool_name: tool.to_owned(),
+        tool_args: Map::new(),
+        target,
+        annotations: Some(ToolAnnotations::default()),
+        ..action()
+    };
+    let server = || Target::Url("https://server".to_owned());
+    let run = async |action: Action, gate: &Gate| {
+        drop(decide_on_record(&audit, gate, action, &Approver::Consent).await);
+    };
+    let (allow, deny) = (gate(Effect::Allow), gate(Effect::Deny));
+    run(call("register_mcp_server", Target::Host), &gate(Effect::Ask)).await;
+    let (desk, mut questions) = Desk::new();
+    let approver = Approver::Desk(desk);
+    let answered = Gate::new(Policy::always(Effect::Ask), Standing::default(), Duration::from_secs(60));
+    let asking = decide_on_record(&audit, &answered, call("asked", server()), &approver);
+    let (decided, ()) =
+        tokio::join!(asking, async { assert!(questions.recv().await.unwrap().accept(), "it waits") });
+    drop(decided);
+    run(call("once", server()), &allow).await;
+    for number in 0..200 {
+        run(call("flood", server()), if number % 2 == 0 { &allow } else { &deny }).await;
+        // Names that the server does not have.
+        run(Action { annotations: None, ..call(&format!("made-up-{number}"), server()) }, &deny).await;
+    }
+    audit.close().await;
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+    let kept = read(&evidence(&path));
+    for tool in ["register_mcp_server", "asked", "once", "flood", "made-up-0"] {
+        assert!(kept.contains(&format!("\"tool\":\"{tool}\"")), "{tool} in {kept}");
+    }
+    assert!(kept.lines().count() <= 3 + 2 * 10, "{kept}");
+    assert!(kept.lines().all(|line| line.contains("\"event\":\"decision\"")), "{kept}");
+    let log = read(&path) + &read(&directory.path().join("log.1"));
+    assert!(!log.contains("\"asked\""), "the flood was too small");
 }
 
 #[tokio::test]

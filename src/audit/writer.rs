@@ -1,5 +1,7 @@
 //! The thread that writes the log, and the queue to it.
 //!
+//! Evidence is written twice: to the log, and to a file that is rotated by itself, out of reach of a flood of calls.
+//!
 //! A write to a local file takes microseconds, until the disk stalls. With a thread of its own only decisions wait then
 //! (and are refused after a while): cells still end, and nothing else of the session stands still. What ends without
 //! being awaited, a dropped future, can queue its event too.
@@ -12,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::event::{Event, Session};
+use super::event::{Event, Keep, Session};
 use super::file::LogFile;
 
 /// How many lines may wait for the disk: enough for a pause of it, at most some 100 MB if all are of the longest.
@@ -34,17 +36,18 @@ pub(super) struct Writer {
 
 #[derive(Debug)]
 enum Entry {
-    Line { line: String, written: Option<oneshot::Sender<io::Result<()>>> },
+    Line { line: String, keep: Keep, written: Option<oneshot::Sender<io::Result<()>>> },
     Close { closed: oneshot::Sender<()> },
 }
 
 impl Writer {
     /// Starts the thread.
-    pub(super) fn start(file: LogFile) -> io::Result<Self> {
+    pub(super) fn start(file: LogFile, evidence: LogFile) -> io::Result<Self> {
         let session = Session::new();
         let (queue, entries) = mpsc::channel(QUEUE_CAPACITY);
         let lost = Arc::default();
-        let work = Work { file, session: session.clone(), lost: Arc::clone(&lost), is_failing: false };
+        let work =
+            Work { file, evidence, session: session.clone(), lost: Arc::clone(&lost), is_failing: false };
         std::thread::Builder::new().name("audit".to_owned()).spawn(move || work.run(entries))?;
         Ok(Self { session, queue, lost })
     }
@@ -53,22 +56,22 @@ impl Writer {
     ///
     /// # Errors
     /// It could not be written, or not in time; in that case it may still be.
-    pub(super) async fn record(&self, event: &Event) -> io::Result<()> {
+    pub(super) async fn record(&self, event: &Event, keep: Keep) -> io::Result<()> {
         let line = self.session.line(event)?;
         let (sender, written) = oneshot::channel();
         let recorded = async {
-            self.queue.send(Entry::Line { line, written: Some(sender) }).await.map_err(|_| closed())?;
+            self.queue.send(Entry::Line { line, keep, written: Some(sender) }).await.map_err(|_| closed())?;
             written.await.map_err(|_| closed())?
         };
         timeout(RECORD_TIMEOUT, recorded).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// Queues an event. What cannot be queued or written is counted, and the count is told in the log.
-    pub(super) fn note(&self, event: &Event) {
+    pub(super) fn note(&self, event: &Event, keep: Keep) {
         let queued = self
             .session
             .line(event)
-            .is_ok_and(|line| self.queue.try_send(Entry::Line { line, written: None }).is_ok());
+            .is_ok_and(|line| self.queue.try_send(Entry::Line { line, keep, written: None }).is_ok());
         if !queued && self.lost.fetch_add(1, Ordering::Relaxed) == 0 {
             tracing::error!("the audit log cannot keep up, or is closed; events are lost");
         }
@@ -96,6 +99,7 @@ fn closed() -> io::Error {
 /// What the thread works with.
 struct Work {
     file: LogFile,
+    evidence: LogFile,
     session: Session,
     lost: Arc<AtomicU64>,
     is_failing: bool,
@@ -105,8 +109,8 @@ impl Work {
     fn run(mut self, mut entries: mpsc::Receiver<Entry>) {
         while let Some(entry) = entries.blocking_recv() {
             match entry {
-                Entry::Line { line, written } => {
-                    let appended = self.append(&line);
+                Entry::Line { line, keep, written } => {
+                    let appended = self.append(&line, keep);
                     if let Some(written) = written {
                         // Whoever asked may have given up.
                         drop(written.send(appended));
@@ -122,8 +126,12 @@ impl Work {
         }
     }
 
-    fn append(&mut self, line: &str) -> io::Result<()> {
+    fn append(&mut self, line: &str, keep: Keep) -> io::Result<()> {
         let appended = self.tell_lost().and_then(|()| self.file.append(line.as_bytes()));
+        let appended = match keep {
+            Keep::Traffic => appended,
+            Keep::Evidence => appended.and_then(|()| self.evidence.append(line.as_bytes())),
+        };
         match &appended {
             Ok(()) => self.is_failing = false,
             Err(error) => {

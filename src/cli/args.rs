@@ -184,6 +184,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, requires = "sandbox", conflicts_with = "sandbox_config")]
     pub(crate) sandbox_workspace_config: bool,
 
+    /// Accept a workspace that is the home directory, or contains it: code in the sandbox can then write the files that your
+    /// shell, desktop and tools obey
+    #[arg(long, requires = "sandbox")]
+    pub(crate) allow_home_workspace: bool,
+
     /// What makes the sandbox [default: srt]
     #[arg(long, value_name = "BACKEND", requires = "sandbox")]
     pub(crate) sandbox_backend: Option<Backend>,
@@ -230,7 +235,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     pub(crate) connect_timeout: Duration,
 
-    /// Python interpreter (3.10 or newer, with ipykernel and pydantic) that runs the kernel [default: an
+    /// Python interpreter (3.10 or newer, with ipython and pydantic) that runs the kernel [default: an
     /// environment made for the workspace]
     #[arg(long, value_name = "PATH")]
     pub(crate) python: Option<PathBuf>,
@@ -347,6 +352,7 @@ impl From<ServeArgs> for Settings {
             let mut sandbox = SandboxSettings::default();
             sandbox.config = args.sandbox_config;
             sandbox.workspace_config = args.sandbox_workspace_config;
+            sandbox.allow_home_workspace = args.allow_home_workspace;
             sandbox.install_domains = args.sandbox_install_domain;
             sandbox.backend = args.sandbox_backend.unwrap_or(Backend::Srt).into();
             sandbox.gateway_program = std::env::current_exe().ok();

@@ -25,6 +25,8 @@ const USAGE: u8 = 2;
 pub(crate) fn main() -> ExitCode {
     let args = Args::parse();
     let _log = logging::init(args.log_level);
+    #[cfg(target_os = "linux")]
+    ipybox::raise_descriptors();
     let done = match args.command {
         Some(Command::Apigen(args)) => apigen::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::ToolServer(args)) => tool_server::run(args).map(|()| ExitCode::SUCCESS),

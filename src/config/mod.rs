@@ -1,5 +1,6 @@
 //! Everything that is decided at start.
 
+mod apart;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -15,8 +16,8 @@ use crate::describe::describe;
 use crate::env::{self, Variables};
 use crate::jupyter;
 use crate::kernel::ShellCommands;
-use crate::process::{is_program, on_path};
-use crate::sandbox::{self, Confinement, Place, PolicyError};
+use crate::sandbox::{Confinement, Exposed, Place, PolicyError};
+use crate::small_file;
 
 pub use self::settings::{
     ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, RemoteSettings, SandboxSettings,
@@ -40,6 +41,31 @@ pub enum Error {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// Code in the sandbox could write the user's home directory.
+    #[error(
+        "use `{path}` as the workspace of a sandbox: code in it could write your home directory `{home}`, whose files \
+         your shell, your desktop and your tools obey\n\
+         hint: name a directory of its own with `--workspace`; `--allow-home-workspace` takes this one all the same",
+        path = path.display(), home = home.display()
+    )]
+    HomeWorkspace {
+        /// The workspace.
+        path: PathBuf,
+        /// The home directory, which is the workspace or in it.
+        home: PathBuf,
+    },
+    /// A program that the host starts is a link to where code in the sandbox can write.
+    #[error(
+        "use `{program}` beside a sandbox: it leads to `{place}`, where code in the sandbox can write\n\
+         hint: install it elsewhere, or take its directory from `PATH`",
+        program = program.display(), place = place.display()
+    )]
+    ExposedProgram {
+        /// The program.
+        program: PathBuf,
+        /// Where it leads.
+        place: PathBuf,
     },
     /// The workspace's state cannot be kept.
     #[error(
@@ -108,6 +134,8 @@ pub struct Config {
     pub(crate) images_dir: PathBuf,
     pub(crate) kernel: KernelSettings,
     pub(crate) sandbox: Option<Confinement>,
+    /// What code in the sandbox can write.
+    exposed: Option<Exposed>,
     /// The Jupyter server that runs the kernels, if one does.
     pub(crate) remote: Option<Remote>,
     /// What `~` stands for.
@@ -141,23 +169,22 @@ impl Config {
         let images_dir = workspace.join(settings.images_dir);
         let home = variables.in_process("HOME").filter(|home| home.starts_with('/')).unwrap_or("/");
         let home = PathBuf::from(home);
-        let sandbox =
-            settings.sandbox.map(|sandbox| confinement(sandbox, &workspace, &variables)).transpose()?;
         let remote = match settings.remote {
-            Some(_) if sandbox.is_some() => return Err(Error::NotRemote { what: "a sandbox" }),
+            Some(_) if settings.sandbox.is_some() => return Err(Error::NotRemote { what: "a sandbox" }),
             Some(_) if settings.kernel.python.is_some() => {
                 return Err(Error::NotRemote { what: "a Python interpreter" });
             }
             Some(remote) => Some(Remote::new(remote, &variables)?),
             None => None,
         };
-        Ok(Self {
+        let mut config = Self {
             workspace,
             state_dir,
             images: settings.images,
             images_dir,
             kernel: settings.kernel,
-            sandbox,
+            sandbox: None,
+            exposed: None,
             remote,
             home,
             shell_commands,
@@ -165,7 +192,22 @@ impl Config {
             approval: settings.approval,
             audit: settings.audit,
             variables,
-        })
+        };
+        match settings.sandbox {
+            Some(sandbox) => config.confine(sandbox)?,
+            None => config.warn_of_home(),
+        }
+        Ok(config)
+    }
+
+    fn warn_of_home(&self) {
+        if let (Some(home), None) = (self.home_in_workspace(), &self.remote) {
+            tracing::warn!(
+                "the workspace `{}` holds the home directory `{}`: name a directory of its own with `--workspace`",
+                self.workspace.display(),
+                home.display()
+            );
+        }
     }
 
     /// The workspace's real path.
@@ -198,7 +240,12 @@ impl Config {
             ApprovalMode::Auto => Policy::always(Effect::Allow),
             ApprovalMode::Ask => Policy::always(Effect::Ask),
             ApprovalMode::Deny => Policy::always(Effect::Deny),
-            ApprovalMode::Policy(path) => Policy::read(path)?,
+            ApprovalMode::Policy(path) => {
+                // A file of the workspace may come from a stranger.
+                small_file::check_link(&self.workspace, path)
+                    .map_err(|source| approval::PolicyError::Read { path: path.clone(), source })?;
+                Policy::read(path)?
+            }
         })
     }
 
@@ -228,6 +275,8 @@ impl Config {
             ApprovalMode::Policy(path) => Some(path.clone()),
             _ => None,
         };
+        let log = self.audit.file.iter().flat_map(|file| [file.clone(), audit::evidence(file)]);
+        let log: Vec<PathBuf> = log.collect();
         // Secrets of MCP servers are in the state of all workspaces, and in `.env`.
         let states = self.state_dir.parent().unwrap_or(&self.state_dir).to_owned();
         Place {
@@ -237,8 +286,8 @@ impl Config {
             writable_directory,
             state_dir: self.state_dir.clone(),
             python_prefixes: Vec::new(),
-            protected: policy.into_iter().chain(self.audit.file.clone()).collect(),
-            hidden: self.audit.file.iter().cloned().chain([states, self.workspace.join(".env")]).collect(),
+            protected: policy.into_iter().chain(log.clone()).collect(),
+            hidden: log.into_iter().chain([states, self.workspace.join(".env")]).collect(),
         }
     }
 
@@ -287,39 +336,6 @@ impl Remote {
         let server = access().map_err(|error| Error::Remote(describe(&error)))?;
         Ok(Self { server: Arc::new(server), kernel_name })
     }
-}
-
-fn confinement(
-    settings: SandboxSettings,
-    workspace: &Path,
-    variables: &Arc<Variables>,
-) -> Result<Confinement, Error> {
-    let policy = match settings.config {
-        Some(file) => sandbox::Policy::read(workspace.join(file))?,
-        None if settings.workspace_config => sandbox::Policy::of_workspace(workspace)?,
-        None => sandbox::Policy::embedded()?,
-    };
-    tracing::info!(policy = policy.name(), "kernels run in a sandbox");
-    let path = variables.in_process("PATH").unwrap_or_default().to_owned();
-    let gateway = match settings.gateway_program {
-        Some(program) if is_program(&program) => program,
-        Some(program) => return Err(Error::Gateway { program }),
-        None => own_program().or_else(|| on_path("ipybox", &path)).ok_or(Error::NoGateway)?,
-    };
-    let gateway = gateway.canonicalize().map_err(|_| Error::Gateway { program: gateway })?;
-    Ok(Confinement {
-        backend: settings.backend,
-        policy,
-        gateway,
-        variables: Arc::clone(variables),
-        install_domains: settings.install_domains,
-        timeout: settings.init_timeout,
-    })
-}
-
-/// The running program, if it is the one that can run in a sandbox.
-fn own_program() -> Option<PathBuf> {
-    std::env::current_exe().ok().filter(|program| program.file_name().is_some_and(|name| name == "ipybox"))
 }
 
 fn create_workspace(path: &Path) -> io::Result<PathBuf> {

@@ -74,6 +74,9 @@ pub struct SandboxSettings {
     /// Whether `sandbox-config.json` in the workspace is that file if it is there, and no `config` is named. Code in a
     /// sandbox can never write it. Default: `false`, because a workspace may come from a stranger.
     pub workspace_config: bool,
+    /// Whether the workspace may be the user's home directory, or contain it. Code could then write what shells, editors and
+    /// the desktop obey, and so run programs outside. Default: `false`.
+    pub allow_home_workspace: bool,
     /// The program `ipybox`, of this very version, which runs inside. Default: the running program if it is that, else
     /// `ipybox` on `PATH`.
     pub gateway_program: Option<PathBuf>,
@@ -89,6 +92,7 @@ impl Default for SandboxSettings {
             backend: Backend::default(),
             config: None,
             workspace_config: false,
+            allow_home_workspace: false,
             gateway_program: None,
             install_domains: Vec::new(),
             init_timeout: Duration::from_secs(30),

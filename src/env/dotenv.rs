@@ -1,20 +1,21 @@
 //! Reads `<workspace>/.env`, which a stranger, or code in the kernel, may have written.
 //!
-//! Values are literal, what decides which code programs load is refused, and a bad line costs that line only.
+//! Values are literal, variables that are not for secrets are refused, and a bad line costs that line only.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use super::KERNEL_ENV_PREFIX;
-
-/// The largest `.env` file that is read, in bytes.
-const DOTENV_LIMIT: u64 = 1024 * 1024;
+use super::allowed::Allowed;
+use super::{IPYBOX_DOTENV, KERNEL_ENV_PREFIX};
+use crate::describe::listed;
+use crate::small_file;
 
 /// What a file says, and what was wrong with it.
 #[derive(Default)]
 pub(super) struct Dotenv {
     pub(super) variables: BTreeMap<String, String>,
+    /// Variables that the file may not set.
+    pub(super) refused: BTreeMap<String, String>,
     pub(super) problems: Vec<DotenvProblem>,
 }
 
@@ -30,13 +31,21 @@ pub enum DotenvProblem {
         /// The line's number, from 1.
         line: usize,
     },
-    /// A variable that decides what code programs load is taken from the real environment only.
-    #[error("`{name}` in `{path}` was ignored: what decides which code is loaded is set in the real environment", path = path.display())]
-    Loader {
+    /// Variables for the kernel that are not named as secrets. Programs would act upon them.
+    #[error(
+        "{} of `{path}` not passed to the kernel: without your word that file sets secrets only, whose names end as \
+         `API_KEY`, `TOKEN`, `SECRET` or `PASSWORD` do\n\
+         hint: set what you need in ipybox's environment (`env` in the client's entry), or name it there: \
+         `{IPYBOX_DOTENV}={}`",
+        listed(names.iter().map(String::as_str)),
+        names.first().map(String::as_str).unwrap_or_default(),
+        path = path.display()
+    )]
+    NotSecret {
         /// The file.
         path: PathBuf,
-        /// The variable.
-        name: String,
+        /// The variables.
+        names: Vec<String>,
     },
     /// The file as a whole could not be read.
     #[error("`{path}` was ignored: {reason}")]
@@ -49,25 +58,27 @@ pub enum DotenvProblem {
 }
 
 /// Reads a file. What is wrong with it is told with what is right.
-pub(super) fn read(path: &Path) -> Dotenv {
+pub(super) fn read(path: &Path, allowed: &Allowed<'_>) -> Dotenv {
     let mut dotenv = Dotenv::default();
-    match read_regular_file(path) {
-        Ok(Some(content)) => dotenv.parse(path, &content),
-        Ok(None) => {}
-        Err(reason) => dotenv.problems.push(DotenvProblem::File { path: path.to_owned(), reason }),
+    let workspace = path.parent().unwrap_or(path);
+    match small_file::read_in(workspace, path, small_file::BY_HAND) {
+        Ok(content) => dotenv.parse(path, &content, allowed),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => {
+            let reason = error.to_string();
+            dotenv.problems.push(DotenvProblem::File { path: path.to_owned(), reason });
+        }
     }
     dotenv
 }
 
 impl Dotenv {
-    fn parse(&mut self, path: &Path, content: &[u8]) {
+    fn parse(&mut self, path: &Path, content: &[u8], allowed: &Allowed<'_>) {
         let text = self.valid_lines(path, content);
         let mut unseen = 0;
         for item in dotenvy::from_read_iter(without_substitution(&text).as_bytes()) {
             match item {
-                Ok((name, _)) if decides_what_is_loaded(&name) => {
-                    self.problems.push(DotenvProblem::Loader { path: path.to_owned(), name });
-                }
+                Ok((name, value)) if !allowed.holds(&name) => drop(self.refused.insert(name, value)),
                 Ok((name, value)) => {
                     self.variables.insert(name, value);
                 }
@@ -78,9 +89,14 @@ impl Dotenv {
                 Err(error) => {
                     self.problems
                         .push(DotenvProblem::File { path: path.to_owned(), reason: error.to_string() });
-                    return;
+                    break;
                 }
             }
+        }
+        let names = self.refused.keys().filter(|name| name.starts_with(KERNEL_ENV_PREFIX)).cloned();
+        let names: Vec<String> = names.collect();
+        if !names.is_empty() {
+            self.problems.push(DotenvProblem::NotSecret { path: path.to_owned(), names });
         }
     }
 
@@ -124,13 +140,6 @@ fn without_substitution(text: &str) -> String {
     literal
 }
 
-/// Whether a variable for the kernel makes programs load code, which a file in the workspace must not decide.
-fn decides_what_is_loaded(name: &str) -> bool {
-    let Some(name) = name.strip_prefix(KERNEL_ENV_PREFIX) else { return false };
-    ["PATH", "IPYTHONDIR", "BASH_ENV", "ENV", "NODE_OPTIONS"].contains(&name)
-        || ["PYTHON", "LD_", "DYLD_", "JUPYTER_"].iter().any(|prefix| name.starts_with(prefix))
-}
-
 /// The number of the first line at or after `from` that begins what the parser refused as `refused`.
 fn line_number(text: &str, refused: &str, from: &mut usize) -> usize {
     let first = refused.lines().next().unwrap_or_default().trim();
@@ -138,23 +147,4 @@ fn line_number(text: &str, refused: &str, from: &mut usize) -> usize {
     let index = found.map_or(*from, |(index, _)| index);
     *from = index + 1;
     index + 1
-}
-
-/// Reads a small regular file. A FIFO or a device in its place would make the start hang.
-fn read_regular_file(path: &Path) -> Result<Option<Vec<u8>>, String> {
-    let metadata = match std::fs::metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.to_string()),
-    };
-    if !metadata.is_file() {
-        return Err("it is not a regular file".to_owned());
-    }
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
-    let mut content = Vec::new();
-    let read = file.take(DOTENV_LIMIT + 1).read_to_end(&mut content).map_err(|error| error.to_string())?;
-    if read as u64 > DOTENV_LIMIT {
-        return Err(format!("it is larger than {DOTENV_LIMIT} bytes"));
-    }
-    Ok(Some(content))
 }

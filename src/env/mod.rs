@@ -3,19 +3,24 @@
 //! The process environment and `<workspace>/.env` are read once, at start, into [`Variables`];
 //! nothing is ever written back to the process environment.
 
+mod allowed;
 mod dotenv;
 mod inherited;
 mod secrets;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use self::allowed::Allowed;
+pub(crate) use self::allowed::is_for_a_secret;
 pub use self::dotenv::DotenvProblem;
 pub(crate) use self::inherited::{CERTIFICATES, PROXIES};
 pub(crate) use self::secrets::{Redactor, Secrets};
 
 /// Prefix of variables for the kernel: `KERNEL_ENV_X=v` becomes `X=v` in the kernel.
 pub const KERNEL_ENV_PREFIX: &str = "KERNEL_ENV_";
+/// Further variables that `<workspace>/.env` may set, beside secrets: names with commas between them. Default: none.
+pub const IPYBOX_DOTENV: &str = "IPYBOX_DOTENV";
 /// Where the per-user state lives; the flag `--state-dir` wins. Default: the platform's data directory.
 pub const IPYBOX_STATE_DIR: &str = "IPYBOX_STATE_DIR";
 /// The `uv` program to use, as set by `uv run` and `uvx`. Default: `uv` on `PATH`.
@@ -63,6 +68,10 @@ const INSTALLER_PREFIXES: &[&str] = &["PIP_", "UV_"];
 pub struct Variables {
     process: BTreeMap<String, String>,
     dotenv: BTreeMap<String, String>,
+    /// What was taken from `process`, as it was: programs of the host do not get it.
+    withheld: BTreeMap<String, String>,
+    /// What `.env` may not set.
+    refused: BTreeSet<String>,
     problems: Vec<DotenvProblem>,
     /// Knows the values of `.env` and those that placeholders were filled with.
     redactor: Redactor,
@@ -88,7 +97,9 @@ impl Variables {
         for (name, value) in variables.credentials() {
             variables.redactor.note(name, &value);
         }
-        variables.take(dotenv::read(&workspace.join(".env")));
+        let allowed = Allowed(variables.in_process(IPYBOX_DOTENV).unwrap_or_default());
+        let dotenv = dotenv::read(&workspace.join(".env"), &allowed);
+        variables.take(dotenv);
         variables
     }
 
@@ -105,12 +116,45 @@ impl Variables {
 
     /// The value of `name`: from the process environment, else from `.env`.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.process.get(name).or_else(|| self.dotenv.get(name)).map(String::as_str)
+        let real = self.withheld.get(name).or_else(|| self.process.get(name));
+        real.or_else(|| self.dotenv.get(name)).map(String::as_str)
     }
 
     /// The value of `name` in the process environment alone, which code in the kernel cannot plant.
     pub(crate) fn in_process(&self, name: &str) -> Option<&str> {
         self.process.get(name).map(String::as_str)
+    }
+
+    /// What programs of the host get of the process environment.
+    pub(crate) fn of_programs(&self) -> impl Iterator<Item = (&str, &str)> {
+        let is_inherited = |name: &str| {
+            let installers = [BASE, INSTALLER, &[UV]].concat();
+            let prefixes = [BASE_PREFIXES, INSTALLER_PREFIXES].concat();
+            inherited::is_for_servers(name)
+                || installers.contains(&name)
+                || prefixes.iter().any(|prefix| name.starts_with(prefix))
+        };
+        let inherited = self.process.iter().filter(move |(name, _)| is_inherited(name));
+        inherited.map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// From now on programs of the host get `rest` as the value of `name`, or no such variable. Code in a sandbox gets it as
+    /// it was, and so do placeholders.
+    pub(crate) fn withhold(&mut self, name: &str, rest: Option<String>) {
+        let before = match rest {
+            Some(rest) => self.process.insert(name.to_owned(), rest),
+            None => self.process.remove(name),
+        };
+        if let Some(before) = before {
+            self.withheld.entry(name.to_owned()).or_insert(before);
+        }
+    }
+
+    /// Whether the value of `name` comes from `.env`, and the user has not named it in [`IPYBOX_DOTENV`].
+    pub(crate) fn is_of_the_workspace(&self, name: &str) -> bool {
+        let allowed = Allowed(self.in_process(IPYBOX_DOTENV).unwrap_or_default());
+        let is_real = self.process.contains_key(name) || self.withheld.contains_key(name);
+        !is_real && self.dotenv.contains_key(name) && !allowed.is_named(name)
     }
 
     /// Takes the values of `.env`, and those that placeholders are filled with, out of what is shown.
@@ -186,6 +230,8 @@ impl Variables {
     /// The kernel's environment in a sandbox, where the host's directory for temporary files cannot be written to.
     pub(crate) fn for_confined_kernel(&self) -> BTreeMap<String, String> {
         let mut kernel = self.pick(BASE, BASE_PREFIXES);
+        let withheld = self.withheld.iter().filter(|(name, _)| BASE.contains(&name.as_str()));
+        kernel.extend(withheld.map(|(name, value)| (name.clone(), value.clone())));
         kernel.remove(TMPDIR);
         kernel.extend(self.meant_for_kernel());
         kernel
@@ -248,13 +294,24 @@ impl Variables {
     }
 
     fn take(&mut self, dotenv: dotenv::Dotenv) {
-        dotenv.variables.iter().for_each(|(name, value)| self.redactor.note(name, value));
+        dotenv
+            .variables
+            .iter()
+            .chain(&dotenv.refused)
+            .for_each(|(name, value)| self.redactor.note(name, value));
         self.dotenv = dotenv.variables;
+        self.refused = dotenv.refused.into_keys().collect();
         self.problems = dotenv.problems;
     }
 
     fn missing(&self, name: &str) -> MissingVariable {
-        let note = self.problems.iter().map(|problem| format!("\nhint: {problem}")).collect();
+        let note = match self.refused.contains(name) {
+            true => format!(
+                "\nhint: without your word `.env` sets secrets only, such as `API_KEY`: set `{name}` in ipybox's \
+                 environment (`env` in the client's entry), or name it there: `{IPYBOX_DOTENV}={name}`"
+            ),
+            false => self.problems.iter().map(|problem| format!("\nhint: {problem}")).collect(),
+        };
         MissingVariable { name: name.to_owned(), note }
     }
 }
@@ -292,7 +349,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join(".env"), dotenv).unwrap();
         let mut variables = Variables::from_pairs(process.iter().copied());
-        variables.take(dotenv::read(&directory.path().join(".env")));
+        let allowed = variables.in_process(IPYBOX_DOTENV).unwrap_or_default().to_owned();
+        variables.take(dotenv::read(&directory.path().join(".env"), &Allowed(&allowed)));
         variables
     }
 
@@ -317,15 +375,15 @@ mod tests {
 
     #[test]
     fn the_process_environment_wins_over_dotenv() {
-        let variables = with_dotenv("A=file\nB=file\n", &[("A", "process")]);
+        let variables = with_dotenv("A=file\nB=file\n", &[("A", "process"), (IPYBOX_DOTENV, "A,B")]);
         assert_eq!(variables.get("A"), Some("process"));
         assert_eq!(variables.get("B"), Some("file"));
     }
 
     #[test]
     fn a_malformed_line_is_named_by_its_number_and_not_shown() {
-        let variables =
-            with_dotenv("# comment\nA=1\nthis is my secret\n\nB=\"2\nlines\"\nsecret again\nC=3\n", &[]);
+        let dotenv = "# comment\nA=1\nthis is my secret\n\nB=\"2\nlines\"\nsecret again\nC=3\n";
+        let variables = with_dotenv(dotenv, &[(IPYBOX_DOTENV, "A,B,C")]);
         let told: Vec<String> = variables.problems().iter().map(ToString::to_string).collect();
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[0].contains("line 3 "), "{told:?}");
@@ -340,7 +398,7 @@ mod tests {
     fn dotenv_is_taken_literally() {
         let variables = with_dotenv(
             "A=$HOME-${SECRET}\nB=\"$SECRET \\\" $A\"\nC='$SECRET'\nD=\\$SECRET\nE=a'b'$A\n# it's $5\nF=1\n",
-            &[("SECRET", "s3cret"), ("HOME", "/root")],
+            &[("SECRET", "s3cret"), ("HOME", "/root"), (IPYBOX_DOTENV, "A B C D E F")],
         );
         let values: Vec<Option<&str>> = ["A", "B", "C", "D", "E", "F"]
             .iter()
@@ -351,11 +409,25 @@ mod tests {
     }
 
     #[test]
-    fn what_decides_which_code_is_loaded_is_not_taken_from_dotenv() {
-        let variables =
-            with_dotenv("KERNEL_ENV_PYTHONPATH=/x\nKERNEL_ENV_LD_PRELOAD=/x\nKERNEL_ENV_A=1\n", &[]);
-        assert_eq!(variables.for_kernel().into_keys().collect::<Vec<_>>(), ["A"]);
-        assert_eq!(variables.problems().len(), 2);
+    fn dotenv_sets_secrets_and_what_the_user_names() {
+        let file =
+            "KERNEL_ENV_SHELL=/x\nKERNEL_ENV_GIT_CONFIG_KEY_0=/x\nKERNEL_ENV_API_KEY=1\nURL=/x\nMORE=2\n";
+        let variables = with_dotenv(file, &[]);
+        assert_eq!(variables.for_kernel().into_keys().collect::<Vec<_>>(), ["API_KEY"]);
+        let problems: Vec<String> = variables.problems().iter().map(ToString::to_string).collect();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(
+            problems[0].starts_with("`KERNEL_ENV_GIT_CONFIG_KEY_0`, `KERNEL_ENV_SHELL` of "),
+            "{problems:?}"
+        );
+        let missing = variables.fill("${URL}").unwrap_err().to_string();
+        assert!(missing.contains("`IPYBOX_DOTENV=URL`"), "{missing}");
+
+        let named = with_dotenv(file, &[(IPYBOX_DOTENV, "KERNEL_ENV_SHELL,MORE")]);
+        assert_eq!(named.for_kernel().into_keys().collect::<Vec<_>>(), ["API_KEY", "SHELL"]);
+        assert_eq!((named.get("MORE"), named.get("URL")), (Some("2"), None));
+        assert!(!named.is_of_the_workspace("MORE") && named.is_of_the_workspace("KERNEL_ENV_API_KEY"));
+
         let real = Variables::from_pairs([("KERNEL_ENV_PYTHONPATH", "/x")]);
         assert_eq!(real.for_kernel().into_keys().collect::<Vec<_>>(), ["PYTHONPATH"]);
     }
@@ -366,7 +438,7 @@ mod tests {
         let path = directory.path().join(".env");
         std::fs::write(&path, b"\xef\xbb\xbfA=1\nB=x\0y\nC=\xff\nD=2\n").unwrap();
         let mut variables = Variables::default();
-        variables.take(dotenv::read(&path));
+        variables.take(dotenv::read(&path, &Allowed("A,D")));
         assert_eq!((variables.get("A"), variables.get("D")), (Some("1"), Some("2")));
         assert_eq!((variables.get("B"), variables.get("C")), (None, None));
         assert_eq!(variables.problems().len(), 2, "{:?}", variables.problems());
@@ -376,24 +448,24 @@ mod tests {
     fn a_directory_in_place_of_dotenv_is_told() {
         let directory = tempfile::tempdir().unwrap();
         let mut variables = Variables::default();
-        variables.take(dotenv::read(directory.path()));
+        variables.take(dotenv::read(directory.path(), &Allowed::default()));
         assert!(variables.problems()[0].to_string().contains("not a regular file"));
     }
 
     #[test]
     fn the_kernel_sees_only_what_is_meant_for_it() {
         let variables = with_dotenv(
-            "SECRET=x\nKERNEL_ENV_A=file\nKERNEL_ENV_B=file\nPATH=/planted\n",
+            "SECRET=x\nKERNEL_ENV_A_KEY=file\nKERNEL_ENV_B_KEY=file\nPATH=/planted\n",
             &[
                 ("PATH", "/bin"),
                 ("LC_ALL", "C"),
                 ("API_KEY", "x"),
-                ("KERNEL_ENV_A", "process"),
+                ("KERNEL_ENV_A_KEY", "process"),
                 ("KERNEL_ENV_", "x"),
             ],
         );
         let kernel: Vec<(String, String)> = variables.for_kernel().into_iter().collect();
-        let expected = [("A", "process"), ("B", "file"), ("LC_ALL", "C"), ("PATH", "/bin")];
+        let expected = [("A_KEY", "process"), ("B_KEY", "file"), ("LC_ALL", "C"), ("PATH", "/bin")];
         assert_eq!(kernel, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
 
@@ -410,9 +482,11 @@ mod tests {
 
     #[test]
     fn values_of_dotenv_and_of_placeholders_are_redacted() {
-        let variables = with_dotenv("A=from-file\n", &[("B", "filled-in"), ("C", "not-used")]);
+        let dotenv = "A_KEY=from-file\nURL=refused\n";
+        let variables = with_dotenv(dotenv, &[("B", "filled-in"), ("C", "not-used")]);
         variables.clone().fill("${B}").unwrap();
-        assert_eq!(variables.redactor().redact("from-file filled-in not-used"), "${A} ${B} not-used");
+        let shown = variables.redactor().redact("from-file filled-in not-used refused").into_owned();
+        assert_eq!(shown, "${A_KEY} ${B} not-used ${URL}");
         variables.expect_placeholders("${D} ${C:-x}");
         assert_eq!(variables.redactor().redact("not-used"), "${C}");
     }

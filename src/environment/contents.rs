@@ -10,8 +10,8 @@ use rustix::fs::{Mode, OFlags};
 /// How much of a package's metadata is read. Its requirements come before its description.
 const METADATA_BYTES: u64 = 1024 * 1024;
 
-/// What the managed environment is created with, by us or by an old `venv`.
-const OWN: [&str; 5] = ["ipykernel", "pydantic", "pip", "setuptools", "wheel"];
+/// What the managed environment is created with, by us, by an earlier ipybox or by an old `venv`.
+const OWN: [&str; 6] = ["ipython", "pydantic", "pip", "setuptools", "wheel", "ipykernel"];
 
 /// The packages that no other package there requires: what somebody asked for by name.
 ///

@@ -64,7 +64,7 @@ pub(super) async fn fill(
         Tool::Uv => "`uv pip install`",
         Tool::Pip => "`python -m pip install`",
     };
-    turn.tell("installing ipykernel and pydantic");
+    turn.tell("installing IPython and pydantic");
     let invocation = installer.install(tool, python, &requirements, bytecode);
     let Err(failed) = attempt(what, &invocation, turn).await else { return Ok(()) };
     if tool == Tool::Uv {

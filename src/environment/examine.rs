@@ -92,7 +92,7 @@ fn to_be_made(by: &str) -> Outlook {
 }
 
 fn ready(facts: &Facts) -> Outlook {
-    let packages = [("ipykernel", &facts.details.ipykernel), ("pydantic", &facts.details.pydantic)];
+    let packages = [("ipython", &facts.details.ipython), ("pydantic", &facts.details.pydantic)];
     let packages =
         packages.into_iter().filter_map(|(name, found)| Some(format!("{name} {}", found.as_ref()?.version)));
     let words = format!("{}, {}", described(facts), Vec::from_iter(packages).join(", "));

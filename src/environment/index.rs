@@ -1,11 +1,14 @@
 //! The hosts that packages come from, as the user has configured uv and pip.
 //!
-//! An installation in a sandbox reaches these hosts and no others.
+//! An installation in a sandbox reaches these hosts and no others. A URL that is to be installed opens none: whoever
+//! chooses the package would choose who is sent what its build can read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use url::Url;
+
+use crate::small_file;
 
 /// PyPI's own: its index, and where that says the files are.
 const PYPI: [&str; 2] = ["https://pypi.org", "https://files.pythonhosted.org"];
@@ -16,12 +19,12 @@ const REPLACING: [&str; 3] = ["UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL
 const ADDING: [&str; 5] =
     ["UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS"];
 
-/// The hosts, as entries of a policy's `allowedDomains`: those of the index, and that of a URL in `requirement`.
-pub(super) fn hosts(environment: &BTreeMap<String, String>, requirement: &str) -> Vec<String> {
+/// The hosts, as entries of a policy's `allowedDomains`.
+pub(super) fn hosts(environment: &BTreeMap<String, String>) -> Vec<String> {
     let mut urls = Urls::default();
     for file in configurations(environment) {
         // What cannot be read does not configure the tool, either.
-        let Ok(text) = std::fs::read_to_string(&file) else { continue };
+        let Ok(text) = small_file::read_text(&file, small_file::BY_HAND) else { continue };
         if file.extension().is_some_and(|extension| extension == "toml") {
             urls.take_uv(&text);
         } else {
@@ -38,10 +41,12 @@ pub(super) fn hosts(environment: &BTreeMap<String, String>, requirement: &str) -
         urls.replacing.extend(PYPI.map(str::to_owned));
     }
     let configured = urls.replacing.iter().chain(&urls.adding).filter_map(|url| host(url));
-    // Who asks for the package need not be who configured the rest: no addresses, which would open this machine's own.
-    let asked = url_in(requirement).and_then(host).filter(|host| !is_address(host));
-    let hosts = configured.chain(asked);
-    hosts.collect::<BTreeSet<_>>().into_iter().collect()
+    configured.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// `host:port` of the URL that a requirement is or names, if it does.
+pub(super) fn host_of(requirement: &str) -> Option<String> {
+    url_in(requirement).and_then(host)
 }
 
 /// The URL that a requirement is or names after its `@`. What follows in it, such as a marker, is none.
@@ -57,13 +62,6 @@ fn url_in(requirement: &str) -> Option<&str> {
     let url = requirement.get(start..)?.split([' ', ';']).next()?;
     let scheme = url.split_once("://")?.0;
     scheme.chars().all(|each| each.is_ascii_alphanumeric() || each == '+').then_some(url)
-}
-
-/// Whether `host:port` names an address, or this machine.
-fn is_address(host: &str) -> bool {
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    let bare = name.trim_start_matches('[').trim_end_matches(']');
-    bare.parse::<std::net::IpAddr>().is_ok() || bare == "localhost" || bare.ends_with(".localhost")
 }
 
 /// `host:port` of a URL. `git+https://…` is one, and so is uv's `name=https://…`; a path is none.
@@ -152,7 +150,7 @@ fn configurations(environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    fn check(pairs: &[(&str, &str)], files: &[(&str, &str)], requirement: &str, expected: &[&str]) {
+    fn check(pairs: &[(&str, &str)], files: &[(&str, &str)], expected: &[&str]) {
         let home = tempfile::tempdir().unwrap();
         for (name, text) in files {
             let file = home.path().join(name);
@@ -162,50 +160,42 @@ mod tests {
         let mut environment: BTreeMap<String, String> =
             pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         environment.insert("HOME".to_owned(), home.path().display().to_string());
-        assert_eq!(hosts(&environment, requirement), expected, "{pairs:?} {files:?} {requirement}");
+        assert_eq!(hosts(&environment), expected, "{pairs:?} {files:?}");
     }
 
     const PYPI: [&str; 2] = ["files.pythonhosted.org:443", "pypi.org:443"];
 
     #[test]
     fn packages_come_from_pypi_unless_the_user_says_otherwise() {
-        check(&[], &[], "requests>=2", &PYPI);
-        check(
-            &[("PIP_INDEX_URL", "https://user:secret@index.example/simple")],
-            &[],
-            "x",
-            &["index.example:443"],
-        );
-        check(
-            &[("UV_DEFAULT_INDEX", "main=http://index.example:8080/simple")],
-            &[],
-            "x",
-            &["index.example:8080"],
-        );
+        check(&[], &[], &PYPI);
+        check(&[("PIP_INDEX_URL", "https://user:secret@index.example/simple")], &[], &["index.example:443"]);
+        check(&[("UV_DEFAULT_INDEX", "main=http://index.example:8080/simple")], &[], &["index.example:8080"]);
         let both = [&["extra.example:443"][..], &PYPI].concat();
-        check(&[("PIP_EXTRA_INDEX_URL", "https://extra.example/simple /a/path")], &[], "x", &both);
+        check(&[("PIP_EXTRA_INDEX_URL", "https://extra.example/simple /a/path")], &[], &both);
     }
 
     #[test]
     fn files_of_pip_and_uv_are_read() {
         let pip = "[global]\nindex_url = https://a.example/simple\n[install]\nfind-links =\n    https://b.example\n    /wheels\n";
-        check(&[], &[(".config/pip/pip.conf", pip)], "x", &["a.example:443", "b.example:443"]);
+        check(&[], &[(".config/pip/pip.conf", pip)], &["a.example:443", "b.example:443"]);
         let uv = "index-url = 'https://a.example'\n[[index]]\nurl = 'https://b.example'\n[pip]\nextra-index-url = ['https://c.example']\n";
-        check(&[], &[(".config/uv/uv.toml", uv)], "x", &["a.example:443", "b.example:443", "c.example:443"]);
-        check(&[], &[(".config/uv/uv.toml", "damaged [")], "x", &PYPI);
+        check(&[], &[(".config/uv/uv.toml", uv)], &["a.example:443", "b.example:443", "c.example:443"]);
+        check(&[], &[(".config/uv/uv.toml", "damaged [")], &PYPI);
     }
 
     #[test]
-    fn the_host_of_a_url_is_reached() {
-        let with =
-            |host: &'static str| [&["files.pythonhosted.org:443", host][..], &["pypi.org:443"]].concat();
-        check(&[], &[], "git+https://git.example/a@main", &with("git.example:443"));
-        check(&[], &[], "a @ https://host.example/a.whl ; python_version > '3'", &with("host.example:443"));
-        check(&[], &[], "evil @ file:///a ; os_name != '+http://127.0.0.1:1/'", &PYPI);
-        check(&[], &[], "evil ; os_name != '+http://host.example/'", &PYPI);
-        check(&[], &[], "a @ http://127.0.0.1:8000/a.whl", &PYPI);
-        check(&[], &[], "a @ http://localhost:8000/a.whl", &PYPI);
-        check(&[], &[], "https://[::1]/a.whl", &PYPI);
-        check(&[], &[], "git+ssh://git@git.example/a", &with("git.example:22"));
+    fn the_host_of_a_url_is_known() {
+        let check = |requirement: &str, expected: Option<&str>| {
+            assert_eq!(host_of(requirement).as_deref(), expected, "{requirement}");
+        };
+        check("git+https://git.example/a@main", Some("git.example:443"));
+        check("a @ https://host.example/a.whl ; python_version > '3'", Some("host.example:443"));
+        check("a@https://user@host.example/a.whl", Some("host.example:443"));
+        check("a @ http://127.0.0.1:8000/a.whl", Some("127.0.0.1:8000"));
+        check("https://[::1]/a.whl", Some("[::1]:443"));
+        check("git+ssh://git@git.example/a", Some("git.example:22"));
+        check("a @ file:///a ; os_name != '+http://127.0.0.1:1/'", None);
+        check("a ; os_name != '+http://host.example/'", None);
+        check("requests>=2", None);
     }
 }

@@ -9,6 +9,7 @@ use super::record::Tool;
 use super::requirement::{self, RequirementError};
 use super::run::{self, Elsewhere};
 use super::{Environment, Error, Progress};
+use crate::env::Variables;
 
 /// Why a package was not installed.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +48,18 @@ pub(crate) enum InstallError {
         /// The interpreter.
         python: PathBuf,
     },
+    /// A sandboxed installation reaches the package index, and no host that a package is asked for from.
+    #[error(
+        "install `{package}` in a sandbox: `{host}` is neither the package index nor allowed beside it\n\
+         hint: give the name that the package has in the index; the user can allow the host by \
+         `--sandbox-install-domain {host}`"
+    )]
+    Host {
+        /// The requirement.
+        package: String,
+        /// `host:port` of its URL.
+        host: String,
+    },
     /// The installer could not be started.
     #[error("start the installer")]
     Start(#[source] std::io::Error),
@@ -62,6 +75,23 @@ pub(crate) enum InstallError {
 pub(crate) fn check_requirement(package: &str, workspace: &Path) -> Result<(), InstallError> {
     requirement::parse(package, workspace)?;
     Ok(())
+}
+
+/// Whether a sandboxed installation may go where `package` is to come from: to the index as `variables` configure it, or to
+/// a host (`host:port`) that `is_allowed`.
+///
+/// # Errors
+/// [`InstallError::Host`].
+pub(crate) fn check_host(
+    package: &str,
+    variables: &Variables,
+    is_allowed: impl Fn(&str) -> bool,
+) -> Result<(), InstallError> {
+    let Some(host) = index::host_of(package) else { return Ok(()) };
+    if is_allowed(&host) || index::hosts(Installer::new(variables).environment()).contains(&host) {
+        return Ok(());
+    }
+    Err(InstallError::Host { package: package.trim().to_owned(), host })
 }
 
 impl Environment {
@@ -93,7 +123,7 @@ impl Environment {
                 });
             }
             Some(elsewhere) => {
-                let hosts = index::hosts(self.installer.environment(), &requirement);
+                let hosts = index::hosts(self.installer.environment());
                 let invocation = self.installer.install(tool, self.python(), &[requirement], bytecode);
                 let program =
                     Installer::without_cache(invocation).contained(self.facts.details.prefix.clone(), hosts);

@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) use examine::{Outlook, examine, find_uv};
-pub(crate) use install::{InstallError, check_requirement};
+pub(crate) use install::{InstallError, check_host, check_requirement};
 use installer::Installer;
 use place::Place;
 use probe::{Facts, ProbeError};

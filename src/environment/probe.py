@@ -62,7 +62,7 @@ def facts():
         "has_pip": find_spec("pip") is not None,
         "has_venv": find_spec("venv") is not None
         and find_spec("ensurepip") is not None,
-        "ipykernel": installed("ipykernel"),
+        "ipython": installed("ipython"),
         "pydantic": installed("pydantic"),
     }
     return found

@@ -12,7 +12,7 @@ use super::run::{self, Invocation};
 /// Printed by the interpreter: its version, and the details if it is new enough to tell them.
 const PROBE: &str = include_str!("probe.py");
 /// A probe takes 40 ms, and seconds on a cold network file system; what takes longer hangs.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// How much of what another program says is shown: some repeat the whole probe.
 const SHOWN_CHARS: usize = 200;
@@ -22,8 +22,8 @@ pub(super) const OLDEST: (u32, u32) = (3, 10);
 /// The newest Python that is tested; newer ones are tried.
 pub(super) const NEWEST: (u32, u32) = (3, 14);
 /// What the kernel and the generated code import: the requirement, and its oldest version, `(major, minor)`. Kernels of
-/// ipykernel 7.0 and 7.1 do not say that they are ready.
-const NEEDED: [(&str, (u32, u32)); 2] = [("ipykernel", (7, 2)), ("pydantic", (2, 0))];
+/// The oldest IPython for which there are tests.
+const NEEDED: [(&str, (u32, u32)); 2] = [("ipython", (8, 0)), ("pydantic", (2, 0))];
 
 /// `major.minor.micro`.
 pub(crate) type Version = (u32, u32, u32);
@@ -52,7 +52,7 @@ pub(super) struct Details {
     pub(super) has_pip: bool,
     /// Whether `python -m venv` works: Debian leaves `ensurepip` out of its `python3`.
     pub(super) has_venv: bool,
-    pub(super) ipykernel: Option<Distribution>,
+    pub(super) ipython: Option<Distribution>,
     pub(super) pydantic: Option<Distribution>,
 }
 
@@ -113,7 +113,7 @@ fn parse(output: &str) -> Result<Facts, ProbeError> {
 impl Facts {
     /// The requirements that its environment does not meet.
     pub(super) fn lacking(&self) -> Vec<String> {
-        let installed = [&self.details.ipykernel, &self.details.pydantic];
+        let installed = [&self.details.ipython, &self.details.pydantic];
         let lacking = NEEDED.iter().zip(installed).filter(|((_, oldest), installed)| {
             let version = installed.as_ref().and_then(|installed| major_and_minor(&installed.version));
             version.is_none_or(|version| version < *oldest)
@@ -124,7 +124,7 @@ impl Facts {
     /// Where the needed packages' metadata is, if it is known for all.
     pub(super) fn metadata(&self) -> Option<[&Path; 2]> {
         Some([
-            self.details.ipykernel.as_ref()?.path.as_deref()?,
+            self.details.ipython.as_ref()?.path.as_deref()?,
             self.details.pydantic.as_ref()?.path.as_deref()?,
         ])
     }
@@ -166,7 +166,7 @@ pub(super) mod tests {
     use super::*;
 
     /// The facts of a virtual environment at `prefix` that holds these versions.
-    pub(in super::super) fn venv(prefix: &str, ipykernel: Option<&str>, pydantic: Option<&str>) -> Facts {
+    pub(in super::super) fn venv(prefix: &str, ipython: Option<&str>, pydantic: Option<&str>) -> Facts {
         let prefix = PathBuf::from(prefix);
         let distribution = |name: &str, version: Option<&str>| {
             version.map(|version| Distribution {
@@ -185,27 +185,27 @@ pub(super) mod tests {
                 is_externally_managed: false,
                 has_pip: true,
                 has_venv: true,
-                ipykernel: distribution("ipykernel", ipykernel),
+                ipython: distribution("ipython", ipython),
                 pydantic: distribution("pydantic", pydantic),
                 prefix,
             },
         }
     }
 
-    fn check_lacking(ipykernel: Option<&str>, pydantic: Option<&str>, expected: &[&str]) {
-        assert_eq!(venv("/venv", ipykernel, pydantic).lacking(), expected, "{ipykernel:?} {pydantic:?}");
+    fn check_lacking(ipython: Option<&str>, pydantic: Option<&str>, expected: &[&str]) {
+        assert_eq!(venv("/venv", ipython, pydantic).lacking(), expected, "{ipython:?} {pydantic:?}");
     }
 
     #[test]
     fn what_is_missing_or_too_old_is_lacking() {
-        check_lacking(Some("7.4.0"), Some("2.14.3"), &[]);
+        check_lacking(Some("9.5.0"), Some("2.14.3"), &[]);
         check_lacking(Some("10.0.0rc1"), Some("2"), &[]);
-        check_lacking(Some("6.31.0"), Some("2.0"), &["ipykernel>=7.2"]);
-        check_lacking(None, Some("1.10.1"), &["ipykernel>=7.2", "pydantic>=2"]);
-        check_lacking(Some("7.1.0"), Some("2.0"), &["ipykernel>=7.2"]);
-        check_lacking(Some("7.2.0a1"), Some("2"), &[]);
+        check_lacking(Some("7.34.0"), Some("2.0"), &["ipython>=8"]);
+        check_lacking(None, Some("1.10.1"), &["ipython>=8", "pydantic>=2"]);
+        check_lacking(Some("7.9"), Some("2.0"), &["ipython>=8"]);
+        check_lacking(Some("8.0.0a1"), Some("2"), &[]);
         check_lacking(Some("8"), Some("2.13.0"), &[]);
-        check_lacking(Some("unknown"), Some("2.0"), &["ipykernel>=7.2"]);
+        check_lacking(Some("unknown"), Some("2.0"), &["ipython>=8"]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::probe::Facts;
+use crate::small_file;
 
 /// Where one record is kept.
 #[derive(Debug, Clone)]
@@ -66,7 +67,7 @@ impl RecordFile {
     /// Reads the record and compares it with what is there for `python`.
     // Blocking calls on purpose: a handful of `stat`s in a local directory take microseconds.
     pub(super) fn recall(&self, python: &Path) -> Recalled {
-        let text = match std::fs::read(&self.path) {
+        let text = match small_file::read(&self.path, small_file::BY_HAND) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Recalled::Missing,
             Err(_) => return Recalled::Unreadable,
@@ -130,11 +131,11 @@ mod tests {
     use super::super::probe::tests::venv;
     use super::*;
 
-    /// A directory that looks like an environment with ipykernel 7.4.0 and pydantic 2.0, and its record.
+    /// A directory that looks like an environment with IPython 9.5.0 and pydantic 2.0, and its record.
     fn environment() -> (tempfile::TempDir, PathBuf, RecordFile) {
         let directory = tempfile::tempdir().unwrap();
         let python = directory.path().join("bin/python");
-        for name in ["bin", "ipykernel-7.4.0.dist-info", "pydantic-2.0.dist-info"] {
+        for name in ["bin", "ipython-9.5.0.dist-info", "pydantic-2.0.dist-info"] {
             std::fs::create_dir(directory.path().join(name)).unwrap();
         }
         std::fs::write(&python, "an interpreter").unwrap();
@@ -144,7 +145,7 @@ mod tests {
 
     fn check_stale(change: impl FnOnce(&Path)) {
         let (directory, python, file) = environment();
-        let facts = venv(directory.path().to_str().unwrap(), Some("7.4.0"), Some("2.0"));
+        let facts = venv(directory.path().to_str().unwrap(), Some("9.5.0"), Some("2.0"));
         file.keep(&python, Tool::Uv, &facts).unwrap();
         assert!(matches!(file.recall(&python), Recalled::True(record) if record.facts == facts));
         change(directory.path());
@@ -153,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_record_is_true_until_something_changes() {
-        check_stale(|root| std::fs::remove_dir(root.join("ipykernel-7.4.0.dist-info")).unwrap());
+        check_stale(|root| std::fs::remove_dir(root.join("ipython-9.5.0.dist-info")).unwrap());
         check_stale(|root| std::fs::write(root.join("bin/python"), "another interpreter").unwrap());
         check_stale(|root| std::fs::remove_file(root.join("bin/python")).unwrap());
     }
@@ -161,7 +162,7 @@ mod tests {
     #[test]
     fn a_record_of_another_interpreter_is_stale() {
         let (directory, python, file) = environment();
-        let facts = venv(directory.path().to_str().unwrap(), Some("7.4.0"), Some("2.0"));
+        let facts = venv(directory.path().to_str().unwrap(), Some("9.5.0"), Some("2.0"));
         file.keep(&python, Tool::Pip, &facts).unwrap();
         let other = directory.path().join("bin/python3");
         std::fs::write(&other, "an interpreter").unwrap();

@@ -141,7 +141,7 @@ async fn check_changed(facts: impl FnOnce(&mut Facts), expected: &str) {
     let directory = state.directory.path().join("python");
     std::fs::create_dir_all(directory.join("bin")).unwrap();
     let python = directory.join("bin/python");
-    let mut told = venv(directory.to_str().unwrap(), Some("7.4.0"), Some("2.14.3"));
+    let mut told = venv(directory.to_str().unwrap(), Some("9.5.0"), Some("2.14.3"));
     program(&state, "python/bin/python", "", 0);
     RecordFile::new(state.directory.path().join("python.json")).keep(&python, Tool::Pip, &told).unwrap();
     facts(&mut told);
@@ -193,16 +193,16 @@ async fn an_environment_is_made_repaired_and_recalled() {
     assert_eq!(state.told(), "");
 
     // What the kernel needs was removed: repaired, and nothing else is lost.
-    let ipykernel = environment.facts.details.ipykernel.as_ref().unwrap().path.as_ref().unwrap();
-    std::fs::remove_dir_all(ipykernel).unwrap();
+    let ipython = environment.facts.details.ipython.as_ref().unwrap().path.as_ref().unwrap();
+    std::fs::remove_dir_all(ipython).unwrap();
     state.prepare(None, inherited()).await.unwrap();
     assert!(
-        state.told().contains("repairing the Python environment, which lacks ipykernel>=7.2"),
+        state.told().contains("repairing the Python environment, which lacks ipython>=8"),
         "{}",
         state.told()
     );
-    assert!(ipykernel.exists());
-    let site_packages = ipykernel.parent().unwrap();
+    assert!(ipython.exists());
+    let site_packages = ipython.parent().unwrap();
     assert!(site_packages.join("six.py").exists());
 
     let failed = environment.install("nonexistent-package-of-nobody", &|_| (), None).await.unwrap_err();

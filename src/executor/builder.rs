@@ -191,6 +191,13 @@ impl CodeExecutorBuilder {
         self
     }
 
+    /// Whether the workspace may be the user's home directory, or contain it, in a sandbox. Code could then write what shells,
+    /// editors and the desktop obey. Asks for a [`sandbox`](Self::sandbox) too. Default: `false`.
+    pub fn allow_home_workspace(mut self, is_allowed: bool) -> Self {
+        self.kernel = self.kernel.allow_home_workspace(is_allowed);
+        self
+    }
+
     /// Whether `sandbox-config.json` in the workspace is what [`sandbox_config`](Self::sandbox_config) names, if it is
     /// there. Code in a sandbox can never write it. Asks for a [`sandbox`](Self::sandbox) too. Default: `false`, because a
     /// workspace may come from a stranger.

@@ -300,7 +300,7 @@ impl Course<'_> {
                 BEGIN_GRACE
             }
             Pressure::None | Pressure::Waiting(_) => {
-                kernel.request_interrupt().await?;
+                kernel.request_interrupt()?;
                 self.unanswered_interrupts += 1;
                 self.pressure = Pressure::Requested(match self.pressure {
                     Pressure::Waiting(first) => first,

@@ -188,8 +188,12 @@ impl CodeExecutorBuilder {
         config.check_sandbox().await?;
         let connector = Connector::new(Arc::clone(&config.variables), config.workspace.clone())
             .with_connect_timeout(config.tool_server.connect_timeout);
+        connector.keep_apart(config.guard());
         let registry = match self.registry {
-            Some(registry) => registry,
+            Some(registry) => {
+                registry.keep_apart(config.guard());
+                registry
+            }
             None => Registry::of_workspace(&config, connector.clone()),
         };
         registry.tell_placeholders(&config.variables);

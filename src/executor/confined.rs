@@ -83,9 +83,7 @@ impl Confined {
     /// Starts a kernel in the sandbox, which must be [`ready`](Self::ready).
     pub(super) async fn start_kernel(&mut self, launch: &Launch) -> Result<Kernel, Error> {
         let sandbox = self.running.as_ref().ok_or(sandbox::Error::Gone)?;
-        let seat = sandbox
-            .start_kernel(serde_json::to_value(launch).map_err(io::Error::from).map_err(Error::Files)?)?;
-        let kernel = Kernel::attach(seat, launch).await;
+        let kernel = Kernel::start(launch, Some(sandbox)).await;
         if kernel.is_err() {
             // It may have left anything behind.
             self.end().await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Error;
 use super::confined::Confined;
-use crate::kernel::{Kernel, Launch, Limits, ShellCommands, Sockets};
+use crate::kernel::{Kernel, Launch, Limits, Program, ShellCommands};
 use crate::tool_server::Endpoint;
 use crate::{env, environment};
 
@@ -47,23 +47,25 @@ impl Here {
         variables.extend(self.variables.clone());
         variables.extend(environment.variables());
         variables.extend(self.our_variables(tool_server));
-        let launch = Launch {
+        let program = Program {
             python: environment.python().to_owned(),
             working_directory: self.workspace.clone(),
             environment: variables,
             private_directory: self.kernel_directory().to_owned(),
+            wrapper: Vec::new(),
+        };
+        let launch = Launch {
+            program,
             limits: self.limits,
             default_limits: self.confined.as_ref().map_or_else(Limits::default, Confined::limits),
             shell_commands: self.shell_commands,
             timeout: self.init_timeout,
-            sockets: if self.confined.is_some() { Sockets::Ports } else { Sockets::Files },
-            wrapper: Vec::new(),
         };
         let kernel = match &mut self.confined {
-            None => Kernel::start(&launch).await?,
+            None => Kernel::start(&launch, None).await?,
             Some(confined) => confined.start_kernel(&launch).await?,
         };
-        tracing::info!(python = %launch.python.display(), "the kernel is ready");
+        tracing::info!(python = %launch.program.python.display(), "the kernel is ready");
         Ok(kernel)
     }
 

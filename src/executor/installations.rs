@@ -10,7 +10,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 
 use super::confined::Confined;
-use crate::environment::{Contained, Elsewhere, Environment, Running};
+use crate::environment::{self, Contained, Elsewhere, Environment, Running};
 use crate::sandbox::{self, Confinement, Inside, Place, Program};
 
 /// The name of the settings file in the private directory.
@@ -29,6 +29,12 @@ impl Installations {
     pub(super) fn new(confined: &Confined, directory: &Path) -> Self {
         let (confinement, place) = confined.plan();
         Self { confinement, place, directory: directory.to_owned() }
+    }
+
+    /// Whether `package` comes from where packages may come from.
+    pub(super) fn check(&self, package: &str) -> Result<(), environment::InstallError> {
+        let allowed = |host: &str| self.confinement.installs_from(host);
+        environment::check_host(package, &self.confinement.variables, allowed)
     }
 
     /// A place to install into `environment`.

@@ -89,6 +89,13 @@ impl KernelClientBuilder {
         self
     }
 
+    /// Whether the working directory may be the user's home directory, or contain it, in a sandbox. Code could then write
+    /// what shells, editors and the desktop obey. Asks for a [`sandbox`](Self::sandbox) too. Default: `false`.
+    pub fn allow_home_workspace(mut self, is_allowed: bool) -> Self {
+        self.settings.sandbox.get_or_insert_default().allow_home_workspace = is_allowed;
+        self
+    }
+
     /// Whether `sandbox-config.json` in the working directory is what [`sandbox_config`](Self::sandbox_config) names, if it is
     /// there. Code in a sandbox can never write it. Asks for a [`sandbox`](Self::sandbox) too. Default: `false`, because a
     /// working directory may come from a stranger.

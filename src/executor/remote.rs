@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use serde_json::json;
 
@@ -58,7 +59,7 @@ pub(super) struct Desk {
 }
 
 impl CallHandler for Desk {
-    fn handle(&self, path: String, body: String) -> BoxFuture<'static, (u16, String)> {
+    fn handle(&self, path: String, body: String) -> BoxFuture<'static, (u16, Bytes)> {
         let (workspace, tool_server) = (self.workspace.clone(), self.tool_server.clone());
         Box::pin(async move {
             match (path.as_str(), tool_server) {
@@ -72,11 +73,12 @@ impl CallHandler for Desk {
                             Ok(result) => json!({ "result": result }),
                             Err(message) => json!({ "error": { "kind": "tool", "message": message } }),
                         }
-                        .to_string(),
+                        .to_string()
+                        .into(),
                     )
                 }
                 (_, Some(tool_server)) => tool_server.answer(&path, body).await,
-                (_, None) => (404, "this kernel's code has no tools".to_owned()),
+                (_, None) => (404, "this kernel's code has no tools".into()),
             }
         })
     }

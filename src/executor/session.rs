@@ -225,7 +225,11 @@ impl Session {
         if let PackagesAt::Remote = self.packages {
             packages::check(package).map_err(InstallError::Remote)?;
         }
-        Ok(environment::check_requirement(package, &self.workspace)?)
+        environment::check_requirement(package, &self.workspace)?;
+        if let PackagesAt::Here { installations: Some(installations), .. } = &self.packages {
+            installations.check(package)?;
+        }
+        Ok(())
     }
 
     /// Installs a package where the kernel finds it, in a sandbox of its own if the kernel is in one. Returns what the
@@ -235,6 +239,7 @@ impl Session {
         package: &str,
         progress: environment::Progress<'_>,
     ) -> Result<String, InstallError> {
+        self.check_package(package)?;
         let installations = match &self.packages {
             PackagesAt::Here { installations, .. } => installations,
             PackagesAt::Remote => return self.install_remotely(package, progress).await,
@@ -252,7 +257,6 @@ impl Session {
         package: &str,
         progress: environment::Progress<'_>,
     ) -> Result<String, InstallError> {
-        self.check_package(package)?;
         progress("installing where the Jupyter server runs the kernel");
         let cancel = self.cell_token();
         // Whoever no longer waits wants no installation.

@@ -197,9 +197,7 @@ impl Worker {
 
     async fn refresh_imports(&mut self, changed: Option<&str>) {
         let Some(kernel) = self.kernel.as_mut() else { return };
-        let package = changed.map(|name| format!("'mcptools.{name}'")).unwrap_or_default();
-        let code = format!("__import__('sys').modules['ipybox_shell'].refresh_imports({package})");
-        let said = match tokio::time::timeout(HOUSEKEEPING_TIMEOUT, kernel.run(code)).await {
+        let said = match tokio::time::timeout(HOUSEKEEPING_TIMEOUT, kernel.refresh_imports(changed)).await {
             Ok(Ok(said)) => said,
             // A death is noticed by the next cell, which tells its caller.
             Ok(Err(error)) => return tracing::warn!(%error, "could not refresh the kernel's imports"),

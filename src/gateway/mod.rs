@@ -3,10 +3,9 @@
 //!
 //! Its stdin is the only connection to the host. What it hands out are sockets that listen in the sandbox's own network;
 //! what it is handed are sockets and pipes for each thing it starts. It decides nothing: what may run, and what of the
-//! outside can be reached, is the host's business.
+//! outside can be reached, is the host's business. It hands a kernel's socket and pipe through, and reads neither.
 
 mod leftovers;
-mod relay;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -14,13 +13,11 @@ use std::ffi::OsString;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::net::UnixStream as StdUnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{ExitCode, Stdio};
 use std::rc::Rc;
 
 use rustix::process::Signal;
-use tokio::net::UnixStream;
 use tokio::process::Command;
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
@@ -28,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::leftovers::Leftovers;
 use crate::describe::describe;
-use crate::kernel::Launch;
+use crate::kernel::{self, KernelProcess};
 use crate::process::GroupLeader;
 use crate::sandbox::{Channel, Configuration, Hardening, Notice, Program, Request, Service};
 
@@ -140,6 +137,7 @@ async fn begin(channel: &Channel, configuration: Configuration) -> Result<Gatewa
         environment,
         wrapper,
         leftovers: Rc::new(Leftovers::found()),
+        kernel_output: None,
         kernels: BTreeMap::new(),
         stop: CancellationToken::new(),
     })
@@ -156,6 +154,8 @@ struct Gateway {
     environment: BTreeMap<String, String>,
     wrapper: Vec<OsString>,
     leftovers: Rc<Leftovers>,
+    /// What the kernel that is started next writes into.
+    kernel_output: Option<OwnedFd>,
     kernels: BTreeMap<u64, mpsc::UnboundedSender<Signal>>,
     /// Cancelled when the sandbox has to end.
     stop: CancellationToken,
@@ -171,8 +171,10 @@ impl Gateway {
             };
             let Some((request, descriptor)) = received else { return Ok(()) };
             match (request, descriptor) {
-                (Request::StartKernel { kernel, launch }, Some(socket)) => {
-                    self.start_kernel(kernel, launch, socket)?;
+                (Request::KernelOutput, Some(pipe)) => self.kernel_output = Some(pipe),
+                (Request::StartKernel { kernel, program }, Some(stdin)) => {
+                    let output = self.kernel_output.take().ok_or(Error::Unexpected)?;
+                    self.start_kernel(&channel, kernel, program, stdin, output)?;
                 }
                 (Request::Signal { kernel, signal }, None) => {
                     if let (Some(signals), Some(signal)) =
@@ -188,9 +190,7 @@ impl Gateway {
                     let channel = Rc::clone(&channel);
                     tokio::task::spawn_local(async move {
                         let wait_status = run_program(program, output).await;
-                        if let Err(error) = channel.send(&Notice::Ended { run, wait_status }, None).await {
-                            tracing::debug!(%error, "could not tell the host that a program has ended");
-                        }
+                        tell(&channel, &Notice::Ended { run, wait_status }).await;
                     });
                 }
                 _ => return Err(Error::Unexpected),
@@ -198,25 +198,29 @@ impl Gateway {
         }
     }
 
-    fn start_kernel(&mut self, kernel: u64, launch: serde_json::Value, socket: OwnedFd) -> Result<(), Error> {
-        let mut launch: Launch = serde_json::from_value(launch).map_err(io::Error::from)?;
-        launch.environment = self.environment_for(launch.environment);
-        launch.wrapper.clone_from(&self.wrapper);
-        let stream = StdUnixStream::from(socket);
-        stream.set_nonblocking(true)?;
-        let stream = UnixStream::from_std(stream)?;
+    fn start_kernel(
+        &mut self,
+        channel: &Rc<Channel>,
+        kernel: u64,
+        program: serde_json::Value,
+        stdin: OwnedFd,
+        output: OwnedFd,
+    ) -> Result<(), Error> {
+        let mut program: kernel::Program = serde_json::from_value(program).map_err(io::Error::from)?;
+        program.environment = self.environment_for(program.environment);
+        program.wrapper.clone_from(&self.wrapper);
         let (sender, signals) = mpsc::unbounded_channel();
         self.kernels.retain(|_, signals| !signals.is_closed());
         self.kernels.insert(kernel, sender);
-        let (leftovers, stop) = (Rc::clone(&self.leftovers), self.stop.clone());
+        let (channel, leftovers, stop) = (Rc::clone(channel), Rc::clone(&self.leftovers), self.stop.clone());
         tokio::task::spawn_local(async move {
-            let socket = relay::relay(stream, launch, signals).await;
+            let wait_status = run_kernel(kernel, &program, stdin, output, signals, &channel).await;
             if let Err(left) = leftovers.kill().await {
                 // What cannot be killed one by one dies with the sandbox, which is ours to end.
                 stop.cancel();
                 return tracing::error!(?left, "a kernel has left processes that cannot be killed");
             }
-            relay::close(socket).await;
+            tell(&channel, &Notice::KernelEnded { kernel, wait_status }).await;
         });
         Ok(())
     }
@@ -233,10 +237,53 @@ impl Gateway {
     }
 }
 
+/// Tells the host, which may have gone.
+async fn tell(channel: &Channel, notice: &Notice) {
+    if let Err(error) = channel.send(notice, None).await {
+        tracing::debug!(%error, ?notice, "could not tell the host");
+    }
+}
+
+/// Runs a kernel to its end, and returns what `wait` says of it.
+async fn run_kernel(
+    kernel: u64,
+    program: &kernel::Program,
+    stdin: OwnedFd,
+    output: OwnedFd,
+    mut signals: mpsc::UnboundedReceiver<Signal>,
+    channel: &Channel,
+) -> i32 {
+    let words = output.try_clone();
+    let mut process = match KernelProcess::start(program, stdin, output) {
+        Ok(process) => process,
+        Err(error) => {
+            let why = format!("failed to start `{}`: {}", program.python.display(), describe(&error));
+            tracing::error!("{why}");
+            // The host reads it as what the kernel said.
+            drop(words.map(|words| rustix::io::write(words, why.as_bytes())));
+            return NOT_STARTED;
+        }
+    };
+    drop(words);
+    loop {
+        tokio::select! {
+            Some(signal) = signals.recv() => {
+                process.signal(signal);
+                tell(channel, &Notice::Signalled { kernel }).await;
+            }
+            status = process.wait() => {
+                process.signal(Signal::KILL);
+                return status.map_or(NOT_STARTED, |status| status.into_raw());
+            }
+        }
+    }
+}
+
+/// What a shell says of a program that it cannot start, as `wait` does.
+const NOT_STARTED: i32 = 127 << 8;
+
 /// Runs a program to its end, and returns what `wait` says of it.
 async fn run_program(program: Program, output: OwnedFd) -> i32 {
-    /// What a shell says of a program that it cannot start, as `wait` does.
-    const NOT_STARTED: i32 = 127 << 8;
     let spawned = output.try_clone().and_then(|errors| {
         let mut command = Command::new(&program.program);
         command.args(&program.arguments).env_clear().envs(&program.environment);

@@ -9,6 +9,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use url::Url;
 
+use crate::small_file;
+
 /// Why a server cannot be asked for anything.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AccessError {
@@ -166,9 +168,12 @@ fn is_loopback(url: &Url) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
+/// The longest file of certificates; those of systems have a quarter of a MiB.
+const MOST_ROOTS_BYTES: u64 = 16 * 1024 * 1024;
+
 fn read_roots(file: PathBuf) -> Result<Vec<CertificateDer<'static>>, AccessError> {
     let fail = |file: PathBuf, reason: String| AccessError::Roots { file, reason };
-    let bytes = match std::fs::read(&file) {
+    let bytes = match small_file::read(&file, MOST_ROOTS_BYTES) {
         Ok(bytes) => bytes,
         Err(error) => return Err(fail(file, error.to_string())),
     };

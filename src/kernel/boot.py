@@ -1,61 +1,80 @@
-"""Starts the ipykernel that ipybox talks to: boot.py SETTINGS, where SETTINGS is an object in JSON.
+"""Starts the kernel that ipybox talks to.
 
-`private_directory` is the server's directory for temporary files; it is removed if the server dies without being able
-to do so. `connection_file` and `journal_file` are made by the server. Standard library and ipykernel only.
+The process's stdin is the socket to the host; its stdout and stderr are one pipe, which the host reads. The first message
+has settings. Of these, `private_directory` is the host's directory for temporary files; it is removed if the host dies
+without being able to do so. Standard library and IPython only.
 """
 
-import json
 import os
+import select
 import signal
+import socket
 import sys
-
-# How many messages wait to be read before the kernel waits.
-QUEUED_MESSAGES = 32
 
 
 def main():
-    settings = json.loads(sys.argv[1])
     leave_terminal()
-    watch_lifeline(settings["private_directory"])
     here = open_directory()
+    import ipybox_host
+
+    connection = take_connection()
+    host = ipybox_host.Host(connection)
+    settings = host.receive()["content"]
+    watch_host(connection, settings["private_directory"])
     import ipybox_limits
 
     ipybox_limits.limit(**settings["limits"])
-    # Importing the debugger costs 60 ms and 9 MB at every start, and nobody attaches one here.
-    sys.modules["debugpy"] = None
     if not settings["has_unix_sockets"]:
         import ipybox_processes
 
         ipybox_processes.install()
     import ipybox_input
-    import ipybox_journal
-    import ipybox_messages
+    import ipybox_kernel
+    import ipybox_loading
     import ipybox_shell
-    import ipybox_streams
 
     # Whether commands ask first is settled before any code of a user, or a file of that name, can be there.
     is_free = settings["shell_commands"] == "free"
     if not is_free:
         import ipybox_commands
 
-    # IPython adds the working directory instead.
     sys.path.remove(here)
-    ipybox_streams.Stream.journal = ipybox_journal.Journal(settings["journal_file"])
-    app = make_app()
-    app.initialize(["-f", settings["connection_file"]])
-    # Blocked while ipykernel started, available to the user's code from here on.
-    del sys.modules["debugpy"]
-    ipybox_messages.adapt(app.session, ipybox_journal.Sent())
-    ipybox_streams.send_directly(app.iopub_thread)
-    ipybox_streams.settle_after_cells(app.kernel, [sys.stdout, sys.stderr])
-    ipybox_shell.adapt(app.shell)
+    host.open_output(settings["mark"])
+    sys.stdout, sys.__stdout__ = (ipybox_host.Text(host, 1, "<stdout>") for _ in "12")
+    sys.stderr, sys.__stderr__ = (ipybox_host.Text(host, 2, "<stderr>") for _ in "12")
+    kernel = ipybox_kernel.Kernel(host)
+    ipybox_shell.adapt(kernel.shell, ipybox_host.in_this_cell)
     if not is_free:
         is_only_escape = settings["shell_commands"] == "only_escape"
-        ipybox_commands.ask_first(app.shell, is_only_escape)
-    ipybox_input.refuse_input(app.kernel)
-    ipybox_shell.wake_loop_by_signals()
+        ipybox_commands.ask_first(kernel.shell, is_only_escape)
+    ipybox_input.refuse_input()
     ipybox_shell.undo_colors()
-    app.start()
+    # As in an interactive Python, but behind its library, of which no more is imported at the start than is needed: a
+    # file of the workspace would hide what IPython and generated code import later.
+    sys.path.insert(end_of_library(), "")
+    ipybox_loading.prefer_own_tests()
+    kernel.serve()
+
+
+def end_of_library():
+    """Where the places of the standard library end in `sys.path`."""
+    import sysconfig
+
+    library = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")]
+    return max(
+        index
+        for index, place in enumerate(sys.path, 1)
+        if place in library or os.path.basename(place) == "lib-dynload"
+    )
+
+
+def take_connection():
+    """The socket to the host, away from stdin, which is at its end from here on."""
+    connection = socket.socket(fileno=os.dup(0))
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return connection
 
 
 def leave_terminal():
@@ -85,32 +104,29 @@ def open_directory():
     return here
 
 
-def watch_lifeline(private_directory):
-    """End this process group when the server's end of our stdin closes, however that happens.
+def watch_host(connection, private_directory):
+    """End this process group when the host's end of the connection closes, however that happens.
 
     A process watches, not a thread: one long C call that holds the interpreter's lock would keep a
     thread from running. It is forked twice, so that it is nobody's child here: code that waits for
     all its children must not wait for it.
     """
-    lifeline = os.dup(0)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
     child = os.fork()
     if child:
-        os.close(lifeline)
         os.waitpid(child, 0)
         return
     if os.fork():
         os._exit(0)
-    # The server waits for the end of our stderr when the kernel has died.
+    # The host reads the end of our output when the kernel has died.
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.dup2(null, 2)
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     try:
-        while os.read(lifeline, 1):
+        end = select.poll()
+        end.register(connection, 0)
+        while not end.poll():
             pass
         remove_tree(private_directory)
     finally:
@@ -132,28 +148,6 @@ def remove_tree(top):
         os.rmdir(top)
     except OSError:
         pass
-
-
-def make_app():
-    import ipybox_shell
-    import zmq
-    from ipykernel.kernelapp import IPKernelApp
-    from traitlets.config import Config
-
-    class App(IPKernelApp):
-        def _bind_socket(self, s, port):
-            if s.type == zmq.XPUB:
-                # Slow the kernel down rather than drop output that the server has not read yet.
-                s.setsockopt(zmq.XPUB_NODROP, 1)
-                # What waits here has to be read before an interrupt of endless output is seen to have worked.
-                s.setsockopt(zmq.SNDHWM, QUEUED_MESSAGES)
-            return super()._bind_socket(s, port)
-
-    config = Config()
-    ipybox_shell.configure(config)
-    config.IPKernelApp.outstream_class = "ipybox_streams.Stream"
-    config.IPKernelApp.kernel_class = "ipybox_shell.Kernel"
-    return App.instance(config=config)
 
 
 main()

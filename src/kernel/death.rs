@@ -4,8 +4,6 @@ use std::fmt;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
-use serde::{Deserialize, Serialize};
-
 use super::Limits;
 
 /// The end of a kernel's process that we did not cause.
@@ -13,7 +11,7 @@ use super::Limits;
 pub(crate) struct Death {
     /// How it ended.
     pub(crate) manner: Manner,
-    /// The last lines of its real stderr.
+    /// What it wrote before its first cell, or why its sandbox ended; often nothing.
     pub(crate) stderr: String,
     /// What it was limited to.
     pub(crate) limits: Limits,
@@ -29,14 +27,6 @@ pub(crate) enum Manner {
 }
 
 impl Manner {
-    /// What `wait` says, if anybody could wait.
-    pub(crate) fn wait_status(&self) -> i32 {
-        match self {
-            Self::Process(status) => status.into_raw(),
-            Self::Elsewhere(_) => 0,
-        }
-    }
-
     fn is_kill(&self) -> bool {
         matches!(self, Self::Process(status) if status.signal() == Some(rustix::process::Signal::KILL.as_raw()))
     }
@@ -74,15 +64,4 @@ impl fmt::Display for Death {
         write!(f, "{}", self.manner)?;
         if self.stderr.is_empty() { Ok(()) } else { write!(f, "; its last words:\n{}", self.stderr) }
     }
-}
-
-/// How a kernel that runs elsewhere ended, as far as its server tells.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
-pub(crate) struct Ended {
-    /// What `wait` says of the process.
-    #[serde(default, rename = "ipybox_wait_status")]
-    pub(crate) wait_status: i32,
-    /// What the process wrote to its real stderr before its end.
-    #[serde(default, rename = "ipybox_stderr")]
-    pub(crate) stderr: String,
 }

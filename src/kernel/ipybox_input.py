@@ -1,6 +1,9 @@
 """What asks for input, here where nobody can answer, fails at once and says what to do instead."""
 
+import builtins
 import sys
+
+from ipybox_loading import after_import
 
 NOBODY_ANSWERS = (
     "nobody can answer: code in this kernel gets no input. "
@@ -12,22 +15,26 @@ NOBODY_DEBUGS = (
 )
 
 
-def refuse_input(kernel):
+def refuse_input():
     """Let `input`, `getpass` and debuggers that ask for commands raise an exception."""
+    sys.breakpointhook = sys.__breakpointhook__
+    builtins.input = refuse
+    after_import("getpass", refuse_passwords)
+    after_import("pdb", refuse_debuggers)
+
+
+def refuse(*args, **kwargs):
     from IPython.core.error import StdinNotImplementedError
 
-    def refuse(*args, **kwargs):
-        raise StdinNotImplementedError(NOBODY_ANSWERS)
-
-    kernel.raw_input = refuse
-    kernel.getpass = refuse
-    # ipykernel's own waits for a debugger to attach, where it could import one.
-    sys.breakpointhook = sys.__breakpointhook__
-    refuse_debuggers(StdinNotImplementedError)
+    raise StdinNotImplementedError(NOBODY_ANSWERS)
 
 
-def refuse_debuggers(error):
-    import pdb  # noqa: T100 - to keep it from waiting
+def refuse_passwords(getpass):
+    getpass.getpass = refuse
+
+
+def refuse_debuggers(pdb):
+    from IPython.core.error import StdinNotImplementedError
 
     # ipykernel has put IPython's class in the place of this one, which it is derived from.
     base = next((kind for kind in pdb.Pdb.__mro__ if kind.__module__ == "pdb"), pdb.Pdb)
@@ -37,7 +44,7 @@ def refuse_debuggers(error):
         # One that is given a file of commands may work.
         if self.use_rawinput and not self.cmdqueue:
             sys.settrace(None)
-            raise error(NOBODY_DEBUGS)
+            raise StdinNotImplementedError(NOBODY_DEBUGS)
         return ask_for_commands(self, *args, **kwargs)
 
     base.cmdloop = cmdloop

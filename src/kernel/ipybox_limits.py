@@ -4,7 +4,7 @@ import os
 import resource
 import sys
 
-# Threads of the kernel itself, most of them ZeroMQ's; 12 were counted.
+# Threads of a kernel itself; 12 were counted of an ipykernel.
 OWN_TASKS = 16
 
 

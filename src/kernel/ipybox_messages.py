@@ -1,137 +1,9 @@
-"""Messages of a kernel as ipybox wants to read them: none longer than anyone reads, and none that cannot be encoded."""
+"""Contents of messages as ipybox wants to read them: none longer than anyone reads. Standard library only."""
 
-import functools
-import inspect
 import json
-import os
 
 # The longest text in a message, in characters.
 PIECE_CHARS = 64 * 1024
-
-
-# What is shown of a cell.
-SHOWN = (
-    "clear_output",
-    "display_data",
-    "error",
-    "execute_result",
-    "stream",
-    "update_display_data",
-)
-# Requests whose messages are counted at the same time.
-COUNTED_REQUESTS = 256
-# Requests that are known when they come again: ipybox asks for the newest.
-KEPT_REQUESTS = 8
-
-
-def adapt(session, counts=None):
-    """Let `session` encode and cut messages; `counts` counts the text that was sent, if anybody wants to know."""
-    session.pack = pack
-    session.send = send_in_pieces(session.send, counts)
-
-
-def run_once(kernel, replies):
-    """Let a request to run code that comes again be answered as it was, without running anything: who asks could not know
-    whether it, or its reply, was lost with a connection. `replies` has the newest replies, by request."""
-    execute = kernel.shell_handlers["execute_request"]
-    begun = {}
-
-    async def execute_once(stream, ident, parent):
-        request = parent["header"]["msg_id"]
-        if request in begun:
-            if request in replies:
-                content, metadata = replies[request]
-                kernel.session.send(
-                    stream,
-                    "execute_reply",
-                    content,
-                    parent,
-                    metadata=metadata,
-                    ident=ident,
-                )
-            return
-        begun[request] = True
-        forget_oldest(begun, KEPT_REQUESTS)
-        result = execute(stream, ident, parent)
-        if inspect.isawaitable(result):
-            await result
-
-    kernel.shell_handlers["execute_request"] = execute_once
-
-
-def forget_oldest(entries, most):
-    while len(entries) > most:
-        del entries[next(iter(entries))]
-
-
-class Tally:
-    """Tells with the reply to a request how many messages showed something before, so that lost ones are missed."""
-
-    def __init__(self, session):
-        self._send = session.send
-        self._counts = {}
-        # The newest replies, by request.
-        self.replies = {}
-        session.send = self._send_counted
-
-    def _send_counted(
-        self, stream, message_or_type, content=None, parent=None, *args, **kwargs
-    ):
-        if isinstance(message_or_type, dict):
-            kind, parent_header = (
-                message_or_type["msg_type"],
-                message_or_type["parent_header"],
-            )
-        else:
-            kind = message_or_type
-            parent_header = (parent or {}).get("header", parent or {})
-        request = parent_header.get("msg_id")
-        if kind == "execute_reply" and request not in self.replies:
-            shown = {"ipybox_shown": self._counts.pop(request, 0)}
-            kwargs["metadata"] = {**(kwargs.get("metadata") or {}), **shown}
-            self.replies[request] = content, kwargs["metadata"]
-            forget_oldest(self.replies, KEPT_REQUESTS)
-        sent = self._send(stream, message_or_type, content, parent, *args, **kwargs)
-        # What could not be sent is not missed.
-        if kind in SHOWN:
-            self._counts[request] = self._counts.pop(request, 0) + 1
-            forget_oldest(self._counts, COUNTED_REQUESTS)
-        return sent
-
-
-def send_in_pieces(send, counts):
-    """Send long text of streams as several messages, and cut exceptions that are longer than anyone reads.
-
-    The server keeps what it needs of each message before it takes the next; one message of a gigabyte would have
-    to be held whole. Each piece of what this process printed tells how much was printed with it, so that the server
-    can tell what is missing if the kernel dies.
-    """
-    process = os.getpid()
-
-    def send_pieces(stream, message_or_type, content=None, *args, **kwargs):
-        if isinstance(message_or_type, dict):
-            message = message_or_type
-            is_counted = (
-                counts is not None
-                and message["msg_type"] == "stream"
-                and os.getpid() == process
-            )
-            for kind, piece in pieces(message["msg_type"], message["content"]):
-                if is_counted:
-                    parent = message["parent_header"]
-                    end = counts.count(parent, piece["name"], piece["text"])
-                    piece = {**piece, "end": end}
-                renamed = {**message, "content": piece}
-                if kind != message["msg_type"]:
-                    renamed["msg_type"] = kind
-                    renamed["header"] = {**message["header"], "msg_type": kind}
-                sent = send(stream, renamed, *args, **kwargs)
-        else:
-            for kind, piece in pieces(message_or_type, content):
-                sent = send(stream, kind, piece, *args, **kwargs)
-        return sent
-
-    return send_pieces
 
 
 def pieces(kind, content):
@@ -147,7 +19,7 @@ def pieces(kind, content):
             return
         # The server shows the object's text and what is streamed after it as one.
         first, *rest = cut(long_text)
-        metadata = {**content["metadata"], "ipybox_begun": True}
+        metadata = {**content.get("metadata", {}), "ipybox_begun": True}
         yield (
             "display_data",
             {**content, "data": {"text/plain": first}, "metadata": metadata},
@@ -156,15 +28,7 @@ def pieces(kind, content):
             yield "stream", {"name": "object", "text": text}
         yield "stream", {"name": "object", "text": "\n"}
     elif kind in ("error", "execute_reply") and content and "traceback" in content:
-        traceback = [shortened(line) for line in content["traceback"]]
-        yield (
-            kind,
-            {
-                **content,
-                "evalue": shortened(content["evalue"]),
-                "traceback": traceback,
-            },
-        )
+        yield kind, shortened_error(content)
     else:
         yield kind, content
 
@@ -175,13 +39,28 @@ def cut(text):
 
 # The representations that are texts, the most telling first.
 TEXTS = ("text/markdown", "text/plain", "text/latex", "application/json", "text/html")
+# All those that ipybox reads.
+READ = (
+    *TEXTS,
+    "image/png",
+    "image/jpeg",
+    "image/gif",
+    "image/webp",
+    "image/svg+xml",
+    "application/pdf",
+)
 
 
 def split_bundle(data):
     """What of an object fits in a message, and its text if that does not."""
     if isinstance(data.get("application/json"), (dict, list)):
         # As text, because the server reads what is nested deep as little as anyone.
-        data = {**data, "application/json": to_json(data["application/json"])}
+        data = dict(data)
+        try:
+            data["application/json"] = to_json(data["application/json"])
+        except (RecursionError, TypeError, ValueError):
+            # It is no JSON; there may be other representations.
+            del data["application/json"]
     texts = [kind for kind in TEXTS if isinstance(data.get(kind), str)]
     long = [kind for kind in texts if is_long(data[kind])]
     if not long:
@@ -209,27 +88,10 @@ def shortened(text):
     return f"{text[:half]}\n[...]\n{text[-half:]}"
 
 
-def pack(message):
-    """Encode a message as JSON. Lone surrogates, which UTF-8 cannot carry, become question marks.
-
-    jupyter_client's own packer raises on them, and the output is lost.
-    """
-    clean, default = encoders()
-    options = {"default": default, "ensure_ascii": False, "allow_nan": False}
-    try:
-        text = json.dumps(message, **options)
-    except (TypeError, ValueError):
-        text = json.dumps(clean(message), **options)
-    return text.encode("utf-8", errors="replace")
-
-
-@functools.cache
-def encoders():
-    """What makes JSON of Python's objects, and of dates: ipykernel's until jupyter_client 7 took it over."""
-    from jupyter_client import jsonutil
-
-    if hasattr(jsonutil, "json_clean"):
-        return jsonutil.json_clean, jsonutil.json_default
-    from ipykernel.jsonutil import json_clean
-
-    return json_clean, jsonutil.date_default
+def shortened_error(content):
+    """An exception without the middle of what is too long."""
+    return {
+        **content,
+        "evalue": shortened(content["evalue"]),
+        "traceback": [shortened(line) for line in content["traceback"]],
+    }

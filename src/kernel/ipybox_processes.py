@@ -6,8 +6,12 @@ by a fork server, which listens at one. Both are set as the modules are loaded; 
 gets it.
 """
 
-import sys
-from importlib.machinery import PathFinder
+from ipybox_loading import after_import
+
+
+def install():
+    after_import("multiprocessing.context", _start_by_fork)
+    after_import("multiprocessing.connection", _meet_on_loopback)
 
 
 def _start_by_fork(context):
@@ -23,37 +27,3 @@ def _start_by_fork(context):
 def _meet_on_loopback(connection):
     """Whoever connects proves that it knows the process's key, so that a port is no weaker than a file."""
     connection.default_family = "AF_INET"
-
-
-_ADJUSTMENTS = {
-    "multiprocessing.context": _start_by_fork,
-    "multiprocessing.connection": _meet_on_loopback,
-}
-
-
-class _Finder:
-    """Lets the usual finder find the two modules, and adjusts each after it has run."""
-
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        adjust = _ADJUSTMENTS.get(name)
-        if adjust is None:
-            return None
-        spec = PathFinder.find_spec(name, path, target)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def execute_and_adjust(module):
-                execute(module)
-                adjust(module)
-
-            spec.loader.exec_module = execute_and_adjust
-        return spec
-
-
-def install():
-    """To be called before anything imports `multiprocessing`; what is loaded already is adjusted at once."""
-    for name, adjust in _ADJUSTMENTS.items():
-        if name in sys.modules:
-            adjust(sys.modules[name])
-    sys.meta_path.insert(0, _Finder)

@@ -8,58 +8,31 @@ import sys
 import threading
 import types
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 
 import ipybox_tracebacks
-from ipykernel.ipkernel import IPythonKernel
-from ipykernel.zmqshell import ZMQInteractiveShell
-from IPython.utils.process import system as run_command
-from traitlets import Type
+from ipybox_loading import after_import
 
 # What a command begins with, so that it reads nothing.
 NO_INPUT = "exec </dev/null; "
 
 
-class ShellLikeQtConsole(ZMQInteractiveShell):
-    """A shell whose name tells libraries that its reader has no browser, where rich and tqdm would show widgets.
+def configuration():
+    """What IPython offers to be set."""
+    from traitlets.config import Config
 
-    rich knows notebooks by the name of ipykernel's own shell, tqdm those without widgets by a name with `qt` in it.
-    """
-
-    def showtraceback(self, exc_tuple=None, *args, **kwargs):
-        is_only_message = kwargs.get("exception_only", False)
-        if is_only_message or not ipybox_tracebacks.show_group(self, exc_tuple):
-            super().showtraceback(exc_tuple, *args, **kwargs)
-
-
-class Kernel(IPythonKernel):
-    """A kernel with that shell."""
-
-    shell_class = Type(ShellLikeQtConsole)
-
-
-def configure(config):
-    """Set what IPython offers to be set."""
+    config = Config()
     config.InteractiveShell.colors = "nocolor"
     config.InteractiveShell.banner1 = ""
     # What `len?` and `%page` show is output of the cell.
     config.InteractiveShell.display_page = True
     config.HistoryManager.enabled = False
+    # `%store`, which ipykernel loads at its start.
+    config.MagicsManager.lazy_magics = {"store": "IPython.extensions.storemagic"}
+    return config
 
 
-def configure_running(shell):
-    """Set it in a shell that runs already."""
-    shell.colors = "nocolor"
-    # Setting `display_page` is too late.
-    from IPython.core import page
-
-    shell.set_hook("show_in_pager", page.as_hook(page.display_page), 90)
-    # So named from here on.
-    shell.__class__ = ShellLikeQtConsole
-
-
-def adapt(shell):
-    """Change what cannot be set."""
+def adapt(shell, in_this_cell):
+    """Change what cannot be set. `in_this_cell` makes a function that shows what it shows for the cell of its maker."""
     shell.ask_exit = refuse_to_exit
     shell.system = types.MethodType(system, shell)
     shell.getoutput = interruptible(shell.getoutput)
@@ -69,25 +42,11 @@ def adapt(shell):
     warnings.filterwarnings("ignore", message="To exit: use")
     # As in an interactive Python: ours are nobody's business, and `argparse` reads them.
     sys.argv = [""]
-    give_threads_their_cell(
-        [sys.stdout, sys.stderr, shell.display_pub, shell.displayhook]
-    )
-
-
-def wake_loop_by_signals():
-    """Let an interrupt end an `await` at once, and not when the event loop happens to wake.
-
-    ipykernel 7.4 handles SIGINT by scheduling a callback, which a loop that sleeps does not notice. A
-    loop with any signal handler of its own is woken by every signal; this one is for a signal that is
-    ignored by default.
-    """
-    from tornado.ioloop import IOLoop
-
-    IOLoop.current().asyncio_loop.add_signal_handler(signal.SIGURG, lambda: None)
+    give_threads_their_cell(in_this_cell)
 
 
 def undo_colors():
-    """Our reader is no terminal; ipykernel has just told every program to colour its output."""
+    """Our reader is no terminal, whatever IPython has just told every program."""
     for name in ("CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR"):
         os.environ.pop(name, None)
     os.environ.update(TERM="dumb", NO_COLOR="1")
@@ -108,7 +67,6 @@ def refresh_imports(package=None):
 
 
 def refuse_to_exit():
-    # ipykernel would stop a moment later, in the middle of the next cell.
     print(
         "`exit` does not end the kernel: reset it for a fresh one.",
         file=sys.stderr,
@@ -121,6 +79,8 @@ def system(self, command):
     IPython lets it wait for input from a terminal where nobody types, and goes on with the cell after an interrupt of
     the command: a loop could not be interrupted.
     """
+    from IPython.utils.process import system as run_command
+
     refuse_background(command)
     with Interruption() as interruption:
         status = run_command(NO_INPUT + self.var_expand(command, depth=1))
@@ -178,28 +138,9 @@ class Interruption:
         self.handler(number, frame)
 
 
-def give_threads_their_cell(sources):
-    """Let what a thread shows belong to the cell that started it, or that gave work to it.
-
-    ipykernel 7 lets it belong to the cell that happens to run; ipykernel 6 does this itself.
-    """
-    sources = [source for source in sources if hasattr(source, "set_thread_parent")]
-    sources = [source for source in sources if hasattr(source, "_parent_header")]
-    if not sources:
-        return
-
-    def in_this_cell(run):
-        parents = [(source._parent_header, source.parent_header) for source in sources]
-
-        def run_in_cell(*args, **kwargs):
-            for variable, parent in parents:
-                variable.set(parent)
-            return run(*args, **kwargs)
-
-        return run_in_cell
-
+def give_threads_their_cell(in_this_cell):
+    """Let what a thread shows belong to the cell that started it, or that gave work to it."""
     start_thread = threading.Thread.start
-    submit_work = ThreadPoolExecutor.submit
 
     @functools.wraps(start_thread)
     def start(self):
@@ -214,9 +155,18 @@ def give_threads_their_cell(sources):
         vars(self)["run"] = run_and_forget
         start_thread(self)
 
+    threading.Thread.start = start
+    after_import(
+        "concurrent.futures.thread",
+        lambda module: give_work_its_cell(module.ThreadPoolExecutor, in_this_cell),
+    )
+
+
+def give_work_its_cell(executor, in_this_cell):
+    submit_work = executor.submit
+
     @functools.wraps(submit_work)
     def submit(self, fn, /, *args, **kwargs):
         return submit_work(self, in_this_cell(fn), *args, **kwargs)
 
-    threading.Thread.start = start
-    ThreadPoolExecutor.submit = submit
+    executor.submit = submit

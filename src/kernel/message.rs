@@ -1,15 +1,13 @@
 //! What a kernel says, reduced to what a cell's outcome is made of.
 //!
-//! Independent of the transport: a message comes as the JSON parts of the
+//! Independent of the transport: what is read are the contents of the
 //! [Jupyter messaging protocol](https://jupyter-client.readthedocs.io/en/stable/messaging.html).
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::Error;
-use super::death::Ended;
 use super::terminal::plain;
-use super::wire::Parts;
 
 /// An object's representations, by MIME type.
 pub(crate) type MimeBundle = Map<String, Value>;
@@ -48,10 +46,8 @@ pub(crate) enum Content {
     KernelInfoReply(KernelInfo),
     /// The server between us and the kernel drops output because there is too much of it.
     Limited(RateLimit),
-    /// The subscription to the kernel's output is in place (JEP 65).
+    /// A kernel of our own is ready.
     Welcome,
-    /// The kernel has ended, says who runs it.
-    Dead(Ended),
     /// Something else, which a cell's outcome does not depend on.
     Other,
 }
@@ -119,20 +115,6 @@ pub(crate) struct KernelInfo {
     pub(crate) language: String,
 }
 
-/// A stream of a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stream {
-    Stdout,
-    Stderr,
-}
-
-/// How much a request had written to a stream, in characters, with the text of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Written {
-    pub(super) stream: Stream,
-    pub(super) end: u64,
-}
-
 /// A Python exception that ended a cell.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct PythonError {
@@ -165,35 +147,8 @@ impl PythonError {
 }
 
 #[derive(Deserialize)]
-struct Header {
-    msg_type: String,
-}
-
-#[derive(Deserialize)]
-struct ParentHeader {
-    msg_id: Option<String>,
-}
-
-#[derive(Deserialize)]
 struct StreamContent {
     text: String,
-    /// `stdout` or `stderr`.
-    #[serde(default)]
-    name: Option<String>,
-    /// How many characters the kernel's own process had written with this text, if it says so.
-    #[serde(default)]
-    end: Option<u64>,
-}
-
-impl StreamContent {
-    fn written(&self) -> Option<Written> {
-        let stream = match self.name.as_deref()? {
-            "stdout" => Stream::Stdout,
-            "stderr" => Stream::Stderr,
-            _ => return None,
-        };
-        Some(Written { stream, end: self.end? })
-    }
 }
 
 #[derive(Deserialize)]
@@ -205,7 +160,7 @@ struct Display {
     transient: Transient,
 }
 
-/// What boot.py adds to the metadata of an object.
+/// What `ipybox_messages.py` adds to the metadata of an object.
 #[derive(Default, Deserialize)]
 struct Metadata {
     #[serde(default, rename = "ipybox_begun")]
@@ -242,7 +197,7 @@ struct LanguageInfo {
     name: String,
 }
 
-/// What `ipybox_messages.py` adds to the metadata of a reply.
+/// What `ipybox_session.py` adds to the metadata of a reply.
 #[derive(Default, Deserialize)]
 struct ReplyMetadata {
     #[serde(default)]
@@ -261,30 +216,20 @@ enum ExecuteReply {
 #[serde(tag = "execution_state", rename_all = "snake_case")]
 enum Status {
     Idle,
-    Dead(Ended),
     #[serde(other)]
     Other,
 }
 
-impl Message {
-    /// Reads a message from its header, parent header and content. With text of a stream comes how much its request
-    /// had written by then.
+impl Content {
+    /// Reads the content of a message by its kind, `msg_type`, with the metadata beside it.
     ///
     /// Bytes that are not UTF-8 become replacement characters: output must not be lost over them.
-    pub(super) fn decode(parts: &Parts) -> Result<(Self, Option<Written>), Error> {
-        let header: Header = parse(parts.header())?;
-        let parent: ParentHeader = parse(parts.parent())?;
-        let content = parts.content();
-        let mut written = None;
-        let content = match header.msg_type.as_str() {
-            "stream" => {
-                let stream: StreamContent = parse(content)?;
-                written = stream.written();
-                Content::Shown(Shown::Stream(stream.text))
-            }
+    pub(super) fn read(kind: &str, metadata: &[u8], content: &[u8]) -> Result<Self, Error> {
+        Ok(match kind {
+            "stream" => Self::Shown(Shown::Stream(parse::<StreamContent>(content)?.text)),
             "display_data" | "execute_result" => {
                 let Display { data, metadata, transient } = parse(content)?;
-                Content::Shown(Shown::Object {
+                Self::Shown(Shown::Object {
                     bundle: data,
                     id: transient.id(),
                     is_begun: metadata.is_begun == true,
@@ -292,39 +237,36 @@ impl Message {
             }
             "update_display_data" => {
                 let Display { data, transient, .. } = parse(content)?;
-                Content::Shown(Shown::Update { bundle: data, id: transient.id() })
+                Self::Shown(Shown::Update { bundle: data, id: transient.id() })
             }
-            "clear_output" => {
-                Content::Shown(Shown::Clear { is_delayed: parse::<ClearOutput>(content)?.wait })
-            }
-            "error" => Content::Error(parse(content)?),
+            "clear_output" => Self::Shown(Shown::Clear { is_delayed: parse::<ClearOutput>(content)?.wait }),
+            "error" => Self::Error(parse(content)?),
             "status" => match parse(content)? {
-                Status::Idle => Content::Idle,
-                Status::Dead(end) => Content::Dead(end),
-                Status::Other => Content::Other,
+                Status::Idle => Self::Idle,
+                Status::Other => Self::Other,
             },
-            "execute_input" => Content::ExecuteInput,
+            "execute_input" => Self::ExecuteInput,
             "execute_reply" => {
                 let error = match parse::<ExecuteReply>(content)? {
                     ExecuteReply::Error(error) => Some(error),
                     ExecuteReply::Other => None,
                 };
-                let metadata: ReplyMetadata = parse(parts.metadata()).unwrap_or_default();
-                Content::ExecuteReply { error, shown: metadata.ipybox_shown }
+                let metadata: ReplyMetadata = parse(metadata).unwrap_or_default();
+                Self::ExecuteReply { error, shown: metadata.ipybox_shown }
             }
             "kernel_info_reply" => {
                 let KernelInfoReply { implementation, language_info } = parse(content)?;
-                Content::KernelInfoReply(KernelInfo { implementation, language: language_info.name })
+                Self::KernelInfoReply(KernelInfo { implementation, language: language_info.name })
             }
-            "interrupt_reply" => Content::InterruptReply,
-            "iopub_welcome" => Content::Welcome,
-            _ => Content::Other,
-        };
-        Ok((Self { parent: parent.msg_id, content }, written))
+            "interrupt_reply" => Self::InterruptReply,
+            "ready" => Self::Welcome,
+            _ => Self::Other,
+        })
     }
 }
 
-fn parse<T: serde::de::DeserializeOwned>(part: &[u8]) -> Result<T, Error> {
+/// Reads JSON of a kernel, lossily where it is not UTF-8.
+pub(super) fn parse<T: serde::de::DeserializeOwned>(part: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(part)
         .or_else(|_| serde_json::from_str(&String::from_utf8_lossy(part)))
         .map_err(Error::Message)
@@ -332,34 +274,16 @@ fn parse<T: serde::de::DeserializeOwned>(part: &[u8]) -> Result<T, Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::Channel;
     use super::*;
 
-    fn message(header: &[u8], parent: &[u8], content: &[u8]) -> (Message, Option<Written>) {
-        let parts = [header, parent, b"{}", content].map(|part| part.to_vec().into());
-        Message::decode(&Parts::new(Channel::Iopub, parts.to_vec()).unwrap()).unwrap()
-    }
-
-    fn decode(kind: &str, content: &[u8]) -> Content {
-        let header = format!(r#"{{"msg_id":"1","msg_type":"{kind}"}}"#);
-        message(header.as_bytes(), br#"{"msg_id":"7"}"#, content).0.content
+    fn read(kind: &str, content: &[u8]) -> Content {
+        Content::read(kind, b"{}", content).unwrap()
     }
 
     #[test]
     fn output_that_is_not_utf_8_is_kept() {
-        let content = decode("stream", b"{\"name\":\"stdout\",\"text\":\"a\xffb\"}");
+        let content = read("stream", b"{\"name\":\"stdout\",\"text\":\"a\xffb\"}");
         assert!(matches!(content, Content::Shown(Shown::Stream(text)) if text == "a\u{fffd}b"));
-    }
-
-    #[test]
-    fn text_tells_how_much_was_written_with_it() {
-        let written = |content: &[u8]| message(br#"{"msg_type":"stream"}"#, b"{}", content).1;
-        assert_eq!(
-            written(br#"{"name":"stderr","text":"a","end":7}"#),
-            Some(Written { stream: Stream::Stderr, end: 7 })
-        );
-        assert_eq!(written(br#"{"name":"stdout","text":"a"}"#), None);
-        assert_eq!(written(br#"{"name":"other","text":"a","end":7}"#), None);
     }
 
     #[test]
@@ -377,14 +301,8 @@ mod tests {
 
     #[test]
     fn only_idle_ends_a_request() {
-        assert!(matches!(decode("status", br#"{"execution_state":"idle"}"#), Content::Idle));
-        assert!(matches!(decode("status", br#"{"execution_state":"busy"}"#), Content::Other));
-        assert!(matches!(decode("comm_open", b"{}"), Content::Other));
-    }
-
-    #[test]
-    fn an_empty_parent_header_is_no_parent() {
-        let (message, _) = message(br#"{"msg_type":"iopub_welcome"}"#, b"{}", b"{}");
-        assert!(message.parent.is_none());
+        assert!(matches!(read("status", br#"{"execution_state":"idle"}"#), Content::Idle));
+        assert!(matches!(read("status", br#"{"execution_state":"busy"}"#), Content::Other));
+        assert!(matches!(read("comm_open", b"{}"), Content::Other));
     }
 }

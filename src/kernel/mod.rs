@@ -1,46 +1,37 @@
-//! A conversation with one ipykernel: start it, run code in it, interrupt it, kill it.
+//! A conversation with one kernel: start it, run code in it, interrupt it, kill it.
 //!
-//! It speaks the [Jupyter messaging protocol](https://jupyter-client.readthedocs.io/en/stable/messaging.html)
-//! over sockets in a private directory. It knows nothing of cells in a queue, of time limits or of tools: those are
-//! the executor's.
+//! It is a process of our own, beside us or in a sandbox, or an ipykernel that a Jupyter server runs. Both say what the
+//! [Jupyter messaging protocol](https://jupyter-client.readthedocs.io/en/stable/messaging.html) calls the contents of
+//! messages. It knows nothing of cells in a queue, of time limits or of tools: those are the executor's.
 
-mod connection;
 mod death;
 mod fold;
-mod journal;
 mod launch;
 mod limits;
-mod local;
 mod message;
-mod relayed;
+mod output;
+mod own;
 mod remote;
 mod terminal;
-mod wire;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use jupyter_protocol::{ExecuteRequest, InterruptRequest, JupyterMessage};
+use serde_json::json;
 
-use rustix::process::Signal;
-
-pub(crate) use self::death::{Death, Ended};
+pub(crate) use self::death::Death;
 pub(crate) use self::fold::{Fold, Image, ImageId, Missing, Settled, Taken, Transcript};
-pub(crate) use self::launch::{Launch, ShellCommands, Sockets};
+pub(crate) use self::launch::{KernelProcess, Launch, Program, ShellCommands};
 pub(crate) use self::limits::Limits;
 pub(crate) use self::message::{Content, Message, PythonError, RateLimit, Shown};
 pub(crate) use self::terminal::plain;
 
-pub(crate) use self::local::{LocalKernel, Said};
-pub(crate) use self::relayed::websocket;
 pub(crate) use self::remote::{CallHandler, RemoteLaunch, settle};
-pub(crate) use self::wire::{Parts, SUBPROTOCOL};
 
-use self::relayed::RelayedKernel;
+use self::own::OwnKernel;
 use self::remote::RemoteKernel;
-use self::wire::Channel;
 use crate::jupyter::{self, KernelId};
-use crate::sandbox::Seat;
+use crate::sandbox::Sandbox;
 
 /// Why a kernel could not be started or spoken to.
 #[derive(Debug, thiserror::Error)]
@@ -113,29 +104,17 @@ pub(crate) enum Event {
 }
 
 /// A running kernel. Dropping it kills it and all that it started.
-pub(crate) struct Kernel(Half);
-
-/// Where the kernel's process is.
-enum Half {
-    /// Beside us.
-    Local(Box<LocalKernel>),
-    /// In a sandbox, with a gateway between.
-    Relayed(Box<RelayedKernel>),
+pub(crate) enum Kernel {
+    /// Beside us or in a sandbox.
+    Own(Box<OwnKernel>),
     /// Where a Jupyter server runs it.
     Remote(Box<RemoteKernel>),
 }
 
 impl Kernel {
-    /// Starts a kernel and waits until it runs code and everything that it prints arrives.
-    pub(crate) async fn start(launch: &Launch) -> Result<Self, Error> {
-        let opened = async { Ok(Half::Local(Box::new(LocalKernel::start(launch).await?))) };
-        Self::greet(opened, launch.timeout).await
-    }
-
-    /// As [`start`](Self::start), for a kernel in a sandbox whose start has been asked for with this `launch`.
-    pub(crate) async fn attach(seat: Seat, launch: &Launch) -> Result<Self, Error> {
-        let opened = async { Ok(Half::Relayed(Box::new(RelayedKernel::open(seat, launch.limits).await?))) };
-        Self::greet(opened, launch.timeout).await
+    /// Starts a kernel beside us, or in a `sandbox`, and waits until it runs code.
+    pub(crate) async fn start(launch: &Launch, sandbox: Option<&Sandbox>) -> Result<Self, Error> {
+        Ok(Self::Own(Box::new(OwnKernel::start(launch, sandbox).await?)))
     }
 
     /// Has a Jupyter server start a kernel, or restart an `earlier` one.
@@ -143,36 +122,29 @@ impl Kernel {
         launch: &RemoteLaunch,
         earlier: &mut Option<KernelId>,
     ) -> Result<Self, Error> {
-        Ok(Self(Half::Remote(Box::new(RemoteKernel::start(launch, earlier).await?))))
+        Ok(Self::Remote(Box::new(RemoteKernel::start(launch, earlier).await?)))
     }
 
-    async fn greet(
-        opened: impl Future<Output = Result<Half, Error>>,
-        timeout: Duration,
-    ) -> Result<Self, Error> {
-        let greeted = async {
-            let mut kernel = Self(opened.await?);
-            loop {
-                match kernel.next().await? {
-                    Event::Message(Message { content: Content::Welcome, .. }) => break,
-                    Event::Died(death) => return Err(Error::DiedStarting(death)),
-                    Event::Message(_) | Event::Torn | Event::Disconnected(_) => {}
-                }
-            }
-            match kernel.run(String::new()).await {
-                Ok(_) => Ok(kernel),
-                Err(Error::Ended(death)) => Err(Error::DiedStarting(death)),
-                Err(error) => Err(error),
-            }
-        };
-        tokio::time::timeout(timeout, greeted).await.unwrap_or(Err(Error::StartTimeout(timeout)))
-    }
-
-    /// Runs code of our own to its end and returns what else was said meanwhile.
+    /// Has the kernel find what was installed or generated since it has looked; that of the server `changed` was generated anew.
+    /// Returns what else was said meanwhile.
     ///
     /// # Errors
     /// Among others that the kernel has ended; [`next`](Self::next) says so too.
-    pub(crate) async fn run(&mut self, code: String) -> Result<Vec<Message>, Error> {
+    pub(crate) async fn refresh_imports(&mut self, changed: Option<&str>) -> Result<Vec<Message>, Error> {
+        let package = changed.map(|name| format!("mcptools.{name}"));
+        match self {
+            Self::Own(kernel) => kernel.refresh_imports(package.as_deref()).map(|()| Vec::new()),
+            Self::Remote(_) => {
+                // A string in JSON is one in Python.
+                let package = package.map(|package| json!(package).to_string()).unwrap_or_default();
+                self.run(format!("__import__('sys').modules['ipybox_shell'].refresh_imports({package})"))
+                    .await
+            }
+        }
+    }
+
+    /// Runs code of our own to its end and returns what else was said meanwhile.
+    async fn run(&mut self, code: String) -> Result<Vec<Message>, Error> {
         let mut fold = Fold::new(self.execute(code).await?);
         let mut others = Vec::new();
         while !fold.is_complete() {
@@ -194,79 +166,56 @@ impl Kernel {
         if code.starts_with('\u{feff}') {
             code.remove(0);
         }
-        let request = JupyterMessage::from(ExecuteRequest {
-            code,
-            silent: false,
-            store_history: true,
-            user_expressions: None,
-            allow_stdin: false,
-            stop_on_error: false,
-        });
-        let id = request.header.msg_id.clone();
-        match &mut self.0 {
-            Half::Local(kernel) => kernel.execute(request).await?,
-            Half::Relayed(kernel) => kernel.send(&Parts::of_request(Channel::Shell, &request)?).await?,
-            Half::Remote(kernel) => kernel.execute(&request).await?,
+        match self {
+            Self::Own(kernel) => kernel.execute(&code),
+            Self::Remote(kernel) => kernel.execute(&code).await,
         }
-        Ok(id)
     }
 
     /// The next message or the kernel's end. Cancellation safe.
     ///
     /// Call it between cells too: what nobody reads slows the kernel down.
     pub(crate) async fn next(&mut self) -> Result<Event, Error> {
-        let kernel = match &mut self.0 {
-            Half::Local(kernel) => kernel,
-            Half::Relayed(kernel) => return kernel.next().await,
-            Half::Remote(kernel) => return kernel.next().await,
-        };
-        Ok(match kernel.next().await? {
-            Said::Message(parts) => match kernel.understand(&parts) {
-                Ok(message) => Event::Message(message),
-                Err(error) => {
-                    tracing::debug!(%error, "ignored a message of the kernel");
-                    Event::Torn
-                }
-            },
-            Said::Torn => Event::Torn,
-            Said::Died(death) => Event::Died(death),
-        })
-    }
-
-    /// Asks for a KeyboardInterrupt in the running code, by message: the gentlest way.
-    pub(crate) async fn request_interrupt(&mut self) -> Result<(), Error> {
-        let request = JupyterMessage::from(InterruptRequest {});
-        match &mut self.0 {
-            Half::Local(kernel) => kernel.control(request).await,
-            Half::Relayed(kernel) => kernel.send(&Parts::of_request(Channel::Control, &request)?).await,
-            Half::Remote(kernel) => kernel.request_interrupt(),
+        match self {
+            Self::Own(kernel) => kernel.next().await,
+            Self::Remote(kernel) => kernel.next().await,
         }
     }
 
-    /// Interrupts the kernel and all that it started by another way.
-    pub(crate) fn signal_interrupt(&self) {
-        match &self.0 {
-            Half::Local(kernel) => kernel.signal(Signal::INT),
-            Half::Relayed(kernel) => kernel.signal(Signal::INT),
-            Half::Remote(kernel) => kernel.interrupt_directly(),
+    /// Asks for a KeyboardInterrupt in the running code, and for an [`InterruptReply`](Content::InterruptReply) once it can
+    /// no longer hit other code: the gentlest way.
+    pub(crate) fn request_interrupt(&mut self) -> Result<(), Error> {
+        match self {
+            Self::Own(kernel) => {
+                kernel.interrupt();
+                Ok(())
+            }
+            Self::Remote(kernel) => kernel.request_interrupt(),
+        }
+    }
+
+    /// Interrupts the kernel and all that it started by another way, if there is one.
+    pub(crate) fn signal_interrupt(&mut self) {
+        match self {
+            Self::Own(kernel) => kernel.interrupt(),
+            Self::Remote(kernel) => kernel.interrupt_directly(),
         }
     }
 
     /// Kills the kernel and all that it started; what it said before is still there to be read.
     pub(crate) fn signal_kill(&self) {
-        match &self.0 {
-            Half::Local(kernel) => kernel.signal(Signal::KILL),
-            Half::Relayed(kernel) => kernel.signal(Signal::KILL),
-            Half::Remote(kernel) => kernel.end(),
+        match self {
+            Self::Own(kernel) => kernel.signal_kill(),
+            Self::Remote(kernel) => kernel.end(),
         }
     }
 
     /// The name of a kernel that its server can restart, which is left to the caller; the others are killed.
     pub(crate) async fn release(self) -> Option<KernelId> {
-        match self.0 {
-            Half::Remote(kernel) => Some(kernel.release()),
-            other => {
-                Self(other).kill().await;
+        match self {
+            Self::Remote(kernel) => Some(kernel.release()),
+            other @ Self::Own(_) => {
+                other.kill().await;
                 None
             }
         }
@@ -275,13 +224,9 @@ impl Kernel {
     /// Kills the kernel and all that it started. `false` if it is in a sandbox that does not obey, and must be ended
     /// itself.
     pub(crate) async fn kill(self) -> bool {
-        match self.0 {
-            Half::Local(kernel) => {
-                kernel.kill().await;
-                true
-            }
-            Half::Relayed(kernel) => kernel.kill().await,
-            Half::Remote(kernel) => {
+        match self {
+            Self::Own(kernel) => kernel.kill().await,
+            Self::Remote(kernel) => {
                 kernel.kill().await;
                 true
             }

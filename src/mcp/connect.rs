@@ -1,7 +1,7 @@
 //! From parameters to a live connection.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use rmcp::RoleClient;
@@ -10,14 +10,18 @@ use rmcp::transport::IntoTransport;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use super::answers::Answers;
 use super::client::Client;
 use super::connection::Connection;
 use super::failure::Failure;
 use super::filled::{FilledHttp, FilledStdio};
+use super::gate::Gate;
+use super::guard::Guard;
 use super::http::Proxies;
+use super::pipes::Pipes;
 use super::sse::SseTransport;
 use super::starts::{Start, Starts};
-use super::stdio::{LastWords, Pipes, Process};
+use super::stdio::{LastWords, Process};
 use super::{
     DEFAULT_CONNECT_TIMEOUT, Error, HttpParameters, HttpTransport, Reach, ServerParameters, StdioParameters,
     http,
@@ -47,6 +51,8 @@ pub(crate) type Tell<'a> = &'a (dyn Fn(&str) + Sync);
 pub(crate) struct Connector {
     variables: Arc<Variables>,
     workspace: PathBuf,
+    /// One for each sandbox. Clones share them.
+    guards: Arc<RwLock<Vec<Guard>>>,
     connect_timeout: Duration,
     goes_on: bool,
     starts: Arc<Starts>,
@@ -62,6 +68,7 @@ impl Connector {
         Self {
             variables,
             workspace,
+            guards: Arc::default(),
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             goes_on: true,
             starts: Arc::default(),
@@ -78,6 +85,25 @@ impl Connector {
     /// Ends a server that is not ready in time, rather than let it start in the background.
     pub(crate) fn in_foreground(self) -> Self {
         Self { goes_on: false, ..self }
+    }
+
+    /// From now on servers start as `guard` has it, if there is one; also those of clones.
+    pub(crate) fn keep_apart(&self, guard: Option<Guard>) {
+        self.guards.write().unwrap_or_else(PoisonError::into_inner).extend(guard);
+    }
+
+    /// Whether a server may be started at all, as far as that shows without starting it.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect), of its parameters.
+    pub(crate) fn check(&self, name: &str, parameters: &ServerParameters) -> Result<(), Error> {
+        let Reach::Stdio(parameters) = &parameters.reach else { return Ok(()) };
+        let guards = self.guards.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if guards.is_empty() {
+            return Ok(());
+        }
+        let (filled, secrets) = FilledStdio::fill(parameters, &self.variables, &self.workspace)?;
+        Process::prepare(name, &filled, (&self.workspace, &guards), &self.variables, &secrets).map(drop)
     }
 
     /// Whether servers can be started by this command.
@@ -173,9 +199,13 @@ impl Connector {
 
     /// Starts a server in the background.
     fn begin(&self, name: &str, parameters: &StdioParameters, limit: Duration) -> Result<Arc<Start>, Error> {
-        let (filled, secrets) = FilledStdio::fill(parameters, &self.variables)?;
+        let (filled, secrets) = FilledStdio::fill(parameters, &self.variables, &self.workspace)?;
+        let guards = self.guards.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let place = (self.workspace.as_path(), guards.as_slice());
+        let answers = Answers::default();
         let (process, pipes) =
-            Process::start(name, &filled, &self.workspace, &self.variables, secrets.clone())?;
+            Process::start(name, &filled, place, &self.variables, secrets.clone(), answers.clone())?;
+        let pipes = Gate::new(pipes, answers);
         let account = process.account().clone();
         let name = name.to_owned();
         let server = name.clone();
@@ -205,12 +235,17 @@ impl Connector {
         let (filled, secrets) = FilledHttp::fill(parameters, &self.variables)?;
         let client = self.http_client(&filled.url)?;
         let stop = CancellationToken::new();
+        let answers = Answers::default();
         let connecting = async {
             match filled.transport {
-                HttpTransport::Streamable => handshake(http::transport(client, &filled), &stop).await,
+                HttpTransport::Streamable => {
+                    let transport = http::transport(client, &filled, answers.clone());
+                    handshake(Gate::new(transport, answers), &stop).await
+                }
                 HttpTransport::Sse => {
-                    let connected = SseTransport::connect(client, &filled).await;
-                    handshake(connected.map_err(|failure| Failure::from(&failure))?, &stop).await
+                    let connected = SseTransport::connect(client, &filled, answers.clone()).await;
+                    let transport = connected.map_err(|failure| Failure::from(&failure))?;
+                    handshake(Gate::new(transport, answers), &stop).await
                 }
             }
         };
@@ -257,7 +292,7 @@ async fn followed(start: &Start, tell: Tell<'_>) {
 async fn start_stdio(
     name: &str,
     mut process: Process,
-    pipes: Pipes,
+    pipes: Gate<Pipes>,
     secrets: Secrets,
     limit: Duration,
     stop_start: CancellationToken,

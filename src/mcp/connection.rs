@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use rmcp::RoleClient;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, PaginatedRequestParams, ReadResourceRequestParams,
+    CallToolRequest, CallToolRequestParams, CallToolResponse, ClientRequest, ListToolsRequest,
+    ListToolsResult, PaginatedRequestParams, ReadResourceRequest, ReadResourceRequestParams,
     ReadResourceResponse,
 };
 use rmcp::service::{Peer, RunningService};
@@ -19,14 +20,18 @@ use super::client::Client;
 use super::failure::Failure;
 use super::keeper::keep;
 use super::output::{self, ToolOutput};
+use super::requests::{Answered, Expected, request};
 use super::stdio::{LastWords, Process};
 use super::{Error, Identity, Tool};
+use crate::budget::{Lease, apart};
 use crate::env::Secrets;
 
 /// How long all pages of the list of tools may take together.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 /// More pages than any honest list has.
 const LIST_PAGES: usize = 1_000;
+/// How much memory all pages may take together, in bytes. The longest lists have some hundred kilobytes of text.
+const LIST_BYTES: usize = 32 * 1024 * 1024;
 /// How long a server whose connection is lost may take to exit by itself, so that its exit status is its own.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Why an answer that asks for more is no result.
@@ -48,6 +53,17 @@ pub(crate) struct Connection {
     stop: CancellationToken,
     ended: watch::Receiver<Option<Arc<LastWords>>>,
     _stop_on_drop: DropGuard,
+}
+
+/// What a tool returned, or a resource holds, and the memory that it takes.
+#[derive(Debug)]
+pub(crate) struct Received {
+    /// What it is.
+    pub(crate) output: ToolOutput,
+    /// What it weighs, in bytes.
+    pub(crate) weight: usize,
+    /// To be held as long as something made of it is.
+    pub(crate) lease: Lease,
 }
 
 /// Why a call has no result.
@@ -132,6 +148,7 @@ impl Connection {
         match timeout(LIST_TIMEOUT, self.list_pages()).await {
             Ok(Ok(tools)) => Ok(tools),
             Ok(Err(ListFailure::Endless)) => Err(Error::EndlessList { pages: LIST_PAGES }),
+            Ok(Err(ListFailure::Large)) => Err(Error::LargeList { limit_bytes: LIST_BYTES }),
             Ok(Err(ListFailure::Request(Failure::Answered { code: METHOD_NOT_FOUND, .. }))) => Ok(Vec::new()),
             Ok(Err(ListFailure::Request(failure))) => Err(match self.judge(failure).await {
                 CallError::Protocol { code, message } => Error::Refused { method: METHOD, code, message },
@@ -154,12 +171,18 @@ impl Connection {
     async fn list_pages(&self) -> Result<Vec<Tool>, ListFailure> {
         let mut tools = Vec::new();
         let mut cursor: Option<String> = None;
+        let mut weight = 0;
         for _ in 0..LIST_PAGES {
             let asked = cursor.clone();
             let page = asked.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
-            let page = self.peer.list_tools(page).await.map_err(Failure::from)?;
-            tools.extend(page.tools.into_iter().map(Tool::from_rmcp));
-            match page.next_cursor {
+            let page = ListToolsRequest { params: page, ..ListToolsRequest::default() };
+            let page = request::<ListToolsResult>(&self.peer, ClientRequest::ListToolsRequest(page)).await?;
+            weight += page.weight;
+            if weight > LIST_BYTES {
+                return Err(ListFailure::Large);
+            }
+            tools.extend(page.answer.tools.into_iter().map(Tool::from_rmcp));
+            match page.answer.next_cursor {
                 None => return Ok(tools),
                 Some(next) if cursor.as_ref() == Some(&next) => break,
                 next => cursor = next,
@@ -176,19 +199,22 @@ impl Connection {
         &self,
         tool: &str,
         arguments: Map<String, Value>,
-    ) -> Result<ToolOutput, CallError> {
+    ) -> Result<Received, CallError> {
         self.check_alive().await?;
-        let request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        match self.peer.call_tool_once(request).await {
-            Ok(CallToolResponse::Complete(result)) => {
-                output::read(result).map_err(|text| CallError::Tool(self.secrets.clean(&text)))
+        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let call = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let Answered { answer, weight, lease } = self.request(call).await?;
+        match answer {
+            CallToolResponse::Complete(result) => {
+                let read = apart(weight, move || output::read(result)).await.map_err(bug)?;
+                let output = read.map_err(|text| CallError::Tool(self.secrets.clean(&text)))?;
+                Ok(Received { output, weight, lease })
             }
-            Ok(CallToolResponse::InputRequired(_)) => Err(unusable(NEEDS_INPUT)),
-            Ok(CallToolResponse::Task(_)) => {
+            CallToolResponse::InputRequired(_) => Err(unusable(NEEDS_INPUT)),
+            CallToolResponse::Task(_) => {
                 Err(unusable("the tool runs as a background task, which calls from code cannot follow"))
             }
-            Ok(_) => Err(unusable(UNKNOWN_FORM)),
-            Err(error) => Err(self.judge(error.into()).await),
+            _ => Err(unusable(UNKNOWN_FORM)),
         }
     }
 
@@ -196,13 +222,25 @@ impl Connection {
     ///
     /// # Errors
     /// [`CallError`] when the server has no such resource, refuses the request, or is gone.
-    pub(crate) async fn read_resource(&self, uri: &str) -> Result<ToolOutput, CallError> {
+    pub(crate) async fn read_resource(&self, uri: &str) -> Result<Received, CallError> {
         self.check_alive().await?;
-        match self.peer.read_resource_once(ReadResourceRequestParams::new(uri)).await {
-            Ok(ReadResourceResponse::Complete(result)) => Ok(output::read_resource(result)),
-            Ok(ReadResourceResponse::InputRequired(_)) => Err(unusable(NEEDS_INPUT)),
-            Ok(_) => Err(unusable(UNKNOWN_FORM)),
-            Err(error) => Err(self.judge(error.into()).await),
+        let reading = ReadResourceRequest::new(ReadResourceRequestParams::new(uri));
+        let Answered { answer, weight, lease } =
+            self.request(ClientRequest::ReadResourceRequest(reading)).await?;
+        match answer {
+            ReadResourceResponse::Complete(result) => {
+                let output = apart(weight, move || output::read_resource(result)).await.map_err(bug)?;
+                Ok(Received { output, weight, lease })
+            }
+            ReadResourceResponse::InputRequired(_) => Err(unusable(NEEDS_INPUT)),
+            _ => Err(unusable(UNKNOWN_FORM)),
+        }
+    }
+
+    async fn request<T: Expected>(&self, asked: ClientRequest) -> Result<Answered<T>, CallError> {
+        match request(&self.peer, asked).await {
+            Ok(answered) => Ok(answered),
+            Err(failure) => Err(self.judge(failure).await),
         }
     }
 
@@ -257,6 +295,11 @@ impl Connection {
     }
 }
 
+/// Work on an answer has panicked.
+fn bug(error: std::io::Error) -> CallError {
+    CallError::Unusable { reason: error.to_string() }
+}
+
 fn unusable(reason: &str) -> CallError {
     CallError::Unusable { reason: reason.to_owned() }
 }
@@ -265,6 +308,7 @@ fn unusable(reason: &str) -> CallError {
 enum ListFailure {
     Request(Failure),
     Endless,
+    Large,
 }
 
 impl From<Failure> for ListFailure {

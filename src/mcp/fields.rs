@@ -44,6 +44,11 @@ impl<'a> Fields<'a> {
         self.get(key).map(number).transpose()
     }
 
+    pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, ParametersError> {
+        let flag = |value: &Value| value.as_bool().ok_or_else(|| wrong_type(key, "`true` or `false`", value));
+        self.get(key).map(flag).transpose()
+    }
+
     pub(super) fn texts(&self, key: &str) -> Result<Vec<String>, ParametersError> {
         match self.get(key) {
             None => Ok(Vec::new()),

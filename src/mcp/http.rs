@@ -1,31 +1,25 @@
-//! Streamable HTTP, and the HTTP client that both HTTP transports use.
+//! The HTTP client that both HTTP transports use, and the words for what goes wrong.
 //!
-//! The protocol is rmcp's. Ours are the policies: whom redirects may lead to, how long a server may be
-//! gone, and that no URL, which may hold a secret, gets into an error or a log line.
+//! Ours are the policies: whom redirects may lead to, how long a server may be gone, and that no URL, which may hold a
+//! secret, gets into an error or a log line.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::BoxStream;
-use reqwest::header::{HeaderName, HeaderValue};
-use reqwest::{Client, StatusCode, redirect};
-use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId};
+use reqwest::{Client, Response, StatusCode, redirect};
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::{
-    SseError, StreamableHttpClient, StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
-    StreamableHttpError, StreamableHttpPostResponse,
+    StreamableHttpClientTransport, StreamableHttpClientTransportConfig, StreamableHttpError,
 };
-use sse_stream::Sse;
 
 use super::Error;
+use super::answers::Answers;
 use super::filled::FilledHttp;
+use super::posts::Posts;
 use crate::describe::describe;
 
 /// How long one TCP and TLS connection may take to come about.
 const TCP_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest server-sent event, in bytes: as much as a stdio server may send in one message.
-pub(super) const EVENT_LIMIT: usize = 256 * 1024 * 1024;
 /// How often a broken event stream is taken up again before the server counts as gone: about 8 s in all.
 const STREAM_RETRIES: usize = 4;
 const STREAM_RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -95,17 +89,17 @@ fn same_origin_redirects() -> redirect::Policy {
 pub(super) fn transport(
     client: Client,
     parameters: &FilledHttp,
-) -> StreamableHttpClientTransport<DiscreetClient> {
+    answers: Answers,
+) -> StreamableHttpClientTransport<Posts> {
     let mut retries = ExponentialBackoff::default();
     retries.max_times = Some(STREAM_RETRIES);
     retries.base_duration = STREAM_RETRY_DELAY;
     let headers = parameters.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     let mut config = StreamableHttpClientTransportConfig::with_uri(parameters.url.as_str())
         .custom_headers(headers)
-        .max_sse_event_size(EVENT_LIMIT)
         .max_concurrent_requests(CONCURRENT_REQUESTS);
     config.retry_config = Arc::new(retries);
-    StreamableHttpClientTransport::with_client(DiscreetClient(client), config)
+    StreamableHttpClientTransport::with_client(Posts::new(client, answers), config)
 }
 
 /// What happened, without URLs and in words for people.
@@ -214,106 +208,17 @@ pub(super) fn shortened(text: &str) -> String {
     if characters.next().is_some() { format!("{short}…") } else { short }
 }
 
-/// reqwest's client, as rmcp uses it, with two repairs.
-///
-/// Its errors have no URLs: rmcp logs them, and URLs may hold secrets. And an error without an id that
-/// answers a request gets the request's id: servers refuse lost sessions with such errors (the
-/// TypeScript SDK's examples do), rmcp drops what has no id, and the call would wait for ever.
-#[derive(Clone)]
-pub(super) struct DiscreetClient(Client);
+/// How much of an answer is read that is no message of MCP.
+const BEGINNING_BYTES: usize = 64 * 1024;
 
-fn discreet(error: HttpError) -> HttpError {
-    match error {
-        StreamableHttpError::Client(error) => StreamableHttpError::Client(error.without_url()),
-        other => other,
-    }
-}
-
-fn request_id(message: &ClientJsonRpcMessage) -> Option<RequestId> {
-    match message {
-        JsonRpcMessage::Request(request) => Some(request.id.clone()),
-        _ => None,
-    }
-}
-
-fn correlated(
-    mut response: StreamableHttpPostResponse,
-    asked: Option<RequestId>,
-) -> StreamableHttpPostResponse {
-    if let StreamableHttpPostResponse::Json(JsonRpcMessage::Error(error), _) = &mut response
-        && error.id.is_none()
+/// The beginning of an answer's body, as far as it comes.
+pub(super) async fn beginning(mut response: Response) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Ok(Some(chunk)) = response.chunk().await
+        && body.len() < BEGINNING_BYTES
     {
-        error.id = asked;
+        let room = (BEGINNING_BYTES - body.len()).min(chunk.len());
+        body.extend_from_slice(&chunk[..room]);
     }
-    response
-}
-
-type Headers = HashMap<HeaderName, HeaderValue>;
-type Events = BoxStream<'static, Result<Sse, SseError>>;
-
-impl StreamableHttpClient for DiscreetClient {
-    type Error = reqwest::Error;
-
-    async fn post_message(
-        &self,
-        uri: Arc<str>,
-        message: ClientJsonRpcMessage,
-        session: Option<Arc<str>>,
-        token: Option<String>,
-        headers: Headers,
-    ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let asked = request_id(&message);
-        let posted = self.0.post_message(uri, message, session, token, headers).await;
-        posted.map(|response| correlated(response, asked)).map_err(discreet)
-    }
-
-    async fn post_message_with_max_sse_event_size(
-        &self,
-        uri: Arc<str>,
-        message: ClientJsonRpcMessage,
-        session: Option<Arc<str>>,
-        token: Option<String>,
-        headers: Headers,
-        limit: usize,
-    ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let asked = request_id(&message);
-        let posted =
-            self.0.post_message_with_max_sse_event_size(uri, message, session, token, headers, limit);
-        posted.await.map(|response| correlated(response, asked)).map_err(discreet)
-    }
-
-    async fn delete_session(
-        &self,
-        uri: Arc<str>,
-        session: Arc<str>,
-        token: Option<String>,
-        headers: Headers,
-    ) -> Result<(), HttpError> {
-        self.0.delete_session(uri, session, token, headers).await.map_err(discreet)
-    }
-
-    async fn get_stream(
-        &self,
-        uri: Arc<str>,
-        session: Option<Arc<str>>,
-        last_event: Option<String>,
-        token: Option<String>,
-        headers: Headers,
-    ) -> Result<Events, HttpError> {
-        self.0.get_stream(uri, session, last_event, token, headers).await.map_err(discreet)
-    }
-
-    async fn get_stream_with_max_sse_event_size(
-        &self,
-        uri: Arc<str>,
-        session: Option<Arc<str>>,
-        last_event: Option<String>,
-        token: Option<String>,
-        headers: Headers,
-        limit: usize,
-    ) -> Result<Events, HttpError> {
-        let stream =
-            self.0.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, limit);
-        stream.await.map_err(discreet)
-    }
+    body
 }

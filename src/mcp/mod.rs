@@ -6,18 +6,28 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+mod answers;
 mod client;
 mod connect;
 mod connection;
 mod diagnosis;
+mod events;
 mod failure;
 mod fields;
 mod filled;
+mod gate;
+mod guard;
 mod http;
+mod incoming;
 mod keeper;
+mod launcher;
+mod outgoing;
 mod output;
 mod parameters;
 mod pasted;
+mod pipes;
+mod posts;
+mod requests;
 mod sse;
 mod starts;
 mod stdio;
@@ -26,15 +36,17 @@ mod tests;
 mod tool;
 
 pub(crate) use connect::{Connector, Tell};
-pub(crate) use connection::{CallError, Connection};
+pub(crate) use connection::{CallError, Connection, Received};
+pub(crate) use guard::Guard;
 pub(crate) use output::{Body, Content, ToolOutput};
 pub(crate) use parameters::{
-    HttpParameters, HttpTransport, ParametersError, Reach, ServerParameters, StdioParameters,
+    HttpParameters, HttpTransport, ParametersError, Reach, ServerParameters, StdioParameters, TRUST_WORKSPACE,
 };
+pub(crate) use rmcp::model::Resource;
 pub(crate) use stdio::LastWords;
 pub(crate) use tool::{Identity, Tool, is_for_apps};
 
-use crate::env::MissingVariable;
+use crate::env::{IPYBOX_DOTENV, MissingVariable};
 
 /// How long is waited for a server to be ready, unless somebody says otherwise: `npx` and `uvx` may have to download it.
 pub(crate) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -52,6 +64,20 @@ pub(crate) enum Error {
         key: String,
         /// Which variable.
         missing: MissingVariable,
+    },
+    /// A value of `.env` would decide more than a secret does. The value is not shown.
+    #[error(
+        "fill `${{{name}}}` in `{key}`: its value comes from the workspace's `.env`, which {why}\n\
+         hint: set `{name}` in ipybox's environment (`env` in the client's entry), or name it there: \
+         `{IPYBOX_DOTENV}={name}`"
+    )]
+    Untrusted {
+        /// The parameter that holds the placeholder.
+        key: String,
+        /// The variable.
+        name: String,
+        /// What `.env` does or does not.
+        why: &'static str,
     },
     /// The parameters turned out wrong once their placeholders were filled.
     #[error(transparent)]
@@ -73,6 +99,44 @@ pub(crate) enum Error {
     WorkingDirectory {
         /// The directory.
         path: PathBuf,
+    },
+    /// A parameter leads to where code in the sandbox can write, and decides what runs.
+    #[error(
+        "`{key}` is `{value}`, which leads to `{}`: code in the sandbox can write there, and what it writes would act \
+         outside of the sandbox\n\
+         hint: name what lies where code cannot write. The workspace itself, `${{workspace}}`, may be an argument of a server, \
+         behind the name of its program or package. With `\"trust_workspace\": true` in the parameters the server is started \
+         all the same: then code in the sandbox can run programs on this machine", place.display()
+    )]
+    Exposed {
+        /// The parameter.
+        key: String,
+        /// Its value, secrets redacted.
+        value: String,
+        /// Where it leads.
+        place: PathBuf,
+    },
+    /// A relative path beside a sandbox, where servers do not start in the workspace.
+    #[error(
+        "`{key}` is `{value}`, a relative path: beside a sandbox a server starts in an empty directory\n\
+         hint: write an absolute path, or `${{workspace}}` for the workspace"
+    )]
+    Relative {
+        /// The parameter.
+        key: String,
+        /// Its value, secrets redacted.
+        value: String,
+    },
+    /// The directory that servers start in has one above it that code in the sandbox can write.
+    #[error(
+        "MCP servers would start in `{}`, and code in the sandbox can write `{}`, from where they may be configured\n\
+         hint: name a state directory that lies elsewhere with `--state-dir`", directory.display(), place.display()
+    )]
+    Surrounded {
+        /// The directory.
+        directory: PathBuf,
+        /// What is open.
+        place: PathBuf,
     },
     /// The program could not be started.
     #[error("the program `{command}` could not be started: {cause}")]
@@ -151,5 +215,11 @@ pub(crate) enum Error {
     EndlessList {
         /// How many pages were read.
         pages: usize,
+    },
+    /// The list of tools takes too much memory.
+    #[error("the list of tools is refused: its pages would take more than {} MiB of memory", limit_bytes >> 20)]
+    LargeList {
+        /// How much it may take.
+        limit_bytes: usize,
     },
 }

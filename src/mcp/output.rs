@@ -1,5 +1,7 @@
 //! What a tool returned, or a resource holds, in our own types. Pure.
 
+use std::fmt;
+
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -47,35 +49,63 @@ pub(crate) enum Body {
 }
 
 impl ToolOutput {
-    /// The content as one text: what is text as it is, all else described in brackets.
-    pub(crate) fn described(&self) -> String {
-        self.content.iter().map(Content::described).collect::<Vec<_>>().join("\n")
+    /// Whether the content as text is more than nothing.
+    pub(crate) fn has_text(&self) -> bool {
+        match self.content.as_slice() {
+            [] => false,
+            [Content::Text(text)] => !text.is_empty(),
+            [Content::Resource { body: Body::Text(text), .. }] => !text.is_empty(),
+            [Content::Link(resource)] => !resource.uri.is_empty(),
+            _ => true,
+        }
     }
 
     /// The structured result, or else the content as text, or null if there is nothing.
     pub(crate) fn value(&self) -> Value {
         match &self.structured {
             Some(value) => value.clone(),
-            None => Some(self.described()).filter(|text| !text.is_empty()).into(),
+            None => Some(self.to_string()).filter(|text| !text.is_empty()).into(),
         }
     }
 }
 
-impl Content {
+impl fmt::Display for ToolOutput {
+    /// The content as one text: what is text as it is, all else described in brackets.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, content) in self.content.iter().enumerate() {
+            let newline = if number == 0 { "" } else { "\n" };
+            write!(formatter, "{newline}{content}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Content {
     /// Text as it is; all else by its type and size, in brackets.
-    pub(crate) fn described(&self) -> String {
-        let note = |what: &str, media_type: &str, data: &[u8]| {
-            format!("[{what}: {media_type}, {} bytes]", data.len())
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut note = |what: &str, media_type: &str, data: &[u8]| {
+            write!(formatter, "[{what}: {media_type}, {} bytes]", data.len())
         };
         match self {
-            Self::Text(text) | Self::Resource { body: Body::Text(text), .. } => text.clone(),
+            Self::Text(text) | Self::Resource { body: Body::Text(text), .. } => formatter.write_str(text),
             Self::Image { media_type, data } => note("image", media_type, data),
             Self::Audio { media_type, data } => note("audio", media_type, data),
             Self::Resource { uri, media_type, body: Body::Bytes(data) } => {
                 note(uri, media_type.as_deref().unwrap_or("application/octet-stream"), data)
             }
-            Self::Link(resource) => resource.uri.clone(),
-            Self::Unusable(why) => format!("[{why}]"),
+            Self::Link(resource) => formatter.write_str(&resource.uri),
+            Self::Unusable(why) => write!(formatter, "[{why}]"),
+        }
+    }
+}
+
+impl Content {
+    /// Its binary data, if it is any.
+    pub(crate) fn data(&self) -> Option<&[u8]> {
+        match self {
+            Self::Image { data, .. } | Self::Audio { data, .. } => Some(data),
+            Self::Resource { body: Body::Bytes(data), .. } => Some(data),
+            _ => None,
         }
     }
 
@@ -138,7 +168,7 @@ pub(super) fn read(result: CallToolResult) -> Result<ToolOutput, String> {
     if !is_error {
         return Ok(output);
     }
-    let text = Some(output.described()).filter(|text| !text.trim().is_empty());
+    let text = Some(output.to_string()).filter(|text| !text.trim().is_empty());
     let structured = || output.structured.as_ref().map(Value::to_string);
     Err(text.or_else(structured).unwrap_or_else(|| "the tool reports an error without a message".to_owned()))
 }
@@ -170,7 +200,7 @@ mod tests {
     fn check_content(block: Value, expected: Content, described: &str) {
         let output = output(json!({"content": [block]})).unwrap();
         assert_eq!(output.content, [expected]);
-        assert_eq!(output.described(), described);
+        assert_eq!(output.to_string(), described);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
 use super::pasted::{self, Adopted};
-use crate::describe::quoted;
+use crate::visible::{line, word};
 
 /// What a user says of an MCP server; `${NAME}` placeholders stand as the user wrote them.
 #[derive(Clone, PartialEq, Eq)]
@@ -38,8 +38,11 @@ pub(crate) struct StdioParameters {
     pub(crate) args: Vec<String>,
     /// Variables on top of the default environment of MCP servers.
     pub(crate) env: BTreeMap<String, String>,
-    /// Its working directory, absolute or relative to the workspace. Default: the workspace.
+    /// Its working directory, absolute or relative to the workspace. Default: the workspace; beside a sandbox an empty
+    /// directory of its own.
     pub(crate) cwd: Option<String>,
+    /// Whether it may take code and configuration from where code in the sandbox can write. Default: `false`.
+    pub(crate) trusts_workspace: bool,
 }
 
 /// An MCP server behind a URL.
@@ -190,7 +193,9 @@ pub(crate) enum ParametersError {
 /// The longest time that may be waited for a server, in seconds: a day, which no client waits.
 const LONGEST_TIMEOUT_SECS: f64 = 86_400.0;
 
-const STDIO_KEYS: &[&str] = &["command", "args", "env", "cwd", "type", "timeout"];
+const STDIO_KEYS: &[&str] = &["command", "args", "env", "cwd", "type", "timeout", TRUST_WORKSPACE];
+/// The key by which a server may take code and configuration from where code in the sandbox can write.
+pub(crate) const TRUST_WORKSPACE: &str = "trust_workspace";
 const HTTP_KEYS: &[&str] = &["url", "headers", "type", "timeout"];
 
 impl ServerParameters {
@@ -232,12 +237,15 @@ impl ServerParameters {
     pub(crate) fn to_json(&self) -> Map<String, Value> {
         let mut object = Map::new();
         match &self.reach {
-            Reach::Stdio(StdioParameters { command, args, env, cwd }) => {
+            Reach::Stdio(StdioParameters { command, args, env, cwd, trusts_workspace }) => {
                 object.insert("command".to_owned(), json!(command));
                 object.insert("args".to_owned(), json!(args));
                 object.insert("env".to_owned(), json!(env));
                 if let Some(cwd) = cwd {
                     object.insert("cwd".to_owned(), json!(cwd));
+                }
+                if *trusts_workspace {
+                    object.insert(TRUST_WORKSPACE.to_owned(), json!(true));
                 }
             }
             Reach::Http(HttpParameters { url, transport, headers }) => {
@@ -256,14 +264,13 @@ impl ServerParameters {
 
     /// What stands behind the server's name, in one line: its command line or URL.
     pub(crate) fn summary(&self) -> String {
-        let summary = match &self.reach {
+        match &self.reach {
             Reach::Stdio(StdioParameters { command, args, .. }) => {
                 let words = std::iter::once(command).chain(args);
-                words.map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+                words.map(|each| word(each)).collect::<Vec<_>>().join(" ")
             }
-            Reach::Http(HttpParameters { url, .. }) => url.clone(),
-        };
-        summary.chars().flat_map(shown).collect()
+            Reach::Http(HttpParameters { url, .. }) => line(url),
+        }
     }
 }
 
@@ -310,6 +317,7 @@ fn parse_stdio(fields: &Fields<'_>) -> Result<StdioParameters, ParametersError> 
         args: fields.texts("args")?,
         env,
         cwd: fields.text("cwd")?,
+        trusts_workspace: fields.flag(TRUST_WORKSPACE)?.unwrap_or_default(),
     })
 }
 
@@ -363,11 +371,6 @@ fn is_free_header(name: &str) -> bool {
     const TAKEN: &[&str] =
         &["mcp-session-id", "last-event-id", "host", "content-length", "transfer-encoding"];
     reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_ok_and(|name| !TAKEN.contains(&name.as_str()))
-}
-
-/// `character`, or its escape if it would break the line or steer a terminal.
-fn shown(character: char) -> Vec<char> {
-    if character.is_control() { character.escape_default().collect() } else { vec![character] }
 }
 
 fn not_one(wrapper: &str, found: &[String]) -> String {
@@ -441,7 +444,7 @@ mod tests {
         );
         check_error(
             json!({"command": "a", "headers": {}}),
-            "`headers` is not a parameter of a stdio server; known: command, args, env, cwd, type, timeout",
+            "`headers` is not a parameter of a stdio server; known: command, args, env, cwd, type, timeout, trust_workspace",
         );
         check_error(
             json!({"url": "http://a/mcp", "cwd": "b"}),
@@ -494,7 +497,7 @@ mod tests {
         check_summary(json!({"command": "npx", "args": ["-y", "@a/b"]}), "npx -y @a/b");
         check_summary(
             json!({"command": "sh", "args": ["-c", "echo 'a'\nb", ""], "env": {"K": "v"}, "cwd": "d"}),
-            r"sh -c 'echo '\''a'\''\nb' ''",
+            r"sh -c $'echo \'a\'\nb' ''",
         );
         check_summary(
             json!({"url": "https://${HOST}/mcp?k=${K}", "headers": {"Authorization": "Bearer x"}}),

@@ -3,21 +3,20 @@
 //! One GET opens a stream of events; its first event names the endpoint to which messages are posted,
 //! and all answers come over the stream. The end of the stream is the end of the connection.
 
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, WWW_AUTHENTICATE};
 use reqwest::{Client, Response, StatusCode, Url};
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use sse_stream::{Sse, SseStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use super::answers::Answers;
+use super::events::{Broken, Event, events};
 use super::filled::FilledHttp;
-use super::http::{self, EVENT_LIMIT};
-
-/// Messages read ahead of rmcp: enough that a burst does not stall the stream, and no more.
-const READ_AHEAD: usize = 64;
+use super::pipes::READ_AHEAD;
+use super::{http, outgoing};
 
 /// A connection over HTTP+SSE.
 pub(super) struct SseTransport {
@@ -40,7 +39,7 @@ pub(super) enum SseFailure {
     #[error("{0}")]
     ContentType(String),
     #[error("the event stream is broken: {0}")]
-    Stream(String),
+    Stream(#[from] Broken),
     #[error("the event stream ended before it named the endpoint; is this the URL of an SSE server?")]
     NoEndpoint,
     #[error("the server names an endpoint of another origin, which would get our headers")]
@@ -48,7 +47,7 @@ pub(super) enum SseFailure {
     #[error("the server names an endpoint that is not a URL")]
     InvalidEndpoint,
     #[error("a message could not be written as JSON")]
-    Encode(#[from] serde_json::Error),
+    Encode(#[from] std::io::Error),
 }
 
 impl From<reqwest::Error> for SseFailure {
@@ -59,7 +58,11 @@ impl From<reqwest::Error> for SseFailure {
 
 impl SseTransport {
     /// Opens the stream and waits for the endpoint.
-    pub(super) async fn connect(client: Client, parameters: &FilledHttp) -> Result<Self, SseFailure> {
+    pub(super) async fn connect(
+        client: Client,
+        parameters: &FilledHttp,
+        answers: Answers,
+    ) -> Result<Self, SseFailure> {
         let FilledHttp { url, headers, .. } = parameters;
         let request = client.get(url.clone()).headers(headers.clone()).header(ACCEPT, "text/event-stream");
         let response = succeeded(request.send().await?)?;
@@ -71,12 +74,13 @@ impl SseTransport {
         }
         // Relative endpoints are relative to where a redirect has led, which is on the same origin.
         let base = response.url().clone();
-        let mut events = SseStream::from_bytes_stream(bounded(response)).boxed();
+        let mut events = events(response.bytes_stream().map_err(reqwest::Error::without_url)).boxed();
         let endpoint = endpoint(&mut events, &base).await?;
         let (sender, messages) = mpsc::channel(READ_AHEAD);
         let reader = tokio::spawn(async move {
             while let Some(Ok(event)) = events.next().await {
-                if let Some(message) = message(event)
+                if event.is_message()
+                    && let Some(message) = event.data.and_then(|data| answers.admit(data))
                     && sender.send(message).await.is_err()
                 {
                     break;
@@ -95,12 +99,12 @@ impl Transport<RoleClient> for SseTransport {
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), SseFailure>> + Send + 'static {
         let request = self.client.post(self.endpoint.clone()).headers(self.headers.clone());
-        let body = serde_json::to_vec(&message);
         async move {
-            let response = request.header(CONTENT_TYPE, "application/json").body(body?).send().await?;
+            let body = outgoing::encode(message).await?;
+            let response = request.header(CONTENT_TYPE, "application/json").body(body).send().await?;
             let response = succeeded(response)?;
             // The answer's body means nothing; reading it lets the connection be used again.
-            drop(response.bytes().await);
+            drop(http::beginning(response).await);
             Ok(())
         }
     }
@@ -136,14 +140,15 @@ fn succeeded(response: Response) -> Result<Response, SseFailure> {
 
 /// Waits for the event that names the endpoint, which must be of the origin of `base`.
 async fn endpoint(
-    events: &mut (impl Stream<Item = Result<Sse, sse_stream::Error>> + Unpin),
+    events: &mut (impl Stream<Item = Result<Event, Broken>> + Unpin),
     base: &Url,
 ) -> Result<Url, SseFailure> {
-    while let Some(event) = events.next().await {
-        let event = event.map_err(|error| SseFailure::Stream(stream_error(&error)))?;
-        if event.event.as_deref() == Some("endpoint") {
-            let endpoint = base.join(event.data.as_deref().unwrap_or_default().trim());
-            let endpoint = endpoint.map_err(|_| SseFailure::InvalidEndpoint)?;
+    while let Some(event) = events.try_next().await? {
+        if event.kind.as_deref() == Some("endpoint") {
+            let data = event.data.and_then(|data| data.text.ok()).map(|document| document.text);
+            let path =
+                String::from_utf8(data.unwrap_or_default()).map_err(|_| SseFailure::InvalidEndpoint)?;
+            let endpoint = base.join(path.trim()).map_err(|_| SseFailure::InvalidEndpoint)?;
             let is_same_origin = endpoint.origin() == base.origin();
             return if is_same_origin { Ok(endpoint) } else { Err(SseFailure::ForeignEndpoint) };
         }
@@ -151,90 +156,14 @@ async fn endpoint(
     Err(SseFailure::NoEndpoint)
 }
 
-fn stream_error(error: &sse_stream::Error) -> String {
-    match error {
-        sse_stream::Error::Body(error) => match error.downcast_ref::<std::io::Error>() {
-            Some(error) => error.to_string(),
-            None => "its bytes could not be read".to_owned(),
-        },
-        other => other.to_string(),
-    }
-}
-
-fn message(event: Sse) -> Option<RxJsonRpcMessage<RoleClient>> {
-    if !matches!(event.event.as_deref(), None | Some("" | "message")) {
-        return None;
-    }
-    match serde_json::from_str(&event.data?) {
-        Ok(message) => Some(message),
-        Err(error) => {
-            tracing::debug!(%error, "an MCP server sent an event that is not a message");
-            None
-        }
-    }
-}
-
-/// The bytes of `response`, failing in an event of more than [`EVENT_LIMIT`] bytes.
-fn bounded(response: Response) -> impl Stream<Item = Result<bytes::Bytes, std::io::Error>> {
-    let mut event = EventLength::default();
-    response.bytes_stream().map(move |chunk| {
-        let chunk =
-            chunk.map_err(|error| std::io::Error::other(crate::describe::describe(&error.without_url())))?;
-        if event.grow(&chunk) > EVENT_LIMIT {
-            return Err(std::io::Error::other(format!("an event has more than {EVENT_LIMIT} bytes")));
-        }
-        Ok(chunk)
-    })
-}
-
-/// Counts the bytes since the last blank line, which ends an event.
-#[derive(Default)]
-struct EventLength {
-    bytes: usize,
-    line_bytes: usize,
-}
-
-impl EventLength {
-    fn grow(&mut self, chunk: &[u8]) -> usize {
-        for line in chunk.split_inclusive(|&byte| byte == b'\n') {
-            let is_ended = line.ends_with(b"\n");
-            let text = line.iter().filter(|byte| !matches!(byte, b'\r' | b'\n')).count();
-            self.line_bytes += text;
-            self.bytes += line.len();
-            if is_ended {
-                if self.line_bytes == 0 {
-                    self.bytes = 0;
-                }
-                self.line_bytes = 0;
-            }
-        }
-        self.bytes
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check_length(chunks: &[&str], expected: usize) {
-        let mut length = EventLength::default();
-        let last = chunks.iter().map(|chunk| length.grow(chunk.as_bytes())).last();
-        assert_eq!(last, Some(expected), "{chunks:?}");
-    }
-
-    #[test]
-    fn an_event_ends_at_a_blank_line() {
-        check_length(&["data: x\n"], 8);
-        check_length(&["data: x\n", "\n"], 0);
-        check_length(&["data: x\r\n\r\n"], 0);
-        check_length(&["data: x", "y\n\nda"], 2);
-        check_length(&["data: x\ndata: y\n"], 16);
-    }
-
     async fn check_endpoint(stream: &'static str, expected: Result<&str, &str>) {
         let base = Url::parse("http://localhost:1/a/sse").unwrap();
         let bytes = futures::stream::iter([Ok::<_, std::io::Error>(bytes::Bytes::from(stream))]);
-        let mut events = SseStream::from_bytes_stream(bytes).boxed();
+        let mut events = events(bytes).boxed();
         let found = endpoint(&mut events, &base).await.map_err(|error| error.to_string());
         match (found, expected) {
             (Ok(url), Ok(expected)) => assert_eq!(url.as_str(), expected),

@@ -1,24 +1,23 @@
 //! A stdio server: its process, from the start to the last words.
 //!
-//! Not `TokioChildProcess`: that one hides the exit status, keeps rmcp's line limit and kills the
-//! leader alone.
+//! Not `TokioChildProcess`: that one hides the exit status and kills the leader alone.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::pin::Pin;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::RoleClient;
-use rmcp::transport::async_rw::AsyncRwTransport;
 use rustix::process::Signal;
-use tokio::io::{AsyncRead, ReadBuf};
-use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::process::Command;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::answers::Answers;
 use super::filled::FilledStdio;
+use super::guard::{Guard, Start};
+use super::pipes::{Opening, Pipes};
 use super::{Error, diagnosis};
 use crate::env::{Secrets, Variables};
 use crate::process::{GroupLeader, Tail};
@@ -32,15 +31,8 @@ const TERM_GRACE: Duration = Duration::from_secs(1);
 const START_GRACE: Duration = Duration::from_secs(60);
 /// How long stderr is read after the group was killed: only a process that left it can hold it open.
 const STDERR_GRACE: Duration = Duration::from_millis(200);
-/// The longest message, in bytes: a server must be able to return a large file, not to fill our memory.
-const LINE_LIMIT: usize = 256 * 1024 * 1024;
-/// How much of stdout's beginning is kept to show what a program writes that does not speak MCP.
-const OPENING_BYTES: usize = 4_000;
-/// How much of it is shown. Less than is kept: a secret that is cut in two would not be recognised.
-const OPENING_CHARS: usize = 300;
-
-/// The pipes of a stdio server, as rmcp wants them.
-pub(super) type Pipes = AsyncRwTransport<RoleClient, Stdout, ChildStdin>;
+/// Keeps Python from importing what lies in its working directory, or beside its script.
+const PYTHON_SAFE_PATH: &str = "PYTHONSAFEPATH";
 
 /// The process of a stdio server; dropping it kills the process and what it started.
 pub(super) struct Process {
@@ -53,7 +45,7 @@ pub(super) struct Process {
 #[derive(Clone)]
 pub(super) struct Account {
     stderr: Tail,
-    opening: Arc<Mutex<Opening>>,
+    opening: Opening,
     secrets: Secrets,
     /// The names of its variables.
     variables: Arc<[String]>,
@@ -68,37 +60,20 @@ pub(crate) struct LastWords {
     hint: Option<String>,
 }
 
-/// How a server's stdout begins, and what is wrong with it.
-#[derive(Default)]
-struct Opening {
-    bytes: Vec<u8>,
-    is_too_long: bool,
-}
-
-/// A server's stdout. Notes how it begins, and fails on a line without end.
-pub(super) struct Stdout {
-    inner: ChildStdout,
-    opening: Arc<Mutex<Opening>>,
-    line_bytes: usize,
-}
-
 impl Process {
-    /// Starts the server `name` in `directory`, in a process group of its own.
+    /// Starts the server `name`, in a process group of its own. `place` is the workspace, which its directory is or is
+    /// relative to, and those who have it otherwise.
     pub(super) fn start(
         name: &str,
         parameters: &FilledStdio,
-        directory: &std::path::Path,
+        place: (&Path, &[Guard]),
         variables: &Variables,
         secrets: Secrets,
+        answers: Answers,
     ) -> Result<(Self, Pipes), Error> {
-        let directory = parameters.cwd.as_ref().map_or(directory.to_owned(), |cwd| directory.join(cwd));
-        let shown = |path: &std::path::Path| secrets.redact(&path.to_string_lossy()).into();
-        if !directory.is_dir() {
-            return Err(Error::WorkingDirectory { path: shown(&directory) });
-        }
-        let mut environment = variables.for_mcp_server();
-        environment.extend(parameters.env.clone());
-        let mut command = Command::new(&parameters.command);
+        let (Start { program, directory }, environment) =
+            Self::prepare(name, parameters, place, variables, &secrets)?;
+        let mut command = Command::new(&program);
         command
             .args(&parameters.args)
             .env_clear()
@@ -121,12 +96,38 @@ impl Process {
         let edit = secrets.clone();
         let (stderr, stderr_task) =
             Tail::follow_edited(stderr, name.to_owned(), move |line| edit.redact(&line));
-        let opening = Arc::<Mutex<Opening>>::default();
-        let stdout = Stdout { inner: stdout, opening: opening.clone(), line_bytes: 0 };
-        // rmcp drops a line over its limit and lets the call wait for ever; `Stdout` ends the connection.
-        let pipes = AsyncRwTransport::new(stdout, stdin).with_max_line_length(usize::MAX);
+        let opening = Opening::default();
+        let pipes = Pipes::new(stdout, stdin, opening.clone(), answers);
         let account = Account { stderr, opening, secrets, variables: environment.into_keys().collect() };
         Ok((Self { leader, stderr_task, account }, pipes))
+    }
+
+    /// What would be started, and its environment.
+    pub(super) fn prepare(
+        name: &str,
+        parameters: &FilledStdio,
+        (workspace, guards): (&Path, &[Guard]),
+        variables: &Variables,
+        secrets: &Secrets,
+    ) -> Result<(Start, BTreeMap<String, String>), Error> {
+        let mut environment = variables.for_mcp_server();
+        for guard in guards {
+            environment = guard.inherited(environment);
+            environment.insert(PYTHON_SAFE_PATH.to_owned(), "1".to_owned());
+        }
+        environment.extend(parameters.env.clone());
+        let mut start = Start {
+            program: PathBuf::from(&parameters.command),
+            directory: parameters.cwd.as_ref().map_or(workspace.to_owned(), |cwd| workspace.join(cwd)),
+        };
+        for guard in guards {
+            start = guard.start(name, parameters, workspace, &environment, secrets)?;
+        }
+        if !start.directory.is_dir() {
+            let path = secrets.redact(&start.directory.to_string_lossy()).into();
+            return Err(Error::WorkingDirectory { path });
+        }
+        Ok((start, environment))
     }
 
     /// What it writes.
@@ -182,10 +183,9 @@ impl Process {
 impl Account {
     /// What it has written so far.
     pub(super) fn words(&self) -> LastWords {
-        let opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         let stderr = self.stderr.text();
         let hint = diagnosis::hint(&stderr, &self.variables);
-        LastWords { status: None, stderr, note: opening.note(&self.secrets), hint }
+        LastWords { status: None, stderr, note: self.opening.note(&self.secrets), hint }
     }
 
     /// The newest line on stderr.
@@ -217,39 +217,5 @@ impl std::fmt::Display for LastWords {
             write!(formatter, "\nhint: {hint}")?;
         }
         Ok(())
-    }
-}
-
-impl Opening {
-    fn note(&self, secrets: &Secrets) -> Option<String> {
-        if self.is_too_long {
-            return Some(format!("it wrote a message of more than {LINE_LIMIT} bytes"));
-        }
-        let text = secrets.clean(String::from_utf8_lossy(&self.bytes).trim());
-        let is_message = text.is_empty() || text.starts_with('{') || text.starts_with('[');
-        let shown: String = text.chars().take(OPENING_CHARS).collect();
-        (!is_message).then(|| format!("it wrote to stdout what is not an MCP message:\n{shown}"))
-    }
-}
-
-impl AsyncRead for Stdout {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
-        let read = &buffer.filled()[before..];
-        self.line_bytes = match read.iter().rposition(|&byte| byte == b'\n') {
-            Some(newline) => read.len() - newline - 1,
-            None => self.line_bytes + read.len(),
-        };
-        let is_too_long = self.line_bytes > LINE_LIMIT;
-        let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = OPENING_BYTES - opening.bytes.len();
-        opening.bytes.extend_from_slice(&read[..read.len().min(room)]);
-        opening.is_too_long |= is_too_long;
-        if is_too_long { Poll::Ready(Err(io::ErrorKind::InvalidData.into())) } else { Poll::Ready(Ok(())) }
     }
 }

@@ -4,6 +4,8 @@
 //! kills the groups that are left if we are killed ourselves. It does not know what a child is for:
 //! kernels, installers and MCP servers all come through here.
 
+#[cfg(target_os = "linux")]
+mod descriptors;
 mod guardian;
 mod program;
 mod tail;
@@ -14,6 +16,8 @@ use std::process::ExitStatus;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
+#[cfg(target_os = "linux")]
+pub use self::descriptors::raise_descriptors;
 pub(crate) use self::guardian::guard_directory;
 pub(crate) use self::program::{Question, is_program, on_path, read_to_end, run_to_end};
 pub(crate) use self::tail::Tail;
@@ -35,6 +39,8 @@ impl GroupLeader {
         let group = i32::try_from(id).map_err(io::Error::other)?;
         guardian::add_group(group);
         let group = Pid::from_raw(group).ok_or_else(|| io::Error::other("the child has the process id 0"))?;
+        #[cfg(target_os = "linux")]
+        descriptors::give_back(group);
         Ok(Self { child, group, is_left: false })
     }
 

@@ -63,11 +63,6 @@ impl Tail {
         lines.iter().rev().find(|line| !line.trim().is_empty()).cloned()
     }
 
-    /// Drops what is kept.
-    pub(crate) fn forget(&self) {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-
     fn push(&self, line: String) {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.len() == TAIL_LINES {

@@ -107,7 +107,10 @@ pub struct Registry {
 
 impl Registry {
     /// An empty registry, kept in memory. `${NAME}` placeholders are filled from the environment and the `.env` of the
-    /// current directory.
+    /// current directory, in which servers start.
+    ///
+    /// An executor with a sandbox that is given it keeps its servers apart from the sandbox from its start on: register then,
+    /// if code may have written into the current directory.
     pub fn new() -> Self {
         // A process without a working directory starts servers in the root.
         let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
@@ -120,6 +123,11 @@ impl Registry {
     #[must_use]
     pub fn connect_timeout(self, timeout: Duration) -> Self {
         Self { connector: self.connector.with_connect_timeout(timeout), ..self }
+    }
+
+    /// From now on servers start as `guard` has it, if there is one.
+    pub(crate) fn keep_apart(&self, guard: Option<mcp::Guard>) {
+        self.connector.keep_apart(guard);
     }
 
     /// The registry of a workspace, kept in its state directory.
@@ -142,7 +150,11 @@ impl Registry {
     /// # Errors
     /// The name or the parameters cannot be used at all.
     pub(crate) fn has(&self, name: &str, parameters: &Map<String, Value>) -> Result<bool, Error> {
-        let (parameters, _) = self.read(name, parameters)?;
+        let (parameters, notes) = self.read(name, parameters)?;
+        if let Err(source) = self.connector.check(name, &parameters) {
+            let (name, what, source) = (name.to_owned(), parameters.summary(), Box::new(source));
+            return Err(Error::Server { name, what, notes, source });
+        }
         let record = self.store.get(name).map_err(|source| Error::Store { name: name.to_owned(), source })?;
         Ok(record.is_some_and(|record| record.parameters == parameters))
     }

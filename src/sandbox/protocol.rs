@@ -14,14 +14,16 @@ use super::hardening::{Hardening, Report};
 pub(crate) enum Request {
     /// The first of all, and only that.
     Configure(Configuration),
-    /// Start a kernel, and speak to it over the socket that comes with this.
+    /// With this comes the pipe that the kernel which is started next writes into.
+    KernelOutput,
+    /// Start a kernel, whose stdin is the socket that comes with this.
     StartKernel {
         /// The name of the kernel from now on.
         kernel: u64,
-        /// What the kernel is started with, as `kernel` writes and reads it.
-        launch: Value,
+        /// The process, as `kernel` writes and reads it.
+        program: Value,
     },
-    /// Send a signal to a kernel's process group; nothing happens if it is gone.
+    /// Send a signal to a kernel's process group, and say so; nothing happens if it is gone.
     Signal {
         /// Which.
         kernel: u64,
@@ -81,6 +83,18 @@ pub(crate) enum Notice {
     Failed {
         /// What went wrong.
         why: String,
+    },
+    /// A signal has been sent to a kernel.
+    Signalled {
+        /// Which kernel.
+        kernel: u64,
+    },
+    /// A kernel has ended, and nothing is left of what it started.
+    KernelEnded {
+        /// Which kernel.
+        kernel: u64,
+        /// What `wait` says of it.
+        wait_status: i32,
     },
     /// A program has ended.
     Ended {

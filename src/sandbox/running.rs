@@ -8,13 +8,12 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use rustix::process::Signal;
 use serde_json::Value;
-use tokio::net::UnixStream;
 use tokio::process::Command;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -31,6 +30,8 @@ use crate::process::{GroupLeader, Tail};
 
 /// How long the inside is given to end after it has been told to, before each stronger means.
 const STOP_GRACE: Duration = Duration::from_secs(2);
+/// How long a gateway is given to say that a kernel has ended which it has been told to kill.
+const KILL_GRACE: Duration = Duration::from_secs(2);
 /// How long the last words of a sandbox are awaited: processes that it left may hold the pipe.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
@@ -151,11 +152,25 @@ pub(crate) struct Sandbox {
 /// How a running sandbox is spoken to.
 struct Control {
     requests: mpsc::UnboundedSender<(Request, Option<OwnedFd>)>,
-    runs: Runs,
+    inside: Arc<Mutex<RunningInside>>,
     next: AtomicU64,
 }
 
-type Runs = Arc<Mutex<BTreeMap<u64, oneshot::Sender<ExitStatus>>>>;
+/// What runs in the sandbox, by its name.
+#[derive(Default)]
+struct RunningInside {
+    runs: BTreeMap<u64, oneshot::Sender<ExitStatus>>,
+    kernels: BTreeMap<u64, watch::Sender<KernelState>>,
+}
+
+/// What the gateway has said of a kernel.
+#[derive(Default)]
+struct KernelState {
+    /// How many signals it was sent.
+    signals: u64,
+    /// How it has ended; nothing is left of it.
+    status: Option<ExitStatus>,
+}
 
 impl Sandbox {
     /// Starts `command`, which makes the sandbox and runs the gateway inside with our end of a socket as its stdin, and
@@ -202,11 +217,14 @@ impl Sandbox {
             }
         };
         let (requests, outgoing) = mpsc::unbounded_channel();
-        let control = Control { requests, runs: Runs::default(), next: AtomicU64::new(0) };
+        let control = Control { requests, inside: Arc::default(), next: AtomicU64::new(0) };
         let stop = CancellationToken::new();
         let (ended_sender, ended) = watch::channel(None);
-        let supervisor =
-            Supervisor { channel: Arc::new(channel), runs: Arc::clone(&control.runs), stop: stop.clone() };
+        let supervisor = Supervisor {
+            channel: Arc::new(channel),
+            inside: Arc::clone(&control.inside),
+            stop: stop.clone(),
+        };
         tokio::spawn(async move {
             let status = supervisor.run(leader, outgoing).await;
             let stderr = last_words(&stderr, reader).await;
@@ -236,21 +254,32 @@ impl Sandbox {
         self.ended.borrow().is_none() && !self.stop.is_cancelled()
     }
 
-    /// Has a kernel started inside, and returns the connection to it.
-    pub(crate) fn start_kernel(&self, launch: Value) -> Result<Seat, Error> {
-        let (ours, inside) = std::os::unix::net::UnixStream::pair().map_err(Error::Channel)?;
-        ours.set_nonblocking(true).map_err(Error::Channel)?;
-        let stream = UnixStream::from_std(ours).map_err(Error::Channel)?;
+    /// Has a kernel started inside, with these as its stdin and its output.
+    pub(crate) fn start_kernel(
+        &self,
+        program: Value,
+        stdin: OwnedFd,
+        output: OwnedFd,
+    ) -> Result<KernelControl, Error> {
         let kernel = self.control.next.fetch_add(1, Ordering::Relaxed);
-        self.control.request(Request::StartKernel { kernel, launch }, Some(inside.into()))?;
-        Ok(Seat { stream, kernel, control: Arc::clone(&self.control), ended: self.ended.clone() })
+        let (sender, state) = watch::channel(KernelState::default());
+        self.control.inside().kernels.insert(kernel, sender);
+        self.control.request(Request::KernelOutput, Some(output))?;
+        self.control.request(Request::StartKernel { kernel, program }, Some(stdin))?;
+        Ok(KernelControl {
+            kernel,
+            control: Arc::clone(&self.control),
+            state,
+            told_signals: 0,
+            sandbox: self.ended.clone(),
+        })
     }
 
     /// Runs a program inside to its end; it writes into `output`. Cancelled, it goes on inside: stop the sandbox then.
     pub(crate) async fn run(&self, program: Program, output: OwnedFd) -> Result<ExitStatus, Error> {
         let run = self.control.next.fetch_add(1, Ordering::Relaxed);
         let (sender, status) = oneshot::channel();
-        self.control.runs.lock().unwrap_or_else(PoisonError::into_inner).insert(run, sender);
+        self.control.inside().runs.insert(run, sender);
         self.control.request(Request::Run { run, program }, Some(output))?;
         let mut ended = self.ended.clone();
         tokio::select! {
@@ -279,36 +308,34 @@ impl Drop for Sandbox {
 }
 
 impl Control {
+    fn inside(&self) -> MutexGuard<'_, RunningInside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn request(&self, request: Request, descriptor: Option<OwnedFd>) -> Result<(), Error> {
         self.requests.send((request, descriptor)).map_err(|_| Error::Gone)
     }
 }
 
-/// A kernel in a sandbox, and the connection to it.
-pub(crate) struct Seat {
-    /// The kernel's channels, over the Jupyter WebSocket protocol.
-    pub(crate) stream: UnixStream,
-    kernel: u64,
-    control: Arc<Control>,
-    ended: watch::Receiver<Option<Ended>>,
-}
-
-impl Seat {
-    /// Splits the connection off, so that signals can be sent while it is used.
-    pub(crate) fn split(self) -> (UnixStream, SeatControl) {
-        let Self { stream, kernel, control, ended } = self;
-        (stream, SeatControl { kernel, control, ended })
-    }
+/// What is heard of a kernel in a sandbox.
+pub(crate) enum KernelNews {
+    /// A signal has been sent that was on its way.
+    Signalled,
+    /// It has ended, and nothing is left of what it started.
+    Ended(ExitStatus),
 }
 
 /// What is done to a kernel in a sandbox beside speaking to it.
-pub(crate) struct SeatControl {
+pub(crate) struct KernelControl {
     kernel: u64,
     control: Arc<Control>,
-    ended: watch::Receiver<Option<Ended>>,
+    state: watch::Receiver<KernelState>,
+    /// How many signals the caller has heard of.
+    told_signals: u64,
+    sandbox: watch::Receiver<Option<Ended>>,
 }
 
-impl SeatControl {
+impl KernelControl {
     /// Sends a signal to the kernel and all that it started.
     pub(crate) fn signal(&self, signal: Signal) {
         let request = Request::Signal { kernel: self.kernel, signal: signal.as_raw() };
@@ -316,17 +343,51 @@ impl SeatControl {
         drop(self.control.request(request, None));
     }
 
-    /// How the sandbox has ended; waits for that.
-    pub(crate) async fn sandbox_ended(&mut self) -> Ended {
-        let gone = || Ended { status: ExitStatus::from_raw(Signal::KILL.as_raw()), stderr: String::new() };
-        self.ended.wait_for(Option::is_some).await.ok().and_then(|ended| ended.clone()).unwrap_or_else(gone)
+    /// The next that is heard of the kernel, or of the end of its sandbox with it. Cancellation safe; may be called again
+    /// after the end.
+    pub(crate) async fn news(&mut self) -> KernelNews {
+        loop {
+            if self.state.borrow().signals > self.told_signals {
+                self.told_signals += 1;
+                return KernelNews::Signalled;
+            }
+            if let Some(status) = self.has_ended() {
+                return KernelNews::Ended(status);
+            }
+            tokio::select! {
+                changed = self.state.changed() => if changed.is_err() {
+                    // Nobody tells more of it than that the sandbox has ended.
+                    self.sandbox.wait_for(Option::is_some).await.ok();
+                },
+                ended = self.sandbox.changed() => if ended.is_err() {
+                    return KernelNews::Ended(ExitStatus::from_raw(Signal::KILL.as_raw()));
+                },
+            }
+        }
+    }
+
+    /// How the kernel has ended, or its sandbox with it, if it has.
+    pub(crate) fn has_ended(&self) -> Option<ExitStatus> {
+        self.state.borrow().status.or_else(|| self.sandbox.borrow().as_ref().map(|ended| ended.status))
+    }
+
+    /// What the sandbox said, if it has ended.
+    pub(crate) fn last_words(&self) -> Option<String> {
+        self.sandbox.borrow().as_ref().map(|ended| ended.stderr.clone())
+    }
+
+    /// Kills the kernel and all that it started. `false` if the gateway does not say that it is done.
+    pub(crate) async fn kill(mut self) -> bool {
+        self.signal(Signal::KILL);
+        let ended = async { while !matches!(self.news().await, KernelNews::Ended(_)) {} };
+        tokio::time::timeout(KILL_GRACE, ended).await.is_ok()
     }
 }
 
 /// The task that owns the process and the connection.
 struct Supervisor {
     channel: Arc<Channel>,
-    runs: Runs,
+    inside: Arc<Mutex<RunningInside>>,
     stop: CancellationToken,
 }
 
@@ -359,15 +420,28 @@ impl Supervisor {
         end(leader, &self.channel).await
     }
 
+    fn inside(&self) -> MutexGuard<'_, RunningInside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns why the sandbox must end.
     async fn listen(&self) -> Error {
         loop {
             match self.channel.receive().await {
                 Ok(Some((Notice::Ended { run, wait_status }, None))) => {
-                    let sender = self.runs.lock().unwrap_or_else(PoisonError::into_inner).remove(&run);
-                    if let Some(sender) = sender {
+                    if let Some(sender) = self.inside().runs.remove(&run) {
                         // Whoever waited has given up.
                         sender.send(ExitStatus::from_raw(wait_status)).ok();
+                    }
+                }
+                Ok(Some((Notice::Signalled { kernel }, None))) => {
+                    if let Some(state) = self.inside().kernels.get(&kernel) {
+                        state.send_modify(|state| state.signals += 1);
+                    }
+                }
+                Ok(Some((Notice::KernelEnded { kernel, wait_status }, None))) => {
+                    if let Some(state) = self.inside().kernels.remove(&kernel) {
+                        state.send_modify(|state| state.status = Some(ExitStatus::from_raw(wait_status)));
                     }
                 }
                 Ok(Some((Notice::Failed { why }, None))) => return Error::Failed(why),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
+use super::domain::{DomainRule, Host};
 use super::proxy::{Filter, Proxy, system_resolver};
 use super::{Configuration, Error, Hardening, Place, Policy, Rules, Sandbox, Service, bwrap, check, srt};
 use crate::env::Variables;
@@ -79,6 +80,16 @@ impl Confinement {
         others
     }
 
+    /// Whether packages may come from `host:port` because the user has said so.
+    pub(crate) fn installs_from(&self, host: &str) -> bool {
+        let split =
+            host.rsplit_once(':').and_then(|(name, port)| Some((Host::parse(name)?, port.parse().ok()?)));
+        split.is_some_and(|(name, port)| {
+            let mut rules = self.install_domains.iter().filter_map(|domain| DomainRule::parse(domain).ok());
+            rules.any(|rule| rule.matches(&name, port))
+        })
+    }
+
     fn held_by_backend(&self, rules: &Rules) -> Result<(), Error> {
         match self.backend {
             Backend::Srt => Ok(()),
@@ -119,9 +130,10 @@ impl Confinement {
                 let mut rules = rules.clone();
                 if cfg!(target_os = "linux") {
                     let held = bwrap::hold_stubs(&rules)?;
-                    // Else srt would make `.claude/commands` in the stub `.claude`, which would not be empty any more.
-                    rules.deny_write(held.paths());
-                    stubs = Some(held);
+                    // Else srt would make what is missing below a stub, which would not be empty any more.
+                    rules.deny_write(held.stubs.paths());
+                    rules.deny_read(held.hidden.iter().map(PathBuf::as_path));
+                    stubs = Some(held.stubs);
                 }
                 let settings = place.private_directory.join(name);
                 srt::command(&self.find("srt")?, &settings, &rules, &self.gateway)?
@@ -168,7 +180,8 @@ impl Confinement {
     fn confine(&self, command: &mut Command, place: &Place) {
         let temporary = place.writable_directory.join("tmp");
         command
-            .current_dir(&place.workspace)
+            // In the workspace it could find files of code's.
+            .current_dir(&place.private_directory)
             .env_clear()
             .envs(self.variables.for_sandbox())
             // bash takes a socket as stdin for a remote shell's, and runs `.bashrc`, unless it is below another shell.

@@ -4,14 +4,14 @@
 //! bubblewrap would make them too, and leave them. Sandboxes that share one hold it by shared locks; the last one
 //! removes it. A stub is empty and bears a time of 1970: what somebody has written to is none any more, and stays.
 
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// What other programs expect to be a directory.
-const DIRECTORIES: [&str; 7] = [".vscode", ".idea", ".claude", ".cursor", "agents", "commands", "hooks"];
+use super::policy::is_directory;
 
 /// When stubs were last changed, by which they are known. Archives have files of 1970's first second, so it is another.
 const TIME: Duration = Duration::from_secs(19_700_607);
@@ -39,8 +39,8 @@ impl Stubs {
         if self.paths().any(|path| path == stub) {
             return Ok(());
         }
-        let is_named_so = |name| DIRECTORIES.iter().any(|own| name == *own);
-        let made = if stub != target || target.file_name().is_some_and(is_named_so) {
+        let is_named_so = target.file_name().and_then(OsStr::to_str).is_some_and(is_directory);
+        let made = if stub != target || is_named_so {
             std::fs::create_dir(stub)
         } else {
             File::create_new(stub).map(drop)

@@ -25,8 +25,8 @@ use crate::tool_server::wire::{self, Told};
 
 /// How long connecting may take. The server itself waits up to 5 s for another client to leave.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// The longest message: a question with its arguments, of which a tool server takes 64 MiB.
-const MESSAGE_LIMIT_BYTES: usize = 128 * 1024 * 1024;
+/// The longest message: a question with its arguments, of which a tool server takes 40 MiB.
+const MESSAGE_LIMIT_BYTES: usize = 80 * 1024 * 1024;
 /// More questions than a tool server asks at a time, so that they never wait in the socket, where pings would too.
 const REQUESTS_CAPACITY: usize = 1024;
 /// A tool server pings every 20 s: one that has said nothing for so long is gone.

@@ -3,11 +3,15 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::Router;
+use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use subtle::ConstantTimeEq as _;
+
+use super::connections::{Busy, Connection};
 
 /// A given token must not be guessable; ours have 244 random bits in 64 characters.
 const TOKEN_CHARS_MIN: usize = 16;
@@ -93,9 +97,29 @@ struct Guard {
 }
 
 async fn authorize(State(guard): State<Guard>, request: Request, next: Next) -> Response {
-    match refusal(&guard, request.headers()) {
-        Some(refusal) => refusal.into_response(),
-        None => next.run(request).await,
+    if let Some(refusal) = refusal(&guard, request.headers()) {
+        return refusal.into_response();
+    }
+    let Some(busy) = request.extensions().get::<Arc<Connection>>().map(Connection::busy) else {
+        return next.run(request).await;
+    };
+    let (parts, body) = next.run(request).await.into_parts();
+    match to_bytes(body, usize::MAX).await {
+        // Its bytes are dropped when all of them are written.
+        Ok(bytes) => Response::from_parts(parts, Bytes::from_owner(Held { bytes, _busy: busy }).into()),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+/// An answer whose connection is busy until it has been written.
+struct Held {
+    bytes: Bytes,
+    _busy: Busy,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 

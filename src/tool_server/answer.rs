@@ -1,24 +1,30 @@
 //! The answer to a request of code that calls tools, as JSON, or as JSON with binary data behind it.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 
-use axum::Json;
 use axum::extract::FromRequestParts;
+use axum::http::StatusCode;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use base64::Engine as _;
+use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::approval::Denied;
 use crate::audit::Refusal;
+use crate::budget::{Lease, apart};
 use crate::describe::describe;
-use crate::mcp::{Body, Content, ToolOutput};
+use crate::mcp::{Body, Content, Received, Resource, ToolOutput};
 
 /// The media type of JSON on the first line, and after it the bytes that its members `bytes` count, one after the other.
 /// Data of many megabytes need not pass through JSON a second time so.
 const WITH_BYTES: &str = "application/vnd.ipybox.answer";
+
+const JSON: &str = "application/json";
 
 /// The form in which the caller reads an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,7 +39,7 @@ pub(super) enum Form {
 #[derive(Debug)]
 pub(super) enum Answer {
     /// What a tool returned, or a resource holds.
-    Output(ToolOutput),
+    Received(Received),
     /// What ipybox itself says: `true` for a command that may run, the inferred classes.
     Result(Value),
     /// Why there is no result.
@@ -48,40 +54,76 @@ pub(super) enum ErrorKind {
     Timeout,
 }
 
+/// An answer as the body of a response.
+pub(super) struct Written {
+    pub(super) bytes: Vec<u8>,
+    media_type: &'static str,
+    lease: Option<Lease>,
+}
+
 impl Answer {
     pub(super) fn failed(message: String) -> Self {
         Self::Error { kind: ErrorKind::Tool, message }
     }
 
-    pub(super) fn into_response(self, form: Form) -> Response {
-        let mut bytes = (form == Form::WithBytes).then(Vec::new);
-        let json = self.to_json(&mut bytes);
-        match bytes.filter(|bytes| !bytes.is_empty()) {
-            None => Json(json).into_response(),
-            Some(bytes) => {
-                // JSON as it is written here has no line breaks.
-                let mut body = json.to_string().into_bytes();
-                body.push(b'\n');
-                body.extend(bytes);
-                ([(CONTENT_TYPE, WITH_BYTES)], body).into_response()
+    pub(super) async fn into_response(self, form: Form) -> Response {
+        let weight = match &self {
+            Self::Received(received) => received.weight,
+            Self::Result(_) | Self::Error { .. } => 0,
+        };
+        let written = apart(weight, move || {
+            let mut written = self.to_bytes(form);
+            if let Self::Received(Received { mut lease, .. }) = self {
+                lease.shrink(written.bytes.len());
+                written.lease = Some(lease);
             }
+            written
+        });
+        match written.await {
+            Ok(written) => ([(CONTENT_TYPE, written.media_type)], Bytes::from_owner(written)).into_response(),
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
         }
     }
 
-    /// The answer as JSON. Binary data goes to the end of `bytes`, if there is such a place, else into the JSON.
-    pub(super) fn to_json(&self, bytes: &mut Option<Vec<u8>>) -> Value {
-        match self {
-            Self::Output(output) => output_json(output, bytes),
-            Self::Result(value) => json!({"result": value}),
+    /// The answer as JSON, with binary data behind it or, as Base64, in it.
+    pub(super) fn to_bytes(&self, form: Form) -> Written {
+        let json = match self {
+            Self::Received(received) => serde_json::to_vec(&Output::new(&received.output, form)),
+            Self::Result(value) => serde_json::to_vec(&json!({"result": value})),
             Self::Error { kind, message } => {
                 let kind = match kind {
                     ErrorKind::Tool => "tool",
                     ErrorKind::Rejected => "rejected",
                     ErrorKind::Timeout => "timeout",
                 };
-                json!({"error": {"kind": kind, "message": message}})
+                serde_json::to_vec(&json!({"error": {"kind": kind, "message": message}}))
             }
+        };
+        // All that is written here has a form in JSON.
+        let mut written = Written { bytes: json.unwrap_or_default(), media_type: JSON, lease: None };
+        if let (Self::Received(Received { output, .. }), Form::WithBytes) = (self, form) {
+            written.add(output);
         }
+        written
+    }
+}
+
+impl Written {
+    /// Adds the binary data, if there are any. JSON as it is written here has no line breaks.
+    fn add(&mut self, output: &ToolOutput) {
+        for data in output.content.iter().filter_map(Content::data).filter(|data| !data.is_empty()) {
+            if self.media_type == JSON {
+                self.media_type = WITH_BYTES;
+                self.bytes.push(b'\n');
+            }
+            self.bytes.extend_from_slice(data);
+        }
+    }
+}
+
+impl AsRef<[u8]> for Written {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -100,55 +142,119 @@ impl From<Refusal> for Answer {
     }
 }
 
-/// `result`, and where that does not say everything, `content` in MCP's form; `is_structured` if `result` is no text.
-fn output_json(output: &ToolOutput, bytes: &mut Option<Vec<u8>>) -> Value {
-    let mut answer = json!({"result": output.value()});
-    let is_structured = output.structured.is_some();
-    if is_structured {
-        answer["is_structured"] = true.into();
-    }
-    let says_everything = match output.content.as_slice() {
-        [] => true,
-        [Content::Text(_)] => !is_structured,
-        _ => false,
-    };
-    if !says_everything {
-        answer["content"] = output.content.iter().map(|content| content_json(content, bytes)).collect();
-    }
-    answer
+/// `result`, and where that does not say everything, `content` in MCP's form. It is written from what it refers to: a copy
+/// would be as large.
+#[derive(Serialize)]
+struct Output<'a> {
+    result: Whole<'a>,
+    /// Whether `result` is no text.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_structured: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    content: Vec<Block<'a>>,
 }
 
-fn content_json(content: &Content, bytes: &mut Option<Vec<u8>>) -> Value {
-    let (mut block, data) = match content {
-        Content::Text(text) => return json!({"type": "text", "text": text}),
-        Content::Unusable(_) => return json!({"type": "text", "text": content.described()}),
-        Content::Link(resource) => {
-            let mut block = json!(resource);
-            block["type"] = "resource_link".into();
-            return block;
+/// The structured result, or else the content as text, or null if there is nothing.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Whole<'a> {
+    Structured(&'a Value),
+    #[serde(serialize_with = "as_text")]
+    Text(&'a ToolOutput),
+    Nothing,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Block<'a> {
+    Text { text: Cow<'a, str> },
+    ResourceLink(&'a Resource),
+    Image(Binary<'a>),
+    Audio(Binary<'a>),
+    Resource { resource: Held<'a> },
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Binary<'a> {
+    mime_type: &'a str,
+    #[serde(flatten)]
+    data: Payload<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Held<'a> {
+    uri: &'a str,
+    mime_type: Option<&'a str>,
+    #[serde(flatten)]
+    data: Payload<'a>,
+}
+
+/// One member: text, Base64, or how many bytes there are behind the JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Payload<'a> {
+    Text(&'a str),
+    #[serde(serialize_with = "as_base64")]
+    Data(&'a [u8]),
+    #[serde(serialize_with = "as_base64")]
+    Blob(&'a [u8]),
+    Bytes(usize),
+}
+
+impl<'a> Output<'a> {
+    fn new(output: &'a ToolOutput, form: Form) -> Self {
+        let is_structured = output.structured.is_some();
+        let result = match (&output.structured, output.has_text()) {
+            (Some(value), _) => Whole::Structured(value),
+            (None, true) => Whole::Text(output),
+            (None, false) => Whole::Nothing,
+        };
+        let says_everything = match output.content.as_slice() {
+            [] => true,
+            [Content::Text(_)] => !is_structured,
+            _ => false,
+        };
+        let content = if says_everything { &[] } else { output.content.as_slice() };
+        Self {
+            result,
+            is_structured,
+            content: content.iter().map(|content| Block::new(content, form)).collect(),
         }
-        Content::Image { media_type, data } => (json!({"type": "image", "mimeType": media_type}), data),
-        Content::Audio { media_type, data } => (json!({"type": "audio", "mimeType": media_type}), data),
-        Content::Resource { uri, media_type, body } => {
-            let resource = |member: &str, value: Value| json!({"type": "resource", "resource": {"uri": uri, "mimeType": media_type, member: value}});
-            return match (body, bytes) {
-                (Body::Text(text), _) => resource("text", text.as_str().into()),
-                (Body::Bytes(data), Some(bytes)) => {
-                    bytes.extend(data);
-                    resource("bytes", data.len().into())
-                }
-                (Body::Bytes(data), None) => resource("blob", BASE64.encode(data).into()),
-            };
-        }
-    };
-    match bytes {
-        Some(bytes) => {
-            bytes.extend(data);
-            block["bytes"] = data.len().into();
-        }
-        None => block["data"] = BASE64.encode(data).into(),
     }
-    block
+}
+
+impl<'a> Block<'a> {
+    fn new(content: &'a Content, form: Form) -> Self {
+        let binary = |mime_type: &'a str, data: &'a [u8]| {
+            let data = if form == Form::WithBytes { Payload::Bytes(data.len()) } else { Payload::Data(data) };
+            Binary { mime_type, data }
+        };
+        match content {
+            Content::Text(text) => Self::Text { text: Cow::Borrowed(text) },
+            Content::Unusable(_) => Self::Text { text: Cow::Owned(content.to_string()) },
+            Content::Link(resource) => Self::ResourceLink(resource),
+            Content::Image { media_type, data } => Self::Image(binary(media_type, data)),
+            Content::Audio { media_type, data } => Self::Audio(binary(media_type, data)),
+            Content::Resource { uri, media_type, body } => {
+                let data = match (body, form) {
+                    (Body::Text(text), _) => Payload::Text(text),
+                    (Body::Bytes(data), Form::WithBytes) => Payload::Bytes(data.len()),
+                    (Body::Bytes(data), Form::Json) => Payload::Blob(data),
+                };
+                Self::Resource { resource: Held { uri, mime_type: media_type.as_deref(), data } }
+            }
+        }
+    }
+}
+
+fn as_text<S: Serializer>(output: &&ToolOutput, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(*output)
+}
+
+fn as_base64<S: Serializer>(data: &&[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&Base64Display::new(data, &BASE64))
 }
 
 impl<S: Sync> FromRequestParts<S> for Form {
@@ -163,19 +269,25 @@ impl<S: Sync> FromRequestParts<S> for Form {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::ANSWERS;
 
     fn png() -> Content {
         Content::Image { media_type: "image/png".to_owned(), data: vec![0, 10, 255] }
     }
 
     fn answer(structured: Option<Value>, content: Vec<Content>) -> Answer {
-        Answer::Output(ToolOutput { structured, content })
+        let output = ToolOutput { structured, content };
+        Answer::Received(Received { output, weight: 0, lease: ANSWERS.lease() })
+    }
+
+    fn json(answer: &Answer) -> Value {
+        serde_json::from_slice(&answer.to_bytes(Form::Json).bytes).unwrap()
     }
 
     #[test]
     fn an_answer_says_no_more_than_it_must() {
         let text = || Content::Text("x".to_owned());
-        let check = |answer: Answer, expected: Value| assert_eq!(answer.to_json(&mut None), expected);
+        let check = |answer: Answer, expected: Value| assert_eq!(json(&answer), expected);
         check(answer(None, vec![]), json!({"result": null}));
         check(answer(None, vec![text()]), json!({"result": "x"}));
         let one = json!({"type": "text", "text": "x"});
@@ -192,7 +304,7 @@ mod tests {
             media_type: None,
             body: Body::Bytes(b"%PDF".to_vec()),
         };
-        let response = answer(None, vec![png(), pdf.clone()]).into_response(Form::WithBytes);
+        let response = answer(None, vec![png(), pdf.clone()]).into_response(Form::WithBytes).await;
         assert_eq!(response.headers()[CONTENT_TYPE], WITH_BYTES);
         let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
         let end = body.iter().position(|byte| *byte == b'\n').unwrap();
@@ -201,7 +313,8 @@ mod tests {
         assert_eq!(json["content"][1]["resource"]["bytes"], 4);
         assert_eq!(body[end + 1..], *b"\0\x0a\xff%PDF");
 
-        let json = answer(None, vec![png(), pdf]).to_json(&mut None);
+        let answer = answer(None, vec![png(), pdf]);
+        let json = serde_json::from_slice::<Value>(&answer.to_bytes(Form::Json).bytes).unwrap();
         assert_eq!(json["content"][0]["data"], "AAr/");
         assert_eq!(json["content"][1]["resource"]["blob"], "JVBERg==");
     }
@@ -210,7 +323,7 @@ mod tests {
     fn links_are_passed_on_as_they_are() {
         let link = json!({"uri": "file:///a", "name": "a", "size": 7, "mimeType": "text/plain"});
         let content = Content::Link(Box::new(serde_json::from_value(link).unwrap()));
-        let json = answer(None, vec![content]).to_json(&mut None);
+        let json = json(&answer(None, vec![content]));
         assert_eq!(json["result"], "file:///a");
         let block = &json["content"][0];
         assert_eq!((&block["type"], &block["size"]), (&json!("resource_link"), &json!(7)));

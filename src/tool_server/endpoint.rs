@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode, header};
+use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
@@ -61,12 +62,12 @@ impl Endpoint {
     }
 
     /// Answers a call that came another way: over the connection of a kernel that only its session has.
-    pub(crate) async fn answer(&self, path: &str, body: String) -> (u16, String) {
+    pub(crate) async fn answer(&self, path: &str, body: String) -> (u16, Bytes) {
         let request =
             Request::post(path).header(header::CONTENT_TYPE, "application/json").body(Body::from(body));
         let request = match request {
             Ok(request) => request,
-            Err(error) => return (StatusCode::BAD_REQUEST.as_u16(), error.to_string()),
+            Err(error) => return (StatusCode::BAD_REQUEST.as_u16(), error.to_string().into()),
         };
         let response = match self.calls.clone().oneshot(request).await {
             Ok(response) => response,
@@ -74,8 +75,8 @@ impl Endpoint {
         };
         let status = response.status();
         match to_bytes(response.into_body(), usize::MAX).await {
-            Ok(bytes) => (status.as_u16(), String::from_utf8_lossy(&bytes).into_owned()),
-            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR.as_u16(), error.to_string()),
+            Ok(bytes) => (status.as_u16(), bytes),
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR.as_u16(), error.to_string().into()),
         }
     }
 

@@ -10,10 +10,13 @@
 
 mod access;
 mod answer;
+mod body;
 mod channel;
+mod connections;
 mod endpoint;
 mod host_routes;
 mod listener;
+mod paced;
 mod pool;
 mod routes;
 mod servers;

@@ -4,15 +4,19 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{Registered, ServerLookup};
 use crate::approval::{Action, Permit};
+use crate::budget::members_weight;
 use crate::describe::listed;
-use crate::mcp::{self, CallError, Connection, Connector, ToolOutput};
+use crate::mcp::{self, CallError, Connection, Connector, Received};
 use crate::nearest::nearest;
+
+/// The largest arguments of which a copy is kept for another try, in bytes.
+const COPIED_BYTES: usize = 1024 * 1024;
 
 /// Why a tool call has no result.
 #[derive(Debug, thiserror::Error)]
@@ -56,11 +60,16 @@ pub(super) enum Request {
 }
 
 impl Request {
-    async fn make(self, action: &Action, connection: &Connection) -> Result<ToolOutput, CallError> {
+    async fn make(
+        self,
+        tool: &str,
+        arguments: Map<String, Value>,
+        connection: &Connection,
+    ) -> Result<Received, CallError> {
         match self {
-            Self::Tool => connection.call(&action.tool_name, action.tool_args.clone()).await,
+            Self::Tool => connection.call(tool, arguments).await,
             Self::Resource => {
-                let uri = action.tool_args.get("uri").and_then(Value::as_str).unwrap_or_default();
+                let uri = arguments.get("uri").and_then(Value::as_str).unwrap_or_default();
                 connection.read_resource(uri).await
             }
         }
@@ -116,7 +125,7 @@ impl Pool {
     }
 
     /// Makes the permitted request to `server`, which is what its name stood for when permission was asked; once more if
-    /// the server certainly has not seen it.
+    /// the server certainly has not seen it and it is not large.
     ///
     /// Dropping the future tells the server that the request is cancelled.
     pub(super) async fn request(
@@ -124,21 +133,22 @@ impl Pool {
         server: &Arc<Registered>,
         permit: Permit,
         kind: Request,
-    ) -> Result<ToolOutput, Error> {
-        let action = permit.action();
-        let name = &action.server_name;
-        let connection = self.connection(name, server).await?;
-        let answer = match kind.make(action, &connection).await {
+    ) -> Result<Received, Error> {
+        let Action { server_name: name, tool_name: tool, tool_args: arguments, .. } = permit.into_action();
+        let connection = self.connection(&name, server).await?;
+        // There is memory for one copy more of what is small only.
+        let again = (members_weight(&arguments) <= COPIED_BYTES).then(|| arguments.clone());
+        let answer = match (kind.make(&tool, arguments, &connection).await, again) {
             // A server that was stopped since the last call shows it only now.
-            Err(CallError::Disconnected { may_have_run: false, .. }) => {
-                let connection = self.connection(name, server).await?;
-                kind.make(action, &connection).await
+            (Err(CallError::Disconnected { may_have_run: false, .. }), Some(arguments)) => {
+                let connection = self.connection(&name, server).await?;
+                kind.make(&tool, arguments, &connection).await
             }
-            answer => answer,
+            (answer, _) => answer,
         };
         answer.map_err(|error| match (error, kind) {
             (error @ (CallError::Tool(_) | CallError::Protocol { .. }), Request::Tool) => {
-                match unknown_tool(name, &action.tool_name, server) {
+                match unknown_tool(&name, &tool, server) {
                     Some(hint) => Error::UnknownTool { error: Box::new(error), hint },
                     None => error.into(),
                 }

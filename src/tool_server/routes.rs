@@ -4,14 +4,16 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{DefaultBodyLimit, Json, State};
-use axum::response::{IntoResponse, Response};
+use axum::extract::State;
+use axum::response::Response;
 use axum::routing::post;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
+use super::Registered;
 use super::answer::{Answer, Form};
+use super::body::{Refused, Text};
 use super::pool::{Pool, Request};
 use crate::approval::{Action, Gate, OURSELVES, Target, ToolAnnotations};
 use crate::audit::{Audit, decide_on_record};
@@ -23,8 +25,8 @@ const READ_RESOURCE: &str = "resources/read";
 /// The largest request body with results to learn from, which take many times their size while they are looked at.
 const OBSERVATION_LIMIT_BYTES: usize = 8 * 1024 * 1024;
 
-/// The largest request body: arguments of a tool call, which may hold a file's content.
-const BODY_LIMIT_BYTES: usize = 64 * 1024 * 1024;
+/// The longest name of a server or a tool, in bytes. Names are told in errors, asked about, and compared with others.
+const NAME_BYTES: usize = 1024;
 
 #[derive(Clone)]
 struct Shared {
@@ -38,11 +40,11 @@ struct Shared {
 /// There is no place for server parameters in it: the kernel never chooses what runs on the host.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Call {
+struct Call<Arguments = Map<String, Value>> {
     server_name: String,
     tool_name: String,
     #[serde(default)]
-    tool_args: Map<String, Value>,
+    tool_args: Arguments,
 }
 
 /// A resource that code in the kernel wants to read.
@@ -102,46 +104,63 @@ pub(super) fn router(pool: Arc<Pool>, gate: Arc<Gate>, audit: Audit) -> Router {
         .route("/run", post(run))
         .route("/read", post(read))
         .route("/approve", post(approve))
-        .layer(DefaultBodyLimit::max(BODY_LIMIT_BYTES))
-        .route("/infer", post(infer).layer(DefaultBodyLimit::max(OBSERVATION_LIMIT_BYTES)))
+        .route("/infer", post(infer))
         .with_state(Shared { pool, gate, audit })
 }
 
-async fn run(State(shared): State<Shared>, form: Form, call: Result<Json<Call>, JsonRejection>) -> Response {
-    match call {
-        Ok(Json(call)) => answer(&shared, call, Request::Tool).await.into_response(form),
-        Err(rejection) => refusal(&rejection),
-    }
+async fn run(State(shared): State<Shared>, form: Form, text: Text) -> Result<Response, Refused> {
+    // The arguments are not looked at before somebody wants them.
+    let (Call { server_name, tool_name, .. }, text) = text.parse::<Call<IgnoredAny>>().await?;
+    check_name("name of the server", &server_name)?;
+    check_name("name of the tool", &tool_name)?;
+    let server = match resolve(&shared, &server_name, &tool_name, Request::Tool).await {
+        Ok(server) => server,
+        Err(answer) => return Ok(answer.into_response(form).await),
+    };
+    let (Call { tool_args, .. }, Text { lease, .. }) = text.parse::<Call>().await?;
+    let call = Call { server_name, tool_name, tool_args };
+    let answer = answer(&shared, server, call, Request::Tool).await;
+    drop(lease);
+    Ok(answer.into_response(form).await)
 }
 
-async fn read(
-    State(shared): State<Shared>,
-    form: Form,
-    reading: Result<Json<Reading>, JsonRejection>,
-) -> Response {
-    let Json(Reading { server_name, uri }) = match reading {
-        Ok(reading) => reading,
-        Err(rejection) => return refusal(&rejection),
-    };
+async fn read(State(shared): State<Shared>, form: Form, text: Text) -> Result<Response, Refused> {
+    let (Reading { server_name, uri }, text) = text.parse().await?;
+    check_name("name of the server", &server_name)?;
     let tool_args = Map::from_iter([("uri".to_owned(), Value::String(uri))]);
     let call = Call { server_name, tool_name: READ_RESOURCE.to_owned(), tool_args };
-    answer(&shared, call, Request::Resource).await.into_response(form)
-}
-
-fn refusal(rejection: &JsonRejection) -> Response {
-    (rejection.status(), rejection.body_text()).into_response()
-}
-
-async fn answer(shared: &Shared, call: Call, request: Request) -> Answer {
-    let Call { server_name, tool_name, tool_args } = call;
-    let server = match shared.pool.resolve(&server_name).await {
-        Ok(server) => server,
-        Err(error) => return Answer::failed(describe(&error)),
+    let answer = match resolve(&shared, &call.server_name, READ_RESOURCE, Request::Resource).await {
+        Ok(server) => answer(&shared, server, call, Request::Resource).await,
+        Err(answer) => answer,
     };
-    if request == Request::Tool && server.for_apps.contains(&tool_name) {
-        let reason = "it is for the server's own user interface, and not for models";
-        return Answer::failed(format!("`{server_name}.{tool_name}` cannot be called: {reason}"));
+    drop(text);
+    Ok(answer.into_response(form).await)
+}
+
+fn check_name(what: &'static str, name: &str) -> Result<(), Refused> {
+    match name.len() > NAME_BYTES {
+        true => Err(Refused::Long { what, limit: NAME_BYTES }),
+        false => Ok(()),
     }
+}
+
+/// What `server_name` stands for, or the answer to a request that cannot be made of it.
+async fn resolve(
+    shared: &Shared,
+    server_name: &str,
+    tool_name: &str,
+    request: Request,
+) -> Result<Arc<Registered>, Answer> {
+    let server = shared.pool.resolve(server_name).await.map_err(|error| Answer::failed(describe(&error)))?;
+    if request == Request::Tool && server.for_apps.contains(tool_name) {
+        let reason = "it is for the server's own user interface, and not for models";
+        return Err(Answer::failed(format!("`{server_name}.{tool_name}` cannot be called: {reason}")));
+    }
+    Ok(server)
+}
+
+async fn answer(shared: &Shared, server: Arc<Registered>, call: Call, request: Request) -> Answer {
+    let Call { server_name, tool_name, tool_args } = call;
     let annotations = match request {
         Request::Tool => server.annotations.get(&tool_name).copied(),
         Request::Resource => Some(ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() }),
@@ -154,9 +173,9 @@ async fn answer(shared: &Shared, call: Call, request: Request) -> Answer {
         Err(refusal) => return Answer::from(refusal),
     };
     match shared.pool.request(&server, permit, request).await {
-        Ok(output) => {
-            on_record.result(&output.value());
-            Answer::Output(output)
+        Ok(received) => {
+            on_record.result(|| received.output.value());
+            Answer::Received(received)
         }
         Err(error) => {
             let message = describe(&error);
@@ -167,14 +186,14 @@ async fn answer(shared: &Shared, call: Call, request: Request) -> Answer {
 }
 
 /// Needs no approval: no tool is called, and what is written is in the workspace, where code writes too.
-async fn infer(
-    State(shared): State<Shared>,
-    observation: Result<Json<Observation>, JsonRejection>,
-) -> Response {
-    let Json(Observation { server_name, module, results }) = match observation {
-        Ok(observation) => observation,
-        Err(rejection) => return refusal(&rejection),
-    };
+async fn infer(State(shared): State<Shared>, text: Text) -> Result<Response, Refused> {
+    if text.len() > OBSERVATION_LIMIT_BYTES {
+        return Err(Refused::Long { what: "body with results", limit: OBSERVATION_LIMIT_BYTES });
+    }
+    let (Observation { server_name, module, results }, mut text) = text.parse().await?;
+    check_name("name of the server", &server_name)?;
+    // Texts are read as JSON, and what is seen is described by values once more.
+    text.add(results.iter().filter_map(Value::as_str))?;
     let servers = shared.pool.servers();
     let inferring =
         tokio::task::spawn_blocking(move || servers.infer_result(&server_name, &module, &results));
@@ -182,14 +201,15 @@ async fn infer(
         Ok(classes) => Answer::Result(Value::String(classes)),
         Err(message) => Answer::failed(message),
     };
-    answer.into_response(Form::Json)
+    drop(text);
+    Ok(answer.into_response(Form::Json).await)
 }
 
-async fn approve(State(shared): State<Shared>, question: Result<Json<Question>, JsonRejection>) -> Response {
-    match question {
-        Ok(Json(question)) => judge(&shared.audit, &shared.gate, question).await.into_response(Form::Json),
-        Err(rejection) => refusal(&rejection),
-    }
+async fn approve(State(shared): State<Shared>, text: Text) -> Result<Response, Refused> {
+    let (question, text) = text.parse().await?;
+    let answer = judge(&shared.audit, &shared.gate, question).await;
+    drop(text);
+    Ok(answer.into_response(Form::Json).await)
 }
 
 async fn judge(audit: &Audit, gate: &Gate, Question { tool_name, tool_args, .. }: Question) -> Answer {
@@ -222,8 +242,13 @@ mod tests {
 
     use serde_json::json;
 
+    use tower::ServiceExt as _;
+
+    use super::super::servers::{self, Announced};
     use super::*;
     use crate::approval::{Approver, Desk, Effect, Policy, Standing};
+    use crate::env::Variables;
+    use crate::mcp::Connector;
 
     const QUESTION: &str = r#"{"tool_name": "shell_magic", "tool_args": {"cmd": "ls\nrm x"}}"#;
 
@@ -231,8 +256,12 @@ mod tests {
         Gate::new(Policy::always(default), Standing::default(), Duration::from_secs(60))
     }
 
+    fn json(answer: &Answer) -> Value {
+        serde_json::from_slice(&answer.to_bytes(Form::Json).bytes).unwrap()
+    }
+
     async fn judged(gate: &Gate, question: &str) -> Value {
-        judge(&Audit::off(), gate, serde_json::from_str(question).unwrap()).await.to_json(&mut None)
+        json(&judge(&Audit::off(), gate, serde_json::from_str(question).unwrap()).await)
     }
 
     #[tokio::test]
@@ -261,6 +290,36 @@ mod tests {
         let (judged, ()) = tokio::join!(judged(&gate, QUESTION), answer);
         let message = "the call of `ipybox.shell_magic` was rejected";
         assert_eq!(judged, json!({"error": {"kind": "rejected", "message": message}}));
+    }
+
+    #[tokio::test]
+    async fn calls_that_wait_take_no_more_memory_than_there_is() {
+        let servers = Arc::new(Announced::default());
+        let parameters = Map::from_iter([("command".to_owned(), json!("no-such-program"))]);
+        servers.put("a", servers::read("a", &parameters, &|_| true).unwrap().0);
+        let variables = Arc::new(Variables::from_pairs::<&str, &str>([]));
+        let pool = Arc::new(Pool::new(servers, Connector::new(variables, "/".into())));
+        let (desk, mut questions) = Desk::new();
+        let gate = Arc::new(gate(Effect::Ask));
+        gate.put_on_duty(Approver::Desk(desk));
+        let router = router(pool, gate, Audit::off());
+        let call = |server: &str, bytes: usize| {
+            let text = "x".repeat(bytes);
+            let body = json!({"server_name": server, "tool_name": "t", "tool_args": {"text": text}});
+            let request = axum::http::Request::post("/run").header("content-type", "application/json");
+            router.clone().oneshot(request.body(axum::body::Body::from(body.to_string())).unwrap())
+        };
+        let large = 15 << 20;
+        let waiting: Vec<_> = [(); 2].map(|()| tokio::spawn(call("a", large))).into();
+        let asked = [questions.recv().await.unwrap(), questions.recv().await.unwrap()];
+        assert_eq!(call("a", large).await.unwrap().status(), 503);
+        assert_eq!(call("a", 41 << 20).await.unwrap().status(), 413);
+        assert_eq!(call("no", 1000).await.unwrap().status(), 200);
+        drop(asked);
+        for answer in waiting {
+            assert_eq!(answer.await.unwrap().unwrap().status(), 200);
+        }
+        assert_eq!(call("no", large).await.unwrap().status(), 200);
     }
 
     #[test]

@@ -30,7 +30,8 @@ const DEFAULT_APPROVAL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Give the host token to no code that must not approve its own calls.
 ///
 /// MCP servers are started in the current directory when one of their tools is called first; `${NAME}` placeholders in
-/// their parameters are filled from the environment and the `.env` of that directory then.
+/// their parameters are filled from the environment and the `.env` of that directory then. It must be a directory that
+/// sandboxed code cannot write, since programs take configuration and code from where they start.
 ///
 /// ```no_run
 /// use ipybox::{ApprovalClient, ToolRunner, ToolServer};

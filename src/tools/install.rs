@@ -74,7 +74,7 @@ async fn install(
     let install = async { server.session.install(&package, &tell).await.map_err(|error| told(&error)) };
     match Progress::tell_while(progress, phases, install).await {
         Ok(output) => {
-            on_record.result(&json!(output));
+            on_record.result(|| json!(output));
             Ok(output)
         }
         Err((words, failure)) => {

@@ -88,7 +88,7 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
         let registering = server.registry.register(name, &arguments.server_params, packages, &tell);
         match Progress::tell_while(progress, phases, registering).await {
             Ok(registration) => {
-                on_record.result(&json!(registration.modules));
+                on_record.result(|| json!(registration.modules));
                 Ok(registration)
             }
             Err(error) => {

@@ -69,6 +69,7 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
     let gate = Arc::new(Gate::new(policy, standing, config.approval.timeout));
     let connector = Connector::new(Arc::clone(&config.variables), config.workspace.clone())
         .with_connect_timeout(config.tool_server.connect_timeout);
+    connector.keep_apart(config.guard());
     let registry = Registry::of_workspace(&config, connector.clone());
     registry.tell_placeholders(&config.variables);
     let servers = registry.lookup(&config.workspace);

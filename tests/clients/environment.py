@@ -18,7 +18,7 @@ def prepare(workspace):
         "# a comment",
         f"PROBE_SECRET={SECRET}",
         "OTHER_SECRET=never-needed",
-        'KERNEL_ENV_GREETING="hello there"',
+        'KERNEL_ENV_GREETING_KEY="hello there"',
     ]
     (workspace / ".env").write_text("\n".join(lines) + "\n")
 
@@ -41,11 +41,11 @@ async def env_of_server(bench):
 @step("the kernel has the variables with the prefix, without it, and no other one")
 async def kernel(bench):
     outcome = await bench.server.cell(
-        "import os\n[os.environ.get(name) for name in ('GREETING', 'PROBE_SECRET', 'OTHER_SECRET')]"
+        "import os\n[os.environ.get(name) for name in ('GREETING_KEY', 'PROBE_SECRET', 'OTHER_SECRET')]"
     )
     expect(
         "['hello there', None, None]" in expect_success(outcome),
-        "expected GREETING alone",
+        "expected GREETING_KEY alone",
         outcome,
     )
     outcome = await bench.server.cell(
@@ -92,9 +92,12 @@ async def placeholder(bench):
 @step("the server has nothing else of `.env`, but PATH and HOME")
 async def server(bench):
     values = await env_of_server(bench)
-    leaked = {"PROBE_SECRET", "OTHER_SECRET", "GREETING", "KERNEL_ENV_GREETING"} & set(
-        values
-    )
+    leaked = {
+        "PROBE_SECRET",
+        "OTHER_SECRET",
+        "GREETING_KEY",
+        "KERNEL_ENV_GREETING_KEY",
+    } & set(values)
     expect(not leaked, f"the server has {sorted(leaked)}")
     expect(
         values.get("PATH") and values.get("HOME"),

@@ -53,6 +53,8 @@ COVERED = {
     "cargo build --release": "benches/side_by_side.py",
     "python3 benches/side_by_side.py target/bench": "benches/side_by_side.py",
     "python3 benches/sandbox.py PYTHON SERVER_PYTHON": "benches/sandbox.py",
+    "python3 benches/floods.py PYTHON": "benches/floods.py",
+    "python3 benches/kernel.py": "benches/kernel.py",
     "python3 benches/remote.py target/test-tools": "benches/remote.py",
     "python3 benches/first_minutes.py --help": "benches/first_minutes.py",
 }

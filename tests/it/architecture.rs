@@ -87,7 +87,7 @@ fn the_client_of_mcp_servers_knows_no_python() {
 
 #[test]
 fn approval_knows_nobody() {
-    // But the file in which answers are kept.
+    // But the file in which answers are kept, and how text is shown.
     let rooms =
         ["audit", "codegen", "config", "describe", "env", "executor", "kernel", "mcp", "process", "registry"];
     let rooms = rooms.into_iter().chain(["environment", "tool_client", "tool_server", "tools"]);

@@ -47,6 +47,8 @@ impl Client {
         let mut command = self.command(script);
         command.args(options).args(["--", env!("CARGO_BIN_EXE_ipybox"), "--workspace", "{workspace}"]);
         command.arg("--state-dir").arg(place.states()).arg("--python").arg(python);
+        // `packages.py` has its `.env` set it.
+        command.env("IPYBOX_DOTENV", "KERNEL_ENV_PIP_REQUIRE_VIRTUALENV");
         succeeds(&command.env("PROBE_TOKEN", "t0ken").output().unwrap());
     }
 }

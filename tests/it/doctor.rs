@@ -53,7 +53,7 @@ fn on_this_machine_both_sandboxes_start() {
         assert_eq!(report["can_sandbox"], serde_json::json!({"srt": true, "bwrap": true}), "{report:#}");
         assert_eq!(find(&report, "sandbox_srt", "start")["status"], "ok");
         let python = find(&report, "kernel", "python")["found"].as_str().unwrap();
-        assert!(python.contains("ipykernel 7.") && python.contains("pydantic 2."), "{python}");
+        assert!(python.contains("ipython 9.") && python.contains("pydantic 2."), "{python}");
     }
 }
 
@@ -112,14 +112,14 @@ fn the_exit_code_is_about_what_was_asked_for() {
 }
 
 #[test]
-fn a_python_without_ipykernel_is_told_with_the_command_that_installs_it() {
+fn a_python_without_ipython_is_told_with_the_command_that_installs_it() {
     let place = Place::new();
     let python = tool("mcp1/bin/python");
     let output = doctor(&place, "/nonexistent", &["--json", "--python", python.to_str().unwrap()]);
     let report = json(&output);
     let found = find(&report, "kernel", "python");
     assert_eq!(found["status"], "failed");
-    assert!(found["command"].as_str().unwrap().contains("'ipykernel>=7.2'"), "{found}");
+    assert!(found["command"].as_str().unwrap().contains("'ipython>=8'"), "{found}");
 }
 
 /// In a user namespace of its own, which allows no further ones: the machine stays as it is.

@@ -67,7 +67,7 @@ async fn an_interrupted_creation_is_made_good() {
     ipybox.signal(nix::sys::signal::Signal::SIGKILL);
     ipybox.ended().await;
     let mut ipybox = managed(&place).await;
-    assert_eq!(ipybox.cell("import ipykernel, pydantic; 1").await.ok(), "1");
+    assert_eq!(ipybox.cell("import pydantic, sys; 'ipykernel' in sys.modules").await.ok(), "False");
     ipybox.stop().await;
 }
 
@@ -115,15 +115,20 @@ async fn an_unusable_python_is_told_with_what_would_be_right() {
 #[tokio::test]
 async fn the_kernel_sees_only_what_is_meant_for_it() {
     let place = Place::new();
-    place.write(".env", "FILE_SECRET=1\nKERNEL_ENV_FROM_FILE=file\nKERNEL_ENV_BOTH=file\n");
-    let variables =
-        [("PROCESS_SECRET", "1"), ("KERNEL_ENV_FROM_PROCESS", "process"), ("KERNEL_ENV_BOTH", "process")];
+    place.write(".env", "FILE_SECRET=1\nKERNEL_ENV_FILE_KEY=file\nKERNEL_ENV_BOTH_KEY=file\nKERNEL_ENV_MODE=named\nKERNEL_ENV_OTHER=1\n");
+    let variables = [
+        ("PROCESS_SECRET", "1"),
+        ("KERNEL_ENV_FROM_PROCESS", "process"),
+        ("KERNEL_ENV_BOTH_KEY", "process"),
+        ("IPYBOX_DOTENV", "KERNEL_ENV_MODE"),
+    ];
     let mut ipybox = place.start_with(&["--python", kernel_python().to_str().unwrap()], &variables).await;
     ipybox.initialize().await;
     let code = "
 import os
-print(os.environ['FROM_FILE'], os.environ['FROM_PROCESS'], os.environ['BOTH'])
+print(os.environ['FILE_KEY'], os.environ['FROM_PROCESS'], os.environ['BOTH_KEY'], os.environ['MODE'])
+print('OTHER' in os.environ)
 print([name for name in os.environ if 'SECRET' in name or name.startswith(('KERNEL_ENV', 'CARGO'))])";
-    assert_eq!(ipybox.cell(code).await.ok(), "file process process\n[]");
+    assert_eq!(ipybox.cell(code).await.ok(), "file process process named\nFalse\n[]");
     ipybox.stop().await;
 }

@@ -1,5 +1,6 @@
 //! Clients, files and code that make life hard.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -32,14 +33,14 @@ async fn interrupts_that_race_with_the_end_of_a_cell_cost_nothing() {
 }
 
 #[tokio::test]
-async fn a_kernel_that_a_cell_has_broken_is_told_of() {
+async fn a_kernel_goes_on_without_its_streams() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
-    ipybox.cell("import sys; sys.stdout = None").await;
-    let text = ipybox.cell("open('ran', 'w')").await.error();
-    assert!(text.contains("may not have run") && text.contains("`reset`"), "{text}");
-    ipybox.reset().await;
+    ipybox.cell("import sys; sys.stdout = None; sys.stderr = None").await.ok();
     assert_eq!(ipybox.cell("1").await.ok(), "1");
+    assert!(ipybox.cell("1 / 0").await.error().contains("ZeroDivisionError"));
+    ipybox.cell("sys.stdout = sys.__stdout__").await.ok();
+    assert_eq!(ipybox.cell("print('back')").await.ok(), "back");
     ipybox.stop().await;
 }
 
@@ -156,18 +157,30 @@ async fn generated_code_is_found_from_every_directory() {
 }
 
 #[tokio::test]
-async fn a_planted_dotenv_reaches_neither_secrets_nor_the_loader() {
+async fn a_planted_dotenv_reaches_neither_secrets_nor_what_programs_act_upon() {
     let place = Place::new();
     place.write("evil/sitecustomize.py", "open('ran', 'w')");
     let evil = place.workspace().join("evil");
-    let planted = format!("KERNEL_ENV_LEAK=${{SECRET}}\nKERNEL_ENV_PYTHONPATH={}\n", evil.display());
+    let shell = evil.join("sh.sh");
+    place.write("evil/sh.sh", &format!("#!/bin/sh\ntouch {}/ran\n", place.workspace().display()));
+    std::fs::set_permissions(&shell, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let planted = format!(
+        "KERNEL_ENV_LEAK_KEY=${{SECRET}}\nKERNEL_ENV_PYTHONPATH={evil}\nKERNEL_ENV_SHELL={shell}\n\
+         KERNEL_ENV_GIT_CONFIG_COUNT=1\nKERNEL_ENV_GIT_CONFIG_KEY_0=core.fsmonitor\n\
+         KERNEL_ENV_GIT_CONFIG_VALUE_0={shell}\nKERNEL_ENV_GIT_SSH_COMMAND={shell}\nKERNEL_ENV_BASH_ENV={shell}\n",
+        evil = evil.display(),
+        shell = shell.display(),
+    );
     place.write(".env", &planted);
     let flags = ["--python", kernel_python().to_str().unwrap().to_owned().leak()];
     let mut ipybox = place.start_with(&flags, &[("SECRET", "s3cret")]).await;
     ipybox.initialize().await;
-    assert_eq!(ipybox.cell("import os; os.environ['LEAK']").await.ok(), "'${SECRET}'");
+    assert_eq!(ipybox.cell("import os; os.environ['LEAK_KEY']").await.ok(), "'${SECRET}'");
+    ipybox.cell("!git init -q . && git status\n!true\n!bash -c true").await.ok();
+    ipybox.cell("%%bash\ntrue").await.ok();
     assert!(!place.workspace().join("ran").exists());
-    assert!(ipybox.log().contains("KERNEL_ENV_PYTHONPATH"), "{}", ipybox.log());
+    ipybox.logged("`KERNEL_ENV_SHELL` of ").await;
+    ipybox.logged("IPYBOX_DOTENV=KERNEL_ENV_").await;
     ipybox.stop().await;
 }
 

@@ -35,7 +35,7 @@ attempt("secret", lambda: (workspace / ".env").read_text().index("SECRET"))
 # This much an installation can do: what it leaves in the environment is the point of the rest of the test.
 prefix = next(path for path in pathlib.Path({states:?}).rglob("python-sandboxed/lib/python3*/site-packages"))
 attempt("planting", lambda: plant(prefix / "planted.pth"))
-attempt("stale", lambda: next(prefix.glob("ipykernel-*.dist-info")).rename(prefix / "gone.dist-info"))
+attempt("stale", lambda: next(prefix.glob("ipython-*.dist-info")).rename(prefix / "gone.dist-info"))
 setup(name="hostile", version="1")
 "#,
         workspace = place.workspace().display().to_string(),
@@ -63,17 +63,32 @@ async fn check(backend: &str) {
     let place = Place::new();
     std::fs::write(place.workspace().join(".env"), "KEY=SECRET\n").unwrap();
     let path = equipped();
-    let flags = ["--sandbox", "--sandbox-backend", backend];
+    let flags = ["--sandbox", "--sandbox-backend", backend, "--sandbox-install-domain", "allowed.test"];
     let mut ipybox = place.start_with(&flags, &[("PATH", &path)]).await;
     ipybox.initialize().await;
     // What would be obeyed in a working directory: with it nothing could be installed.
-    ipybox.cell("open('uv.toml', 'w').write('no-index = true')").await.ok();
+    let plant = ipybox.cell("open('uv.toml', 'w').write('no-index = true')").await.error();
+    assert!(plant.contains("Read-only file system"), "{backend}: {plant}");
+    std::fs::write(place.workspace().join("uv.toml"), "no-index = true").unwrap();
     // A real package from the index, which the kernel itself cannot reach.
     let installed = ipybox.install("cowsay").await;
     assert!(!installed.is_error, "{backend}: {}", installed.text);
     assert_eq!(ipybox.cell("import cowsay\nprint(cowsay.__name__)").await.ok(), "cowsay", "{backend}");
     let write = "import os\nopen(os.path.dirname(cowsay.__file__) + '/planted.py', 'w')";
     assert!(ipybox.cell(write).await.text.contains("Read-only file system"), "{backend}");
+
+    // A host that the caller chooses would be sent what the build can read.
+    for package in ["x @ https://evil.test/x.whl", "git+https://evil.test/x", "x @ http://127.0.0.1:1/x.whl"]
+    {
+        let refused = ipybox.install(package).await.error();
+        assert!(
+            refused.contains("is neither the package index nor allowed beside it"),
+            "{backend}: {refused}"
+        );
+        assert!(refused.contains("`--sandbox-install-domain "), "{backend}: {refused}");
+    }
+    let allowed = ipybox.install("x @ https://allowed.test/x.whl").await.error();
+    assert!(!allowed.contains("package index nor"), "{backend}: {allowed}");
 
     let package = hostile(&place);
     let built = ipybox.install(&package).await;

@@ -217,6 +217,9 @@ async fn a_wrong_token_is_told_by_every_server() {
 async fn what_contradicts_itself_is_refused_at_the_start() {
     let place = Place::new();
     let url = "http://localhost:1/";
+    place.write("empty.pem", "");
+    let empty = place.workspace().join("empty.pem");
+    let empty = empty.to_str().unwrap();
     for (flags, expected) in [
         (&["--kernel-gateway-url", url, "--sandbox"][..], "cannot be used with"),
         (&["--kernel-gateway-url", url, "--python", "python3"], "cannot be used with"),
@@ -224,7 +227,8 @@ async fn what_contradicts_itself_is_refused_at_the_start() {
         (&["--kernel-gateway-url", "localhost:8888"], "its scheme is `localhost`"),
         (&["--kernel-gateway-url", "http://me:secret@localhost/"], "holds a user name or a password"),
         (&["--kernel-gateway-url", url, "--kernel-gateway-token-env", "NOT_SET"], "`NOT_SET`: it is not set"),
-        (&["--kernel-gateway-url", url, "--kernel-gateway-ca", "/dev/null"], "no certificates"),
+        (&["--kernel-gateway-url", url, "--kernel-gateway-ca", empty], "no certificates"),
+        (&["--kernel-gateway-url", url, "--kernel-gateway-ca", "/dev/zero"], "regular file"),
     ] {
         let mut ipybox = place.start(flags).await;
         assert!(!ipybox.ended().await.success(), "{flags:?}");
@@ -272,7 +276,7 @@ async fn a_server_without_the_subprotocol_is_spoken_to_in_json() {
 #[tokio::test]
 async fn variables_are_set_in_the_kernel_and_those_for_the_server_sent_to_it() {
     let place = Place::new();
-    place.write(".env", "KERNEL_ENV_MINE=1\nKERNEL_ENV_KERNEL_PLANTED=1\n");
+    place.write(".env", "KERNEL_ENV_MINE_KEY=1\nKERNEL_ENV_KERNEL_PLANTED_KEY=1\n");
     let jupyter = Jupyter::shared(Server::EnterpriseGateway).await;
     let python = tool("kernel/bin/python");
     let variables = [
@@ -283,7 +287,7 @@ async fn variables_are_set_in_the_kernel_and_those_for_the_server_sent_to_it() {
     let mut ipybox = place.start_remote(&[], jupyter.url(), &[], &variables);
     ipybox.initialize().await;
     let code = "import os\nwith open('/proc/self/environ') as file: first = file.read()\n\
-        [os.environ.get(name) for name in ('MINE', 'YOURS', 'KERNEL_USERNAME', 'PYTHON', 'JUPYTER_TOKEN_OF_TESTS')], \
+        [os.environ.get(name) for name in ('MINE_KEY', 'YOURS', 'KERNEL_USERNAME', 'PYTHON', 'JUPYTER_TOKEN_OF_TESTS')], \
         'KERNEL_USERNAME=alice' in first, 'PLANTED' in first";
     assert_eq!(ipybox.cell(code).await.ok(), "(['1', '2', 'alice', None, None], True, False)");
     ipybox.stop().await;

@@ -26,6 +26,8 @@ mod library;
 mod life;
 mod limits;
 #[cfg(target_os = "linux")]
+mod memory;
+#[cfg(target_os = "linux")]
 mod network;
 mod output;
 mod pictures;
@@ -36,6 +38,7 @@ mod rounds;
 #[cfg(target_os = "linux")]
 mod sandbox;
 mod shell;
+mod shown;
 mod standalone;
 mod standalone_approval;
 mod start;
@@ -44,3 +47,5 @@ mod support;
 mod terminal;
 mod tool_server;
 mod tracebacks;
+#[cfg(target_os = "linux")]
+mod workspace;

@@ -88,7 +88,7 @@ async fn a_http_server_that_starts_again_is_reached_again() {
 async fn placeholders_are_filled_when_connecting_and_never_written() {
     let server = HttpServer::start("streamable-http", Some("s3cret-of-the-environment"));
     let place = Place::new();
-    place.write(".env", "FROM_FILE=s3cret-of-the-file\nBOTH=file\n");
+    place.write(".env", "FILE_KEY=s3cret-of-the-file\nBOTH=file\n");
     let variables = [("PROBE_TOKEN", "s3cret-of-the-environment"), ("BOTH", "environment")];
     let mut ipybox = place
         .start_with(&["--python", kernel_python().to_str().unwrap(), "--log-level", "DEBUG"], &variables)
@@ -97,17 +97,18 @@ async fn placeholders_are_filled_when_connecting_and_never_written() {
     let headers = json!({"Authorization": "Bearer ${PROBE_TOKEN}"});
     ipybox.register("web", json!({"url": server.url, "headers": headers})).await.ok();
     let mut stdio = probe();
-    stdio["env"] = json!({"GIVEN": "${FROM_FILE}", "WINNER": "${BOTH}", "DEFAULT": "${NOWHERE:-fallback}"});
+    stdio["env"] =
+        json!({"GIVEN_KEY": "${FILE_KEY}", "WINNER": "${BOTH}", "DEFAULT": "${NOWHERE:-fallback}"});
     ipybox.register("probe", stdio).await.ok();
     ipybox.reset().await;
     let code = "
 from mcptools.probe import env
 values = env.run(env.Params()).values
-print(values['GIVEN'], values['WINNER'], values['DEFAULT'], sorted(set(values) - {'GIVEN', 'WINNER', 'DEFAULT', 'LC_CTYPE'}))";
+print(values['GIVEN_KEY'], values['WINNER'], values['DEFAULT'], sorted(set(values) - {'GIVEN_KEY', 'WINNER', 'DEFAULT', 'LC_CTYPE'}))";
     let text = ipybox.cell(code).await.ok();
     assert!(text.starts_with("s3cret-of-the-file environment fallback ["), "{text}");
     assert!(
-        !text.contains("PROBE_TOKEN") && !text.contains("FROM_FILE") && text.contains("'PATH'"),
+        !text.contains("PROBE_TOKEN") && !text.contains("'FILE_KEY") && text.contains("'PATH'"),
         "{text}"
     );
     let code = "from mcptools.web import echo\necho.run(echo.Params(text='authorized'))";
@@ -218,8 +219,7 @@ async fn what_servers_say_steers_no_terminal() {
     ipybox.register("painting", painting).await.ok();
     let code = "from mcptools.painting import paint\ntry: paint.run()\nexcept Exception as error: print(ascii(str(error)))";
     assert_eq!(ipybox.cell(code).await.ok(), "'Error executing tool paint: red bold'");
-    let log = ipybox.log();
-    assert!(log.contains("no key"), "{log}");
+    let log = ipybox.logged("no key").await;
     for text in [text, log] {
         assert!(!text.contains(['\u{1b}', '\u{9b}', '\u{7}']), "{text:?}");
     }

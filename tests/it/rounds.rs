@@ -170,7 +170,7 @@ async fn clients_that_never_come_back_do_not_fill_memory() {
         "{answer}"
     );
     assert!(answer.matches("[Answer of an earlier call").count() <= 8, "{answer}");
-    assert!(ipybox.log().contains("too many calls wait for approval"), "{}", ipybox.log());
+    ipybox.logged("too many calls wait for approval").await;
     ipybox.stop().await;
 }
 

@@ -197,13 +197,13 @@ async fn approval_is_asked_for_and_obeyed() {
 async fn code_gets_its_variables_and_not_the_secrets() {
     for backend in BACKENDS {
         let place = Place::new();
-        place.write(".env", "KERNEL_ENV_FROM_FILE=file\nAPI_KEY=s3cret\n");
+        place.write(".env", "KERNEL_ENV_FILE_KEY=file\nAPI_KEY=s3cret\n");
         place.write(".env.local", "API_KEY=s3cret\n");
         let variables = [("KERNEL_ENV_GIVEN", "given"), ("PLAIN", "s3cret")];
         let mut ipybox = uninitialized(&place, backend, &[], &variables).await;
         ipybox.initialize().await;
         let code =
-            "import os\nprint(os.environ['GIVEN'], os.environ['FROM_FILE'], 's3cret' in str(os.environ))";
+            "import os\nprint(os.environ['GIVEN'], os.environ['FILE_KEY'], 's3cret' in str(os.environ))";
         assert_eq!(ipybox.cell(code).await.ok(), "given file False", "{backend}");
         for name in [".env", ".env.local"] {
             for code in [format!("print(repr(open('{name}').read()))"), format!("!cat {name}")] {
@@ -213,7 +213,7 @@ async fn code_gets_its_variables_and_not_the_secrets() {
         }
         assert!(ipybox.cell("open('.env', 'w')").await.is_error, "{backend}");
         ipybox.stop().await;
-        assert_eq!(place.read(".env"), "KERNEL_ENV_FROM_FILE=file\nAPI_KEY=s3cret\n");
+        assert_eq!(place.read(".env"), "KERNEL_ENV_FILE_KEY=file\nAPI_KEY=s3cret\n");
     }
 }
 
@@ -486,14 +486,15 @@ async fn a_server_of_its_own_sandbox_works_within_it() {
     place.write(".env", "API_KEY=s3cret");
     place.write("README.md", "read me");
     place.write("kept/file", "as it was");
-    let rules = json!({"denyRead": [".env"], "denyWrite": [".env", "kept"]});
+    let inside = |name: &str| place.workspace().join(name);
+    let closed = [inside(".env"), inside("kept")];
+    let rules = json!({"denyRead": [closed[0]], "allowWrite": [place.workspace()], "denyWrite": closed});
     let settings = policy(&place, &document(&json!({}), &rules));
     let server = tool("npm/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js");
     let mut ipybox = start(&place, "bwrap", &[]).await;
     let parameters = json!({
         "command": tool("bin/srt"),
-        "args": ["--settings", settings, "--", tool("bin/node"), server, "."],
-        "cwd": place.workspace(),
+        "args": ["--settings", settings, "--", tool("bin/node"), server, "${workspace}"],
         "env": {"PATH": equipped()},
     });
     let tools = ipybox.register("filesystem", parameters).await.ok();

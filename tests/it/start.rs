@@ -45,8 +45,10 @@ fn it_never_runs_unsandboxed_when_a_sandbox_was_asked_for() {
     refused(&["--require-shell-escape"], 2, "--approve-shell-cmds");
     refused(&["--audit-log", "/nowhere/audit.jsonl"], 1, "/nowhere");
     refused(&["--audit-max-bytes", "0", "--audit-log", "x"], 2, "more than nothing");
-    refused(&["--sandbox"], 1, "srt: not on PATH");
-    refused(&["--sandbox", "--sandbox-config", "/nonexistent"], 1, "/nonexistent");
+    let directory = tempfile::tempdir().unwrap();
+    let workspace = directory.path().to_str().unwrap();
+    refused(&["--sandbox", "--workspace", workspace], 1, "srt: not on PATH");
+    refused(&["--sandbox", "--sandbox-config", "/nonexistent", "--workspace", workspace], 1, "/nonexistent");
     refused(&["--sandbox-config", "/nonexistent"], 2, "--sandbox-config");
 }
 
@@ -105,8 +107,7 @@ async fn a_malformed_line_of_dotenv_is_told_by_its_number() {
     let place = Place::new();
     place.write(".env", "GOOD=1\nthis is no assignment\n");
     let ipybox = place.ipybox().await;
-    let log = ipybox.log();
-    assert!(log.contains(".env` line 2 "), "{log}");
+    let log = ipybox.logged(".env` line 2 ").await;
     assert!(!log.contains("no assignment"), "the line may hold a secret: {log}");
     ipybox.stop().await;
 }

@@ -303,14 +303,51 @@ async fn the_event_loop_runs_on_from_cell_to_cell() {
             ("[i async for i in count()]", "[0, 1, 2]"),
             ("await asyncio.gather(*[asyncio.to_thread(pow, 2, i) for i in range(4)])", "[1, 2, 4, 8]"),
             ("asyncio.get_running_loop() is asyncio.get_event_loop()", "True"),
+            // As in a script, which has no loop yet.
+            ("asyncio.run(asyncio.sleep(0, 'run'))", "'run'"),
+            ("asyncio.get_event_loop().run_until_complete(asyncio.sleep(0, 'here'))", "'here'"),
+            ("asyncio.get_event_loop().close(); task = asyncio.create_task(asyncio.sleep(0, 'again'))", "[no output]"),
+            ("await task", "'again'"),
         ],
     )
     .await;
     let failing = [
-        ("asyncio.run(answer())", "cannot be called from a running event loop"),
+        (
+            "await asyncio.sleep(0)\nasyncio.run(asyncio.sleep(0))",
+            "cannot be called from a running event loop",
+        ),
         ("await asyncio.wait_for(asyncio.sleep(60), 0.01)", "TimeoutError"),
     ];
     all_fail(&mut ipybox, &failing).await;
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn tasks_that_do_not_await_can_be_interrupted_and_forks_end_by_themselves() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.cell("import asyncio, os, time\nx = 1\nasync def busy():\n    while True: pass").await.ok();
+    for code in ["await asyncio.gather(busy())", "task = asyncio.create_task(busy()); await task"] {
+        let text = ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 1})).await.error();
+        assert!(text.contains("variables and imports are still there"), "{code}: {text}");
+    }
+    // One that lets no cell begin.
+    ipybox.cell("task = asyncio.create_task(busy())").await.ok();
+    let text = ipybox.call("execute_ipython_cell", json!({"code": "x", "timeout": 1})).await.error();
+    assert!(text.contains("variables and imports are still there"), "{text}");
+    let code = "async def fork():\n    await asyncio.sleep(0.1)\n    if os.fork() == 0: print('child')\ntask = asyncio.create_task(fork())";
+    ipybox.cell(code).await.ok();
+    ipybox.cell("await asyncio.sleep(0.5)").await.ok();
+    for _ in 0..3 {
+        assert!(ipybox.cell("x").await.ok().ends_with('1'));
+    }
+    for (code, expected) in [("raise ValueError('in the child')", "1"), ("raise SystemExit(3)", "3")] {
+        let code = format!(
+            "child = os.fork()\nif child == 0: {code}\nos.waitstatus_to_exitcode(os.waitpid(child, 0)[1])"
+        );
+        let text = ipybox.cell(&code).await.ok();
+        assert!(text.ends_with(expected), "{code}: {text}");
+    }
     ipybox.stop().await;
 }
 

@@ -79,6 +79,7 @@ async fn code_outside_a_kernel_is_told_where_tools_can_be_called() {
 async fn bad_bodies_are_refused_with_a_reason() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
+    ipybox.register("probe", probe()).await.ok();
     ipybox.cell(SEND).await.ok();
     for (body, words) in [
         ("{}", "server_name"),

@@ -165,7 +165,7 @@ def add_steps(scenario):
         arguments = {"server_name": "git", "server_params": parameters}
         expect_success(await bench.server.call("register_mcp_server", arguments))
         expect_success(await bench.server.call("reset"))
-        code = "from gentools.history import busiest_authors\nprint(len(busiest_authors.run('project')))"
+        code = "import os\nfrom gentools.history import busiest_authors\nprint(len(busiest_authors.run(os.path.abspath('project'))))"
         outcome = await bench.server.cell(code)
         expect(expect_success(outcome).strip() == "3", "expected 3 authors", outcome)
 

@@ -24,7 +24,7 @@ FIELDS = {
     "License-Expression": ["Apache-2.0"],
     "License-File": ["LICENSE"],
     "Requires-Python": [">=3.10"],
-    "Requires-Dist": ["ipykernel>=7.2", "pydantic>=2", "pip"],
+    "Requires-Dist": ["ipython>=8", "pydantic>=2", "pip"],
     "Description-Content-Type": ["text/markdown; charset=UTF-8; variant=GFM"],
 }
 

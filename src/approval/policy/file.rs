@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::rules::{Effect, Policy, Rule};
+use crate::small_file;
 
 /// Why there is no policy.
 #[derive(Debug, thiserror::Error)]
@@ -69,13 +70,13 @@ impl Policy {
         Ok(Self::new(rules.collect::<Result<_, _>>()?, document.default.unwrap_or(Effect::Ask)))
     }
 
-    /// A policy from a file.
+    /// A policy from a file, a regular one of at most 1 MiB.
     ///
     /// # Errors
     /// [`PolicyError`], which names the file, if it cannot be read or is no policy.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, PolicyError> {
         let path = path.as_ref();
-        let text = std::fs::read_to_string(path)
+        let text = small_file::read_text(path, small_file::BY_HAND)
             .map_err(|source| PolicyError::Read { path: path.to_owned(), source })?;
         Self::parse(&text)
             .map_err(|source| PolicyError::File { path: path.to_owned(), source: Box::new(source) })

@@ -67,7 +67,7 @@ pub(super) fn best_text(bundle: &MimeBundle, images: &[Image]) -> Option<String>
         .filter(|text| !text.is_empty())
 }
 
-/// JSON as text; boot.py sends it as such already, since there is no limit to how deep it may be nested.
+/// JSON as text; `ipybox_messages.py` sends it as such already, since there is no limit to how deep it may be nested.
 fn json(value: &Value) -> Option<String> {
     Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
 }

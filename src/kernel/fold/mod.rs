@@ -4,6 +4,8 @@ mod bundle;
 #[cfg(test)]
 mod recordings;
 #[cfg(test)]
+mod scenarios;
+#[cfg(test)]
 mod tests;
 mod transcript;
 
@@ -85,11 +87,7 @@ impl Fold {
                 self.promised = shown.unwrap_or_default();
             }
             Content::Limited(limit) => self.limit = Some(limit),
-            Content::InterruptReply
-            | Content::KernelInfoReply(_)
-            | Content::Welcome
-            | Content::Dead(_)
-            | Content::Other => {}
+            Content::InterruptReply | Content::KernelInfoReply(_) | Content::Welcome | Content::Other => {}
         }
         Taken::default()
     }

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::super::wire::{Channel, Parts};
+use super::super::remote::{Channel, Parts};
 use super::*;
 
-fn directory() -> PathBuf {
+pub(super) fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings")
 }
 
@@ -18,7 +18,7 @@ fn messages(recording: &Path) -> Vec<Message> {
         let message: Value = serde_json::from_str(line).unwrap();
         let part = |name: &str| serde_json::to_vec(&message[name]).unwrap().into();
         let parts = ["header", "parent_header", "metadata", "content"].map(part).to_vec();
-        Message::decode(&Parts::new(Channel::Iopub, parts).unwrap()).unwrap().0
+        Parts::new(Channel::Iopub, parts).unwrap().message().unwrap()
     };
     text.lines().map(message).collect()
 }
@@ -53,10 +53,9 @@ impl Shown {
     }
 }
 
-/// Follows a recording as a session does: one cell after the other, and apart from them what they show later.
-fn summary(recording: &Path) -> String {
-    let mut summary = format!("== {}\n", recording.file_stem().unwrap().display());
-    let messages = messages(recording);
+/// Follows messages as a session does: one cell after the other, and apart from them what they show later.
+pub(super) fn summary(name: &str, messages: Vec<Message>) -> String {
+    let mut summary = format!("== {name}\n");
     let mut late = (Transcript::default(), Shown::default());
     let mut cell: Option<(Fold, Shown)> = None;
     for message in messages {
@@ -108,12 +107,19 @@ fn check(version: &str) {
     let mut recordings: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     recordings.sort();
     assert!(recordings.len() > 50, "{}", recordings.len());
-    let summaries: String = recordings.iter().map(|recording| summary(recording)).collect();
+    let summaries: String = recordings
+        .iter()
+        .map(|recording| summary(&recording.file_stem().unwrap().to_string_lossy(), messages(recording)))
+        .collect();
+    assert_snapshot(version, &summaries);
+}
+
+pub(super) fn assert_snapshot(name: &str, content: &str) {
     let mut settings = insta::Settings::new();
     settings.set_snapshot_path(directory());
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
-    settings.bind(|| insta::assert_snapshot!(version, summaries));
+    settings.bind(|| insta::assert_snapshot!(name, content));
 }
 
 #[test]

@@ -7,19 +7,18 @@ use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::super::wire::{Channel, Parts};
+use super::wire::{Channel, Parts};
+use crate::budget::{ANSWERS, Budget, CALLS, Excess, Lease, MESSAGE_BYTES};
 
-/// How many calls a kernel may have at the same time.
+/// How many calls a kernel may have at the same time: as many as come over a network.
 const CALLS_MAX: usize = 1024;
-
-/// How many bytes of calls and answers are held. One call may have 64 MiB.
-const HELD_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// The longest id, in bytes; ours have 32.
 const ID_BYTES_MAX: usize = 64;
@@ -36,7 +35,14 @@ const REMEMBERED: usize = 4096;
 /// Calls that a kernel's code makes to us, answered.
 pub(crate) trait CallHandler: Send + Sync {
     /// Answers a call of `path`, with a status and a text as in HTTP. Dropping the future cancels the call.
-    fn handle(&self, path: String, body: String) -> BoxFuture<'static, (u16, String)>;
+    fn handle(&self, path: String, body: String) -> BoxFuture<'static, (u16, Bytes)>;
+}
+
+/// What limits the memory of calls, and of their answers.
+#[derive(Clone, Copy)]
+struct Budgets {
+    calls: &'static Budget,
+    answers: &'static Budget,
 }
 
 /// What a kernel says of a call.
@@ -54,16 +60,18 @@ pub(super) enum Told {
 /// The calls of one kernel.
 pub(super) struct Calls {
     handler: Arc<dyn CallHandler>,
+    budgets: Budgets,
     by_id: HashMap<String, Call>,
-    running: JoinSet<(String, u16, String)>,
+    running: JoinSet<(String, u16, Bytes)>,
     /// The ids of those that are over, the oldest first.
     over: VecDeque<String>,
 }
 
-/// A call, and how much of it is held.
+/// A call, and the memory for what is held of it.
 struct Call {
     state: State,
     bytes: usize,
+    lease: Lease,
 }
 
 enum State {
@@ -76,7 +84,11 @@ enum State {
 
 impl Calls {
     pub(super) fn new(handler: Arc<dyn CallHandler>) -> Self {
-        Self { handler, by_id: HashMap::new(), running: JoinSet::new(), over: VecDeque::new() }
+        Self::within(Budgets { calls: &CALLS, answers: &ANSWERS }, handler)
+    }
+
+    fn within(budgets: Budgets, handler: Arc<dyn CallHandler>) -> Self {
+        Self { handler, budgets, by_id: HashMap::new(), running: JoinSet::new(), over: VecDeque::new() }
     }
 
     /// Takes in what the kernel says of the call `id`, and returns what to say to it.
@@ -104,24 +116,32 @@ impl Calls {
             // It is not even remembered, and asks again in a while.
             return Vec::new();
         }
-        let held: usize = self.by_id.values().map(|call| call.bytes).sum();
+        let lease = self.budgets.calls.lease();
         let call = self.by_id.entry(id.clone()).or_insert_with(|| Call {
             state: State::Incomplete(vec![None; parts.clamp(1, PARTS_MAX)]),
             bytes: 0,
+            lease,
         });
         let State::Incomplete(texts) = &mut call.state else { return Vec::new() };
-        if parts > PARTS_MAX || held + text.len() > HELD_BYTES_MAX {
-            return self.answer(id, 413, "this call, and those under way, are too large together");
+        let bytes = call.bytes + text.len();
+        if parts > PARTS_MAX || bytes > MESSAGE_BYTES {
+            return self.answer(id, 413, &format!("the call is refused: {}", Excess::Long));
+        }
+        // Put together, it is there twice.
+        if let Err(excess) = call.lease.grow(2 * bytes) {
+            return self.answer(id, 503, &format!("the call is refused: {excess}"));
         }
         let Some(place) = texts.get_mut(part).filter(|place| place.is_none()) else { return Vec::new() };
-        call.bytes += text.len();
+        call.bytes = bytes;
         *place = Some(text);
         if texts.iter().all(Option::is_some) {
             let body: String = texts.drain(..).flatten().collect();
+            // Whoever handles it takes what it needs.
+            call.lease = self.budgets.calls.lease();
             let handling = AssertUnwindSafe(self.handler.handle(path, body)).catch_unwind();
             let task = self.running.spawn(async move {
                 // The panic hook has logged what happened.
-                let bug = |_| (500, "ipybox has a bug: the call made it panic; see its log".to_owned());
+                let bug = |_| (500, Bytes::from("ipybox has a bug: the call made it panic; see its log"));
                 let (status, text) = handling.await.unwrap_or_else(bug);
                 (id, status, text)
             });
@@ -134,7 +154,9 @@ impl Calls {
     pub(super) async fn answered(&mut self) -> Vec<Parts> {
         loop {
             match self.running.join_next().await {
-                Some(Ok((id, status, text))) => return self.answer(id, status, &text),
+                Some(Ok((id, status, text))) => {
+                    return self.answer(id, status, &String::from_utf8_lossy(&text));
+                }
                 // It was cancelled.
                 Some(Err(_)) => {}
                 None => std::future::pending().await,
@@ -145,6 +167,11 @@ impl Calls {
     fn answer(&mut self, id: String, status: u16, text: &str) -> Vec<Parts> {
         // It was cancelled when it was answered already.
         let Some(call) = self.by_id.get_mut(&id) else { return Vec::new() };
+        // As a text within JSON it may be twice as long.
+        let mut lease = self.budgets.answers.lease();
+        if let Err(excess) = lease.grow(2 * text.len()) {
+            return self.answer(id, 503, &format!("the answer is refused: {excess}"));
+        }
         let texts = cut(text);
         let count = texts.len();
         let parts: Vec<(usize, Parts)> = texts
@@ -157,7 +184,7 @@ impl Calls {
             })
             .collect();
         let said = parts.iter().map(|(_, part)| part.clone()).collect();
-        *call = Call { state: State::Answered(parts), bytes: text.len() };
+        *call = Call { state: State::Answered(parts), bytes: text.len(), lease };
         said
     }
 
@@ -222,8 +249,8 @@ mod tests {
     struct Echo;
 
     impl CallHandler for Echo {
-        fn handle(&self, path: String, body: String) -> BoxFuture<'static, (u16, String)> {
-            Box::pin(async move { (200, format!("{path} {body}")) })
+        fn handle(&self, path: String, body: String) -> BoxFuture<'static, (u16, Bytes)> {
+            Box::pin(async move { (200, format!("{path} {body}").into()) })
         }
     }
 
@@ -291,13 +318,16 @@ mod tests {
 
     #[tokio::test]
     async fn no_more_is_held_than_is_meant_to_be() {
-        let mut calls = calls();
-        let long = "x".repeat(HELD_BYTES_MAX);
+        static BUDGETS: [Budget; 2] = [Budget::new("others"), Budget::new("others")];
+        let budgets = Budgets { calls: &BUDGETS[0], answers: &BUDGETS[1] };
+        let mut calls = Calls::within(budgets, Arc::new(Echo));
+        let long = "x".repeat(MESSAGE_BYTES);
         assert!(calls.take("1".to_owned(), part(0, 2, &long)).is_empty());
-        let refusal = calls.take("2".to_owned(), part(0, 2, "x"));
-        assert_eq!(content(&refusal[0])["status"], 413);
+        let refusal = calls.take("2".to_owned(), part(0, 2, &long));
+        assert_eq!(content(&refusal[0])["status"], 503);
         assert_eq!(calls.take("2".to_owned(), WAITING), refusal, "it may have been lost");
         assert_eq!(content(&calls.take("3".to_owned(), part(0, usize::MAX, ""))[0])["status"], 413);
+        assert_eq!(content(&calls.take("1".to_owned(), part(1, 2, "x"))[0])["status"], 413);
         calls.take("1".to_owned(), CANCELLED);
         assert!(calls.take("4".to_owned(), part(0, 2, "x")).is_empty());
         for id in 0..2 * CALLS_MAX {
@@ -315,7 +345,7 @@ mod tests {
     struct Bug;
 
     impl CallHandler for Bug {
-        fn handle(&self, _: String, _: String) -> BoxFuture<'static, (u16, String)> {
+        fn handle(&self, _: String, _: String) -> BoxFuture<'static, (u16, Bytes)> {
             Box::pin(async { panic!("on purpose") })
         }
     }

@@ -7,10 +7,22 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Message as Frame, Utf8Bytes};
 
 use super::super::Error;
-use super::super::wire::{Channel, Parts, malformed};
+use super::wire::{Channel, Parts, malformed};
+
+/// The longest message. Text comes in pieces of 64 Ki characters; images are whole. Code in the kernel can send what
+/// takes many times its size when it is read.
+const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// How the connection is used.
+pub(super) fn websocket() -> WebSocketConfig {
+    WebSocketConfig::default()
+        .max_message_size(Some(MESSAGE_BYTES_MAX))
+        .max_frame_size(Some(MESSAGE_BYTES_MAX))
+}
 
 /// A message in JSON.
 #[derive(Deserialize, Serialize)]

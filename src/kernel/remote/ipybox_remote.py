@@ -1,4 +1,4 @@
-"""Adapts an ipykernel that somebody else has started, as a Jupyter server does: what boot.py is for kernels of our own.
+"""Adapts an ipykernel that somebody else has started, as a Jupyter server does: what boot.py is for our own.
 
 It is run once in a fresh kernel, before any code of a user, with SETTINGS, an object with `sources`, the other modules
 that are needed, by name. Standard library and ipykernel only.
@@ -27,9 +27,10 @@ def adapt(settings):
     import ipybox_carrier
     import ipybox_imports
     import ipybox_input
+    import ipybox_ipykernel
     import ipybox_limits
-    import ipybox_messages
     import ipybox_runtime
+    import ipybox_session
     import ipybox_shell
     import ipybox_streams
 
@@ -40,9 +41,9 @@ def adapt(settings):
     is_free = settings["shell_commands"] == "free"
     if not is_free:
         import ipybox_commands
-    tally = ipybox_messages.Tally(kernel.session)
-    ipybox_messages.adapt(kernel.session)
-    ipybox_messages.run_once(kernel, tally.replies)
+    tally = ipybox_session.Tally(kernel.session)
+    ipybox_session.adapt(kernel.session)
+    ipybox_session.run_once(kernel, tally.replies)
     # What cannot be sent cannot be told later.
     kernel.session.pack({})
     carrier = ipybox_carrier.Carrier(kernel, settings["lease_seconds"])
@@ -50,13 +51,14 @@ def adapt(settings):
     ipybox_imports.install(ipybox_runtime.ask_host)
     if app is not None:
         ipybox_streams.take_over(app)
-    ipybox_shell.configure_running(shell)
-    ipybox_shell.adapt(shell)
+    ipybox_ipykernel.configure(shell)
+    ipybox_shell.adapt(shell, ipybox_ipykernel.in_cell_of_caller(shell))
     if not is_free:
         is_only_escape = settings["shell_commands"] == "only_escape"
         ipybox_commands.ask_first(shell, is_only_escape)
-    ipybox_input.refuse_input(kernel)
-    ipybox_shell.wake_loop_by_signals()
+    ipybox_input.refuse_input()
+    ipybox_ipykernel.refuse_input(kernel, ipybox_input.refuse)
+    ipybox_ipykernel.wake_loop_by_signals()
     ipybox_shell.undo_colors()
 
 

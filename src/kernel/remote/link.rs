@@ -12,9 +12,9 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{self, Message as Frame};
 
 use super::super::message::{Content, Message, RateLimit, Shown};
-use super::super::wire::{Channel, Parts, SUBPROTOCOL};
 use super::calls::{CallHandler, Calls, Told};
 use super::frames;
+use super::wire::{Channel, Parts, SUBPROTOCOL};
 use crate::describe::describe;
 use crate::jupyter::{self, Channels, KernelId, Server};
 
@@ -159,7 +159,7 @@ impl Link {
 
     /// Opens a connection.
     pub(super) async fn open(&self) -> Result<Channels, jupyter::Error> {
-        let config = super::super::websocket();
+        let config = frames::websocket();
         self.server.channels(&self.kernel, &self.session, SUBPROTOCOL, config).await
     }
 
@@ -435,15 +435,15 @@ fn sort(parts: &Parts, session: &str) -> Sorted {
         }
         _ => {}
     }
-    match Message::decode(parts) {
-        Ok((Message { content: Content::Shown(Shown::Stream(text)), parent }, _)) if is_of_server => {
+    match parts.message() {
+        Ok(Message { content: Content::Shown(Shown::Stream(text)), parent }) if is_of_server => {
             let content = match RateLimit::read(&text) {
                 Some(limit) => Content::Limited(limit),
                 None => Content::Shown(Shown::Stream(text)),
             };
             Sorted::Heard(Heard::Message(Message { parent, content }))
         }
-        Ok((message, _)) => Sorted::Heard(Heard::Message(message)),
+        Ok(message) => Sorted::Heard(Heard::Message(message)),
         Err(error) => {
             tracing::debug!(%error, "ignored a message of the remote kernel");
             Sorted::Heard(Heard::Torn)

@@ -9,12 +9,12 @@ mod calls;
 mod frames;
 mod link;
 mod running;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jupyter_protocol::JupyterMessage;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -24,9 +24,9 @@ pub(crate) use self::calls::CallHandler;
 use self::link::{Heard, Link, Request, State};
 pub(crate) use self::running::settle;
 use self::running::{Running, obtain};
+pub(super) use self::wire::{Channel, Parts};
 use super::fold::Fold;
 use super::message::{Content, KernelInfo, Message};
-use super::wire::{Channel, Parts};
 use super::{Death, Error, Event, Limits, ShellCommands};
 use crate::describe::describe;
 use crate::jupyter::{self, Channels, KernelId, Server};
@@ -51,19 +51,21 @@ const SHORT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What adapts a kernel; the first is run, the others are imported by it.
 const ADAPTER: &str = include_str!("ipybox_remote.py");
-const SOURCES: [(&str, &str); 13] = [
+const SOURCES: [(&str, &str); 15] = [
     ("ipybox_carrier", include_str!("ipybox_carrier.py")),
     ("ipybox_commands", include_str!("../ipybox_commands.py")),
     ("ipybox_frames", include_str!("../ipybox_frames.py")),
     ("ipybox_hints", include_str!("../ipybox_hints.py")),
     ("ipybox_imports", include_str!("ipybox_imports.py")),
     ("ipybox_input", include_str!("../ipybox_input.py")),
-    ("ipybox_journal", include_str!("../ipybox_journal.py")),
+    ("ipybox_ipykernel", include_str!("ipybox_ipykernel.py")),
     ("ipybox_limits", include_str!("../ipybox_limits.py")),
+    ("ipybox_loading", include_str!("../ipybox_loading.py")),
     ("ipybox_messages", include_str!("../ipybox_messages.py")),
     ("ipybox_packages", include_str!("ipybox_packages.py")),
+    ("ipybox_session", include_str!("ipybox_session.py")),
     ("ipybox_shell", include_str!("../ipybox_shell.py")),
-    ("ipybox_streams", include_str!("../ipybox_streams.py")),
+    ("ipybox_streams", include_str!("ipybox_streams.py")),
     ("ipybox_tracebacks", include_str!("../ipybox_tracebacks.py")),
 ];
 
@@ -231,7 +233,7 @@ impl RemoteKernel {
     }
 
     /// Sends a request for code to be run. If the connection is broken, it gets a while to come back.
-    pub(super) async fn execute(&mut self, request: &JupyterMessage) -> Result<(), Error> {
+    pub(super) async fn execute(&mut self, code: &str) -> Result<String, Error> {
         let back = self.state.wait_for(|state| matches!(state, State::Connected));
         if tokio::time::timeout(SHORT_PATIENCE, back).await.is_err()
             && let State::Broken(why) = &*self.state.borrow()
@@ -243,7 +245,17 @@ impl RemoteKernel {
         {
             interrupting.abort();
         }
-        self.ask(Request::Execute(Parts::of_request(Channel::Shell, request)?))
+        let content = json!({
+            "code": code,
+            "silent": false,
+            "store_history": true,
+            "user_expressions": {},
+            "allow_stdin": false,
+            "stop_on_error": false,
+        });
+        let (id, request) = Parts::request(Channel::Shell, "execute_request", &content);
+        self.ask(Request::Execute(request))?;
+        Ok(id)
     }
 
     fn send(&self, parts: Parts) -> Result<(), Error> {

@@ -1,7 +1,8 @@
 //! What the keys of other clients mean here.
 
 /// The keys that are ours. What is nearly one of them is a mistake.
-pub(super) const OWN: &[&str] = &["command", "args", "env", "cwd", "url", "headers", "type", "timeout"];
+pub(super) const OWN: &[&str] =
+    &["command", "args", "env", "cwd", "url", "headers", "type", "timeout", "trust_workspace"];
 
 /// No client waits longer for a server: a larger number is one of milliseconds.
 pub(super) const MOST_SECONDS: f64 = 3_600.0;
@@ -75,6 +76,7 @@ pub(super) fn meaning(key: &str) -> Option<Key> {
         "httpUrl" | "http_url" => Key::Transport { url_key: Some("streamable_http") },
         "sseUrl" | "sse_url" => Key::Transport { url_key: Some("sse") },
         "type" | "transport" | "transportType" | "transport_type" => Key::Transport { url_key: None },
+        "trust_workspace" => Key::Text("trust_workspace"),
         "env" | "envs" | "environment" => Key::Texts("env"),
         "env_vars" | "envVars" | "env_keys" => Key::FromVariables("env"),
         "headers" | "http_headers" | "httpHeaders" => Key::Texts("headers"),

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use self::keys::{Ignored, Key};
 use super::ParametersError;
+use super::filled::WORKSPACE;
 use crate::nearest::nearest;
 
 /// A configuration in our own keys.
@@ -237,7 +238,9 @@ fn translate_placeholders(key: &str, value: &mut Value) -> Result<(), Parameters
     match value {
         Value::String(text) => {
             for asked in FOREIGN {
-                if let Some(start) = text.find(asked) {
+                let foreign =
+                    text.match_indices(asked).find(|(start, _)| !text[*start..].starts_with(WORKSPACE));
+                if let Some((start, _)) = foreign {
                     let end = text[start..].find('}').map_or(text.len(), |end| start + end + 1);
                     let placeholder = text[start..end].to_owned();
                     return Err(ParametersError::ForeignPlaceholder { key: key.to_owned(), placeholder });

@@ -1,6 +1,7 @@
 //! Connections to small servers of our own that misbehave on demand: over stdio (`fake_server.py`, standard
 //! library only) here, over HTTP in `http`.
 
+mod hostile;
 mod http;
 mod starts;
 
@@ -12,6 +13,9 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::env::Variables;
+
+/// Held by tests with large answers, which have one budget together.
+static LARGE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// How long anything here may take that should take no time.
 const SOON: Duration = Duration::from_secs(120);
@@ -48,11 +52,11 @@ fn arguments(value: Value) -> Map<String, Value> {
 }
 
 async fn structured(connection: &Connection, tool: &str, value: Value) -> Value {
-    connection.call(tool, arguments(value)).await.unwrap().structured.unwrap()
+    connection.call(tool, arguments(value)).await.unwrap().output.structured.unwrap()
 }
 
 async fn text(connection: &Connection, tool: &str, value: Value) -> String {
-    connection.call(tool, arguments(value)).await.unwrap().described()
+    connection.call(tool, arguments(value)).await.unwrap().output.to_string()
 }
 
 #[tokio::test]
@@ -152,6 +156,7 @@ async fn a_servers_death_ends_its_calls_and_is_told() {
 
 #[tokio::test]
 async fn a_message_beyond_rmcps_limit_arrives() {
+    let _turn = LARGE.lock().await;
     let connection = connect("ok").await;
     let text = text(&connection, "huge", json!({"bytes": 20 * 1024 * 1024})).await;
     assert_eq!(text.len(), 20 * 1024 * 1024);
@@ -202,6 +207,7 @@ async fn a_server_that_does_not_answer_is_told_with_what_it_writes() {
 
 #[tokio::test]
 async fn a_line_without_end_ends_the_connection() {
+    let _turn = LARGE.lock().await;
     let told = refusal("endless-line", SOON).await;
     assert!(told.contains("a message of more than"), "{told}");
 }

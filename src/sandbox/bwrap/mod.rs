@@ -102,7 +102,7 @@ pub(crate) fn prepare(rules: &Rules, workspace: &Path) -> Result<Prepared, Error
     if let Some(path) = mounts.paths().find(|path| OWN.iter().any(|own| path.starts_with(own))) {
         return Err(Error::Own { path: path.to_owned() });
     }
-    let stubs = hold(&deny_write, &mut mounts)?;
+    let Held { stubs, .. } = hold(rules, &deny_write, &mut mounts)?;
     let plan = mounts.plan()?;
     Ok(Prepared { arguments: arguments(&plan, workspace), stubs })
 }
@@ -112,9 +112,16 @@ pub(crate) fn prepare(rules: &Rules, workspace: &Path) -> Result<Prepared, Error
 ///
 /// # Errors
 /// A rule cannot be held.
-pub(crate) fn hold_stubs(rules: &Rules) -> Result<Stubs, Error> {
+pub(crate) fn hold_stubs(rules: &Rules) -> Result<Held, Error> {
     let (mut mounts, deny_write) = mounts_of(rules)?;
-    hold(&deny_write, &mut mounts)
+    hold(rules, &deny_write, &mut mounts)
+}
+
+/// What was made of what is missing.
+pub(crate) struct Held {
+    pub(crate) stubs: Stubs,
+    /// Those of them that must not be read, whatever becomes of them on the host.
+    pub(crate) hidden: Vec<PathBuf>,
 }
 
 /// What the rules say of paths, and those that must not be written.
@@ -122,7 +129,6 @@ fn mounts_of(rules: &Rules) -> Result<(Mounts, Vec<PathBuf>), Error> {
     let mut mounts = Mounts::default();
     let mut deny_write: Vec<PathBuf> =
         rules.deny_write.iter().filter_map(Pattern::path).map(Path::to_owned).collect();
-    deny_write.extend(rules.trusted_by_others.iter().cloned());
     deny_write.push("/sys".into());
     for path in rules.allow_write.iter().filter_map(Pattern::path) {
         mounts.allow_write(path);
@@ -139,15 +145,27 @@ fn mounts_of(rules: &Rules) -> Result<(Mounts, Vec<PathBuf>), Error> {
     Ok((mounts, deny_write))
 }
 
-fn hold(deny_write: &[PathBuf], mounts: &mut Mounts) -> Result<Stubs, Error> {
+fn hold(rules: &Rules, deny_write: &[PathBuf], mounts: &mut Mounts) -> Result<Held, Error> {
     let mut stubs = Stubs::default();
+    let mut make = |stub: &Path, path: &Path| {
+        stubs.hold(stub, path).map_err(|source| Error::Stub { path: path.to_owned(), source })
+    };
     for path in deny_write {
         if let Some(stub) = missing(path, mounts)? {
-            stubs.hold(&stub, path).map_err(|source| Error::Stub { path: path.clone(), source })?;
+            make(&stub, path)?;
             mounts.deny_write(&stub);
         }
     }
-    Ok(stubs)
+    let mut hidden = Vec::new();
+    // Else code could make the directory that a secret will lie in.
+    for path in rules.deny_read.iter().filter_map(Pattern::path) {
+        if let Some(stub) = missing(path, mounts)? {
+            make(&stub, path)?;
+            mounts.deny_read(&stub);
+            hidden.push(stub);
+        }
+    }
+    Ok(Held { stubs, hidden })
 }
 
 /// The paths that patterns stand for now.

@@ -12,13 +12,17 @@ use super::{Policy, PolicyError, WORKSPACE_POLICY};
 /// What the host itself reads or writes in the workspace, and trusts.
 const OWN_IN_WORKSPACE: [&str; 4] = [".env", "mcptools", ".ipybox", WORKSPACE_POLICY];
 
-/// Programs that srt or we start outside the sandbox, as the policy names them.
-const PROGRAMS: [(Option<&str>, &str); 5] = [
-    (None, "bwrapPath"),
-    (None, "socatPath"),
-    (None, "javaAgentJarPath"),
-    (Some("seccomp"), "applyPath"),
-    (Some("ripgrep"), "command"),
+/// Programs that srt or we start outside the sandbox, and files that srt obeys there, as the policy names them.
+pub(super) const NAMED_FILES: [&str; 9] = [
+    "/bwrapPath",
+    "/socatPath",
+    "/javaAgentJarPath",
+    "/seccomp/applyPath",
+    "/ripgrep/command",
+    "/network/mitmProxy/socketPath",
+    "/network/tlsTerminate/caCertPath",
+    "/network/tlsTerminate/caKeyPath",
+    "/network/tlsTerminate/extraCaCertPaths",
 ];
 
 /// What stays closed, and what has to be open.
@@ -46,8 +50,8 @@ impl Closed {
         let workspace = own(&place.workspace)?;
         let in_workspace = OWN_IN_WORKSPACE.iter().map(|name| workspace.join(name));
         let files = place.protected.iter().chain(&policy.source.file).cloned();
-        let programs = policy.programs().map(|program| workspace.join(program));
-        let others = files.chain(programs).map(|path| in_real_directory(&path));
+        let named = policy.named_files().into_iter().map(|file| workspace.join(file));
+        let others = files.chain(named).map(|path| in_real_directory(&path));
         let protected = in_workspace.map(Ok).chain(others).collect::<Result<_, _>>()?;
         let secret = std::iter::once(&place.state_dir).chain(&place.hidden).map(|path| own(path));
         let private = own(&place.private_directory)?;
@@ -131,14 +135,21 @@ impl Closed {
 }
 
 impl Policy {
-    /// Files that are run outside the sandbox. Programs without a directory are found on `PATH`.
-    fn programs(&self) -> impl Iterator<Item = &str> {
-        let named = PROGRAMS.iter().filter_map(|(section, key)| match section {
-            Some(section) => self.value(section, key),
-            None => self.document.get(*key),
+    /// Files that act outside the sandbox. Programs without a directory are found on `PATH`.
+    fn named_files(&self) -> Vec<String> {
+        let document = Value::Object(self.document.clone());
+        let values = NAMED_FILES.iter().filter_map(|pointer| document.pointer(pointer));
+        let texts = values.flat_map(|value| match value {
+            Value::Array(list) => list.iter().filter_map(Value::as_str).collect(),
+            value => value.as_str().into_iter().collect::<Vec<_>>(),
         });
-        named.filter_map(Value::as_str).filter(|program| program.contains('/'))
+        texts.filter(|file| is_of_workspace(file) || file.starts_with('/')).map(str::to_owned).collect()
     }
+}
+
+/// Whether a file that a policy names so is relative to the workspace.
+pub(super) fn is_of_workspace(file: &str) -> bool {
+    file.contains('/') && !file.starts_with(['/', '~'])
 }
 
 fn refuse(closed: Option<&PathBuf>) -> Result<(), Refusal> {

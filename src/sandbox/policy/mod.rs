@@ -16,18 +16,21 @@ mod place;
 mod rules;
 mod schema;
 mod settings;
+mod trusted;
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
 pub use self::paths::PathProblem;
-pub(crate) use self::paths::Pattern;
+pub(crate) use self::paths::{Pattern, way};
 pub(crate) use self::place::Place;
 pub(crate) use self::rules::Rules;
+pub(super) use self::trusted::is_directory;
 use super::address::RangeError;
 use super::domain::DomainError;
 use super::stubs::is_stub;
+use crate::small_file;
 
 /// The policy without a file of the user's.
 const EMBEDDED: &str = include_str!("../../../sandbox-default.json");
@@ -205,11 +208,23 @@ impl Policy {
         match file.symlink_metadata() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Self::embedded(),
             Ok(found) if is_stub(&found) => Self::embedded(),
-            _ => Self::read(file),
+            _ => Self::read_in(workspace, &file),
         }
     }
 
-    /// A policy from a file.
+    /// A policy from a file that is named relative to `workspace`. One in the workspace may come from a stranger: it must not
+    /// lead out of there.
+    ///
+    /// # Errors
+    /// See [`Policy::read`].
+    pub(crate) fn read_in(workspace: &Path, file: &Path) -> Result<Self, PolicyError> {
+        let path = workspace.join(file);
+        small_file::check_link(workspace, &path)
+            .map_err(|source| PolicyError::Read { path: path.clone(), source })?;
+        Self::read(path)
+    }
+
+    /// A policy from a file, a regular one of at most 1 MiB.
     ///
     /// # Errors
     /// [`PolicyError`], which names the file, if it cannot be read or is no policy.
@@ -217,11 +232,13 @@ impl Policy {
         let path = path.as_ref();
         let failed = |source| PolicyError::Read { path: path.to_owned(), source };
         let file = std::path::absolute(path).map_err(failed)?;
-        let text = String::from_utf8(std::fs::read(path).map_err(failed)?).map_err(|error| {
-            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-            let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
-            PolicyError::Encoding { path: path.to_owned(), line }
-        })?;
+        let text = String::from_utf8(small_file::read(path, small_file::BY_HAND).map_err(failed)?).map_err(
+            |error| {
+                let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+                let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
+                PolicyError::Encoding { path: path.to_owned(), line }
+            },
+        )?;
         let mut policy = Self::parse(&text, &format!("`{}`", path.display()))?;
         policy.source.file = Some(file);
         Ok(policy)

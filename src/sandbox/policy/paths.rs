@@ -136,7 +136,7 @@ impl Pattern {
     }
 
     /// The directory beneath which everything is that it stands for.
-    pub(super) fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         match self {
             Self::Path(path) => path,
             Self::Glob(glob) => {
@@ -191,11 +191,22 @@ const MOST_LINKS: usize = 40;
 /// # Errors
 /// Links lead in a circle.
 pub(super) fn real(path: &Path) -> io::Result<PathBuf> {
+    way(path).map(|mut way| way.pop().unwrap_or_default())
+}
+
+/// The places whose contents decide where an absolute path leads: its symbolic links, the directories before a `..`, and
+/// last its [`real`] path.
+///
+/// # Errors
+/// Links lead in a circle.
+pub(crate) fn way(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut ahead: VecDeque<OsString> = names(path);
     let mut reached = PathBuf::from("/");
+    let mut way = Vec::new();
     let mut links = 0;
     while let Some(name) = ahead.pop_front() {
         if name == ".." {
+            way.push(reached.clone());
             reached.pop();
             continue;
         }
@@ -206,6 +217,7 @@ pub(super) fn real(path: &Path) -> io::Result<PathBuf> {
             let message = format!("more than {MOST_LINKS} symbolic links");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
+        way.push(reached.clone());
         reached.pop();
         if target.is_absolute() {
             reached = PathBuf::from("/");
@@ -214,7 +226,8 @@ pub(super) fn real(path: &Path) -> io::Result<PathBuf> {
         through.append(&mut ahead);
         ahead = through;
     }
-    Ok(reached)
+    way.push(reached);
+    Ok(way)
 }
 
 /// The names of a path, with `..`.

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::closed::{Closed, Refusal, own};
-use super::paths::{PathProblem, Pattern, real, spelled};
+use super::paths::{PathProblem, Pattern, real, spelled, usable};
 use super::place::Place;
+use super::trusted::{self, trusted};
 use super::{Policy, PolicyError, Problem};
 use crate::sandbox::address::AddressRange;
 use crate::sandbox::domain::DomainRule;
@@ -30,44 +31,23 @@ pub(crate) struct Rules {
     pub(crate) deny_write: Vec<Pattern>,
     /// Whether code inside may open Unix sockets.
     pub(crate) allow_all_unix_sockets: bool,
-    /// What is directly in the workspace and trusted by other programs of the host, like hooks of git and settings of
-    /// editors, existing or not. srt denies writing it unasked, and more of it further down.
-    pub(crate) trusted_by_others: Vec<PathBuf>,
     /// The bubblewrap program that the policy names.
     pub(crate) bwrap_path: Option<PathBuf>,
     /// What srt would make writable unasked, and is there.
     pub(super) opened_by_srt: Vec<PathBuf>,
+    /// What relative paths in the document are relative to.
+    pub(super) workspace: PathBuf,
     /// The user's document.
     pub(super) document: Map<String, Value>,
 }
-
-/// What programs other than ipybox trust when it is in a directory they work in.
-const TRUSTED_BY_OTHERS: [&str; 13] = [
-    ".gitconfig",
-    ".gitmodules",
-    ".bashrc",
-    ".bash_profile",
-    ".zshrc",
-    ".zprofile",
-    ".profile",
-    ".ripgreprc",
-    ".mcp.json",
-    ".vscode",
-    ".idea",
-    ".claude/commands",
-    ".claude/agents",
-];
-
-/// As above, but not among what srt denies.
-const UNKNOWN_TO_SRT: [&str; 7] =
-    [".claude", ".cursor", ".envrc", ".zshenv", ".zlogin", ".bash_login", ".bash_logout"];
 
 /// Directories of the home that srt makes writable for the programs it was made for.
 const OPENED_BY_SRT: [&str; 2] = [".npm/_logs", ".claude/debug"];
 
 impl Policy {
     /// The policy for one session, with our own protections: `.env`, `mcptools` and `.ipybox` of the workspace, the
-    /// policy's file, the session's private directory and all that `place` protects are not writable, the state
+    /// policy's file, what configures other programs that are used in the workspace, the session's private directory and all that
+    /// `place` protects are not writable, the state
     /// directory but for Python's environment, and all that `place` hides, are not readable.
     ///
     /// # Errors
@@ -83,12 +63,15 @@ impl Policy {
         for key in ["allowWrite", "allowRead", "denyWrite"] {
             self.refuse_links(key, place, &allow_write)?;
         }
-        let trusted_by_others = self.trusted_by_others(&closed.workspace);
-        let more = self.trusted_by_others_unknown_to_srt(&closed.workspace);
-        for path in trusted_by_others.iter().chain(&more) {
+        let depth = self.document.get("mandatoryDenySearchDepth").and_then(Value::as_u64);
+        let is_git_open = self.is_set("filesystem", "allowGitConfig");
+        let (top, below) = trusted(&closed.workspace, is_git_open, depth.unwrap_or(trusted::DEPTH));
+        for path in &top {
             closed.must_be_no_link(path, &allow_write)?;
         }
-        deny_write.extend(more.into_iter().map(Pattern::Path));
+        // What a policy cannot name was there before, and is not worth a session.
+        let below = below.into_iter().filter_map(|path| usable(path).ok());
+        deny_write.extend(top.into_iter().chain(below).map(Pattern::Path));
         deny_write.extend(closed.denied_under(&allow_write)?.into_iter().map(Pattern::Path));
         deny_read.extend(closed.secret.iter().cloned().map(Pattern::Path));
         allow_read.extend(closed.readable.iter().cloned().map(Pattern::Path));
@@ -105,9 +88,9 @@ impl Policy {
             allow_write,
             deny_write,
             allow_all_unix_sockets: self.is_set("network", "allowAllUnixSockets"),
-            trusted_by_others,
             bwrap_path: self.document.get("bwrapPath").and_then(Value::as_str).map(PathBuf::from),
             opened_by_srt: opened_by_srt(&place.home),
+            workspace: closed.workspace.clone(),
             document: self.document.clone(),
         })
     }
@@ -171,26 +154,6 @@ impl Policy {
         })
         .map(drop)
     }
-
-    /// What git and others obey that srt leaves open. With `allowGitConfig` git's files are open but for its hooks.
-    fn trusted_by_others_unknown_to_srt(&self, workspace: &Path) -> Vec<PathBuf> {
-        let git = workspace.join(".git");
-        let is_closed = git.exists() && !self.is_set("filesystem", "allowGitConfig");
-        let others = UNKNOWN_TO_SRT.iter().map(|name| workspace.join(name));
-        others.chain(is_closed.then_some(git)).collect()
-    }
-
-    fn trusted_by_others(&self, workspace: &Path) -> Vec<PathBuf> {
-        let mut names = TRUSTED_BY_OTHERS.to_vec();
-        // In a worktree it is a file, and without one `git init` should work.
-        if workspace.join(".git").is_dir() {
-            names.push(".git/hooks");
-            if !self.is_set("filesystem", "allowGitConfig") {
-                names.push(".git/config");
-            }
-        }
-        names.into_iter().map(|name| workspace.join(name)).collect()
-    }
 }
 
 impl Rules {
@@ -208,6 +171,12 @@ impl Rules {
     pub(crate) fn deny_write<'a>(&mut self, paths: impl Iterator<Item = &'a Path>) {
         self.deny_write.extend(paths.map(|path| Pattern::Path(path.to_owned())));
         unique(&mut self.deny_write);
+    }
+
+    /// Denies reading these paths too.
+    pub(crate) fn deny_read<'a>(&mut self, paths: impl Iterator<Item = &'a Path>) {
+        self.deny_read.extend(paths.map(|path| Pattern::Path(path.to_owned())));
+        unique(&mut self.deny_read);
     }
 
     /// What the policy opens and does not exist, so that nothing can be written there.

@@ -4,13 +4,14 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::closed::{NAMED_FILES, is_of_workspace};
 use super::paths::Pattern;
 use super::rules::Rules;
 use super::schema::shown;
 use crate::sandbox::domain::DomainRule;
 
 /// What only srt implements on Linux, and whether its value may hold a secret.
-const ONLY_SRT: [(&str, Contents); 14] = [
+const ONLY_SRT: [(&str, Contents); 13] = [
     ("network.deniedDomainReasons", Contents::Open),
     ("network.httpProxyPort", Contents::Open),
     ("network.socksProxyPort", Contents::Open),
@@ -20,7 +21,6 @@ const ONLY_SRT: [(&str, Contents); 14] = [
     ("credentials", Contents::Secret),
     ("ignoreViolations", Contents::Open),
     ("ripgrep", Contents::Open),
-    ("mandatoryDenySearchDepth", Contents::Open),
     ("seccomp", Contents::Open),
     ("socatPath", Contents::Open),
     ("javaAgentJarPath", Contents::Open),
@@ -63,11 +63,33 @@ impl Rules {
                 .map(|(domain, reason)| (normal(domain), reason))
                 .collect();
         }
+        for pointer in NAMED_FILES {
+            if let Some(named) = settings.pointer_mut(pointer) {
+                self.make_absolute(named);
+            }
+        }
+        if let Some(Value::Array(files)) = settings.pointer_mut("/credentials/files") {
+            files
+                .iter_mut()
+                .filter_map(|file| file.get_mut("path"))
+                .for_each(|path| self.make_absolute(path));
+        }
         settings["filesystem"]["denyRead"] = json!(texts(&self.deny_read));
         settings["filesystem"]["allowRead"] = json!(texts(&self.allow_read));
         settings["filesystem"]["allowWrite"] = json!(texts(&self.allow_write));
         settings["filesystem"]["denyWrite"] = json!(deny_write);
         settings
+    }
+
+    /// srt does not start in the workspace, which relative paths are relative to.
+    fn make_absolute(&self, named: &mut Value) {
+        match named {
+            Value::String(path) if is_of_workspace(path) => {
+                *path = self.workspace.join(&*path).to_string_lossy().into_owned();
+            }
+            Value::Array(paths) => paths.iter_mut().for_each(|path| self.make_absolute(path)),
+            _ => {}
+        }
     }
 
     /// The keys in use that a bubblewrap of our own with a proxy that filters domains does not implement, as

@@ -61,7 +61,7 @@ impl Way {
         match self {
             Self::None => (Approver::Nobody(CANNOT_ASK), None),
             Self::Elicitation | Self::Rounds => {
-                let (desk, receiver) = Desk::new();
+                let (desk, receiver) = Desk::of_dialogs();
                 (Approver::Desk(Arc::clone(&desk)), Some(Questions { desk, receiver }))
             }
         }

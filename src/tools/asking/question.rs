@@ -8,10 +8,9 @@ use rmcp::model::{
 };
 use serde_json::Value;
 
-use crate::approval::{Answer, ApprovalRequest, OURSELVES, Target, ToolAnnotations};
-
-/// How many characters of the call a question shows. Dialogs are small, and arguments may hold whole files.
-const CALL_CHARS: usize = 4_000;
+use crate::approval::{Answer, ApprovalRequest, OURSELVES, Target, TooLong, ToolAnnotations, question};
+use crate::mcp::TRUST_WORKSPACE;
+use crate::visible::line;
 
 /// How often the official SDKs let a server ask during one call, by default (MCP 2026-07-28).
 const CLIENTS_ROUNDS: u32 = 10;
@@ -41,7 +40,7 @@ pub(super) fn form(request: &ApprovalRequest, round: Option<u32>) -> Result<Elic
         .map_err(|error| error.to_string())?
         .build();
     let schema = ElicitationSchema::builder().property(FIELD, PrimitiveSchemaDefinition::Enum(choice));
-    let mut message = text(request);
+    let mut message = text(request).map_err(|TooLong| "the question is too long".to_owned())?;
     if let Some(round) = round.filter(|round| *round >= LATE_ROUND) {
         let _infallible = write!(
             message,
@@ -72,21 +71,26 @@ pub(super) fn answer(result: &ElicitResult) -> Answer {
 }
 
 /// What the user reads.
-fn text(request: &ApprovalRequest) -> String {
+fn text(request: &ApprovalRequest) -> Result<String, TooLong> {
     let mut text = match (request.server_name(), request.tool_name()) {
         (OURSELVES, "shell" | "shell_magic") => "Run this shell command in the kernel?".to_owned(),
         (OURSELVES, "register_mcp_server") => "Register this MCP server? It is started at once.".to_owned(),
         (OURSELVES, "install_package") => "Install this Python package? Its code may run at once.".to_owned(),
         _ => "Code in the kernel wants to call this tool. Allow it?".to_owned(),
     };
-    let _infallible = write!(text, "\n\n{}", shortened(&request.to_string()));
+    let _infallible = write!(text, "\n\n{}", question(request.action())?);
+    if request.server_name() == OURSELVES && request.tool_args().values().any(trusts_workspace) {
+        text.push_str(
+            "\n\n`trust_workspace`: the server may take its program and its settings from where code in the sandbox can \
+             write. That code can then run programs on this machine.",
+        );
+    }
     match request.target() {
         Target::Command(command) => {
-            let _infallible =
-                write!(text, "\n\nThe server is a program on this machine: {}", shortened(command));
+            let _infallible = write!(text, "\n\nThe server is a program on this machine: {}", line(command));
         }
         Target::Url(url) => {
-            let _infallible = write!(text, "\n\nThe server is behind a URL: {}", shortened(url));
+            let _infallible = write!(text, "\n\nThe server is behind a URL: {}", line(url));
         }
         Target::Kernel | Target::Host => {}
     }
@@ -94,7 +98,18 @@ fn text(request: &ApprovalRequest) -> String {
     if !hints.is_empty() {
         let _infallible = write!(text, "\n\nThe server says of the tool: {hints}. Nothing enforces that.");
     }
-    text
+    Ok(text)
+}
+
+/// Whether parameters of a server say so, in whatever form they are given.
+fn trusts_workspace(parameters: &Value) -> bool {
+    match parameters {
+        Value::Object(members) => {
+            members.get(TRUST_WORKSPACE) == Some(&Value::Bool(true)) || members.values().any(trusts_workspace)
+        }
+        Value::Array(items) => items.iter().any(trusts_workspace),
+        _ => false,
+    }
 }
 
 /// What an answer that holds longer covers.
@@ -120,18 +135,6 @@ fn hints(annotations: &ToolAnnotations) -> String {
         hint(annotations.open_world, "it reaches the outside world", "it stays in its own domain"),
     ];
     hints.into_iter().flatten().collect::<Vec<_>>().join(", ")
-}
-
-/// A text that is too long, without its middle: what is left out is said.
-fn shortened(text: &str) -> String {
-    let count = text.chars().count();
-    if count <= CALL_CHARS {
-        return text.to_owned();
-    }
-    let half = CALL_CHARS / 2;
-    let begin: String = text.chars().take(half).collect();
-    let end: String = text.chars().skip(count - half).collect();
-    format!("{begin}\n[… {} characters are not shown …]\n{end}", count - 2 * half)
 }
 
 #[cfg(test)]
@@ -161,23 +164,26 @@ mod tests {
     fn a_question_shows_the_call_what_stands_behind_it_and_the_hints() {
         let target = Target::Command("npx -y server".to_owned());
         assert_eq!(
-            text(&request("mail", "send", json!({"to": "a@b"}), target)),
+            text(&request("mail", "send", json!({"to": "a@b"}), target)).unwrap(),
             "Code in the kernel wants to call this tool. Allow it?\n\nmail.send(to='a@b')\n\n\
              The server is a program on this machine: npx -y server\n\n\
              The server says of the tool: it changes something, it may destroy something. Nothing enforces that."
         );
         assert_eq!(
-            text(&request(OURSELVES, "shell", json!({"cmd": "rm -r x"}), Target::Kernel)),
+            text(&request(OURSELVES, "shell", json!({"cmd": "rm -r x"}), Target::Kernel)).unwrap(),
             "Run this shell command in the kernel?\n\nipybox.shell(cmd='rm -r x')"
         );
     }
 
     #[test]
-    fn what_is_left_out_is_said() {
-        let long = request("s", "t", json!({"a": "x".repeat(10_000)}), Target::Host);
-        let text = text(&long);
-        assert!(text.contains("[… 6009 characters are not shown …]"), "{text}");
-        assert!(text.chars().count() < 4_500);
+    fn trust_in_the_workspace_is_explained() {
+        let text = |trust: Value| {
+            let parameters = json!({"mcpServers": {"a": {"command": "a", "trust_workspace": trust}}});
+            let arguments = json!({"server_name": "a", "server_params": parameters});
+            text(&request(OURSELVES, "register_mcp_server", arguments, Target::Host)).unwrap()
+        };
+        assert!(text(json!(true)).contains("can then run programs on this machine"));
+        assert!(!text(json!(false)).contains("on this machine"));
     }
 
     #[test]

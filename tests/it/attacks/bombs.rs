@@ -24,7 +24,7 @@ const BOMBS: [(&str, &str, &str); 11] = [
     ),
     (
         TOO_LONG,
-        "kernel = get_ipython().kernel\nkernel.session.send(kernel.iopub_socket, 'stream', {'name': 'stdout', 'text': 'x' * 270_000_000}, parent=kernel.get_parent())",
+        "get_ipython().kernel._host.send('stream', {'name': 'stdout', 'text': 'x' * 270_000_000})",
         "",
     ),
     ("a forged death", FORGED_DEATH, "alive"),
@@ -42,29 +42,25 @@ const TOO_LONG: &str = "a message of 270 MB";
 const DEAF: &str = "a kernel that cannot be interrupted";
 
 const FORGED_DEATH: &str = "
-kernel = get_ipython().kernel
-for content in [
-    {'execution_state': 'dead', 'ipybox_wait_status': 0, 'ipybox_stderr': 'forged'},
-    {'execution_state': 'dead', 'ipybox_wait_status': -1, 'ipybox_stderr': 'x' * 1_000_000},
-    {'execution_state': 'dead'},
-]:
-    for parent in (kernel.get_parent(), None):
-        kernel.session.send(kernel.iopub_socket, 'status', content, parent=parent)
+host = get_ipython().kernel._host
+for content in [{'execution_state': 'dead', 'why': 'x' * 1_000_000}, {'execution_state': 'dead'}]:
+    for cell in (None, b''):
+        host.send('status', content, cell)
 print('alive')";
 
 const GARBAGE: &str = "
-kernel = get_ipython().kernel
+host = get_ipython().kernel._host
 for kind in ['stream', 'display_data', 'execute_result', 'error', 'status', 'clear_output', 'update_display_data',
              'execute_input', 'iopub_welcome', 'comm_open', 'shutdown_reply', 'kernel_info_reply', 'execute_reply', '']:
     for content in [{}, {'execution_state': 'idle'}, {'status': 'ok'}, {'data': 5}, {'name': [], 'text': {}}]:
-        kernel.session.send(kernel.iopub_socket, kind, content, parent=kernel.get_parent())";
+        host.send(kind, content)";
 
 const RAW_FRAMES: &str = r"
 import os
-socket = get_ipython().kernel.iopub_socket
-for frames in [[b''], [b'x'], [b'<IDS|MSG>'], [b'<IDS|MSG>'] * 9, [b'a', b'<IDS|MSG>', b'', b'{}', b'{}', b'{}', b'{}'],
-               [os.urandom(1000)] * 5, [b'<IDS|MSG>', b'0' * 64, b'{', b'}', b'[', b']'], [b'x' * 1000] * 500]:
-    socket.send_multipart(frames)";
+host = get_ipython().kernel._host
+for frame in [b'', b'\x02\0\0\0{}', b'\x04\0\0\0null', b'\x01\0\0\0' + os.urandom(1000), b'\xff\xff\xff\xff']:
+    host._socket.sendall(frame)
+for number in range(1000): os.write(1, host._mark + b'm%d\0' % number)";
 
 /// Processes that leave the kernel's session, so that no signal to a group finds them.
 const DAEMONS: &str = "

@@ -96,7 +96,7 @@ impl Ground {
                 std::fs::copy(&path, root.join("workspace/attacks").join(path.file_name().unwrap())).unwrap();
             }
         }
-        let packages = site_packages(&kernel_python(), "ipykernel");
+        let packages = site_packages(&kernel_python(), "IPython");
         let python = python_for(user, &root.join("python"));
         let canaries = Canaries::new(&root, if is_root { Some(user) } else { None });
         if is_root {
@@ -129,6 +129,11 @@ impl Ground {
 
     /// ipybox in the sandbox, as the user.
     pub(super) fn start(&self) -> Ipybox {
+        self.start_on(&equipped())
+    }
+
+    /// The same with this `PATH`.
+    pub(super) fn start_on(&self, path: &str) -> Ipybox {
         let python = &self.python;
         let (policy, audit) = (self.root().join("policy.toml"), self.root().join("audit.jsonl"));
         let backend = match self.backend {
@@ -152,10 +157,9 @@ impl Ground {
             "--log-level",
             "INFO",
         ];
-        let path = equipped();
         let home = self.root().join("home");
         let variables = [
-            ("PATH", path.as_str()),
+            ("PATH", path),
             ("HOME", home.to_str().unwrap()),
             ("ATTACKED", "word-of-environment"),
             ("AWS_SECRET_ACCESS_KEY", "word-of-environment"),
@@ -199,7 +203,7 @@ impl Ground {
             repository().join("tests/it/main.rs"),
             PathBuf::from(env!("CARGO_BIN_EXE_ipybox")),
             tool("bin/srt").canonicalize().unwrap(),
-            purelib.join("ipykernel/__init__.py"),
+            purelib.join("IPython/__init__.py"),
             purelib,
         ];
         places.extend(
@@ -497,6 +501,6 @@ fn layer(directory: &Path) -> PathBuf {
         Command::new(repository().join("tests/tools/layer")).arg(&python).arg(directory).status().unwrap();
     assert!(layer.success());
     let below = directory.join(format!("lib/{name}/site-packages/below.pth"));
-    std::fs::write(below, format!("{}\n", site_packages(&kernel_python(), "ipykernel").display())).unwrap();
+    std::fs::write(below, format!("{}\n", site_packages(&kernel_python(), "IPython").display())).unwrap();
     directory.join("bin/python")
 }

@@ -67,6 +67,45 @@ for path in FILES:
             lambda act=act, path=path: act(path),
             needs_denial=False,
         )
+CONFIGURATIONS = [
+    ".npmrc",
+    ".yarnrc.yml",
+    ".yarn/releases/yarn.cjs",
+    ".pnpmfile.cjs",
+    "bunfig.toml",
+    "uv.toml",
+    ".cargo/config.toml",
+    ".tool-versions",
+    "mise.toml",
+    ".pre-commit-config.yaml",
+    ".husky/pre-commit",
+    ".githooks/pre-commit",
+    "lefthook-local.yml",
+    ".gitattributes",
+    ".git/config",
+    "HEAD",
+    ".hg/hgrc",
+    ".direnv/x",
+    ".gemini/settings.json",
+    ".codex/config.toml",
+    ".windsurf/mcp.json",
+    ".opencode/plugin/x.js",
+    ".zed/tasks.json",
+    ".helix/languages.toml",
+    ".devcontainer/devcontainer.json",
+    ".nvim.lua",
+    ".pdbrc",
+    ".Rprofile",
+]
+for path in CONFIGURATIONS:
+    for act in (write, replace):
+        attempt(
+            f"{act.__name__} {path}",
+            lambda act=act, path=path: act(path),
+            needs_denial=False,
+        )
+    top = path.split("/")[0]
+    attempt(f"swap {top}", lambda top=top: swap(top), needs_denial=False)
 for path in ("mcptools", ".ipybox"):
     for act in (replace, link_instead, move_away, swap, remove):
         attempt(

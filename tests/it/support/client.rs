@@ -133,6 +133,12 @@ impl Ipybox {
         self.log.lock().unwrap().clone()
     }
 
+    /// What it has logged, once these words are in it: logging does not wait.
+    pub(crate) async fn logged(&self, words: &str) -> String {
+        eventually(&format!("it logs `{words}`"), || self.log().contains(words)).await;
+        self.log()
+    }
+
     /// The progress messages so far.
     pub(crate) fn progress(&self) -> Vec<String> {
         let notifications = self.notifications.lock().unwrap();

@@ -53,14 +53,7 @@ impl Host {
     }
 }
 
-const OWN: [&str; 15] = [
-    "ROOT/home/ws/.claude",
-    "ROOT/home/ws/.cursor",
-    "ROOT/home/ws/.envrc",
-    "ROOT/home/ws/.zshenv",
-    "ROOT/home/ws/.zlogin",
-    "ROOT/home/ws/.bash_login",
-    "ROOT/home/ws/.bash_logout",
+const OWN: [&str; 8] = [
     "ROOT/home/ws/.env",
     "ROOT/home/ws/mcptools",
     "ROOT/home/ws/.ipybox",
@@ -82,7 +75,8 @@ fn refused(filesystem: &str, expected: &str) {
 fn our_protections_are_in_whatever_the_policy_says() {
     let host = Host::new();
     let rules = host.rules("").unwrap();
-    assert_eq!(host.settings(&rules, "denyWrite"), OWN);
+    let denied = host.settings(&rules, "denyWrite");
+    assert_eq!(denied[denied.len() - OWN.len()..], OWN);
     assert_eq!(host.settings(&rules, "denyRead"), ["ROOT/home/state", "ROOT/home/audit"]);
     assert_eq!(host.settings(&rules, "allowRead"), ["ROOT/private", "ROOT/home/state/python"]);
     assert_eq!(host.settings(&rules, "allowWrite"), ["ROOT/home/ws", "ROOT/private/w"]);
@@ -269,23 +263,72 @@ fn what_is_writable_exists() {
 }
 
 #[test]
-fn what_other_programs_trust_depends_on_git() {
+fn what_configures_other_programs_is_closed_at_the_top() {
     let host = Host::new();
-    let has =
-        |rules: &Rules, name: &str| rules.trusted_by_others.contains(&host.root.join("home/ws").join(name));
-    let without = host.rules("").unwrap();
-    assert!(has(&without, ".vscode") && has(&without, ".mcp.json") && !has(&without, ".git/hooks"));
-    std::fs::create_dir(host.root.join("home/ws/.git")).unwrap();
-    let with = host.rules("").unwrap();
-    assert!(has(&with, ".git/hooks") && has(&with, ".git/config"));
-    let git = "ROOT/home/ws/.git".to_owned();
-    assert!(host.settings(&with, "denyWrite").contains(&git));
-    let allowed = host.rules(r#""allowGitConfig": true"#).unwrap();
-    assert!(has(&allowed, ".git/hooks") && !has(&allowed, ".git/config"));
-    assert!(!host.settings(&allowed, "denyWrite").contains(&git));
-    std::fs::remove_dir(host.root.join("home/ws/.git")).unwrap();
-    std::fs::write(host.root.join("home/ws/.git"), "gitdir: ../elsewhere").unwrap();
-    assert!(host.settings(&host.rules("").unwrap(), "denyWrite").contains(&git), "of a worktree");
+    let is_closed = |rules: &Rules, name: &str| {
+        host.settings(rules, "denyWrite").contains(&format!("ROOT/home/ws/{name}"))
+    };
+    let rules = host.rules("").unwrap();
+    for name in
+        [".vscode", ".mcp.json", ".npmrc", ".husky", ".codex", ".pre-commit-config.yaml", ".git", "HEAD"]
+    {
+        assert!(is_closed(&rules, name), "{name}");
+    }
+    // Empty ones would be refused by the programs that read them.
+    assert!(!is_closed(&rules, "rust-toolchain.toml"));
+    std::fs::write(host.root.join("home/ws/rust-toolchain.toml"), "").unwrap();
+    assert!(is_closed(&host.rules("").unwrap(), "rust-toolchain.toml"));
+    for name in ["package.json", "Makefile", "CLAUDE.md", "pyproject.toml"] {
+        assert!(!is_closed(&rules, name), "{name}");
+    }
+}
+
+#[test]
+fn git_is_closed_but_for_who_asks() {
+    let host = Host::new();
+    let closed = |filesystem: &str| {
+        let closed = host.settings(&host.rules(filesystem).unwrap(), "denyWrite");
+        let is_of_git =
+            |path: &String| path.contains("/.git/") || path.ends_with("/.git") || path.ends_with("HEAD");
+        closed.into_iter().filter(is_of_git).collect::<Vec<_>>()
+    };
+    let open = r#""allowGitConfig": true"#;
+    assert_eq!(closed(""), ["ROOT/home/ws/HEAD", "ROOT/home/ws/.git"]);
+    assert_eq!(closed(open), [""; 0]);
+    let git = host.root.join("home/ws/.git");
+    std::fs::create_dir(&git).unwrap();
+    std::fs::write(git.join("HEAD"), "ref: refs/heads/main").unwrap();
+    assert_eq!(closed(""), ["ROOT/home/ws/.git"]);
+    assert_eq!(closed(open), ["ROOT/home/ws/.git/hooks"]);
+    std::fs::remove_dir_all(&git).unwrap();
+    std::fs::write(&git, "gitdir: ../elsewhere").unwrap();
+    assert_eq!(closed(""), ["ROOT/home/ws/.git"], "of a worktree");
+}
+
+#[test]
+fn what_configures_other_programs_further_down_is_closed_where_it_is() {
+    let host = Host::new();
+    let workspace = host.root.join("home/ws");
+    for name in ["a/.vscode", "a/b/c/.husky", "a/b/c/d/.husky", "node_modules/x/.husky", "r/.git/hooks", "w"]
+    {
+        std::fs::create_dir_all(workspace.join(name)).unwrap();
+    }
+    for name in ["a/.npmrc", "r/.git/config", "w/.git", "a/plain"] {
+        std::fs::write(workspace.join(name), "").unwrap();
+    }
+    symlink(workspace.join("a"), workspace.join("link")).unwrap();
+    let closed = |filesystem: &str| {
+        let closed = host.settings(&host.rules(filesystem).unwrap(), "denyWrite").into_iter();
+        let below = closed.filter_map(|path| path.strip_prefix("ROOT/home/ws/").map(str::to_owned));
+        let mut below: Vec<String> = below
+            .filter(|path| ["a/", "n", "r/", "w/", "link"].iter().any(|top| path.starts_with(top)))
+            .collect();
+        below.sort();
+        below
+    };
+    let expected = ["a/.npmrc", "a/.vscode", "a/b/c/.husky", "r/.git/config", "r/.git/hooks", "w/.git"];
+    assert_eq!(closed(""), expected);
+    assert!(!closed(r#""allowGitConfig": true"#).contains(&"r/.git/config".to_owned()));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-"""ipykernel's streams, made to lose nothing: neither at a sudden death nor at the end of a cell.
+"""ipykernel's streams, made to lose nothing at the end of a cell.
 
 ipykernel's private names are used where it has them; without them its own streams do what they always do.
 """
@@ -11,14 +11,10 @@ import sys
 import threading
 import time
 
-import ipybox_journal
 from ipykernel.iostream import OutStream
 
 # More than a pipe holds, so that one read empties it.
 READ_BYTES = 64 * 1024
-# How much a stream holds, in characters, before who writes has to wait until it is sent: ipykernel holds what it is given,
-# and a cell that prints faster than anyone reads would fill the memory.
-UNSENT_CHARS = 1024 * 1024
 # How often a waiting thread looks at the thread that sends, and how many looks in a row may find it doing nothing. These
 # are counted and not timed: a machine that is slow, or has been suspended, delays both threads.
 FLUSH_POLL_SECONDS = 1
@@ -27,16 +23,6 @@ IDLE_FLUSH_POLLS = 10
 SETTLE_POLL_SECONDS = 0.0002
 IDLE_SETTLE_POLLS = 5000
 
-NAMES_FOR_WRITING = (
-    "_buffer_lock",
-    "_buffers",
-    "_flush_pending",
-    "_master_pid",
-    "_schedule_flush",
-    "echo",
-    "parent_header",
-    "pub_thread",
-)
 NAMES_FOR_SENDING = ("_really_send", "schedule", "thread")
 NAMES_FOR_WATCHING = ("_fid", "_original_stdstream_copy", "_should_watch")
 NAMES_FOR_TAKING_OVER = (
@@ -45,53 +31,13 @@ NAMES_FOR_TAKING_OVER = (
     "watch_fd_thread",
 )
 
-# One for all streams, because they share a journal. A signal handler may print while it is held.
-LOCK = threading.RLock()
-
 
 class Stream(OutStream):
     """stdout or stderr."""
 
-    journal = None
     # Whether text is under way from the pipe to the stream.
     is_busy = False
     _consumed_bytes = 0
-    _unsent_chars = 0
-
-    def __init__(self, session, pub_thread, name, *args, **kwargs):
-        super().__init__(session, pub_thread, name, *args, **kwargs)
-        self._is_recorded = self.journal is not None and has(self, NAMES_FOR_WRITING)
-        if self._is_recorded:
-            self._buffer_lock = LOCK
-            self._runs = ipybox_journal.Runs(name)
-            self._run = self._runs.find({})
-
-    def write(self, text):
-        """Write text as ipykernel does, and to the journal; a forked child writes as ipykernel does."""
-        if (
-            not self._is_recorded
-            or os.getpid() != self._master_pid
-            or self.pub_thread is None
-            or self.echo is not None
-            or not isinstance(text, str)
-        ):
-            return super().write(text)
-        if type(text) is not str:
-            text = str.__str__(text)
-        parent = self.parent_header
-        run = self._run
-        if run.parent is not parent:
-            with LOCK:
-                run = self._run = self._runs.find(parent)
-        with LOCK:
-            self._buffers[run.key].write(text)
-            self.journal.add(run, text)
-            self._unsent_chars += len(text)
-        if self._unsent_chars > UNSENT_CHARS:
-            self.flush()
-        elif not self._flush_pending:
-            self._schedule_flush()
-        return len(text)
 
     def flush(self):
         """Wait until everything is sent, however slowly the server reads.
@@ -112,13 +58,6 @@ class Stream(OutStream):
                 return self._flush()
             last, count = count, sender.sent_count
             idle = 0 if count != last or sender.is_sending else idle + 1
-
-    def _flush(self):
-        self._unsent_chars = 0
-        super()._flush()
-
-    # It may be called while the stream is still being made.
-    _is_recorded = False
 
     def _watch_pipe_fd(self):
         """Write to the stream what programs write to the file descriptor; runs in a thread of its own.
@@ -200,7 +139,7 @@ def send_directly(pub_thread):
 
 
 def take_over(app):
-    """Let the streams of a kernel that runs already be ours, but for the journal, if they are ipykernel's own."""
+    """Let the streams of a kernel be ours, if they are ipykernel's own."""
     streams = [sys.stdout, sys.stderr]
     if not all(
         type(stream) is OutStream and has(stream, NAMES_FOR_TAKING_OVER)

@@ -5,12 +5,11 @@
 //! a table of offsets, the channel's name, and the parts of the message.
 
 use bytes::Bytes;
-use jupyter_protocol::{JupyterMessage, JupyterMessageContent};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::super::message::{Content, Message, parse};
 use super::Error;
-use super::death::Ended;
 
 /// The WebSocket subprotocol that messages are encoded for.
 pub(crate) const SUBPROTOCOL: &str = "v1.kernel.websocket.jupyter.org";
@@ -50,6 +49,16 @@ impl Channel {
     }
 }
 
+#[derive(Deserialize)]
+struct Header {
+    msg_type: String,
+}
+
+#[derive(Deserialize)]
+struct ParentHeader {
+    msg_id: Option<String>,
+}
+
 /// A message in its parts: header, parent header, metadata, content and buffers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Parts {
@@ -59,25 +68,13 @@ pub(crate) struct Parts {
 
 impl Parts {
     /// The parts of a message that came over `channel`; an error if some are missing.
-    pub(super) fn new(channel: Channel, parts: Vec<Bytes>) -> Result<Self, Error> {
+    pub(in crate::kernel) fn new(channel: Channel, parts: Vec<Bytes>) -> Result<Self, Error> {
         if parts.len() < PARTS_MIN {
             return Err(malformed(format!(
                 "a message of {} parts; it has at least {PARTS_MIN}",
                 parts.len()
             )));
         }
-        Ok(Self { channel, parts })
-    }
-
-    /// A request that a client sends.
-    pub(super) fn of_request(channel: Channel, message: &JupyterMessage) -> Result<Self, Error> {
-        let part = |value: serde_json::Result<Vec<u8>>| value.map(Bytes::from).map_err(Error::Message);
-        let parts = vec![
-            part(serde_json::to_vec(&message.header))?,
-            Bytes::from_static(b"{}"),
-            part(serde_json::to_vec(&message.metadata))?,
-            part(serde_json::to_vec(&message.content))?,
-        ];
         Ok(Self { channel, parts })
     }
 
@@ -103,35 +100,12 @@ impl Parts {
         Self { channel: self.channel, parts }
     }
 
-    /// A message of our own, as if the kernel had sent it.
-    pub(super) fn of_kernel(kind: &str, request: Option<&str>, content: &Value) -> Self {
-        let parent = request.map_or_else(|| json!({}), |id| json!({ "msg_id": id }));
-        let parts = [json!({ "msg_type": kind }), parent, json!({}), content.clone()];
-        let parts = parts.into_iter().map(|part| Bytes::from(part.to_string())).collect();
-        Self { channel: Channel::Iopub, parts }
-    }
-
-    /// What is said last of a kernel.
-    pub(crate) fn of_death(end: &Ended) -> Self {
-        #[derive(Serialize)]
-        struct Dead<'a> {
-            execution_state: &'static str,
-            #[serde(flatten)]
-            end: &'a Ended,
-        }
-        Self::of_kernel("status", None, &json!(Dead { execution_state: "dead", end }))
-    }
-
-    /// As the request that it is.
-    pub(super) fn into_request(self) -> Result<JupyterMessage, Error> {
-        let header: jupyter_protocol::Header =
-            serde_json::from_slice(self.header()).map_err(Error::Message)?;
-        let content = serde_json::from_slice(self.content()).map_err(Error::Message)?;
-        let content = JupyterMessageContent::from_type_and_content(&header.msg_type, content)
-            .map_err(Error::Message)?;
-        let mut message = JupyterMessage::new(content, None);
-        message.header = header;
-        Ok(message)
+    /// What it says.
+    pub(in crate::kernel) fn message(&self) -> Result<Message, Error> {
+        let header: Header = parse(self.header())?;
+        let parent: ParentHeader = parse(self.parent())?;
+        let content = Content::read(&header.msg_type, self.metadata(), self.content())?;
+        Ok(Message { parent: parent.msg_id, content })
     }
 
     pub(super) fn header(&self) -> &[u8] {
@@ -231,12 +205,11 @@ mod tests {
     }
 
     #[test]
-    fn requests_survive_the_way() {
-        let request = JupyterMessage::from(jupyter_protocol::InterruptRequest {});
-        let parts = Parts::of_request(Channel::Control, &request).unwrap();
-        let back = Parts::decode(&parts.encode()).unwrap().into_request().unwrap();
-        assert_eq!(back.header.msg_id, request.header.msg_id);
-        assert!(matches!(back.content, JupyterMessageContent::InterruptRequest(_)));
+    fn an_empty_parent_header_is_no_parent() {
+        let message = parts(Channel::Iopub, &[r#"{"msg_type":"status"}"#, "{}", "{}", "{}"]);
+        assert!(message.message().is_err());
+        let message = parts(Channel::Iopub, &[r#"{"msg_type":"comm_open"}"#, "{}", "{}", "{}"]);
+        assert!(message.message().unwrap().parent.is_none());
     }
 
     #[test]

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Compares ipybox's kernel with ipykernel, driven by jupyter_client: both in the same environment, in one run.
+
+    PYTHON benches/kernel.py [--rounds 5] [--program target/release/ipybox]
+
+PYTHON has ipython, pydantic, ipykernel, jupyter_client and psutil. The two alternate, because a machine is not equally fast
+all the time; the figures are medians over the rounds. A cell of ipybox goes through the whole program, over MCP.
+"""
+
+import argparse
+import contextlib
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+CELLS = 300
+PRINTS = "for number in range(1_000_000): print(number)"
+LONG_PRINT = "print('x' * 100_000_000)"
+
+
+class Ipybox:
+    """ipybox as an MCP server on stdio."""
+
+    def __init__(self, program, directory):
+        command = [program, "--python", sys.executable, "--log-level", "ERROR"]
+        self._process = subprocess.Popen(
+            [*command, "--workspace", directory, "--state-dir", f"{directory}/state"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self._count = 0
+        client = {"name": "bench", "version": "1"}
+        hello = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": client,
+        }
+        self._ask("initialize", hello)
+        self._tell({"method": "notifications/initialized"})
+
+    def _tell(self, message):
+        self._process.stdin.write(
+            json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
+        )
+        self._process.stdin.flush()
+
+    def _ask(self, method, params):
+        self._count += 1
+        self._tell({"id": self._count, "method": method, "params": params})
+        for line in self._process.stdout:
+            message = json.loads(line)
+            if message.get("id") == self._count:
+                return message["result"]
+        raise RuntimeError("ipybox has ended")
+
+    def cell(self, code):
+        arguments = {"code": code, "timeout": 600}
+        answer = self._ask(
+            "tools/call", {"name": "execute_ipython_cell", "arguments": arguments}
+        )
+        if answer.get("isError"):
+            raise RuntimeError(answer["content"])
+        return answer["content"][0]["text"]
+
+    def kernel(self):
+        return int(self.cell("import os; print(os.getpid())"))
+
+    def stop(self):
+        self._process.stdin.close()
+        self._process.wait()
+
+
+class Ipykernel:
+    """ipykernel as jupyter_client drives it, over Unix sockets."""
+
+    def __init__(self, program, directory):
+        from jupyter_client import KernelManager
+
+        self._manager = KernelManager(kernel_name="python3", transport="ipc")
+        self._manager.start_kernel()
+        self._client = self._manager.blocking_client()
+        self._client.start_channels()
+        self._client.wait_for_ready(timeout=120)
+
+    def cell(self, code):
+        self._client.execute_interactive(code, timeout=600, output_hook=lambda _: None)
+
+    def kernel(self):
+        return self._manager.provisioner.process.pid
+
+    def stop(self):
+        self._client.stop_channels()
+        self._manager.shutdown_kernel(now=True)
+
+
+def seconds(action):
+    begin = time.perf_counter()
+    action()
+    return time.perf_counter() - begin
+
+
+def measure(kind, program, directory):
+    begin = time.perf_counter()
+    session = kind(program, directory)
+    with contextlib.closing(contextlib.ExitStack()) as stack:
+        stack.callback(session.stop)
+        session.cell("1")
+        first = time.perf_counter() - begin
+        kernel = psutil.Process(session.kernel())
+        memory = kernel.memory_full_info().pss
+        warm = statistics.median(
+            seconds(lambda: session.cell("1 + 1")) for _ in range(CELLS)
+        )
+        printed = statistics.median(
+            seconds(lambda: session.cell("print(1)")) for _ in range(CELLS)
+        )
+        return {
+            "start to the first cell's answer, ms": first * 1e3,
+            "warm cell with a value, p50, ms": warm * 1e3,
+            "warm cell that prints, p50, ms": printed * 1e3,
+            "kernel's memory (PSS), MB": memory / 1e6,
+            "10⁶ prints, s": seconds(lambda: session.cell(PRINTS)),
+            "a print of 100 MB, s": seconds(lambda: session.cell(LONG_PRINT)),
+        }
+
+
+def run(program, rounds):
+    taken = {Ipybox: [], Ipykernel: []}
+    # The first round fills the caches of the machine.
+    for number in range(rounds + 1):
+        for kind, rows in taken.items():
+            with tempfile.TemporaryDirectory() as directory:
+                figures = measure(kind, program, directory)
+            if number:
+                rows.append(figures)
+    print("| figure | ipybox | ipykernel | ratio |\n|---|---|---|---|")
+    for figure in taken[Ipybox][0]:
+        ours, theirs = (
+            statistics.median(row[figure] for row in rows) for rows in taken.values()
+        )
+        print(f"| {figure} | {ours:.2f} | {theirs:.2f} | {ours / theirs:.2f} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--program", default="target/release/ipybox")
+    options = parser.parse_args()
+    run(str(Path(options.program).absolute()), options.rounds)
+
+
+main()

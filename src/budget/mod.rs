@@ -1,0 +1,216 @@
+//! How much memory what comes from outside may take: from the code in the kernel, and from MCP servers.
+//!
+//! A message is weighed while it comes in ([`Scan`]), before anything is made of it, and holds a [`Lease`] of its weight
+//! for as long as its data lives. What weighs more than there is, is refused.
+
+mod scan;
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+pub(crate) use self::scan::Scan;
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+
+/// The longest message, in bytes: it holds a file of 30 MB as Base64. Three times as much (see [`Scan::weight`]) for one
+/// message from either side, and what the program takes itself, stay below 300 MB.
+pub(crate) const MESSAGE_BYTES: usize = 40 * MIB;
+/// What all messages of one side may weigh together: the longest one, and small ones beside it.
+const POOL_BYTES: usize = 3 * MESSAGE_BYTES + 4 * MIB;
+/// How deeply a message may be nested: as deep as serde_json reads.
+pub(crate) const DEPTH: usize = 127;
+/// What weighs no more needs no lease: there are as many such messages at most as connections or open calls.
+const FREE_BYTES: usize = 16 * KIB;
+/// How much more a lease takes than it must, so that a message that grows does not ask for each of its pieces.
+const STEP_BYTES: usize = 256 * KIB;
+/// What weighs more is worked on by a thread of its own, so that others do not wait for the runtime's threads.
+const APART_BYTES: usize = 768 * KIB;
+/// How much is weighed before others have their turn.
+const TURN_BYTES: usize = 128 * KIB;
+/// How long an answer waits for others to be done before it counts as too much. Meanwhile its server has to wait.
+const ROOM_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What code in the kernel sends: calls that come in, wait for approval, or are carried out.
+pub(crate) static CALLS: Budget = Budget::new("calls that are under way");
+/// What MCP servers send: answers that come in, or are on their way to the kernel.
+pub(crate) static ANSWERS: Budget = Budget::new("answers of MCP servers that are under way");
+
+/// Memory that may be taken by all messages of one side of this process.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    whose: &'static str,
+    /// In KiB.
+    left: Semaphore,
+}
+
+/// A part of a budget. Dropping it gives it back.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    budget: &'static Budget,
+    permit: Option<SemaphorePermit<'static>>,
+}
+
+/// Why a message is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Excess {
+    /// It is too long.
+    #[error("it is longer than {} MiB", MESSAGE_BYTES / MIB)]
+    Long,
+    /// It is nested too deeply.
+    #[error("it is nested more than {DEPTH} levels deep")]
+    Deep,
+    /// It holds too many values.
+    #[error(
+        "it holds so many values that they would take more than {} MiB of memory",
+        POOL_BYTES / MIB
+    )]
+    Heavy,
+    /// Others take the memory.
+    #[error(
+        "together with {0} it would take more than {limit} MiB of memory\n\
+         hint: make fewer large calls at the same time",
+        limit = POOL_BYTES / MIB
+    )]
+    Spent(&'static str),
+}
+
+impl Budget {
+    /// One whose leases are refused in these words for what has taken it.
+    pub(crate) const fn new(whose: &'static str) -> Self {
+        Self { whose, left: Semaphore::const_new(POOL_BYTES / KIB) }
+    }
+
+    /// A lease of nothing.
+    pub(crate) fn lease(&'static self) -> Lease {
+        Lease { budget: self, permit: None }
+    }
+}
+
+impl Lease {
+    /// Takes what is lacking of `weight` bytes, if it is there.
+    ///
+    /// # Errors
+    /// [`Excess::Spent`] if it is not.
+    pub(crate) fn grow(&mut self, weight: usize) -> Result<(), Excess> {
+        let lacking = self.lacking(weight);
+        if lacking > 0 {
+            let permit = self.budget.left.try_acquire_many(lacking);
+            self.add(permit.map_err(|_| Excess::Spent(self.budget.whose))?);
+        }
+        Ok(())
+    }
+
+    /// The same, and waits a while for others to be done. Cancellation safe.
+    ///
+    /// # Errors
+    /// [`Excess::Spent`] if they are not.
+    pub(crate) async fn grow_in_time(&mut self, weight: usize) -> Result<(), Excess> {
+        let lacking = self.lacking(weight);
+        if lacking > 0 {
+            let permit = tokio::time::timeout(ROOM_TIMEOUT, self.budget.left.acquire_many(lacking)).await;
+            let Ok(Ok(permit)) = permit else { return Err(Excess::Spent(self.budget.whose)) };
+            self.add(permit);
+        }
+        Ok(())
+    }
+
+    /// Gives back what is more than `weight` bytes.
+    pub(crate) fn shrink(&mut self, weight: usize) {
+        let extra = self.held().saturating_sub(weight.div_ceil(KIB));
+        drop(self.permit.as_mut().and_then(|permit| permit.split(extra)));
+    }
+
+    /// In KiB.
+    fn held(&self) -> usize {
+        self.permit.as_ref().map_or(0, SemaphorePermit::num_permits)
+    }
+
+    /// In KiB.
+    fn lacking(&self, weight: usize) -> u32 {
+        let wanted = weight.div_ceil(KIB);
+        if weight <= FREE_BYTES || wanted <= self.held() {
+            return 0;
+        }
+        let rounded = wanted.next_multiple_of(STEP_BYTES / KIB).min(POOL_BYTES / KIB).max(wanted);
+        u32::try_from(rounded - self.held()).unwrap_or(u32::MAX)
+    }
+
+    fn add(&mut self, permit: SemaphorePermit<'static>) {
+        match &mut self.permit {
+            Some(held) => held.merge(permit),
+            none => *none = Some(permit),
+        }
+    }
+}
+
+/// Lets others have the thread now and then, while so many bytes have become so many.
+pub(crate) async fn take_turns(before: usize, after: usize) {
+    if before / TURN_BYTES != after / TURN_BYTES {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// How much memory the values of an object take, about, in bytes.
+pub(crate) fn members_weight(members: &Map<String, Value>) -> usize {
+    members.iter().map(|(name, value)| name.len() + value_weight(value)).sum()
+}
+
+fn value_weight(value: &Value) -> usize {
+    let within = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(value_weight).sum(),
+        Value::Object(members) => members_weight(members),
+    };
+    size_of::<Value>() + within
+}
+
+/// Does `work` on data of this weight: at once if it is little, else in a thread where nothing else waits for it.
+///
+/// # Errors
+/// The work has panicked.
+pub(crate) async fn apart<T: Send + 'static>(
+    weight: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<T> {
+    match weight > APART_BYTES {
+        true => Ok(tokio::task::spawn_blocking(work).await?),
+        false => Ok(work()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static BUDGET: Budget = Budget::new("others");
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_is_held_than_there_is_and_all_comes_back() {
+        let mut first = BUDGET.lease();
+        first.grow(3 * MESSAGE_BYTES).unwrap();
+        let mut second = BUDGET.lease();
+        second.grow(FREE_BYTES).unwrap();
+        assert_eq!(second.grow(MESSAGE_BYTES), Err(Excess::Spent("others")));
+        assert_eq!(second.grow_in_time(MESSAGE_BYTES).await, Err(Excess::Spent("others")));
+        first.shrink(MESSAGE_BYTES);
+        second.grow(MESSAGE_BYTES).unwrap();
+        let mut third = BUDGET.lease();
+        let waiting = tokio::spawn(async move { third.grow_in_time(2 * MESSAGE_BYTES).await });
+        tokio::task::yield_now().await;
+        drop((first, second));
+        waiting.await.unwrap().unwrap();
+        assert_eq!(BUDGET.left.available_permits(), POOL_BYTES / KIB);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_larger_than_the_budget() {
+        static BUDGET: Budget = Budget::new("others");
+        assert!(BUDGET.lease().grow(POOL_BYTES).is_ok());
+        assert!(BUDGET.lease().grow(POOL_BYTES + 1).is_err());
+        assert!(BUDGET.lease().grow(usize::MAX).is_err());
+    }
+}

@@ -1,0 +1,121 @@
+//! A session with a sandbox: what code in it can write, and what of the host's programs is kept apart from that.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Config, Error, SandboxSettings};
+use crate::describe::describe;
+use crate::env::Variables;
+use crate::mcp::Guard;
+use crate::process::{is_program, on_path};
+use crate::sandbox::{Confinement, Exposed, Policy};
+
+/// The directory in the state directory that MCP servers start in.
+const SERVERS_DIRECTORY: &str = "servers";
+
+/// What the host itself starts by name: the sandbox's makers with their helpers, and the installer.
+const PROGRAMS: [&str; 7] = ["srt", "node", "bwrap", "socat", "rg", "which", "uv"];
+
+impl Config {
+    /// Has kernels run in a sandbox.
+    pub(super) fn confine(&mut self, settings: SandboxSettings) -> Result<(), Error> {
+        if let Some(home) = self.home_in_workspace().filter(|_| !settings.allow_home_workspace) {
+            return Err(Error::HomeWorkspace { path: self.workspace.clone(), home });
+        }
+        let policy = match &settings.config {
+            Some(file) => Policy::read_in(&self.workspace, file)?,
+            None if settings.workspace_config => Policy::of_workspace(&self.workspace)?,
+            None => Policy::embedded()?,
+        };
+        tracing::info!(policy = policy.name(), "kernels run in a sandbox");
+        // Nothing is there yet, and nobody has the names.
+        let mut place = self.sandbox_place("/run/ipybox/p".into(), "/run/ipybox/w".into());
+        place.python_prefixes.extend(self.kernel.python.as_deref().and_then(prefix));
+        let rules = policy.rules(&place).map_err(|error| Error::Sandbox(describe(&error)))?;
+        let exposed = Exposed::new(&rules, &self.home);
+        withhold(Arc::make_mut(&mut self.variables), &exposed, &self.state_dir);
+        self.check_programs(&exposed)?;
+        self.sandbox = Some(confinement(settings, policy, &self.variables)?);
+        self.exposed = Some(exposed);
+        Ok(())
+    }
+
+    /// What keeps MCP servers from taking code and configuration from code in the sandbox, if there is one.
+    pub(crate) fn guard(&self) -> Option<Guard> {
+        let directory = self.state_dir.join(SERVERS_DIRECTORY);
+        self.exposed.clone().map(|exposed| Guard::new(directory, exposed))
+    }
+
+    /// Refuses programs on `PATH` that are links to where code in the sandbox can write.
+    fn check_programs(&self, exposed: &Exposed) -> Result<(), Error> {
+        let path = self.variables.in_process("PATH").unwrap_or_default();
+        let found = PROGRAMS.iter().filter_map(|name| on_path(name, path));
+        match found.map(|program| (exposed.on_the_way(&program), program)).find(|(place, _)| place.is_some())
+        {
+            Some((Some(place), program)) => Err(Error::ExposedProgram { program, place }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The home directory, if the workspace is it or contains it.
+    pub(super) fn home_in_workspace(&self) -> Option<PathBuf> {
+        let of_user = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten().map(|user| user.dir);
+        let homes = [Some(self.home.clone()), of_user].into_iter().flatten();
+        // A user without a home has `/` for one, or what does not exist.
+        let mut homes = homes.filter_map(|home| home.canonicalize().ok()).chain([PathBuf::from("/")]);
+        homes.find(|home| home.starts_with(&self.workspace))
+    }
+}
+
+/// Takes from the variables of the host's programs what leads to where code in the sandbox can write. `directory` is what
+/// relative paths are taken to be relative to.
+fn withhold(variables: &mut Variables, exposed: &Exposed, directory: &Path) {
+    let left: Vec<(String, Option<String>)> = variables
+        .of_programs()
+        .map(|(name, value)| (name.to_owned(), exposed.safe_value(name, value, directory), value))
+        .filter(|(_, safe, value)| safe.as_deref() != Some(*value))
+        .map(|(name, safe, _)| (name, safe))
+        .collect();
+    for (name, safe) in left {
+        let part = if safe.is_some() { "in part" } else { "as a whole" };
+        tracing::warn!(
+            "`{name}` is kept from programs of the host {part}: it leads to where code in the sandbox can write, or is relative"
+        );
+        variables.withhold(&name, safe);
+    }
+}
+
+/// The environment of an interpreter that the user named: itself, or the directory above its `bin`.
+fn prefix(python: &Path) -> Option<PathBuf> {
+    let python = std::path::absolute(python).ok()?;
+    let above = || Some(python.parent()?.parent()?.to_owned());
+    let prefix = if python.is_dir() { Some(python.clone()) } else { above() };
+    prefix.filter(|prefix| prefix.join("pyvenv.cfg").is_file() || prefix.join("conda-meta").is_dir())
+}
+
+fn confinement(
+    settings: SandboxSettings,
+    policy: Policy,
+    variables: &Arc<Variables>,
+) -> Result<Confinement, Error> {
+    let path = variables.in_process("PATH").unwrap_or_default().to_owned();
+    let gateway = match settings.gateway_program {
+        Some(program) if is_program(&program) => program,
+        Some(program) => return Err(Error::Gateway { program }),
+        None => own_program().or_else(|| on_path("ipybox", &path)).ok_or(Error::NoGateway)?,
+    };
+    let gateway = gateway.canonicalize().map_err(|_| Error::Gateway { program: gateway })?;
+    Ok(Confinement {
+        backend: settings.backend,
+        policy,
+        gateway,
+        variables: Arc::clone(variables),
+        install_domains: settings.install_domains,
+        timeout: settings.init_timeout,
+    })
+}
+
+/// The running program, if it is the one that can run in a sandbox.
+fn own_program() -> Option<PathBuf> {
+    std::env::current_exe().ok().filter(|program| program.file_name().is_some_and(|name| name == "ipybox"))
+}

@@ -1,0 +1,268 @@
+"""The ways to the host: a socket for messages, and one pipe for all text, which also says in which order both come.
+
+The pipe is the process's stdout and stderr: what is printed has left the process when `print` returns, in the order in
+which it was written, and whoever wrote it: this code, a library in C, a program. Between the text stand marks, each
+`\\0`, the mark that the host has chosen, and one of
+
+- `b` CELL `\\0`: what follows belongs to this cell, which begins;
+- `m` NUMBER `\\0`: here is the place of the message with that number, which is in the socket by now;
+- `t` CELL ` ` LENGTH `\\0`: so many bytes, which follow, belong to another cell.
+
+No write is longer than what a pipe takes in one piece, so that nothing is torn by what others write.
+
+A message is its length in bytes (32 bits, little-endian) and a JSON object of `type`, `cell`, `number` and Jupyter's
+`content`. Standard library only.
+"""
+
+import collections
+import contextlib
+import contextvars
+import fcntl
+import io
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import threading
+
+# The cell that code works for. Threads and tasks have that of the code that started them.
+CELL = contextvars.ContextVar("cell", default=b"")
+LENGTH = struct.Struct("<I")
+# The longest content of a message; the host takes no longer ones.
+MESSAGE_BYTES = 39 * 1024 * 1024
+TOO_LONG = "this would take {:,} bytes, and at most 39 MiB can be shown of one object. Save it to a file."
+# The longest mark is shorter.
+MARK_BYTES = 128
+PIECE_BYTES = select.PIPE_BUF
+# The most characters of which no encoding is longer than a piece that stands behind a mark.
+PIECE_CHARS = (PIECE_BYTES - MARK_BYTES) // 4
+
+
+class Host:
+    """The other end, for the process that serves it and for those that fork from it."""
+
+    def __init__(self, stream):
+        self._socket = stream
+        self._mark = b""
+        self._pipe = 1
+        # The cell that text without a mark belongs to. In a forked process nobody knows, since both go on.
+        self._current = b""
+        self._numbers = 0
+        # Entered again by a signal handler, or it would wait for itself.
+        self._lock = threading.RLock()
+        self._owner = None
+        # What a signal handler sends while it interrupts the sending of something else.
+        self._waiting = collections.deque()
+        self.is_fork = False
+        os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self):
+        self.is_fork = True
+        self._current = None
+
+    def open_output(self, mark):
+        """From here on text goes out, with this mark."""
+        self._mark = b"\0" + mark.encode()
+        # A copy of our own: code may put something else in the place of its stdout.
+        self._pipe = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
+
+    def begin(self, cell):
+        """From here on, code works for this cell."""
+        CELL.set(cell)
+        self._current = cell
+        self._put(b"%bb%b\0" % (self._mark, cell))
+
+    def write(self, text):
+        """Write a text, which has left this process then."""
+        cell = CELL.get()
+        # Threads that Python did not start work for no cell.
+        if not cell or cell == self._current:
+            if len(text) <= PIECE_CHARS:
+                self._put(text.encode("utf-8", "replace"))
+            else:
+                self._put_pieces(text.encode("utf-8", "replace"))
+            return
+        for start in range(0, len(text), PIECE_CHARS):
+            self._put_for(
+                cell, text[start : start + PIECE_CHARS].encode("utf-8", "replace")
+            )
+
+    def write_bytes(self, data):
+        """As `write`."""
+        cell = CELL.get()
+        if not cell or cell == self._current:
+            self._put_pieces(data)
+            return
+        step = PIECE_BYTES - MARK_BYTES
+        for start in range(0, len(data), step):
+            self._put_for(cell, data[start : start + step])
+
+    def _put_pieces(self, data):
+        start = 0
+        while start < len(data):
+            stop = start + PIECE_BYTES
+            # Not within a character.
+            while (
+                stop < len(data)
+                and stop > start + PIECE_BYTES - 4
+                and data[stop] & 0xC0 == 0x80
+            ):
+                stop -= 1
+            self._put(data[start:stop])
+            start = stop
+
+    def _put_for(self, cell, piece):
+        self._put(b"%bt%b %d\0%b" % (self._mark, cell, len(piece), piece))
+
+    def _put(self, piece):
+        """Write a piece, which the pipe takes as a whole."""
+        while piece:
+            try:
+                os.write(self._pipe, piece)
+                return
+            except BlockingIOError:
+                # A program with the same pipe does not want to wait when it writes.
+                select.select([], [self._pipe], [])
+
+    def send(self, kind, content, cell=None):
+        """Send a message, whose place is behind what has been printed so far."""
+        cell = cell or CELL.get() or self._current or b""
+        if self._owner == threading.get_ident():
+            self._waiting.append((kind, content, cell))
+            return
+        # Lone surrogates, which UTF-8 cannot carry, become question marks.
+        text = json.dumps(content, default=str, ensure_ascii=False)
+        content = text.encode("utf-8", "replace")
+        if len(content) > MESSAGE_BYTES:
+            raise ValueError(TOO_LONG.format(len(content)))
+        with interrupted_afterwards(), self._lock:
+            self._owner = threading.get_ident()
+            try:
+                self._send(kind, content, cell)
+                while self._waiting:
+                    kind, content, cell = self._waiting.popleft()
+                    self._send(kind, json.dumps(content, default=str).encode(), cell)
+            finally:
+                self._owner = None
+
+    def _send(self, kind, content, cell):
+        self._numbers += 1
+        data = b'{"type":%b,"cell":%b,"number":%d,"content":%b}' % (
+            json.dumps(kind, default=str).encode(),
+            json.dumps(cell.decode()).encode(),
+            self._numbers,
+            content,
+        )
+        rest = memoryview(LENGTH.pack(len(data)) + data)
+        while rest:
+            rest = rest[self._socket.send(rest) :]
+        self._put(b"%bm%d\0" % (self._mark, self._numbers))
+
+    def receive(self, is_waiting=True):
+        """The next message of the host; `None` if there is none yet. Ends the process if the host has gone."""
+        flags = 0 if is_waiting else socket.MSG_DONTWAIT
+        try:
+            head = self._socket.recv(LENGTH.size, flags)
+        except BlockingIOError:
+            return None
+        head += self._fill(LENGTH.size - len(head)) if head else b""
+        if not head:
+            os._exit(0)
+        return json.loads(self._fill(LENGTH.unpack(head)[0]))
+
+    def _fill(self, size):
+        data = bytearray()
+        while len(data) < size:
+            more = self._socket.recv(size - len(data))
+            if not more:
+                os._exit(0)
+            data += more
+        return bytes(data)
+
+    def fileno(self):
+        return self._socket.fileno()
+
+
+def in_this_cell(run):
+    """A function that does what `run` does, for the cell that the caller works for."""
+    cell = CELL.get()
+
+    def run_in_cell(*args, **kwargs):
+        CELL.set(cell)
+        return run(*args, **kwargs)
+
+    return run_in_cell
+
+
+@contextlib.contextmanager
+def interrupted_afterwards():
+    """Within the context, an interrupt waits: half a message would cost the rest of the conversation."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    waiting = []
+    handler = signal.signal(signal.SIGINT, lambda *signalled: waiting.append(signalled))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if waiting and callable(handler):
+        handler(*waiting[0])
+
+
+class Bytes(io.BufferedIOBase):
+    """`sys.stdout.buffer`."""
+
+    def __init__(self, host, descriptor):
+        self._host = host
+        self._descriptor = descriptor
+
+    def writable(self):
+        return True
+
+    def fileno(self):
+        return self._descriptor
+
+    def close(self):
+        """Nothing: it is the process's, as long as that lives, whoever has it in a wrapper."""
+
+    def write(self, data):
+        data = memoryview(data).tobytes()
+        self._host.write_bytes(data)
+        return len(data)
+
+
+class Text(io.TextIOWrapper):
+    """`sys.stdout` or `sys.stderr`: what is written is not kept back."""
+
+    def __init__(self, host, descriptor, name):
+        super().__init__(Bytes(host, descriptor), encoding="utf-8", errors="replace")
+        self._host = host
+        self._write = host.write
+        self.name_of_stream = name
+
+    @property
+    def name(self):
+        return self.name_of_stream
+
+    def write(self, text):
+        if type(text) is not str:
+            if not isinstance(text, str):
+                raise TypeError(
+                    f"write() argument must be str, not {type(text).__name__}"
+                )
+            text = str.__str__(text)
+        self._write(text)
+        return len(text)
+
+    def writelines(self, lines):
+        for line in lines:
+            self.write(line)
+
+    def detach(self):
+        return Bytes(self._host, self.fileno())
+
+    def close(self):
+        """Nothing, as with `Bytes`."""

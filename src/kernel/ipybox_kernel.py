@@ -1,0 +1,360 @@
+"""A kernel: IPython's shell, served to the host over one connection, without ipykernel.
+
+Cells run in the main thread, one after the other. While none runs, and while one awaits, an event loop runs, if the code
+has imported asyncio: tasks go on between cells. Code that does not await runs outside of the loop, so that
+`asyncio.run()` works as in a script; `asyncio.create_task()` finds the loop all the same.
+
+Standard library and IPython only.
+"""
+
+import base64
+import contextlib
+import math
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+
+import ipybox_messages
+import ipybox_shell
+import ipybox_tracebacks
+from ipybox_loading import after_import
+from IPython.core import interactiveshell
+from IPython.core.compilerop import CachingCompiler
+from IPython.core.displayhook import DisplayHook
+from IPython.core.displaypub import DisplayPublisher
+from traitlets import Type
+
+# Within so many seconds a second interrupt means what it is sent for.
+INSISTENCE_SECONDS = 10
+# What libraries that know notebooks are told to draw into.
+INLINE_BACKEND = "module://matplotlib_inline.backend_inline"
+
+
+class Publisher(DisplayPublisher):
+    """Sends what `display` shows."""
+
+    def publish(
+        self, data, metadata=None, *args, transient=None, update=False, **kwargs
+    ):
+        kind = "update_display_data" if update else "display_data"
+        self.shell.kernel.show(kind, data, transient)
+
+    def clear_output(self, wait=False):
+        self.shell.kernel.send("clear_output", {"wait": bool(wait)})
+
+
+class ResultHook(DisplayHook):
+    """Sends the value of a cell's last expression."""
+
+    def write_output_prompt(self):
+        pass
+
+    def finish_displayhook(self):
+        # IPython's writes to stdout, of which code may have made anything.
+        self._is_active = False
+
+    def write_format_data(self, format_dict, md_dict=None):
+        self.shell.kernel.show("execute_result", format_dict)
+
+    def log_output(self, format_dict):
+        # IPython keeps all results here, images too, for as long as the process lives.
+        if self.shell.logger.log_output:
+            super().log_output(format_dict)
+
+
+class Compiler(CachingCompiler):
+    """Names a cell's code as tracebacks name it, so that warnings and messages of syntax errors say which it is."""
+
+    def get_code_name(self, raw_code, transformed_code, number):
+        return f"Cell In[{number}]"
+
+
+class InteractiveShell(interactiveshell.InteractiveShell):
+    """IPython's shell whose output goes to the host. `%config` knows it by the name that documentation uses."""
+
+    compiler_class = Type(Compiler)
+    display_pub_class = Publisher
+    displayhook_class = ResultHook
+    kernel = None
+
+    @contextlib.contextmanager
+    def _tee(self, channel):
+        # IPython keeps all that is printed here, for as long as the process lives.
+        yield
+
+    def showtraceback(self, exc_tuple=None, *args, **kwargs):
+        exc_tuple = self.kernel.as_interrupt(exc_tuple or sys.exc_info())
+        is_only_message = kwargs.get("exception_only", False)
+        if is_only_message or not ipybox_tracebacks.show_group(self, exc_tuple):
+            super().showtraceback(exc_tuple, *args, **kwargs)
+
+    def _showtraceback(self, etype, evalue, stb):
+        self._last_traceback = stb
+        self.kernel.show_error(described(etype, evalue, stb))
+
+    def enable_gui(self, gui=None):
+        if gui:
+            raise NotImplementedError(
+                f"there is no screen here for the GUI event loop {gui!r}"
+            )
+
+
+def described(etype, evalue, stb):
+    try:
+        value = str(evalue)
+    except BaseException:  # noqa: BLE001 - the class of the exception is the user's
+        value = "<the exception cannot be shown as text>"
+    lines = stb if isinstance(stb, list) else str(stb).splitlines()
+    return ipybox_messages.shortened_error(
+        {"ename": etype.__name__, "evalue": value, "traceback": lines}
+    )
+
+
+class Kernel:
+    """Runs what the host asks for. `get_ipython().kernel` for libraries that look for one."""
+
+    def __init__(self, host):
+        self._host = host
+        self._process = os.getpid()
+        self._loop = None
+        self._requests = []
+        # What the user's code has made of SIGINT, while no cell runs.
+        self._handler = signal.getsignal(signal.SIGINT)
+        self._is_in_cell = False
+        self._is_interrupted = False
+        # When an interrupt found nothing.
+        self._ignored = -math.inf
+        self.shell = InteractiveShell.instance(config=ipybox_shell.configuration())
+        self.shell.kernel = self
+        self.shell.loop_runner = self._run_in_loop
+        os.environ.setdefault("MPLBACKEND", INLINE_BACKEND)
+        signal.signal(signal.SIGINT, self._interrupt_between_cells)
+        after_import("asyncio", self._use_loop)
+
+    def serve(self):
+        """Say that the kernel is ready, and do what is asked, for ever."""
+        self._host.send("ready", {})
+        while True:
+            request = self._next_request()
+            if request["type"] == "execute_request":
+                self._execute(request["cell"].encode(), request["content"]["code"])
+            elif request["type"] == "refresh_imports":
+                ipybox_shell.refresh_imports(request["content"]["package"])
+
+    def get_parent(self, channel=None):
+        """Jupyter's name for what ipywidgets asks for."""
+        return {}
+
+    # What is shown
+
+    def send(self, kind, content):
+        # Two processes cannot speak on one socket.
+        if not self._host.is_fork:
+            self._host.send(kind, content)
+
+    def show_error(self, error):
+        if self._host.is_fork:
+            print("\n".join(error["traceback"]), file=sys.stderr)
+        self.send("error", error)
+
+    def show(self, kind, data, transient=None):
+        if self._host.is_fork:
+            print(data.get("text/plain", ""))
+            return
+        readable = {
+            name: as_text(value)
+            for name, value in data.items()
+            if name in ipybox_messages.READ
+        }
+        content = {"data": readable, "transient": display_id(transient)}
+        for piece_kind, piece in ipybox_messages.pieces(kind, content):
+            if piece_kind == "stream":
+                self._host.write(piece["text"])
+            else:
+                self._host.send(piece_kind, piece)
+
+    def as_interrupt(self, exc_tuple):
+        """The exception, but for the one by which an interrupt ends an `await`: an interrupt."""
+        etype, _, tb = exc_tuple
+        if (
+            self._is_interrupted
+            and etype is not None
+            and etype.__name__ == "CancelledError"
+        ):
+            return KeyboardInterrupt, KeyboardInterrupt().with_traceback(tb), tb
+        return exc_tuple
+
+    # Cells
+
+    def _execute(self, cell, code):
+        self._host.begin(cell)
+        self._is_interrupted = False
+        self.shell._last_traceback = None
+        error = None
+        try:
+            try:
+                self._is_in_cell = True
+                signal.signal(signal.SIGINT, self._handler)
+                result = self.shell.run_cell(code, store_history=True)
+                error = result.error_before_exec or result.error_in_exec
+            finally:
+                self._end_of_code()
+        except BaseException as outside:  # noqa: BLE001 - an interrupt in IPython's own code, or a hook's exception
+            self._end_of_code()
+            error = outside
+            self._show_outside(outside)
+        flush_streams()
+        if os.getpid() != self._process:
+            # A forked process whose code has come to its end.
+            os._exit(exit_status(error))
+        self._host.send("execute_reply", self._reply(error), cell)
+
+    def _end_of_code(self):
+        """From here on an interrupt finds no code of the user's."""
+        while self._is_in_cell:
+            try:
+                self._handler = signal.signal(
+                    signal.SIGINT, self._interrupt_between_cells
+                )
+                self._is_in_cell = False
+            except KeyboardInterrupt:
+                pass
+
+    def _show_outside(self, error):
+        try:
+            self.shell.showtraceback((type(error), error, error.__traceback__))
+        except BaseException:  # noqa: BLE001 - code may have put its own in the place of that
+            traceback.print_exc()
+
+    def _interrupt_between_cells(self, number, frame):
+        """Nothing to be interrupted runs, but for a task that lets no cell begin: the second interrupt is for that."""
+        before, self._ignored = self._ignored, time.monotonic()
+        if self._loop is None or self._ignored - before > INSISTENCE_SECONDS:
+            return
+        import asyncio
+
+        if asyncio.current_task(self._loop) is not None:
+            raise KeyboardInterrupt
+
+    def _reply(self, error):
+        if error is None:
+            return {"status": "ok"}
+        if self.as_interrupt((type(error), error, None))[0] is KeyboardInterrupt:
+            error = KeyboardInterrupt()
+        last = getattr(self.shell, "_last_traceback", None) or []
+        return {"status": "error", **described(type(error), error, last)}
+
+    def _run_in_loop(self, coroutine):
+        """Run a cell that awaits."""
+        import asyncio
+
+        loop = self._living_loop()
+        task = loop.create_task(coroutine)
+
+        def interrupt(number, frame):
+            # The second time, code of another task keeps the cell from ending.
+            if self._is_interrupted or asyncio.current_task(loop) is task:
+                raise KeyboardInterrupt
+            self._is_interrupted = True
+            loop.call_soon_threadsafe(task.cancel)
+
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, interrupt)
+        try:
+            while True:
+                try:
+                    return loop.run_until_complete(task)
+                except KeyboardInterrupt:
+                    if task.done():
+                        raise
+                    task.cancel()
+                except RuntimeError:
+                    # Code has stopped the loop.
+                    if task.done() or loop.is_closed():
+                        raise
+        finally:
+            if signal.getsignal(signal.SIGINT) is interrupt:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    # Between cells
+
+    def _next_request(self):
+        while not self._requests:
+            if self._loop is None:
+                return self._host.receive()
+            loop = self._living_loop()
+            try:
+                loop.run_forever()
+            except BaseException:  # noqa: BLE001 - of a task that ends with SystemExit, say
+                traceback.print_exc()
+        return self._requests.pop(0)
+
+    def _use_loop(self, asyncio):
+        """Let the code that has just imported asyncio find a loop."""
+        self._living_loop()
+        running = asyncio.events._get_running_loop
+        main = threading.get_ident()
+
+        def get_running_loop():
+            loop = running()
+            if loop is None and self._is_in_cell and threading.get_ident() == main:
+                return self._living_loop()
+            if loop is None:
+                raise RuntimeError("no running event loop")
+            return loop
+
+        asyncio.get_running_loop = asyncio.events.get_running_loop = get_running_loop
+
+    def _living_loop(self):
+        """The loop that tasks live in. Code may have closed it, as a script does at its end."""
+        import asyncio
+
+        if self._loop is None or self._loop.is_closed():
+            self._loop = asyncio.new_event_loop()
+            self._loop.add_reader(self._host.fileno(), self._receive)
+        # `asyncio.run` leaves none.
+        asyncio.set_event_loop(self._loop)
+        return self._loop
+
+    def _receive(self):
+        if self._host.is_fork:
+            # What comes is for the process that this one was forked from.
+            os._exit(0)
+        request = self._host.receive(is_waiting=False)
+        if request is not None:
+            self._requests.append(request)
+            if not self._is_in_cell:
+                self._loop.stop()
+
+
+def exit_status(error):
+    """With what a process ends whose code has ended with `error`."""
+    if isinstance(error, SystemExit) and isinstance(error.code, int):
+        return error.code & 0xFF
+    return 0 if error is None else 1
+
+
+def as_text(value):
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value
+
+
+def display_id(transient):
+    name = (transient or {}).get("display_id")
+    return {} if name is None else {"display_id": str(name)}
+
+
+def flush_streams():
+    """Let out what is still held: in what code has put in the place of the streams, and in the C library."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    # Only with ctypes is there a quick way.
+    ctypes = sys.modules.get("ctypes")
+    if ctypes is not None:
+        with contextlib.suppress(Exception):
+            ctypes.CDLL(None).fflush(None)

@@ -1,0 +1,48 @@
+"""Adjusts modules when they are imported, so that nothing is imported at the start only to be adjusted. Standard library only."""
+
+import os
+import sys
+from importlib.machinery import PathFinder
+
+_adjustments = {}
+
+
+def after_import(name, adjust):
+    """Call `adjust` with the module `name` once it has been imported; at once if it has been."""
+    if name in sys.modules:
+        adjust(sys.modules[name])
+        return
+    if not _adjustments:
+        sys.meta_path.insert(0, _Finder)
+    _adjustments[name] = adjust
+
+
+class _Finder:
+    """Lets the usual finder find those modules, and adjusts each after it has run."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        adjust = _adjustments.get(name)
+        if adjust is None:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_adjust(module):
+                execute(module)
+                adjust(module)
+
+            spec.loader.exec_module = execute_and_adjust
+        return spec
+
+
+def prefer_own_tests():
+    """Let `test` be what the working directory has of that name, not Python's tests of itself."""
+    sys.meta_path.insert(0, _OwnTests)
+
+
+class _OwnTests:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        return PathFinder.find_spec(name, [os.getcwd()]) if name == "test" else None

@@ -1,0 +1,77 @@
+"""What an ipykernel needs, which our own kernel does by itself. Standard library and ipykernel only."""
+
+import signal
+import sys
+
+import ipybox_tracebacks
+from ipykernel.zmqshell import ZMQInteractiveShell
+
+NAMES_OF_SOURCES = ("set_thread_parent", "_parent_header")
+
+
+class ShellLikeQtConsole(ZMQInteractiveShell):
+    """A shell whose name tells libraries that its reader has no browser, where rich and tqdm would show widgets.
+
+    rich knows notebooks by the name of ipykernel's own shell, tqdm those without widgets by a name with `qt` in it.
+    """
+
+    def showtraceback(self, exc_tuple=None, *args, **kwargs):
+        is_only_message = kwargs.get("exception_only", False)
+        if is_only_message or not ipybox_tracebacks.show_group(self, exc_tuple):
+            super().showtraceback(exc_tuple, *args, **kwargs)
+
+
+def configure(shell):
+    """Set in a shell that runs already what IPython offers to be set."""
+    shell.colors = "nocolor"
+    # All kernels of a user write to one database, and what they have to say about that stands in the output of cells.
+    shell.history_manager.enabled = False
+    # Setting `display_page` is too late.
+    from IPython.core import page
+
+    shell.set_hook("show_in_pager", page.as_hook(page.display_page), 90)
+    # So named from here on.
+    shell.__class__ = ShellLikeQtConsole
+
+
+def refuse_input(kernel, refuse):
+    """ipykernel asks its client, by functions that it puts in place for each cell."""
+    kernel.raw_input = refuse
+    kernel.getpass = refuse
+
+
+def wake_loop_by_signals():
+    """Let an interrupt end an `await` at once, and not when the event loop happens to wake.
+
+    ipykernel 7.4 handles SIGINT by scheduling a callback, which a loop that sleeps does not notice. A
+    loop with any signal handler of its own is woken by every signal; this one is for a signal that is
+    ignored by default.
+    """
+    from tornado.ioloop import IOLoop
+
+    IOLoop.current().asyncio_loop.add_signal_handler(signal.SIGURG, lambda: None)
+
+
+def in_cell_of_caller(shell):
+    """What makes a function that does the same, for the cell that its maker works for.
+
+    ipykernel 7 lets what a thread shows belong to the cell that happens to run; ipykernel 6 does this itself.
+    """
+    shown_by = [sys.stdout, sys.stderr, shell.display_pub, shell.displayhook]
+    sources = [
+        source
+        for source in shown_by
+        if all(hasattr(source, name) for name in NAMES_OF_SOURCES)
+    ]
+
+    def in_this_cell(run):
+        parents = [(source._parent_header, source.parent_header) for source in sources]
+
+        def run_in_cell(*args, **kwargs):
+            for variable, parent in parents:
+                variable.set(parent)
+            return run(*args, **kwargs)
+
+        return run_in_cell
+
+    return in_this_cell

@@ -1,0 +1,148 @@
+"""What an ipykernel sends, as ipybox wants to read it: counted, in pieces, and nothing that cannot be encoded."""
+
+import functools
+import inspect
+import json
+
+import ipybox_messages
+
+# What is shown of a cell.
+SHOWN = (
+    "clear_output",
+    "display_data",
+    "error",
+    "execute_result",
+    "stream",
+    "update_display_data",
+)
+# Requests whose messages are counted at the same time.
+COUNTED_REQUESTS = 256
+# Requests that are known when they come again: ipybox asks for the newest.
+KEPT_REQUESTS = 8
+
+
+def adapt(session):
+    """Let `session` encode and cut messages."""
+    session.pack = pack
+    session.send = send_in_pieces(session.send)
+
+
+def run_once(kernel, replies):
+    """Let a request to run code that comes again be answered as it was, without running anything: who asks could not know
+    whether it, or its reply, was lost with a connection. `replies` has the newest replies, by request."""
+    execute = kernel.shell_handlers["execute_request"]
+    begun = {}
+
+    async def execute_once(stream, ident, parent):
+        request = parent["header"]["msg_id"]
+        if request in begun:
+            if request in replies:
+                content, metadata = replies[request]
+                kernel.session.send(
+                    stream,
+                    "execute_reply",
+                    content,
+                    parent,
+                    metadata=metadata,
+                    ident=ident,
+                )
+            return
+        begun[request] = True
+        forget_oldest(begun, KEPT_REQUESTS)
+        result = execute(stream, ident, parent)
+        if inspect.isawaitable(result):
+            await result
+
+    kernel.shell_handlers["execute_request"] = execute_once
+
+
+def forget_oldest(entries, most):
+    while len(entries) > most:
+        del entries[next(iter(entries))]
+
+
+class Tally:
+    """Tells with the reply to a request how many messages showed something before, so that lost ones are missed."""
+
+    def __init__(self, session):
+        self._send = session.send
+        self._counts = {}
+        # The newest replies, by request.
+        self.replies = {}
+        session.send = self._send_counted
+
+    def _send_counted(
+        self, stream, message_or_type, content=None, parent=None, *args, **kwargs
+    ):
+        if isinstance(message_or_type, dict):
+            kind, parent_header = (
+                message_or_type["msg_type"],
+                message_or_type["parent_header"],
+            )
+        else:
+            kind = message_or_type
+            parent_header = (parent or {}).get("header", parent or {})
+        request = parent_header.get("msg_id")
+        if kind == "execute_reply" and request not in self.replies:
+            shown = {"ipybox_shown": self._counts.pop(request, 0)}
+            kwargs["metadata"] = {**(kwargs.get("metadata") or {}), **shown}
+            self.replies[request] = content, kwargs["metadata"]
+            forget_oldest(self.replies, KEPT_REQUESTS)
+        sent = self._send(stream, message_or_type, content, parent, *args, **kwargs)
+        # What could not be sent is not missed.
+        if kind in SHOWN:
+            self._counts[request] = self._counts.pop(request, 0) + 1
+            forget_oldest(self._counts, COUNTED_REQUESTS)
+        return sent
+
+
+def send_in_pieces(send):
+    """Send long text of streams as several messages, and cut exceptions that are longer than anyone reads.
+
+    The server keeps what it needs of each message before it takes the next; one message of a gigabyte would have
+    to be held whole.
+    """
+
+    def send_pieces(stream, message_or_type, content=None, *args, **kwargs):
+        if isinstance(message_or_type, dict):
+            message = message_or_type
+            for kind, piece in ipybox_messages.pieces(
+                message["msg_type"], message["content"]
+            ):
+                renamed = {**message, "content": piece}
+                if kind != message["msg_type"]:
+                    renamed["msg_type"] = kind
+                    renamed["header"] = {**message["header"], "msg_type": kind}
+                sent = send(stream, renamed, *args, **kwargs)
+        else:
+            for kind, piece in ipybox_messages.pieces(message_or_type, content):
+                sent = send(stream, kind, piece, *args, **kwargs)
+        return sent
+
+    return send_pieces
+
+
+def pack(message):
+    """Encode a message as JSON. Lone surrogates, which UTF-8 cannot carry, become question marks.
+
+    jupyter_client's own packer raises on them, and the output is lost.
+    """
+    clean, default = encoders()
+    options = {"default": default, "ensure_ascii": False, "allow_nan": False}
+    try:
+        text = json.dumps(message, **options)
+    except (TypeError, ValueError):
+        text = json.dumps(clean(message), **options)
+    return text.encode("utf-8", errors="replace")
+
+
+@functools.cache
+def encoders():
+    """What makes JSON of Python's objects, and of dates: ipykernel's until jupyter_client 7 took it over."""
+    from jupyter_client import jsonutil
+
+    if hasattr(jsonutil, "json_clean"):
+        return jsonutil.json_clean, jsonutil.json_default
+    from ipykernel.jsonutil import json_clean
+
+    return json_clean, jsonutil.date_default

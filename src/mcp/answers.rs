@@ -1,0 +1,186 @@
+//! Answers that calls wait for. Large ones do not pass through rmcp, which would hold them several times over.
+//!
+//! A request carries a [`Place`] with it. A large answer is put there as it came, with the memory that it takes, and rmcp
+//! is given an empty one instead; whoever has made the request reads what is in the place. What cannot be read fails the
+//! request that it answers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use rmcp::RoleClient;
+use rmcp::model::{
+    CallToolResult, ErrorCode, ErrorData, GetExtensions, JsonRpcMessage, ListToolsResult, ReadResourceResult,
+    RequestId, ServerResult,
+};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::incoming::{Document, Message, plain};
+use crate::budget::Lease;
+
+/// What weighs no more is rmcp's to parse, for which it takes several times as much.
+const SMALL_BYTES: usize = 1024 * 1024;
+/// The longest part of a parser's complaint that is shown, in characters: it may quote the server.
+const REASON_CHARS: usize = 300;
+
+/// The answers that are expected on one connection. Clones are of the same.
+#[derive(Clone, Default)]
+pub(super) struct Answers(Arc<Mutex<HashMap<RequestId, Weak<Inner>>>>);
+
+/// Where an answer is put that rmcp does not get. Dropping it drops the answer.
+#[derive(Clone)]
+pub(super) struct Place(Arc<Inner>);
+
+struct Inner {
+    empty: Empty,
+    answer: Mutex<Option<Arrived>>,
+}
+
+/// What has become of an answer.
+pub(super) enum Arrived {
+    /// It is here; rmcp has an empty one.
+    Here(Document),
+    /// rmcp has it. It weighs so much, and this is the memory for it.
+    WithRmcp { weight: usize, lease: Lease },
+    /// It cannot be read, for this reason.
+    Refused(String),
+}
+
+/// The answer that rmcp gets in the place of a large one.
+#[derive(Clone, Copy)]
+pub(super) enum Empty {
+    Call,
+    Tools,
+    Resource,
+}
+
+/// An answer to a request.
+#[derive(Deserialize)]
+pub(super) struct Envelope<T> {
+    pub(super) result: Option<T>,
+    pub(super) error: Option<ErrorData>,
+}
+
+impl Answers {
+    /// Notes that `message` is answered one day, if it is a request with a place.
+    pub(super) fn expect(&self, message: &TxJsonRpcMessage<RoleClient>) {
+        let JsonRpcMessage::Request(request) = message else { return };
+        let Some(place) = request.request.extensions().get::<Place>() else { return };
+        let mut places = self.places();
+        // Calls that were cancelled are never answered.
+        places.retain(|_, place| place.strong_count() > 0);
+        places.insert(request.id.clone(), Arc::downgrade(&place.0));
+    }
+
+    /// What rmcp is given of `message`; nothing if it means nothing to us.
+    pub(super) fn admit(&self, message: Message) -> Option<RxJsonRpcMessage<RoleClient>> {
+        match (message.id(), message.is_answer()) {
+            (Some(id), true) => Some(self.admit_answer(id, message)),
+            (Some(_), false) => admit_request(message),
+            (None, _) => {
+                let small = message.text.ok().filter(|document| document.weight <= SMALL_BYTES)?;
+                parse(&small).ok()
+            }
+        }
+    }
+
+    fn admit_answer(&self, id: RequestId, message: Message) -> RxJsonRpcMessage<RoleClient> {
+        let place = self.places().remove(&id).and_then(|place| place.upgrade());
+        let document = match message.text {
+            Ok(document) => document,
+            Err(excess) => return fail(id, place, format!("the server's answer is refused: {excess}")),
+        };
+        match place {
+            Some(place) if document.weight > SMALL_BYTES => {
+                let empty = JsonRpcMessage::response(place.empty.result(), id);
+                place.put(Arrived::Here(document));
+                empty
+            }
+            None if document.weight > SMALL_BYTES => {
+                fail(id, None, "the server's answer is too large".to_owned())
+            }
+            place => match parse(&document) {
+                Ok(message) => {
+                    let Document { weight, lease, .. } = document;
+                    if let Some(place) = place {
+                        place.put(Arrived::WithRmcp { weight, lease });
+                    }
+                    message
+                }
+                Err(error) => {
+                    let reason: String = error.to_string().chars().take(REASON_CHARS).collect();
+                    fail(id, place, format!("the server's answer is no MCP message: {reason}"))
+                }
+            },
+        }
+    }
+
+    fn places(&self) -> MutexGuard<'_, HashMap<RequestId, Weak<Inner>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    pub(super) fn new(empty: Empty) -> Self {
+        Self(Arc::new(Inner { empty, answer: Mutex::default() }))
+    }
+
+    /// Takes what was put there. Nothing if no answer has come.
+    pub(super) fn take(&self) -> Option<Arrived> {
+        self.0.answer.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Inner {
+    fn put(&self, arrived: Arrived) {
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(arrived);
+    }
+}
+
+impl Empty {
+    fn result(self) -> ServerResult {
+        match self {
+            Self::Call => ServerResult::CallToolResult(CallToolResult::success(Vec::new())),
+            Self::Tools => ServerResult::ListToolsResult(ListToolsResult::with_all_items(Vec::new())),
+            Self::Resource => ServerResult::ReadResourceResult(ReadResourceResult::new(Vec::new())),
+        }
+    }
+}
+
+impl Document {
+    /// Reads it as an answer.
+    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<Envelope<T>, serde_json::Error> {
+        serde_json::from_slice(&self.text)
+    }
+}
+
+/// Tells the request `id`, in words if it has a place for them.
+fn fail(id: RequestId, place: Option<Arc<Inner>>, reason: String) -> RxJsonRpcMessage<RoleClient> {
+    tracing::warn!(%id, reason, "an MCP server's answer cannot be used");
+    if let Some(place) = place {
+        place.put(Arrived::Refused(reason.clone()));
+    }
+    JsonRpcMessage::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, reason, None), Some(id))
+}
+
+/// A request of a server. All but pings are refused, so that large parameters are not even read.
+fn admit_request(message: Message) -> Option<RxJsonRpcMessage<RoleClient>> {
+    match message.text {
+        Ok(document) if document.weight <= SMALL_BYTES => parse(&document).ok(),
+        _ => {
+            let member = |text: &[u8]| serde_json::from_slice::<Value>(text).ok();
+            let (id, method) = (member(message.scan.id())?, member(message.scan.method())?);
+            serde_json::from_value(json!({"jsonrpc": "2.0", "id": id, "method": method})).ok()
+        }
+    }
+}
+
+fn parse(document: &Document) -> Result<RxJsonRpcMessage<RoleClient>, serde_json::Error> {
+    let mut message = serde_json::from_slice(&document.text)?;
+    if let JsonRpcMessage::Response(response) = &mut message {
+        response.id = plain(response.id.clone());
+    }
+    Ok(message)
+}

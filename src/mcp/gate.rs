@@ -1,0 +1,58 @@
+//! What stands between rmcp and each of the transports: notes who waits for an answer, and lets no server make us hold
+//! more answers than it reads.
+
+use std::sync::Arc;
+
+use rmcp::RoleClient;
+use rmcp::model::JsonRpcMessage;
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio::sync::Semaphore;
+
+use super::answers::Answers;
+
+/// How many answers to requests of a server may wait until it reads them. With more, nothing that it says is heard.
+const UNREAD_ANSWERS: usize = 64;
+
+/// A transport whose servers are answered at the pace at which they read.
+pub(super) struct Gate<T> {
+    transport: T,
+    answers: Answers,
+    unread: Arc<Semaphore>,
+}
+
+impl<T> Gate<T> {
+    pub(super) fn new(transport: T, answers: Answers) -> Self {
+        Self { transport, answers, unread: Arc::new(Semaphore::new(UNREAD_ANSWERS)) }
+    }
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for Gate<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
+        self.answers.expect(&message);
+        let is_answer = matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
+        // There is one more at most for each task that answers already: `receive` waits then.
+        let place = is_answer.then(|| Arc::clone(&self.unread).try_acquire_owned());
+        let sending = self.transport.send(message);
+        async move {
+            let sent = sending.await;
+            drop(place);
+            sent
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        // An error means that it is closed, which it never is.
+        drop(self.unread.acquire().await);
+        self.transport.receive().await
+    }
+
+    async fn close(&mut self) -> Result<(), T::Error> {
+        self.transport.close().await
+    }
+}

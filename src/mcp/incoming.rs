@@ -1,0 +1,88 @@
+//! A message of a server as it comes in: weighed piece by piece, and kept as long as it is not too much.
+
+use rmcp::model::{NumberOrString, RequestId};
+
+use crate::budget::{ANSWERS, Excess, Lease, Scan, take_turns};
+
+/// How much is read, and dropped, of a message that is too long before its end is given up.
+pub(super) const READ_BYTES: usize = 256 * 1024 * 1024;
+/// A message of which not all has come.
+pub(super) struct Incoming {
+    scan: Scan,
+    text: Vec<u8>,
+    lease: Lease,
+    excess: Option<Excess>,
+}
+
+/// A message that has come whole.
+pub(super) struct Message {
+    pub(super) scan: Scan,
+    /// Its text and the memory for it, or why it is not kept.
+    pub(super) text: Result<Document, Excess>,
+}
+
+/// A text, and the memory that it and what is made of it may take.
+#[derive(Debug)]
+pub(super) struct Document {
+    pub(super) text: Vec<u8>,
+    pub(super) weight: usize,
+    pub(super) lease: Lease,
+}
+
+impl Default for Incoming {
+    fn default() -> Self {
+        Self { scan: Scan::default(), text: Vec::new(), lease: ANSWERS.lease(), excess: None }
+    }
+}
+
+impl Incoming {
+    /// Takes in the next piece. Waits a while if there is no room for it.
+    pub(super) async fn push(&mut self, piece: &[u8]) {
+        let before = self.scan.bytes();
+        self.scan.read(piece);
+        take_turns(before, self.scan.bytes()).await;
+        if self.excess.is_none() {
+            self.excess = match self.scan.excess() {
+                None => self.lease.grow_in_time(self.scan.weight()).await.err(),
+                excess => excess,
+            };
+        }
+        match self.excess {
+            None => self.text.extend_from_slice(piece),
+            Some(_) => (self.text, self.lease) = (Vec::new(), ANSWERS.lease()),
+        }
+    }
+
+    /// Whether the message is so long that its end is not to be waited for.
+    pub(super) fn is_endless(&self) -> bool {
+        self.scan.bytes() > READ_BYTES
+    }
+
+    /// The message that has come to its end; from here on another one comes in.
+    pub(super) fn take(&mut self) -> Message {
+        let Self { scan, text, lease, excess } = std::mem::take(self);
+        let weight = scan.weight();
+        let document = Document { text, weight, lease };
+        Message { scan, text: excess.map_or(Ok(document), Err) }
+    }
+}
+
+impl Message {
+    /// The id of the request that it answers, or that it is. One without end is none.
+    pub(super) fn id(&self) -> Option<RequestId> {
+        serde_json::from_slice(self.scan.id()).ok().map(plain)
+    }
+
+    /// Whether it answers a request.
+    pub(super) fn is_answer(&self) -> bool {
+        self.scan.method().is_empty()
+    }
+}
+
+/// Some servers make texts of the numbers that we gave.
+pub(super) fn plain(id: RequestId) -> RequestId {
+    match &id {
+        NumberOrString::String(text) => text.parse().map_or(id, NumberOrString::Number),
+        NumberOrString::Number(_) => id,
+    }
+}

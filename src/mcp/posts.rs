@@ -1,0 +1,249 @@
+//! The requests of Streamable HTTP, for rmcp, whose protocol it is.
+//!
+//! rmcp's own client reads a whole answer and parses it before anybody can say that it is too large; drops an answer that
+//! it cannot parse, and an error without an id (the TypeScript SDK's examples refuse lost sessions so), so that the call
+//! waits for ever; and its errors have URLs, which may hold secrets.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures::stream::BoxStream;
+use futures::{StreamExt as _, TryStreamExt as _};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
+use rmcp::transport::common::http_header::{
+    EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_SESSION_ID, JSON_MIME_TYPE,
+};
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+};
+use sse_stream::Sse;
+
+use super::answers::Answers;
+use super::events::{Event, events};
+use super::http::{self, HttpError};
+use super::incoming::Incoming;
+use super::outgoing;
+
+/// What a request may be answered with.
+const ACCEPTED: &str = "application/json, text/event-stream";
+
+type Headers = HashMap<HeaderName, HeaderValue>;
+type Events = BoxStream<'static, Result<Sse, SseError>>;
+
+/// Makes the requests of one connection.
+#[derive(Clone)]
+pub(super) struct Posts {
+    client: Client,
+    answers: Answers,
+}
+
+impl Posts {
+    pub(super) fn new(client: Client, answers: Answers) -> Self {
+        Self { client, answers }
+    }
+
+    async fn post(
+        &self,
+        uri: &str,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        headers: Headers,
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
+        let asked = request_id(&message);
+        let body = outgoing::encode(message).await.map_err(StreamableHttpError::Io)?;
+        let request = self.client.post(uri).header(ACCEPT, ACCEPTED).header(CONTENT_TYPE, JSON_MIME_TYPE);
+        let response = send(request.body(body), session.as_deref(), headers).await?;
+        match response.status() {
+            StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(StreamableHttpPostResponse::Accepted),
+            StatusCode::NOT_FOUND if session.is_some() => Err(StreamableHttpError::SessionExpired),
+            status if status.is_success() => self.succeeded(response, asked).await,
+            _ => refused(response, asked).await,
+        }
+    }
+
+    /// What an answer holds that is no refusal.
+    async fn succeeded(
+        &self,
+        response: Response,
+        asked: Option<RequestId>,
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
+        let session = header(&response, HEADER_SESSION_ID);
+        let kind = header(&response, CONTENT_TYPE.as_str());
+        if is(kind.as_deref(), EVENT_STREAM_MIME_TYPE) {
+            return Ok(StreamableHttpPostResponse::Sse(self.events(response), session));
+        }
+        if asked.is_none() {
+            // The protocol wants 202 for what asks nothing; some servers answer 200, with a body or without.
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
+        if !is(kind.as_deref(), JSON_MIME_TYPE) {
+            return Err(StreamableHttpError::UnexpectedContentType(kind));
+        }
+        let message = correlated(self.message(response).await?, asked);
+        Ok(StreamableHttpPostResponse::Json(message, session))
+    }
+
+    /// The message that is the body.
+    async fn message(&self, mut response: Response) -> Result<ServerJsonRpcMessage, HttpError> {
+        let mut incoming = Incoming::default();
+        while let Some(chunk) = response.chunk().await.map_err(discreet)? {
+            incoming.push(&chunk).await;
+            if incoming.is_endless() {
+                break;
+            }
+        }
+        let message = incoming.take();
+        let excess = message.text.as_ref().err().copied();
+        self.answers.admit(message).ok_or_else(|| {
+            unexpected(match excess {
+                Some(excess) => format!("the server's answer is refused: {excess}"),
+                None => "the server's answer is no MCP message".to_owned(),
+            })
+        })
+    }
+
+    /// The events that are the body, with what rmcp may have of their messages.
+    fn events(&self, response: Response) -> Events {
+        let answers = self.answers.clone();
+        let events = events(response.bytes_stream().map_err(reqwest::Error::without_url));
+        let events = events.map_ok(move |event| sse(event, &answers));
+        events.map_err(|broken| SseError::Body(Box::new(broken))).boxed()
+    }
+}
+
+impl StreamableHttpClient for Posts {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        _token: Option<String>,
+        headers: Headers,
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
+        self.post(&uri, message, session, headers).await
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session: Arc<str>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<(), HttpError> {
+        let deleted = self.client.delete_session(uri, session, token, headers).await;
+        deleted.map_err(|error| match error {
+            StreamableHttpError::Client(error) => discreet(error),
+            other => other,
+        })
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        _token: Option<String>,
+        headers: Headers,
+    ) -> Result<Events, HttpError> {
+        let mut request = self.client.get(uri.as_ref()).header(ACCEPT, EVENT_STREAM_MIME_TYPE);
+        if let Some(last_event) = last_event {
+            request = request.header(HEADER_LAST_EVENT_ID, last_event);
+        }
+        let response = send(request, session.as_deref(), headers).await?;
+        if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+            return Err(StreamableHttpError::ServerDoesNotSupportSse);
+        }
+        let response = response.error_for_status().map_err(discreet)?;
+        let kind = header(&response, CONTENT_TYPE.as_str());
+        match is(kind.as_deref(), EVENT_STREAM_MIME_TYPE) {
+            true => Ok(self.events(response)),
+            false => Err(StreamableHttpError::UnexpectedContentType(kind)),
+        }
+    }
+}
+
+/// Sends `request`; a refusal that wants credentials is an error.
+async fn send(
+    request: RequestBuilder,
+    session: Option<&str>,
+    headers: Headers,
+) -> Result<Response, HttpError> {
+    let mut request = request.headers(headers.into_iter().collect());
+    if let Some(session) = session {
+        request = request.header(HEADER_SESSION_ID, session);
+    }
+    let response = request.send().await.map_err(discreet)?;
+    let challenge = header(&response, WWW_AUTHENTICATE.as_str());
+    match (response.status(), challenge) {
+        (StatusCode::UNAUTHORIZED, Some(challenge)) => {
+            Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(challenge)))
+        }
+        (StatusCode::FORBIDDEN, Some(challenge)) => Err(StreamableHttpError::InsufficientScope(
+            rmcp::transport::streamable_http_client::InsufficientScopeError::new(challenge, None),
+        )),
+        _ => Ok(response),
+    }
+}
+
+/// A refusal: an error of JSON-RPC, if it is one, else its status and how its body begins.
+async fn refused(
+    response: Response,
+    asked: Option<RequestId>,
+) -> Result<StreamableHttpPostResponse, HttpError> {
+    let status = response.status();
+    let is_json = is(header(&response, CONTENT_TYPE.as_str()).as_deref(), JSON_MIME_TYPE);
+    let body = http::beginning(response).await;
+    let wants_credentials = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    if is_json
+        && !wants_credentials
+        && let Ok(message @ JsonRpcMessage::Error(_)) = serde_json::from_slice(&body)
+    {
+        return Ok(StreamableHttpPostResponse::Json(correlated(message, asked), None));
+    }
+    Err(unexpected(format!("HTTP {status}: {}", String::from_utf8_lossy(&body))))
+}
+
+/// An error without an id that answers a request gets the request's.
+fn correlated(mut message: ServerJsonRpcMessage, asked: Option<RequestId>) -> ServerJsonRpcMessage {
+    if let JsonRpcMessage::Error(error) = &mut message
+        && error.id.is_none()
+    {
+        error.id = asked;
+    }
+    message
+}
+
+fn sse(event: Event, answers: &Answers) -> Sse {
+    let is_message = event.is_message();
+    let message = event.data.filter(|_| is_message).and_then(|data| answers.admit(data));
+    let data = message.and_then(|message| serde_json::to_string(&message).ok());
+    Sse { event: event.kind, data, id: event.id, retry: event.retry }
+}
+
+fn request_id(message: &ClientJsonRpcMessage) -> Option<RequestId> {
+    match message {
+        JsonRpcMessage::Request(request) => Some(request.id.clone()),
+        _ => None,
+    }
+}
+
+fn header(response: &Response, name: &str) -> Option<String> {
+    response.headers().get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+}
+
+fn is(kind: Option<&str>, expected: &str) -> bool {
+    kind.is_some_and(|kind| kind.starts_with(expected))
+}
+
+fn unexpected(words: String) -> HttpError {
+    StreamableHttpError::UnexpectedServerResponse(Cow::Owned(words))
+}
+
+fn discreet(error: reqwest::Error) -> HttpError {
+    StreamableHttpError::Client(error.without_url())
+}

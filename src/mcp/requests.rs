@@ -1,0 +1,134 @@
+//! Requests to a server, with a place for an answer that is too large for rmcp.
+
+use rmcp::RoleClient;
+use rmcp::model::{
+    CallToolResponse, CallToolResult, CancelledNotificationParam, ClientRequest, GetExtensions,
+    ListToolsResult, ReadResourceResponse, ReadResourceResult, RequestId, ServerResult,
+};
+use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
+use serde::de::DeserializeOwned;
+use tokio::runtime::Handle;
+
+use super::answers::{Arrived, Empty, Envelope, Place};
+use super::failure::Failure;
+use super::incoming::Document;
+use crate::budget::{ANSWERS, Lease, apart};
+
+/// An answer that a request may have.
+pub(super) trait Expected: Sized + Send + 'static {
+    /// The form that a large answer has.
+    type Large: DeserializeOwned + Into<Self> + Send + 'static;
+
+    /// What rmcp gets in its place.
+    const EMPTY: Empty;
+
+    /// Takes it from what rmcp has read.
+    fn from_result(result: ServerResult) -> Option<Self>;
+}
+
+/// An answer, what it weighs, and the memory for it.
+pub(super) struct Answered<T> {
+    pub(super) answer: T,
+    pub(super) weight: usize,
+    pub(super) lease: Lease,
+}
+
+impl Expected for CallToolResponse {
+    type Large = CallToolResult;
+
+    const EMPTY: Empty = Empty::Call;
+
+    fn from_result(result: ServerResult) -> Option<Self> {
+        match result {
+            ServerResult::CallToolResult(result) => Some(Self::Complete(result)),
+            ServerResult::InputRequiredResult(result) => Some(Self::InputRequired(result)),
+            ServerResult::CreateTaskResult(result) => Some(Self::Task(result)),
+            _ => None,
+        }
+    }
+}
+
+impl Expected for ReadResourceResponse {
+    type Large = ReadResourceResult;
+
+    const EMPTY: Empty = Empty::Resource;
+
+    fn from_result(result: ServerResult) -> Option<Self> {
+        match result {
+            ServerResult::ReadResourceResult(result) => Some(Self::Complete(result)),
+            ServerResult::InputRequiredResult(result) => Some(Self::InputRequired(result)),
+            _ => None,
+        }
+    }
+}
+
+impl Expected for ListToolsResult {
+    type Large = Self;
+
+    const EMPTY: Empty = Empty::Tools;
+
+    fn from_result(result: ServerResult) -> Option<Self> {
+        match result {
+            ServerResult::ListToolsResult(result) => Some(result),
+            _ => None,
+        }
+    }
+}
+
+/// Makes `request` and waits for its answer. Dropping the future tells the server that it is cancelled.
+pub(super) async fn request<T: Expected>(
+    peer: &Peer<RoleClient>,
+    mut request: ClientRequest,
+) -> Result<Answered<T>, Failure> {
+    let place = Place::new(T::EMPTY);
+    request.extensions_mut().insert(place.clone());
+    let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
+    let mut abandoned = Abandoned { peer, id: Some(handle.id.clone()) };
+    let result = handle.await_response().await;
+    abandoned.id = None;
+    let (weight, lease) = match place.take() {
+        Some(Arrived::Here(document)) => return read(document).await,
+        Some(Arrived::Refused(reason)) => return Err(Failure::Unusable { reason }),
+        Some(Arrived::WithRmcp { weight, lease }) => (weight, lease),
+        // The transport has failed, or it has found no answer in what came.
+        None => (0, ANSWERS.lease()),
+    };
+    let answer = T::from_result(result?).ok_or(ServiceError::UnexpectedResponse)?;
+    Ok(Answered { answer, weight, lease })
+}
+
+async fn read<T: Expected>(document: Document) -> Result<Answered<T>, Failure> {
+    let weight = document.weight;
+    let unusable =
+        |why: String| Failure::Unusable { reason: format!("the server's answer cannot be read: {why}") };
+    let reading = apart(weight, move || {
+        let read = document.read::<T::Large>();
+        (read, document.lease)
+    });
+    let (read, lease) = reading.await.map_err(|error| unusable(error.to_string()))?;
+    match read.map_err(|error| unusable(error.to_string()))? {
+        Envelope { error: Some(error), .. } => Err(ServiceError::McpError(error).into()),
+        Envelope { result: Some(answer), .. } => Ok(Answered { answer: answer.into(), weight, lease }),
+        Envelope { .. } => Err(ServiceError::UnexpectedResponse.into()),
+    }
+}
+
+/// A request that nobody may want the answer of any more.
+struct Abandoned<'a> {
+    peer: &'a Peer<RoleClient>,
+    id: Option<RequestId>,
+}
+
+impl Drop for Abandoned<'_> {
+    fn drop(&mut self) {
+        // Without a runtime there is no connection any more either.
+        let (Some(id), Ok(runtime)) = (self.id.take(), Handle::try_current()) else { return };
+        let peer = self.peer.clone();
+        // Whether the server hears of it makes no difference to us.
+        runtime.spawn(async move {
+            let cancelled =
+                CancelledNotificationParam::new(Some(id), Some("nobody waits for it any more".to_owned()));
+            peer.notify_cancelled(cancelled).await.ok();
+        });
+    }
+}

@@ -1,0 +1,36 @@
+//! How many files, pipes and sockets this process may have open at the same time.
+//!
+//! Linux only: elsewhere a process cannot give its children back what it has had itself.
+
+use std::sync::OnceLock;
+
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
+
+/// What is enough for a full tool server and a hundred MCP servers. Programs that ask for more take long for it, since some
+/// of what they start closes each descriptor that there may be.
+const ENOUGH: u64 = 4096;
+
+/// What the process was started with, if it has been raised.
+static BEFORE: OnceLock<Rlimit> = OnceLock::new();
+
+/// Raises the limit, where it is low and may be raised.
+pub fn raise_descriptors() {
+    let before = getrlimit(Resource::Nofile);
+    let enough = before.maximum.map_or(ENOUGH, |most| most.min(ENOUGH));
+    if before.current.is_none_or(|current| current >= enough) {
+        return;
+    }
+    match setrlimit(Resource::Nofile, Rlimit { current: Some(enough), maximum: before.maximum }) {
+        Ok(()) => drop(BEFORE.set(before)),
+        Err(error) => tracing::debug!(%error, "the limit of open files could not be raised"),
+    }
+}
+
+/// Gives a child the limit that this process was started with: some programs look at each descriptor that there may be, or
+/// cannot use high ones.
+pub(super) fn give_back(child: Pid) {
+    let Some(before) = BEFORE.get() else { return };
+    if let Err(error) = prlimit(Some(child), Resource::Nofile, *before) {
+        tracing::debug!(%error, "a child process keeps our limit of open files");
+    }
+}

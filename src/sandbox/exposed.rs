@@ -1,0 +1,265 @@
+//! What code in a sandbox can write, seen from the programs of the host: they take neither code nor configuration from
+//! there.
+//!
+//! It looks where paths lead, and changes nothing.
+
+use std::path::{Path, PathBuf};
+
+use super::policy::{Pattern, Rules, way};
+
+/// What stands before and after a path in an argument or a variable, as in `--root=/a:/b` or `sh -c "cd '/a'; ls"`.
+const DELIMITERS: &[char] = &[
+    '=', ':', ',', ';', '@', '&', '|', '<', '>', '(', ')', '{', '}', '[', ']', '"', '\'', '`', '$', '?', '#',
+    '*',
+];
+
+/// Variables that are lists of directories, of which each stands for itself.
+const LISTS: [&str; 3] = ["PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"];
+const HOME: &str = "HOME";
+
+/// The places that code in a sandbox can write.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Exposed {
+    /// What is open, each with all beneath it.
+    open: Vec<PathBuf>,
+    /// What is closed beneath it again.
+    closed: Vec<PathBuf>,
+    /// What `~` stands for.
+    home: PathBuf,
+}
+
+/// What a text of an argument or a variable has to do with a place that code in the sandbox can write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Exposure {
+    /// It names a directory that is open as a whole, as the workspace is: code cannot put another one in its place.
+    Directory(PathBuf),
+    /// It names something in such a directory, or leads through it. Code can put anything there.
+    Within(PathBuf),
+}
+
+impl Exposed {
+    /// What `rules` open. `home` is what `~` stands for.
+    pub(crate) fn new(rules: &Rules, home: &Path) -> Self {
+        let roots = |patterns: &[Pattern]| patterns.iter().map(|one| one.root().to_owned()).collect();
+        let paths = rules.deny_write.iter().filter_map(Pattern::path);
+        Self {
+            open: roots(&rules.allow_write),
+            closed: paths.map(Path::to_owned).collect(),
+            home: home.to_owned(),
+        }
+    }
+
+    /// The place on the way to `path` that code can change, if there is one: `path` itself, or a link to it.
+    pub(crate) fn on_the_way(&self, path: &Path) -> Option<PathBuf> {
+        match way(path) {
+            Ok(way) => way.into_iter().find(|place| self.is_open(place)),
+            // Whoever made the circle can also end it.
+            Err(_) => Some(path.to_owned()),
+        }
+    }
+
+    /// The open directory that `directory` is, or lies in, even where it is closed itself: programs look for their
+    /// configuration in the directories above theirs, too.
+    pub(crate) fn above(&self, directory: &Path) -> Option<PathBuf> {
+        let real = way(directory).ok().and_then(|mut way| way.pop());
+        let open = |path: &Path| self.open.iter().find(|open| path.starts_with(open)).cloned();
+        real.map_or_else(|| Some(directory.to_owned()), |real| open(&real))
+            .or_else(|| self.on_the_way(directory))
+    }
+
+    /// What `text` names of the places that code can write; relative paths in it are relative to `directory`.
+    ///
+    /// What lies within such a place counts before the place itself.
+    pub(crate) fn named_by(&self, text: &str, directory: &Path) -> Option<Exposure> {
+        let home = self.home.to_string_lossy();
+        let text = &text.replace("${HOME}", &home).replace("$HOME", &home);
+        let mut found = self.mentioned_by(text);
+        for part in parts(text) {
+            let path = match part.strip_prefix("~/") {
+                Some(rest) => self.home.join(rest),
+                None => directory.join(part),
+            };
+            found.extend(self.on_the_way(&path).map(|place| self.exposure(place)));
+        }
+        let is_within = |exposure: &Exposure| matches!(exposure, Exposure::Within(_));
+        let position = found.iter().position(is_within).unwrap_or(0);
+        found.into_iter().nth(position)
+    }
+
+    /// What a program of the host gets of the value of an inherited variable: all of it, what is safe of a list, or nothing.
+    /// Relative paths are relative to `directory`.
+    ///
+    /// The home is left as it is: who has it open to code was asked.
+    pub(crate) fn safe_value(&self, name: &str, value: &str, directory: &Path) -> Option<String> {
+        if name == HOME || value.is_empty() {
+            return Some(value.to_owned());
+        }
+        if LISTS.contains(&name) {
+            let (kept, _) = self.without_exposed(value);
+            return (!kept.is_empty()).then_some(kept);
+        }
+        self.named_by(value, directory).is_none().then(|| value.to_owned())
+    }
+
+    /// `list`, directories as in `PATH`, without those that code can write and without relative ones, and what was left
+    /// out.
+    pub(crate) fn without_exposed(&self, list: &str) -> (String, Vec<String>) {
+        let is_kept =
+            |entry: &&str| Path::new(entry).is_absolute() && self.on_the_way(Path::new(entry)).is_none();
+        let (kept, left): (Vec<&str>, Vec<&str>) = list.split(':').partition(is_kept);
+        (kept.join(":"), left.into_iter().map(str::to_owned).collect())
+    }
+
+    /// Whether code can write `path` itself, links aside.
+    fn is_open(&self, path: &Path) -> bool {
+        let is_in = |places: &[PathBuf]| places.iter().any(|place| path.starts_with(place));
+        is_in(&self.open) && !is_in(&self.closed)
+    }
+
+    fn exposure(&self, place: PathBuf) -> Exposure {
+        if self.open.contains(&place) && place.is_dir() {
+            Exposure::Directory(place)
+        } else {
+            Exposure::Within(place)
+        }
+    }
+
+    /// What `text` names by the open directories' own paths, wherever they stand in it: `-I/workspace/lib`.
+    fn mentioned_by(&self, text: &str) -> Vec<Exposure> {
+        let mut found = Vec::new();
+        for open in self.open.iter().filter_map(|open| open.to_str()) {
+            for (start, _) in text.match_indices(open) {
+                let before = text[..start].rsplit(is_delimiter).next().unwrap_or_default();
+                let rest = &text[start + open.len()..];
+                let is_other_name = !open.ends_with('/') && !rest.is_empty() && !rest.starts_with(is_end);
+                if is_other_name || is_of_path(before) {
+                    continue;
+                }
+                let end = rest.find(is_delimiter).unwrap_or(rest.len());
+                let path = PathBuf::from(format!("{open}{}", &rest[..end]));
+                found.extend(self.on_the_way(&path).map(|place| self.exposure(place)));
+            }
+        }
+        found
+    }
+}
+
+/// Whether what stands before a path makes it the end of another one: `/srv` before `/workspace`. An option (`-I`) does
+/// not, nor does what an URL has there (`//localhost`).
+fn is_of_path(before: &str) -> bool {
+    let names = before.trim_start_matches('/');
+    let is_absolute = before.starts_with('/') && !before.starts_with("//");
+    names.contains('/') || is_absolute && !names.is_empty()
+}
+
+fn is_delimiter(character: char) -> bool {
+    character.is_whitespace() || DELIMITERS.contains(&character)
+}
+
+fn is_end(character: char) -> bool {
+    character == '/' || is_delimiter(character)
+}
+
+/// What may be a path in `text`: all of it, and what stands between delimiters.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    let pieces = text.split(is_delimiter).filter(move |piece| *piece != text);
+    std::iter::once(text).chain(pieces).filter(|part| !part.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A workspace that is open but for `kept`, beside a directory that is not, with links between them.
+    fn scene() -> (tempfile::TempDir, PathBuf, Exposed) {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        for name in ["ws/kept", "ws/sub", "other", "ws2"] {
+            std::fs::create_dir_all(root.join(name)).unwrap();
+        }
+        symlink(root.join("ws/sub"), root.join("other/in")).unwrap();
+        symlink(root.join("ws"), root.join("other/ws")).unwrap();
+        symlink(root.join("other"), root.join("ws/out")).unwrap();
+        symlink(root.join("ws/kept"), root.join("other/kept")).unwrap();
+        let exposed = Exposed {
+            open: vec![root.join("ws")],
+            closed: vec![root.join("ws/kept")],
+            home: root.join("other"),
+        };
+        (directory, root, exposed)
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: Option<&str>) {
+        let (_directory, root, exposed) = scene();
+        let text = text.replace("ROOT", root.to_str().unwrap());
+        let shown = |path: PathBuf| path.display().to_string().replace(root.to_str().unwrap(), "ROOT");
+        let found = exposed.named_by(&text, &root.join("other")).map(|exposure| match exposure {
+            Exposure::Directory(path) => format!("is {}", shown(path)),
+            Exposure::Within(path) => format!("in {}", shown(path)),
+        });
+        assert_eq!(found.as_deref(), expected, "{text}");
+    }
+
+    #[test]
+    fn what_lies_elsewhere_is_not_exposed() {
+        for text in
+            ["", "-y", "pkg@1.2", "https://example.com/ws", "ROOT/other/x", "ROOT/ws2/x", "/usr/bin/env"]
+        {
+            check(text, None);
+        }
+        for text in ["ROOT/ws/kept/x", "ROOT/other/kept/x", "--config=ROOT/ws/kept", "/srvROOT/ws", "../ws2"]
+        {
+            check(text, None);
+        }
+    }
+
+    #[test]
+    fn the_open_directory_itself_is_told_from_what_is_in_it() {
+        for text in
+            ["ROOT/ws", "ROOT/ws/", "ROOT/ws/.", "--root=ROOT/ws", "ROOT/ws:/data", "-IROOT/ws", "../ws"]
+        {
+            check(text, Some("is ROOT/ws"));
+        }
+        for text in
+            ["ROOT/ws/x", "--config=ROOT/ws/x", "-IROOT/ws/x", "a:ROOT/ws/x:b", "cd 'ROOT/ws/x' && ls"]
+        {
+            check(text, Some("in ROOT/ws/x"));
+        }
+        check("file://ROOT/ws/x", Some("in ROOT/ws/x"));
+        check("ROOT/ws/kept/../x", Some("in ROOT/ws/x"));
+        check("ROOT/ws,ROOT/ws/x", Some("in ROOT/ws/x"));
+    }
+
+    #[test]
+    fn links_count_in_both_directions() {
+        check("ROOT/other/in/x", Some("in ROOT/ws/sub/x"));
+        check("~/in", Some("in ROOT/ws/sub"));
+        check("cd $HOME/in; ls", Some("in ROOT/ws/sub"));
+        check("in/x", Some("in ROOT/ws/sub/x"));
+        check("ROOT/other/ws", Some("is ROOT/ws"));
+        check("ROOT/ws/out/file", Some("in ROOT/ws/out"));
+        check("ROOT/ws/sub/../../other", Some("in ROOT/ws/sub"));
+    }
+
+    #[test]
+    fn lists_of_directories_lose_those_that_are_exposed_or_relative() {
+        let (_directory, root, exposed) = scene();
+        let list = ["/usr/bin", "", "bin", ".", "ROOT/ws/bin", "ROOT/other/in", "ROOT/ws/kept", "/bin"];
+        let list = list.join(":").replace("ROOT", root.to_str().unwrap());
+        let (kept, left) = exposed.without_exposed(&list);
+        assert_eq!(kept, format!("/usr/bin:{}/ws/kept:/bin", root.display()));
+        assert_eq!(left.len(), 5);
+    }
+
+    #[test]
+    fn a_directory_below_an_open_one_is_exposed_though_it_is_closed() {
+        let (_directory, root, exposed) = scene();
+        assert_eq!(exposed.above(&root.join("ws/kept")), Some(root.join("ws")));
+        assert_eq!(exposed.above(&root.join("other/kept")), Some(root.join("ws")));
+        assert_eq!(exposed.above(&root.join("other")), None);
+        assert_eq!(exposed.above(&root), None);
+    }
+}
