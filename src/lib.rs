@@ -67,15 +67,14 @@
 //! # The walks of the data
 //!
 //! ```text
-//! a call          MCP client → tools → executor → kernel → (fold of messages) → tools/reply → MCP client
-//! a call back     Python in the kernel → HTTP → tool_server → approval → mcp → MCP server
-//! a registration  tools → registry → mcp → codegen → files in mcptools/<name>/
+//! a call          MCP client → mcp_server → session → kernel → output → mcp_server → MCP client
+//! a call back     Python in the kernel → HTTP → tool_server → approval → servers → mcp_client → MCP server
+//! a registration  mcp_server → session → registry → mcp_client → codegen → files in mcptools/<name>/
 //! ```
 //!
 //! `ARCHITECTURE.md` describes each room. The library is what the `ipybox` binary is made of.
 
 mod approval;
-mod audit;
 mod budget;
 pub mod codegen;
 mod config;
@@ -83,41 +82,45 @@ mod describe;
 pub mod doctor;
 pub mod env;
 mod environment;
-mod executor;
 mod gateway;
 #[cfg(doctest)]
 mod guide;
 mod jupyter;
 mod kernel;
-mod mcp;
+mod library;
+mod mcp_client;
+mod mcp_server;
 mod nearest;
+mod output;
 mod plain_text;
 mod process;
 mod registry;
 mod sandbox;
+mod servers;
+mod session;
+mod site;
 mod small_file;
 mod state_file;
 mod tool_client;
 mod tool_server;
-mod tools;
 mod visible;
 
 pub use approval::{
-    ApprovalRequest, Effect as ApprovalEffect, Policy as ApprovalPolicy, PolicyError as ApprovalPolicyError,
-    Target, ToolAnnotations,
+    ApprovalRequest, AuditContents, AuditError, Effect as ApprovalEffect, Policy as ApprovalPolicy,
+    PolicyError as ApprovalPolicyError, Target, ToolAnnotations,
 };
-pub use audit::{Contents as AuditContents, Error as AuditError};
 pub use config::{
     ApprovalMode, ApprovalSettings, AuditSettings, Config, Error as ConfigError, Images, KernelSettings,
     RemoteSettings, SandboxSettings, Settings, ToolServerSettings,
 };
 pub use describe::describe;
-pub use executor::{
-    Code, CodeExecution, CodeExecutionChunk, CodeExecutionError, CodeExecutionEvent, CodeExecutionResult,
-    CodeExecutor, CodeExecutorBuilder, KernelClient, KernelClientBuilder, KernelState, StartError, Truncated,
-};
 #[doc(hidden)]
 pub use gateway::{exec as sandbox_exec, run as sandbox_gateway};
+pub use library::{
+    Code, CodeExecution, CodeExecutionChunk, CodeExecutionError, CodeExecutionEvent, CodeExecutionResult,
+    CodeExecutor, CodeExecutorBuilder, KernelClient, KernelClientBuilder, Truncated,
+};
+pub use mcp_server::{Error as ServeError, serve_stdio};
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use process::raise_descriptors;
@@ -128,6 +131,6 @@ pub use sandbox::{
     Backend as SandboxBackend, PathProblem as SandboxPathProblem, PolicyError as SandboxPolicyError,
     PolicyProblem as SandboxPolicyProblem,
 };
+pub use session::{KernelState, StartError};
 pub use tool_client::{ApprovalClient, ApprovalClientError, ToolResult, ToolRunner, ToolRunnerError};
 pub use tool_server::{Error as ToolServerError, ToolServer, ToolServerBuilder};
-pub use tools::{Error as ServeError, serve_stdio};

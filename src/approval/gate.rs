@@ -4,39 +4,40 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::action::Action;
-use super::desk::{Approver, Desk};
+use super::audit::{Audit, OpenCall};
 use super::policy::{Effect, Policy};
+use super::queue::{ApprovalQueue, Approver};
 use super::request::{Answer, ApprovalRequest};
 use super::standing::Standing;
 
-/// Decides about actions, one way for all of a session.
-#[derive(Debug)]
+/// Decides about actions, one way for all of a session, and records each decision before it takes effect.
 pub(crate) struct Gate {
     policy: Policy,
     standing: Arc<Standing>,
     timeout: Duration,
-    /// Who answers for what the kernel asks now.
-    on_duty: Mutex<Approver>,
+    audit: Audit,
+    /// Who answers for what code in the kernel calls now.
+    approver: Mutex<Approver>,
 }
 
-/// The permission to do one thing. Only the gate makes it, and what it permits cannot be changed.
+/// The permission to do one thing, which cannot be changed. Only the gate makes it, from a decision that is on record.
 #[derive(Debug)]
 pub(crate) struct Permit(Arc<Action>);
 
 /// A decision and how it came about.
 #[derive(Debug)]
-pub(crate) struct Ruling {
-    /// The permission, or why there is none.
-    pub(crate) outcome: Result<Permit, Denied>,
+pub(super) struct Decision {
+    /// Why the action may not run, if it may not.
+    pub(super) outcome: Result<(), Denied>,
     /// Who decided.
-    pub(crate) by: By,
+    pub(super) by: By,
     /// How long the decision took.
-    pub(crate) waited: Duration,
+    pub(super) waited: Duration,
 }
 
 /// Who decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum By {
+pub(super) enum By {
     /// The policy: a rule in words, or its default.
     Policy(Option<Arc<str>>),
     /// Somebody, just now.
@@ -102,53 +103,88 @@ pub(crate) enum Denied {
         /// Why.
         why: String,
     },
+    /// It was permitted, but what is not on record does not run.
+    #[error("`{call}` may not run, since the audit log cannot be written: {why}")]
+    Unrecorded {
+        /// `server.tool`.
+        call: String,
+        /// Why.
+        why: String,
+    },
 }
 
 /// Said when code calls a tool and no cell runs: a thread that an earlier one left behind, say.
 const NO_CELL: &str = "no cell is running";
 
 impl Permit {
-    /// What may be done.
-    pub(crate) fn action(&self) -> &Action {
-        &self.0
+    /// Permits what `_on_record` is the record of.
+    fn new(action: Arc<Action>, _on_record: &OpenCall) -> Self {
+        Self(action)
     }
 
-    /// The same, for whoever does it.
+    /// What may be done.
     pub(crate) fn into_action(self) -> Action {
         Arc::unwrap_or_clone(self.0)
     }
 }
 
 impl Gate {
-    /// Decides by `policy`; what has to be asked must be answered within `timeout`.
-    pub(crate) fn new(policy: Policy, standing: Standing, timeout: Duration) -> Self {
-        Self { policy, standing: Arc::new(standing), timeout, on_duty: Mutex::new(Approver::Nobody(NO_CELL)) }
+    /// Decides by `policy`; what has to be asked must be answered within `timeout`. Decisions are recorded in `audit`.
+    pub(crate) fn new(policy: Policy, standing: Standing, timeout: Duration, audit: Audit) -> Self {
+        let approver = Mutex::new(Approver::Nobody(NO_CELL));
+        Self { policy, standing: Arc::new(standing), timeout, audit, approver }
     }
 
-    /// From now on `approver` answers for what the kernel asks.
-    pub(crate) fn put_on_duty(&self, approver: Approver) {
-        *self.on_duty.lock().unwrap_or_else(PoisonError::into_inner) = approver;
+    /// Records what cells do, and closes the record.
+    pub(crate) fn audit(&self) -> &Audit {
+        &self.audit
     }
 
-    /// From now on nobody answers for what the kernel asks.
-    pub(crate) fn end_duty(&self) {
-        self.put_on_duty(Approver::Nobody(NO_CELL));
+    /// From now on `approver` answers for what code in the kernel calls; nobody does if it is `None`.
+    pub(crate) fn set_approver(&self, approver: Option<Approver>) {
+        let approver = approver.unwrap_or(Approver::Nobody(NO_CELL));
+        *self.approver.lock().unwrap_or_else(PoisonError::into_inner) = approver;
     }
 
-    /// Who answers for what the kernel asks now.
-    pub(crate) fn on_duty(&self) -> Approver {
-        self.on_duty.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Who answers for what code in the kernel calls now.
+    pub(crate) fn approver(&self) -> Approver {
+        self.approver.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Decides about `action`. If somebody has to be asked, `approver` is.
+    /// Decides about a call of code in the kernel.
     ///
-    /// Dropping the future withdraws the question.
-    pub(crate) async fn decide(&self, action: Action, approver: &Approver) -> Ruling {
-        let begun = Instant::now();
+    /// # Errors
+    /// As for [`decide`](Self::decide).
+    pub(crate) async fn decide_for_code(&self, action: Action) -> Result<(Permit, OpenCall), Denied> {
+        self.decide(action, &self.approver()).await
+    }
+
+    /// Decides about `action`, and records the decision before it takes effect. If somebody has to be asked, `approver` is.
+    ///
+    /// Dropping the future withdraws the question, which is recorded too.
+    ///
+    /// # Errors
+    /// The action is denied, or it is permitted and that could not be recorded.
+    pub(crate) async fn decide(
+        &self,
+        action: Action,
+        approver: &Approver,
+    ) -> Result<(Permit, OpenCall), Denied> {
+        let question = self.audit.question(&action);
         let action = Arc::new(action);
-        let (outcome, by) = self.rule(&action, approver).await;
-        let outcome = outcome.map(|()| Permit(action));
-        Ruling { outcome, by, waited: begun.elapsed() }
+        let decision = self.judge(&action, approver).await;
+        let recorded = question.decided(&decision).await;
+        decision.outcome?;
+        match recorded {
+            Ok(on_record) => Ok((Permit::new(action, &on_record), on_record)),
+            Err(error) => Err(Denied::Unrecorded { call: call_of(&action), why: error.to_string() }),
+        }
+    }
+
+    async fn judge(&self, action: &Arc<Action>, approver: &Approver) -> Decision {
+        let begun = Instant::now();
+        let (outcome, by) = self.rule(action, approver).await;
+        Decision { outcome, by, waited: begun.elapsed() }
     }
 
     async fn rule(&self, action: &Arc<Action>, approver: &Approver) -> (Result<(), Denied>, By) {
@@ -164,17 +200,17 @@ impl Gate {
         if let Some(answer) = self.earlier_answer(action).await {
             return (Ok(()), By::Standing(answer));
         }
-        let desk = match approver {
+        let queue = match approver {
             Approver::Consent => return (Ok(()), By::Consent),
             Approver::Nobody(why) => {
                 return (Err(Denied::Nobody { call: call_of(action), why }), By::Nobody);
             }
-            Approver::Desk(desk) if !desk.can_show(action) => {
+            Approver::User(queue) if !queue.can_show(action) => {
                 return (Err(Denied::TooLong { call: call_of(action) }), By::Nobody);
             }
-            Approver::Desk(desk) => desk,
+            Approver::User(queue) => queue,
         };
-        let Some(answer) = self.ask(action, desk).await else {
+        let Some(answer) = self.ask(action, queue).await else {
             return (Err(Denied::Expired { call: call_of(action), after: self.timeout }), By::Expiry);
         };
         match answer {
@@ -191,21 +227,21 @@ impl Gate {
     }
 
     /// The answer; `Some(None)` if the question was dropped, `None` if it has expired.
-    async fn ask(&self, action: &Arc<Action>, desk: &Desk) -> Option<Option<Answer>> {
-        let _counted = desk.count();
+    async fn ask(&self, action: &Arc<Action>, queue: &ApprovalQueue) -> Option<Option<Answer>> {
+        let _counted = queue.count();
         let (request, mut waiting) = ApprovalRequest::new(Arc::clone(action));
         let unattended = async {
-            desk.left().await;
+            queue.left().await;
             tokio::time::sleep(self.timeout).await;
         };
         let mut unattended = std::pin::pin!(unattended);
         tokio::select! {
             biased;
-            place = desk.questions.reserve() => match place {
+            place = queue.requests.reserve() => match place {
                 Ok(place) => place.send(request),
                 Err(_) => return Some(None),
             },
-            () = &mut unattended => return expired(desk),
+            () = &mut unattended => return expired(queue),
         }
         let handed_out = async {
             // It ends by an error if the request is dropped, which the answer tells too.
@@ -224,7 +260,7 @@ impl Gate {
         waiting.answer.close();
         match waiting.answer.try_recv() {
             Ok(answer) => Some(Some(answer)),
-            Err(_) => expired(desk),
+            Err(_) => expired(queue),
         }
     }
 
@@ -245,8 +281,8 @@ impl Gate {
     }
 }
 
-fn expired(desk: &Desk) -> Option<Option<Answer>> {
-    desk.expire();
+fn expired(queue: &ApprovalQueue) -> Option<Option<Answer>> {
+    queue.expire();
     None
 }
 
@@ -275,42 +311,40 @@ mod tests {
     }
 
     fn gate(policy: &str) -> Gate {
-        Gate::new(Policy::parse(policy).unwrap(), Standing::default(), TIMEOUT)
+        Gate::new(Policy::parse(policy).unwrap(), Standing::default(), TIMEOUT, Audit::off())
     }
 
-    fn waiting(desk: &Desk) -> usize {
-        *desk.waiting().borrow()
+    fn waiting(queue: &ApprovalQueue) -> usize {
+        *queue.waiting().borrow()
     }
 
-    /// Decides while `answer` deals with the question that is put on the desk.
-    async fn decide(gate: &Gate, answer: impl AsyncFnOnce(ApprovalRequest)) -> Ruling {
-        let (desk, mut questions) = Desk::new();
-        let approver = Approver::Desk(Arc::clone(&desk));
+    /// Decides while `answer` answers the request that is put into the queue.
+    async fn decide(gate: &Gate, answer: impl AsyncFnOnce(ApprovalRequest)) -> Decision {
+        let (queue, mut requests) = ApprovalQueue::new();
+        let approver = Approver::User(Arc::clone(&queue));
         let answering = async {
-            let request = questions.recv().await.unwrap();
-            assert_eq!(waiting(&desk), 1);
+            let request = requests.recv().await.unwrap();
+            assert_eq!(waiting(&queue), 1);
             answer(request).await;
         };
-        let (ruling, ()) = tokio::join!(gate.decide(action("s"), &approver), answering);
-        assert_eq!(waiting(&desk), 0);
-        ruling
+        let action = Arc::new(action("s"));
+        let (decision, ()) = tokio::join!(gate.judge(&action, &approver), answering);
+        assert_eq!(waiting(&queue), 0);
+        decision
     }
 
     /// Decides where nobody is to be asked.
-    async fn decide_unasked(gate: &Gate) -> Ruling {
-        let (desk, _questions) = Desk::new();
-        let approver = Approver::Desk(desk);
-        let deciding = gate.decide(action("s"), &approver);
+    async fn decide_unasked(gate: &Gate) -> Decision {
+        let (queue, _requests) = ApprovalQueue::new();
+        let (action, approver) = (Arc::new(action("s")), Approver::User(queue));
+        let deciding = gate.judge(&action, &approver);
         tokio::time::timeout(Duration::from_secs(1), deciding).await.unwrap()
     }
 
     #[track_caller]
-    fn check(ruling: &Ruling, by: By, denied: impl Into<Option<&'static str>>) {
-        let words = ruling.outcome.as_ref().err().map(ToString::to_string);
-        assert_eq!((&ruling.by, words.as_deref()), (&by, denied.into()));
-        if let Ok(permit) = &ruling.outcome {
-            assert_eq!(*permit.action(), action("s"));
-        }
+    fn check(decision: &Decision, by: By, denied: impl Into<Option<&'static str>>) {
+        let words = decision.outcome.as_ref().err().map(ToString::to_string);
+        assert_eq!((&decision.by, words.as_deref()), (&by, denied.into()));
     }
 
     const REJECTED: &str = "the call of `s.t` was rejected";
@@ -318,29 +352,29 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_accepted_call_may_run() {
-        let ruling = decide(&gate(""), async |request| assert!(request.accept())).await;
-        check(&ruling, By::Answer(Answer::Once), None);
+        let decision = decide(&gate(""), async |request| assert!(request.accept())).await;
+        check(&decision, By::Answer(Answer::Once), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_rejected_call_may_not_run() {
-        let ruling = decide(&gate(""), async |request| assert!(request.reject())).await;
-        check(&ruling, By::Answer(Answer::No), REJECTED);
+        let decision = decide(&gate(""), async |request| assert!(request.reject())).await;
+        check(&decision, By::Answer(Answer::No), REJECTED);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_dropped_question_is_a_rejection() {
-        let ruling = decide(&gate(""), async |request| drop(request)).await;
-        check(&ruling, By::Nobody, REJECTED);
+        let decision = decide(&gate(""), async |request| drop(request)).await;
+        check(&decision, By::Nobody, REJECTED);
         let handed_out = async |mut request: ApprovalRequest| request.hand_out();
         check(&decide(&gate(""), handed_out).await, By::Nobody, REJECTED);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_desk_that_nobody_reads_rejects() {
-        let (desk, questions) = Desk::new();
-        drop(questions);
-        check(&gate("").decide(action("s"), &Approver::Desk(desk)).await, By::Nobody, REJECTED);
+    async fn a_queue_that_nobody_reads_rejects() {
+        let (queue, requests) = ApprovalQueue::new();
+        drop(requests);
+        check(&gate("").judge(&Arc::new(action("s")), &Approver::User(queue)).await, By::Nobody, REJECTED);
     }
 
     #[tokio::test(start_paused = true)]
@@ -366,37 +400,37 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_withdrawn_question_is_closed() {
-        let (desk, mut questions) = Desk::new();
-        let (gate, approver) = (gate(""), Approver::Desk(Arc::clone(&desk)));
+        let (queue, mut requests) = ApprovalQueue::new();
+        let (gate, approver) = (gate(""), Approver::User(Arc::clone(&queue)));
         let mut deciding = Box::pin(gate.decide(action("s"), &approver));
         let mut request = tokio::select! {
             _ = &mut deciding => panic!("nobody has answered"),
-            request = questions.recv() => request.unwrap(),
+            request = requests.recv() => request.unwrap(),
         };
         drop(deciding);
         request.closed().await;
-        assert_eq!(waiting(&desk), 0);
+        assert_eq!(waiting(&queue), 0);
         assert!(!request.accept());
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_for_the_session_replaces_the_next_question() {
         let gate = gate("");
-        let ruling = decide(&gate, async |request| assert!(request.accept_for_session())).await;
-        check(&ruling, By::Answer(Answer::Session), None);
+        let decision = decide(&gate, async |request| assert!(request.accept_for_session())).await;
+        check(&decision, By::Answer(Answer::Session), None);
         check(&decide_unasked(&gate).await, By::Standing(Answer::Session), None);
         let nobody = Approver::Nobody("nobody is there");
-        check(&gate.decide(action("s"), &nobody).await, By::Standing(Answer::Session), None);
-        assert!(gate.decide(action("other"), &nobody).await.outcome.is_err());
+        check(&gate.judge(&Arc::new(action("s")), &nobody).await, By::Standing(Answer::Session), None);
+        assert!(gate.decide(action("other"), &nobody).await.is_err());
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_for_good_that_cannot_be_saved_does_not_count() {
         let standing = Standing::new("/nowhere/approvals.json".into());
-        let gate = Gate::new(Policy::always(Effect::Ask), standing, TIMEOUT);
-        let ruling = decide(&gate, async |request| assert!(request.accept_always())).await;
+        let gate = Gate::new(Policy::always(Effect::Ask), standing, TIMEOUT, Audit::off());
+        let decision = decide(&gate, async |request| assert!(request.accept_always())).await;
         assert!(
-            matches!(ruling.outcome, Err(Denied::NotSaved { why, .. }) if why.contains("/nowhere/approvals.json"))
+            matches!(decision.outcome, Err(Denied::NotSaved { why, .. }) if why.contains("/nowhere/approvals.json"))
         );
     }
 
@@ -407,7 +441,7 @@ mod tests {
         let words = "`s.t` is denied by the approval policy: rule 1 (\"no\")";
         let by = || By::Policy(Some("rule 1 (\"no\")".into()));
         check(&decide_unasked(&denies).await, by(), words);
-        check(&denies.decide(action("s"), &Approver::Consent).await, by(), words);
+        check(&denies.judge(&Arc::new(action("s")), &Approver::Consent).await, by(), words);
     }
 
     #[tokio::test(start_paused = true)]
@@ -417,22 +451,22 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn consent_replaces_questions() {
-        check(&gate("").decide(action("s"), &Approver::Consent).await, By::Consent, None);
+        check(&gate("").judge(&Arc::new(action("s")), &Approver::Consent).await, By::Consent, None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn where_nobody_can_be_asked_a_question_is_a_denial() {
         let nobody = Approver::Nobody("no client");
         let words = "the call of `s.t` needs approval, and nobody can be asked: no client";
-        check(&gate("").decide(action("s"), &nobody).await, By::Nobody, words);
+        check(&gate("").judge(&Arc::new(action("s")), &nobody).await, By::Nobody, words);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn between_cells_nobody_is_on_duty() {
+    async fn between_cells_nobody_answers() {
         let gate = gate("");
-        gate.put_on_duty(Approver::Consent);
-        assert!(matches!(gate.on_duty(), Approver::Consent));
-        gate.end_duty();
-        assert!(matches!(gate.on_duty(), Approver::Nobody(NO_CELL)));
+        gate.set_approver(Some(Approver::Consent));
+        assert!(matches!(gate.approver(), Approver::Consent));
+        gate.set_approver(None);
+        assert!(matches!(gate.approver(), Approver::Nobody(NO_CELL)));
     }
 }

@@ -3,17 +3,18 @@
 //! ```text
 //! action → policy ┬ allow ────────────────────────────────→ permit
 //!                 ├ deny ─────────────────────────────────→ denied
-//!                 └ ask → standing answers → desk → answer ─→ permit or denied
+//!                 └ ask → standing answers → queue → answer → permit or denied
 //! ```
 //!
-//! The decision is made here and nowhere else; code in the kernel has no way to reach it. What may run is a
-//! [`Permit`], which holds the very action that was decided about and cannot be made outside of this room.
+//! The decision is made by the [`Gate`] and nowhere else; code in the kernel has no way to reach it. What may run is a
+//! [`Permit`], which holds the very action that was decided about, and is made from a decision that is on record.
 
 mod action;
-mod desk;
+mod audit;
 mod gate;
 mod like;
 mod policy;
+mod queue;
 mod request;
 mod saved;
 mod shown;
@@ -21,9 +22,11 @@ mod standing;
 
 pub(crate) use self::action::Action;
 pub use self::action::{Target, ToolAnnotations};
-pub(crate) use self::desk::{Approver, Desk};
-pub(crate) use self::gate::{By, Denied, Gate, Permit};
+pub(crate) use self::audit::{Audit, AuditSettings, CellEnd, CellOutput, OpenCall, OpenCell, decisions_file};
+pub use self::audit::{Contents as AuditContents, Error as AuditError};
+pub(crate) use self::gate::{Denied, Gate, Permit};
 pub use self::policy::{Effect, Policy, PolicyError};
+pub(crate) use self::queue::{ApprovalQueue, Approver};
 pub(crate) use self::request::Answer;
 pub use self::request::ApprovalRequest;
 pub(crate) use self::shown::{TooLong, question};

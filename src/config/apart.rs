@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Config, Error, SandboxSettings};
+use super::{Config, Error, SandboxSettings, Site};
 use crate::describe::describe;
 use crate::env::Variables;
-use crate::mcp::Guard;
+use crate::mcp_client::Guard;
 use crate::process::{is_program, on_path};
 use crate::sandbox::{Confinement, Exposed, Policy};
 
@@ -35,15 +35,19 @@ impl Config {
         let exposed = Exposed::new(&rules, &self.home);
         withhold(Arc::make_mut(&mut self.variables), &exposed, &self.state_dir);
         self.check_programs(&exposed)?;
-        self.sandbox = Some(confinement(settings, policy, &self.variables)?);
-        self.exposed = Some(exposed);
+        let confinement = Arc::new(confinement(settings, policy, &self.variables)?);
+        self.site = Site::Sandboxed { confinement, exposed: Box::new(exposed) };
         Ok(())
     }
 
     /// What keeps MCP servers from taking code and configuration from code in the sandbox, if there is one.
     pub(crate) fn guard(&self) -> Option<Guard> {
-        let directory = self.state_dir.join(SERVERS_DIRECTORY);
-        self.exposed.clone().map(|exposed| Guard::new(directory, exposed))
+        match &self.site {
+            Site::Sandboxed { exposed, .. } => {
+                Some(Guard::new(self.state_dir.join(SERVERS_DIRECTORY), (**exposed).clone()))
+            }
+            Site::Local | Site::Remote(_) => None,
+        }
     }
 
     /// Refuses programs on `PATH` that are links to where code in the sandbox can write.

@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use etcetera::BaseStrategy as _;
 
-use crate::approval::{self, Effect, Policy};
-use crate::audit::{self, Audit};
+use crate::approval::{self, Audit, AuditError, Effect, Policy};
 use crate::describe::describe;
 use crate::env::{self, Variables};
 use crate::jupyter;
@@ -125,6 +124,22 @@ pub enum Error {
     EscapeWithoutApproval,
 }
 
+/// Where kernels run. It is decided here, and nowhere else.
+#[derive(Debug, Clone)]
+pub(crate) enum Site {
+    /// On this machine.
+    Local,
+    /// In a sandbox on this machine.
+    Sandboxed {
+        /// What the sandbox is made from.
+        confinement: Arc<Confinement>,
+        /// What code in it can write.
+        exposed: Box<Exposed>,
+    },
+    /// Where a Jupyter server runs them.
+    Remote(RemoteServer),
+}
+
 /// Settings that have been made usable: paths are absolute, directories exist.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -133,11 +148,7 @@ pub struct Config {
     pub(crate) images: Images,
     pub(crate) images_dir: PathBuf,
     pub(crate) kernel: KernelSettings,
-    pub(crate) sandbox: Option<Confinement>,
-    /// What code in the sandbox can write.
-    exposed: Option<Exposed>,
-    /// The Jupyter server that runs the kernels, if one does.
-    pub(crate) remote: Option<Remote>,
+    pub(crate) site: Site,
     /// What `~` stands for.
     pub(crate) home: PathBuf,
     pub(crate) shell_commands: ShellCommands,
@@ -169,13 +180,13 @@ impl Config {
         let images_dir = workspace.join(settings.images_dir);
         let home = variables.in_process("HOME").filter(|home| home.starts_with('/')).unwrap_or("/");
         let home = PathBuf::from(home);
-        let remote = match settings.remote {
+        let site = match settings.remote {
             Some(_) if settings.sandbox.is_some() => return Err(Error::NotRemote { what: "a sandbox" }),
             Some(_) if settings.kernel.python.is_some() => {
                 return Err(Error::NotRemote { what: "a Python interpreter" });
             }
-            Some(remote) => Some(Remote::new(remote, &variables)?),
-            None => None,
+            Some(remote) => Site::Remote(RemoteServer::new(remote, &variables)?),
+            None => Site::Local,
         };
         let mut config = Self {
             workspace,
@@ -183,9 +194,7 @@ impl Config {
             images: settings.images,
             images_dir,
             kernel: settings.kernel,
-            sandbox: None,
-            exposed: None,
-            remote,
+            site,
             home,
             shell_commands,
             tool_server: settings.tool_server,
@@ -201,7 +210,7 @@ impl Config {
     }
 
     fn warn_of_home(&self) {
-        if let (Some(home), None) = (self.home_in_workspace(), &self.remote) {
+        if let (Some(home), Site::Local) = (self.home_in_workspace(), &self.site) {
             tracing::warn!(
                 "the workspace `{}` holds the home directory `{}`: name a directory of its own with `--workspace`",
                 self.workspace.display(),
@@ -217,10 +226,10 @@ impl Config {
 
     /// The kernel's environment, but for what ipybox adds.
     pub(crate) fn kernel_variables(&self) -> BTreeMap<String, String> {
-        let mut variables = match (&self.remote, &self.sandbox) {
-            (Some(_), _) => self.variables.meant_for_kernel(),
-            (None, None) => self.variables.for_kernel(),
-            (None, Some(_)) => self.variables.for_confined_kernel(),
+        let mut variables = match &self.site {
+            Site::Local => self.variables.for_kernel(),
+            Site::Sandboxed { .. } => self.variables.for_confined_kernel(),
+            Site::Remote(_) => self.variables.meant_for_kernel(),
         };
         variables.extend(self.kernel.env.clone());
         variables
@@ -250,9 +259,9 @@ impl Config {
     }
 
     /// The log that these settings ask for.
-    pub(crate) fn open_audit(&self) -> Result<Audit, audit::Error> {
+    pub(crate) fn open_audit(&self) -> Result<Audit, AuditError> {
         let Some(file) = &self.audit.file else { return Ok(Audit::off()) };
-        let settings = audit::Settings {
+        let settings = approval::AuditSettings {
             path: file.clone(),
             contents: self.audit.contents,
             max_bytes: self.audit.max_bytes,
@@ -266,7 +275,7 @@ impl Config {
     /// Jupyter server, whose kernels reach it over their own connection.
     pub(crate) fn tool_server_address(&self) -> Option<(&str, u16)> {
         let ToolServerSettings { host, port, .. } = &self.tool_server;
-        (self.sandbox.is_none() && self.remote.is_none()).then_some((host.as_str(), port.unwrap_or(0)))
+        matches!(self.site, Site::Local).then_some((host.as_str(), port.unwrap_or(0)))
     }
 
     /// Where things are that a sandbox has to do with. Code in it can read the first directory and write the second.
@@ -275,7 +284,7 @@ impl Config {
             ApprovalMode::Policy(path) => Some(path.clone()),
             _ => None,
         };
-        let log = self.audit.file.iter().flat_map(|file| [file.clone(), audit::evidence(file)]);
+        let log = self.audit.file.iter().flat_map(|file| [file.clone(), approval::decisions_file(file)]);
         let log: Vec<PathBuf> = log.collect();
         // Secrets of MCP servers are in the state of all workspaces, and in `.env`.
         let states = self.state_dir.parent().unwrap_or(&self.state_dir).to_owned();
@@ -296,7 +305,7 @@ impl Config {
     /// # Errors
     /// A program that it needs is missing, or its policy cannot be held.
     pub(crate) async fn check_sandbox(&self) -> Result<(), Error> {
-        let Some(confinement) = &self.sandbox else { return Ok(()) };
+        let Site::Sandboxed { confinement, .. } = &self.site else { return Ok(()) };
         // Nothing is there yet, and nobody has the names.
         let place = self.sandbox_place("/run/ipybox/p".into(), "/run/ipybox/w".into());
         confinement.check(&place).await.map_err(|error| Error::Sandbox(describe(&error)))
@@ -310,13 +319,13 @@ impl Config {
 
 /// The Jupyter server that runs the kernels.
 #[derive(Debug, Clone)]
-pub(crate) struct Remote {
+pub(crate) struct RemoteServer {
     pub(crate) server: Arc<jupyter::Server>,
     /// The kernel spec; `None` for the server's default.
     pub(crate) kernel_name: Option<String>,
 }
 
-impl Remote {
+impl RemoteServer {
     fn new(settings: RemoteSettings, variables: &Variables) -> Result<Self, Error> {
         let RemoteSettings { url, token, token_env, kernel_name, ca } = settings;
         let access = || {

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::audit::Contents;
-use crate::mcp::DEFAULT_CONNECT_TIMEOUT;
+use crate::approval::AuditContents as Contents;
+use crate::kernel::Limits;
+use crate::mcp_client::DEFAULT_CONNECT_TIMEOUT;
 use crate::sandbox::Backend;
 
 /// What a user asks for; each field has the default of the flag of the same name.
@@ -224,6 +225,14 @@ impl Default for Settings {
             approval: ApprovalSettings::default(),
             audit: AuditSettings::default(),
         }
+    }
+}
+
+impl KernelSettings {
+    /// What a kernel may use.
+    pub(crate) fn limits(&self) -> Limits {
+        let Self { memory_limit: memory, max_processes: processes, max_file_size: file_size, .. } = *self;
+        Limits { memory, processes, file_size }
     }
 }
 

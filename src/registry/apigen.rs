@@ -12,8 +12,8 @@ use super::listing;
 use super::packages::Packages;
 use crate::codegen::{self, ObserveError, Observed, Options, Tool};
 use crate::env::Variables;
-use crate::mcp::{Connector, ServerParameters};
-use crate::tool_server::Unusable;
+use crate::mcp_client::{Connector, ServerParameters};
+use crate::servers::Unusable;
 
 /// Where the tools come from.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Error;
 use crate::approval::ToolAnnotations;
 use crate::codegen::{self, Fingerprint, Package, Tool};
-use crate::mcp::{self, Connection, Connector, ServerParameters, Tell};
+use crate::mcp_client::{self, Connection, Connector, ServerParameters, Tell};
 use crate::plain_text::one_line;
 
 /// What a server tells of its tools.
@@ -103,7 +103,7 @@ fn names<'a>(tools: impl IntoIterator<Item = &'a String>) -> String {
     tools.into_iter().map(|name| one_line(name)).collect::<Vec<_>>().join(", ")
 }
 
-fn to_codegen(tool: mcp::Tool) -> Tool {
+fn to_codegen(tool: mcp_client::Tool) -> Tool {
     Tool {
         name: tool.name,
         title: tool.title,

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::generate::left_out;
 use crate::codegen::Tool;
-use crate::mcp::is_for_apps;
+use crate::mcp_client::is_for_apps;
 
 /// The tools of a file, and what was wrong with the others.
 pub(super) struct Listing {

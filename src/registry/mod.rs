@@ -31,8 +31,8 @@ use crate::codegen::{self, Fingerprint};
 use crate::config::Config;
 use crate::describe::describe;
 use crate::env::Variables;
-use crate::mcp::{self, Connection, Connector, ServerParameters, Tell};
-use crate::tool_server::{Registered, ServerLookup, Unusable, read};
+use crate::mcp_client::{self, Connection, Connector, ServerParameters, Tell};
+use crate::servers::{Registered, ServerLookup, Unusable, read};
 
 /// Why a server could not be registered. The package and the registration from before are still there.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +50,7 @@ pub(crate) enum Error {
         /// What was left out of its parameters, or taken in another way than one might think.
         notes: Vec<String>,
         /// Why.
-        source: Box<mcp::Error>,
+        source: Box<mcp_client::Error>,
     },
     /// The generated package could not be written.
     #[error("write the package `mcptools/{name}`")]
@@ -80,10 +80,22 @@ pub(crate) struct Registration {
     pub(crate) notes: Vec<String>,
     /// What has become of the tools since the name was registered last; empty if nothing.
     pub(crate) drift: Vec<String>,
-    /// What the name stands for now.
-    pub(crate) server: Registered,
-    /// The connection over which the tools were listed, still open.
-    pub(crate) connection: Connection,
+}
+
+/// A server that may be registered: its name and its parameters can be used.
+pub(crate) struct Candidate {
+    name: String,
+    parameters: ServerParameters,
+    /// What was left out of the parameters, or taken in another way than one might think.
+    notes: Vec<String>,
+    is_known: bool,
+}
+
+impl Candidate {
+    /// Whether its name stands for just this already.
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_known
+    }
 }
 
 impl Registration {
@@ -126,7 +138,7 @@ impl Registry {
     }
 
     /// From now on servers start as `guard` has it, if there is one.
-    pub(crate) fn keep_apart(&self, guard: Option<mcp::Guard>) {
+    pub(crate) fn keep_apart(&self, guard: Option<mcp_client::Guard>) {
         self.connector.keep_apart(guard);
     }
 
@@ -145,18 +157,19 @@ impl Registry {
         Arc::new(OfWorkspace { registry: self.clone(), packages: Packages::of_workspace(workspace) })
     }
 
-    /// Whether `name` stands for just this already.
+    /// Reads what is to be registered.
     ///
     /// # Errors
     /// The name or the parameters cannot be used at all.
-    pub(crate) fn has(&self, name: &str, parameters: &Map<String, Value>) -> Result<bool, Error> {
-        let (parameters, notes) = self.read(name, parameters)?;
+    pub(crate) fn candidate(&self, name: &str, parameters: &Map<String, Value>) -> Result<Candidate, Error> {
+        let (parameters, notes) = read(name, parameters, &|command| self.connector.has_program(command))?;
         if let Err(source) = self.connector.check(name, &parameters) {
             let (name, what, source) = (name.to_owned(), parameters.summary(), Box::new(source));
             return Err(Error::Server { name, what, notes, source });
         }
         let record = self.store.get(name).map_err(|source| Error::Store { name: name.to_owned(), source })?;
-        Ok(record.is_some_and(|record| record.parameters == parameters))
+        let is_known = record.is_some_and(|record| record.parameters == parameters);
+        Ok(Candidate { name: name.to_owned(), parameters, notes, is_known })
     }
 
     /// How many tools each registered server has, by its name. Empty if that cannot be read, which the first call tells.
@@ -165,14 +178,6 @@ impl Registry {
             tracing::warn!(%error, "the registry of MCP servers cannot be read");
             BTreeMap::new()
         })
-    }
-
-    fn read(
-        &self,
-        name: &str,
-        parameters: &Map<String, Value>,
-    ) -> Result<(ServerParameters, Vec<String>), Error> {
-        Ok(read(name, parameters, &|command| self.connector.has_program(command))?)
     }
 
     /// Lets `variables` know which of them registered servers use, before any is connected to: they are secrets.
@@ -185,7 +190,7 @@ impl Registry {
     }
 
     /// Connects to a server, generates the package for its tools, and remembers what the name stands for. `tell` hears
-    /// what it is waited for.
+    /// what it is waited for. Returns the server with the connection over which its tools were listed, still open.
     ///
     /// A server that is not ready in time goes on to start, and the next registration of the same joins it.
     ///
@@ -193,29 +198,28 @@ impl Registry {
     /// one step: whatever fails, and wherever the future is dropped, a whole package is in place.
     pub(crate) async fn register(
         &self,
-        name: &str,
-        parameters: &Map<String, Value>,
+        candidate: Candidate,
         packages: Packages,
         tell: Tell<'_>,
-    ) -> Result<Registration, Error> {
-        let (parameters, mut notes) = self.read(name, parameters)?;
+    ) -> Result<(Registration, Registered, Connection), Error> {
+        let Candidate { name, parameters, mut notes, .. } = candidate;
         let Listed { tools, annotations, for_apps, connection } =
-            generate::listed_by(&self.connector, name, &parameters, &notes, tell).await?;
-        self.connector.end_other_starts(name, &parameters);
+            generate::listed_by(&self.connector, &name, &parameters, &notes, tell).await?;
+        self.connector.end_other_starts(&name, &parameters);
         notes.extend(generate::left_out(&for_apps));
         let server = Registered { parameters, annotations, for_apps };
         let description = connection.identity().instructions.clone();
-        let listed = codegen::Server { name: name.to_owned(), description };
+        let listed = codegen::Server { name: name.clone(), description };
         let (registry, registered) = (self.clone(), server.clone());
         let _turn = self.turn.lock().await;
         let installing =
             tokio::task::spawn_blocking(move || registry.install(&packages, listed, tools, registered));
-        let installed = installing.await.unwrap_or_else(|error| {
-            Err(Error::Package { name: name.to_owned(), source: io::Error::other(error) })
-        });
+        let installed = installing
+            .await
+            .unwrap_or_else(|error| Err(Error::Package { name, source: io::Error::other(error) }));
         match installed {
             Ok(Installed { modules, warnings, drift }) => {
-                Ok(Registration { modules, warnings, notes, drift, server, connection })
+                Ok((Registration { modules, warnings, notes, drift }, server, connection))
             }
             Err(error) => {
                 connection.close().await;

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::Registry;
 use super::packages::Packages;
-use super::{Registration, Registry};
 use crate::describe::describe;
 
 /// Why no package was generated. The package and the registration from before are still there.
@@ -57,26 +57,15 @@ pub async fn generate_mcp_sources(
     let path = root_dir.as_ref();
     std::fs::create_dir_all(path)
         .map_err(|source| GenerateError::Directory { path: path.to_owned(), source })?;
-    let registration = registry.generate(server_name, server_params, Packages::new(path, ".")).await?;
-    registration.connection.close().await;
-    Ok(registration.modules)
-}
-
-impl Registry {
-    /// Registers a server for an application, which hears of warnings by its log.
-    pub(crate) async fn generate(
-        &self,
-        name: &str,
-        parameters: &Value,
-        packages: Packages,
-    ) -> Result<Registration, GenerateError> {
-        let Value::Object(parameters) = parameters else { return Err(GenerateError::NotAnObject) };
-        let tell = |what: &str| tracing::debug!(server = name, "{what}");
-        let registered = self.register(name, parameters, packages, &tell).await;
-        let registration = registered.map_err(|error| GenerateError::Register(describe(&error)))?;
-        for warning in registration.notes.iter().chain(&registration.warnings) {
-            tracing::warn!(server = name, "{warning}");
-        }
-        Ok(registration)
+    let parameters = server_params.as_object().ok_or(GenerateError::NotAnObject)?;
+    let failed = |error: super::Error| GenerateError::Register(describe(&error));
+    let candidate = registry.candidate(server_name, parameters).map_err(failed)?;
+    let tell = |what: &str| tracing::debug!(server = server_name, "{what}");
+    let registering = registry.register(candidate, Packages::new(path, "."), &tell);
+    let (registration, _, connection) = registering.await.map_err(failed)?;
+    connection.close().await;
+    for warning in registration.notes.iter().chain(&registration.warnings) {
+        tracing::warn!(server = server_name, "{warning}");
     }
+    Ok(registration.modules)
 }

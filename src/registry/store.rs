@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::approval::ToolAnnotations;
 use crate::codegen::Fingerprint;
-use crate::mcp::ServerParameters;
+use crate::mcp_client::ServerParameters;
 use crate::state_file::StateFile;
 
 /// What is remembered of a server.

@@ -15,10 +15,8 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::approval::Denied;
-use crate::audit::Refusal;
 use crate::budget::{Lease, apart};
-use crate::describe::describe;
-use crate::mcp::{Body, Content, Received, Resource, ToolOutput};
+use crate::mcp_client::{Body, Content, Received, Resource, ToolOutput};
 
 /// The media type of JSON on the first line, and after it the bytes that its members `bytes` count, one after the other.
 /// Data of many megabytes need not pass through JSON a second time so.
@@ -127,18 +125,13 @@ impl AsRef<[u8]> for Written {
     }
 }
 
-impl From<Refusal> for Answer {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Denied(denied) => {
-                let kind = match denied {
-                    Denied::Expired { .. } => ErrorKind::Timeout,
-                    _ => ErrorKind::Rejected,
-                };
-                Self::Error { kind, message: denied.to_string() }
-            }
-            refusal => Self::Error { kind: ErrorKind::Rejected, message: describe(&refusal) },
-        }
+impl From<Denied> for Answer {
+    fn from(denied: Denied) -> Self {
+        let kind = match denied {
+            Denied::Expired { .. } => ErrorKind::Timeout,
+            _ => ErrorKind::Rejected,
+        };
+        Self::Error { kind, message: denied.to_string() }
     }
 }
 

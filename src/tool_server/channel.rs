@@ -12,7 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::wire::{self, Fault};
-use crate::approval::{ApprovalRequest, Approver, Desk, Gate};
+use crate::approval::{ApprovalQueue, ApprovalRequest, Approver, Gate};
 
 /// The longest message of a client: answers are short.
 const MESSAGE_LIMIT_BYTES: usize = 64 * 1024;
@@ -38,11 +38,11 @@ pub(super) struct Channel {
     ping_interval: Duration,
 }
 
-/// A client's place: as long as it is held, what is asked goes to its desk.
+/// A client's place: as long as it is held, what is asked goes to its queue.
 struct Seat {
     gate: Arc<Gate>,
     /// Keeps the questions coming; the gate's own handle on it is replaced when the seat is left.
-    _desk: Arc<Desk>,
+    _queue: Arc<ApprovalQueue>,
     questions: mpsc::Receiver<ApprovalRequest>,
     _place: OwnedSemaphorePermit,
 }
@@ -74,7 +74,7 @@ enum Gone {
 impl Channel {
     /// A channel that nobody is connected to: what `gate` has to ask fails until somebody is.
     pub(super) fn new(gate: Arc<Gate>, stop: CancellationToken) -> Self {
-        gate.put_on_duty(Approver::Nobody(NO_CLIENT));
+        gate.set_approver(Some(Approver::Nobody(NO_CLIENT)));
         Self { gate, seat: Arc::new(Semaphore::new(1)), stop, ping_interval: PING_INTERVAL }
     }
 
@@ -104,8 +104,8 @@ impl Channel {
 
     /// How many questions wait for the client; `None` if there is none.
     pub(super) fn waiting(&self) -> Option<usize> {
-        match self.gate.on_duty() {
-            Approver::Desk(desk) => Some(*desk.waiting().borrow()),
+        match self.gate.approver() {
+            Approver::User(queue) => Some(*queue.waiting().borrow()),
             Approver::Nobody(_) | Approver::Consent => None,
         }
     }
@@ -113,15 +113,15 @@ impl Channel {
 
 impl Seat {
     fn take(gate: Arc<Gate>, place: OwnedSemaphorePermit) -> Self {
-        let (desk, questions) = Desk::new();
-        gate.put_on_duty(Approver::Desk(Arc::clone(&desk)));
-        Self { gate, _desk: desk, questions, _place: place }
+        let (queue, questions) = ApprovalQueue::new();
+        gate.set_approver(Some(Approver::User(Arc::clone(&queue))));
+        Self { gate, _queue: queue, questions, _place: place }
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.gate.put_on_duty(Approver::Nobody(NO_CLIENT));
+        self.gate.set_approver(Some(Approver::Nobody(NO_CLIENT)));
     }
 }
 
@@ -264,13 +264,13 @@ mod tests {
     use tokio_tungstenite::tungstenite;
 
     use super::*;
-    use crate::approval::{Action, Effect, Policy, Standing, Target};
+    use crate::approval::{Action, Audit, Effect, Policy, Standing, Target};
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
     /// A channel that pings ten times a second, and where it is.
     async fn channel() -> io::Result<(Arc<Channel>, std::net::SocketAddr)> {
-        let gate = Gate::new(Policy::always(Effect::Ask), Standing::default(), PATIENCE);
+        let gate = Gate::new(Policy::always(Effect::Ask), Standing::default(), PATIENCE, Audit::off());
         let mut channel = Channel::new(Arc::new(gate), CancellationToken::new());
         channel.ping_interval = Duration::from_millis(100);
         let channel = Arc::new(channel);
@@ -293,8 +293,8 @@ mod tests {
             definition: None,
             annotations: None,
         };
-        let ruling = timeout(PATIENCE, gate.decide(action, &gate.on_duty())).await.unwrap();
-        ruling.outcome.unwrap_err().to_string()
+        let decided = timeout(PATIENCE, gate.decide_for_code(action)).await.unwrap();
+        decided.err().expect("it is denied").to_string()
     }
 
     #[tokio::test]

@@ -12,11 +12,9 @@ use tower::ServiceExt as _;
 
 use super::access::{self, Keys, Role};
 use super::listener::Listener;
-use super::pool::Pool;
-use super::{Error, Registered, ServerLookup, routes};
+use super::{Error, routes};
 use crate::approval::Gate;
-use crate::audit::Audit;
-use crate::mcp::{Connection, Connector};
+use crate::servers::Pool;
 
 /// A running tool server for one kernel at a time.
 pub(crate) struct Endpoint {
@@ -26,24 +24,15 @@ pub(crate) struct Endpoint {
     /// The same without the guard, for calls that did not come over the network.
     calls: Router,
     keys: Arc<Keys>,
-    pool: Arc<Pool>,
-    gate: Arc<Gate>,
-    audit: Audit,
 }
 
 impl Endpoint {
     /// A tool server that nobody can reach yet.
-    pub(crate) fn new(
-        servers: Arc<dyn ServerLookup>,
-        connector: Connector,
-        gate: Arc<Gate>,
-        audit: Audit,
-    ) -> Self {
+    pub(crate) fn new(pool: Arc<Pool>, gate: Arc<Gate>) -> Self {
         let keys = Arc::new(Keys::of_callers());
-        let pool = Arc::new(Pool::new(servers, connector));
-        let routes = routes::router(Arc::clone(&pool), Arc::clone(&gate), audit.clone());
+        let routes = routes::router(pool, gate);
         let router = access::guarded(routes.clone(), Arc::clone(&keys), Role::Caller);
-        Self { listener: Mutex::default(), router, calls: routes, keys, pool, gate, audit }
+        Self { listener: Mutex::default(), router, calls: routes, keys }
     }
 
     /// Starts to listen on `host`, which must be a loopback address, and on `port`, or a free one if it is 0.
@@ -101,29 +90,8 @@ impl Endpoint {
         self.keys.renew_caller()
     }
 
-    /// Decides about what the kernel asks for.
-    pub(crate) fn gate(&self) -> &Gate {
-        &self.gate
-    }
-
-    /// Where it is recorded what the kernel asks for.
-    pub(crate) fn audit(&self) -> &Audit {
-        &self.audit
-    }
-
-    /// Keeps a live connection to what `name` stands for now, for the first call of its tools.
-    pub(crate) async fn adopt(&self, name: &str, server: Registered, connection: Connection) {
-        self.pool.adopt(name, server, connection).await;
-    }
-
-    /// Closes the connections to MCP servers; the next calls open them again.
-    pub(crate) async fn close_connections(&self) {
-        self.pool.close_all().await;
-    }
-
-    /// Stops listening and closes all connections.
+    /// Stops listening.
     pub(crate) async fn stop(&self) {
         self.replace(None).await;
-        self.pool.stop().await;
     }
 }

@@ -14,10 +14,10 @@ use axum::routing::{get, put};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::announced::Announced;
 use super::channel::Channel;
-use super::pool::Pool;
-use super::servers::{self, Announced};
 use crate::describe::describe;
+use crate::servers::{self, Pool};
 
 /// The largest request body: the parameters of one server.
 const BODY_LIMIT_BYTES: usize = 1024 * 1024;

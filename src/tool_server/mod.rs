@@ -9,6 +9,7 @@
 //! ```
 
 mod access;
+mod announced;
 mod answer;
 mod body;
 mod channel;
@@ -17,9 +18,7 @@ mod endpoint;
 mod host_routes;
 mod listener;
 mod paced;
-mod pool;
 mod routes;
-mod servers;
 mod standalone;
 pub(crate) mod wire;
 
@@ -28,7 +27,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 pub(crate) use self::endpoint::Endpoint;
-pub(crate) use self::servers::{Registered, ServerLookup, Unusable, read};
 pub use self::standalone::{ToolServer, ToolServerBuilder};
 
 /// The Python modules that generated code imports, by name; the others are imported by the first.

@@ -11,13 +11,11 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::Registered;
 use super::answer::{Answer, Form};
 use super::body::{Refused, Text};
-use super::pool::{Pool, Request};
 use crate::approval::{Action, Gate, OURSELVES, Target, ToolAnnotations};
-use crate::audit::{Audit, decide_on_record};
 use crate::describe::describe;
+use crate::servers::{Pool, Registered, Request};
 
 /// The name by which the reading of a resource is approved and recorded: MCP's method.
 const READ_RESOURCE: &str = "resources/read";
@@ -32,7 +30,6 @@ const NAME_BYTES: usize = 1024;
 struct Shared {
     pool: Arc<Pool>,
     gate: Arc<Gate>,
-    audit: Audit,
 }
 
 /// A tool call of code in the kernel.
@@ -99,13 +96,13 @@ struct ShellCommand {
 }
 
 /// The routes, for requests with the caller token.
-pub(super) fn router(pool: Arc<Pool>, gate: Arc<Gate>, audit: Audit) -> Router {
+pub(super) fn router(pool: Arc<Pool>, gate: Arc<Gate>) -> Router {
     Router::new()
         .route("/run", post(run))
         .route("/read", post(read))
         .route("/approve", post(approve))
         .route("/infer", post(infer))
-        .with_state(Shared { pool, gate, audit })
+        .with_state(Shared { pool, gate })
 }
 
 async fn run(State(shared): State<Shared>, form: Form, text: Text) -> Result<Response, Refused> {
@@ -167,10 +164,9 @@ async fn answer(shared: &Shared, server: Arc<Registered>, call: Call, request: R
     };
     let (target, definition) = (server.target(), Some(server.fingerprint()));
     let action = Action { server_name, tool_name, tool_args, target, definition, annotations };
-    let decided = decide_on_record(&shared.audit, &shared.gate, action, &shared.gate.on_duty()).await;
-    let (permit, on_record) = match decided {
+    let (permit, on_record) = match shared.gate.decide_for_code(action).await {
         Ok(permitted) => permitted,
-        Err(refusal) => return Answer::from(refusal),
+        Err(denied) => return Answer::from(denied),
     };
     match shared.pool.request(&server, permit, request).await {
         Ok(received) => {
@@ -207,12 +203,12 @@ async fn infer(State(shared): State<Shared>, text: Text) -> Result<Response, Ref
 
 async fn approve(State(shared): State<Shared>, text: Text) -> Result<Response, Refused> {
     let (question, text) = text.parse().await?;
-    let answer = judge(&shared.audit, &shared.gate, question).await;
+    let answer = judge(&shared.gate, question).await;
     drop(text);
     Ok(answer.into_response(Form::Json).await)
 }
 
-async fn judge(audit: &Audit, gate: &Gate, Question { tool_name, tool_args, .. }: Question) -> Answer {
+async fn judge(gate: &Gate, Question { tool_name, tool_args, .. }: Question) -> Answer {
     let tool_name = match tool_name {
         ShellTool::Shell => "shell",
         ShellTool::ShellMagic => "shell_magic",
@@ -225,14 +221,14 @@ async fn judge(audit: &Audit, gate: &Gate, Question { tool_name, tool_args, .. }
         definition: None,
         annotations: None,
     };
-    let decided = decide_on_record(audit, gate, action, &gate.on_duty()).await;
+    let decided = gate.decide_for_code(action).await;
     tracing::debug!(tool_name, is_allowed = decided.is_ok(), "a shell command asked for approval");
     match decided {
         Ok((_permit, on_record)) => {
             on_record.leave_to_the_kernel();
             Answer::Result(Value::Bool(true))
         }
-        Err(refusal) => Answer::from(refusal),
+        Err(denied) => Answer::from(denied),
     }
 }
 
@@ -244,16 +240,16 @@ mod tests {
 
     use tower::ServiceExt as _;
 
-    use super::super::servers::{self, Announced};
+    use super::super::announced::Announced;
     use super::*;
-    use crate::approval::{Approver, Desk, Effect, Policy, Standing};
+    use crate::approval::{ApprovalQueue, Approver, Audit, Effect, Policy, Standing};
     use crate::env::Variables;
-    use crate::mcp::Connector;
+    use crate::mcp_client::Connector;
 
     const QUESTION: &str = r#"{"tool_name": "shell_magic", "tool_args": {"cmd": "ls\nrm x"}}"#;
 
     fn gate(default: Effect) -> Gate {
-        Gate::new(Policy::always(default), Standing::default(), Duration::from_secs(60))
+        Gate::new(Policy::always(default), Standing::default(), Duration::from_secs(60), Audit::off())
     }
 
     fn json(answer: &Answer) -> Value {
@@ -261,7 +257,7 @@ mod tests {
     }
 
     async fn judged(gate: &Gate, question: &str) -> Value {
-        json(&judge(&Audit::off(), gate, serde_json::from_str(question).unwrap()).await)
+        json(&judge(gate, serde_json::from_str(question).unwrap()).await)
     }
 
     #[tokio::test]
@@ -277,9 +273,9 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_answers_sees_the_command() {
-        let (desk, mut questions) = Desk::new();
+        let (queue, mut questions) = ApprovalQueue::new();
         let gate = gate(Effect::Ask);
-        gate.put_on_duty(Approver::Desk(desk));
+        gate.set_approver(Some(Approver::User(queue)));
         let answer = async {
             let request = questions.recv().await.unwrap();
             assert_eq!((request.server_name(), request.tool_name()), ("ipybox", "shell_magic"));
@@ -296,13 +292,13 @@ mod tests {
     async fn calls_that_wait_take_no_more_memory_than_there_is() {
         let servers = Arc::new(Announced::default());
         let parameters = Map::from_iter([("command".to_owned(), json!("no-such-program"))]);
-        servers.put("a", servers::read("a", &parameters, &|_| true).unwrap().0);
+        servers.put("a", crate::servers::read("a", &parameters, &|_| true).unwrap().0);
         let variables = Arc::new(Variables::from_pairs::<&str, &str>([]));
         let pool = Arc::new(Pool::new(servers, Connector::new(variables, "/".into())));
-        let (desk, mut questions) = Desk::new();
+        let (queue, mut questions) = ApprovalQueue::new();
         let gate = Arc::new(gate(Effect::Ask));
-        gate.put_on_duty(Approver::Desk(desk));
-        let router = router(pool, gate, Audit::off());
+        gate.set_approver(Some(Approver::User(queue)));
+        let router = router(pool, gate);
         let call = |server: &str, bytes: usize| {
             let text = "x".repeat(bytes);
             let body = json!({"server_name": server, "tool_name": "t", "tool_args": {"text": text}});

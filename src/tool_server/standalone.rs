@@ -7,16 +7,15 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::access::{self, Keys, Role, Token};
+use super::announced::Announced;
 use super::channel::Channel;
 use super::host_routes::{self, Subjects};
 use super::listener::Listener;
-use super::pool::Pool;
-use super::servers::Announced;
-use super::{Error, ServerLookup, routes};
-use crate::approval::{Effect, Gate, Policy, Standing};
-use crate::audit::Audit;
+use super::{Error, routes};
+use crate::approval::{Audit, Effect, Gate, Policy, Standing};
 use crate::env::Variables;
-use crate::mcp::{Connector, DEFAULT_CONNECT_TIMEOUT};
+use crate::mcp_client::{Connector, DEFAULT_CONNECT_TIMEOUT};
+use crate::servers::{Pool, ServerLookup};
 
 /// The port of the reference implementation.
 const DEFAULT_PORT: u16 = 8900;
@@ -164,11 +163,11 @@ impl ToolServerBuilder {
         let connector = Connector::new(variables, directory).with_connect_timeout(self.connect_timeout);
         let servers = Arc::new(Announced::default());
         let pool = Arc::new(Pool::new(Arc::clone(&servers) as Arc<dyn ServerLookup>, connector));
-        let gate = Arc::new(Gate::new(self.policy, Standing::default(), self.approval_timeout));
+        let gate = Arc::new(Gate::new(self.policy, Standing::default(), self.approval_timeout, Audit::off()));
         let stop = CancellationToken::new();
         let channel = Arc::new(Channel::new(Arc::clone(&gate), stop.clone()));
 
-        let of_callers = routes::router(Arc::clone(&pool), gate, Audit::off());
+        let of_callers = routes::router(Arc::clone(&pool), gate);
         let subjects = Subjects { pool: Arc::clone(&pool), servers, channel: Arc::clone(&channel) };
         let of_host = host_routes::router(subjects);
         let router = access::guarded(of_callers, Arc::clone(&keys), Role::Caller).merge(access::guarded(

@@ -180,7 +180,8 @@ pub(crate) async fn a_cancelled_cell_is_interrupted_and_the_next_one_runs() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let started = place.workspace().join("started");
-    let running = ipybox.start_cell(&format!("x = 1; open({started:?}, 'w').close()\nwhile True: pass")).await;
+    let running =
+        ipybox.start_cell(&format!("x = 1; open({started:?}, 'w').close()\nwhile True: pass")).await;
     let queued = ipybox.start_cell("x = 2").await;
     eventually("the cell runs", || started.exists()).await;
     ipybox.cancel(&queued).await;

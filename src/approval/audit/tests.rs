@@ -1,0 +1,246 @@
+//! What is in the file after something has happened.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::*;
+use crate::approval::{
+    Action, ApprovalQueue, Approver, Denied, Effect, Gate, Policy, Standing, Target, ToolAnnotations,
+};
+use crate::env::Variables;
+
+/// A log in a directory of its own.
+struct Place {
+    directory: tempfile::TempDir,
+    audit: Audit,
+}
+
+impl Place {
+    fn new(contents: Contents) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let variables = Variables::from_pairs([("KEY", "the-secret")]);
+        variables.fill("${KEY}").unwrap();
+        let settings = AuditSettings { contents, ..settings(directory.path().join("log")) };
+        let audit = Audit::open(settings, variables.redactor().clone()).unwrap();
+        Self { directory, audit }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("log")
+    }
+
+    /// All that was told, in order; closes the log.
+    async fn told(&self) -> Vec<Value> {
+        self.audit.close().await;
+        let text = std::fs::read_to_string(self.path()).unwrap();
+        assert!(!text.contains("the-secret"), "{text}");
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+fn settings(path: PathBuf) -> AuditSettings {
+    AuditSettings {
+        path,
+        contents: Contents::Arguments,
+        max_bytes: 1024 * 1024,
+        kept_files: 1,
+        workspace: PathBuf::from("/nonexistent"),
+    }
+}
+
+fn gate(audit: &Audit, effect: Effect) -> Gate {
+    Gate::new(Policy::always(effect), Standing::default(), Duration::from_secs(60), audit.clone())
+}
+
+fn action() -> Action {
+    let Value::Object(tool_args) = json!({"key": "the-secret", "more": [1, {"the-secret": "a the-secret"}]})
+    else {
+        unreachable!()
+    };
+    Action {
+        server_name: "server".to_owned(),
+        tool_name: "tool".to_owned(),
+        tool_args,
+        target: Target::Command("run --key the-secret".to_owned()),
+        annotations: None,
+        definition: None,
+    }
+}
+
+/// The events' names and these fields of them.
+fn fields(told: &[Value], names: &[&str]) -> Vec<String> {
+    let field = |event: &Value, name: &str| match &event[name] {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let row = |event: &Value| names.iter().map(|name| field(event, name)).collect::<Vec<_>>().join(" ");
+    told.iter().map(|event| format!("{} {}", field(event, "event"), row(event))).collect()
+}
+
+#[tokio::test]
+async fn a_call_of_a_cell_is_told_from_beginning_to_end() {
+    let place = Place::new(Contents::Arguments);
+    let cell = place.audit.cell_started("é the-secret");
+    let (_, call) = gate(&place.audit, Effect::Allow).decide(action(), &Approver::Consent).await.unwrap();
+    call.result(|| json!("the-secret"));
+    cell.ended(CellEnd::Error, CellOutput { excerpt: "the-secret", chars: 10, images: 2 });
+    let told = place.told().await;
+    assert_eq!(
+        fields(&told, &["cell", "decision", "by", "outcome", "result_bytes", "end", "chars", "output_chars"]),
+        [
+            "cell_started 1 null null null null null 12 null",
+            "decision 1 accepted policy null null null null null",
+            "call_ended null null null result 10 null null null",
+            "cell_ended 1 null null null null error null 10",
+        ]
+    );
+    let expected = json!({"key": "${KEY}", "more": [1, {"${KEY}": "a ${KEY}"}]});
+    assert_eq!((&told[1]["arguments"], &told[1]["target"]), (&expected, &json!("run --key ${KEY}")));
+    assert_eq!(told[1]["call"], told[2]["call"]);
+    assert!(told.iter().all(|event| event["session"] == told[0]["session"] && event["time"].is_string()));
+    assert!(told.iter().all(|event| ["code", "output", "result"].iter().all(|name| event[*name].is_null())));
+}
+
+#[tokio::test]
+async fn contents_are_told_if_wanted() {
+    let place = Place::new(Contents::Everything);
+    let cell = place.audit.cell_started("print('the-secret')");
+    let (_, call) = gate(&place.audit, Effect::Allow).decide(action(), &Approver::Consent).await.unwrap();
+    call.result(|| json!({"a": "the-secret"}));
+    cell.ended(CellEnd::Finished, CellOutput { excerpt: "the-secret\n", chars: 11, images: 0 });
+    let told = place.told().await;
+    assert_eq!(told[0]["code"], "print('${KEY}')");
+    assert_eq!(told[2]["result"], json!({"a": "${KEY}"}));
+    assert_eq!(told[3]["output"], "${KEY}\n");
+}
+
+#[tokio::test]
+async fn what_is_denied_does_not_end() {
+    let place = Place::new(Contents::Arguments);
+    for (effect, approver) in [(Effect::Deny, Approver::Consent), (Effect::Ask, Approver::Nobody("alone"))] {
+        let refused = gate(&place.audit, effect).decide(action(), &approver).await;
+        assert!(matches!(refused, Err(Denied::Policy { .. } | Denied::Nobody { .. })));
+    }
+    let told = place.told().await;
+    assert_eq!(
+        fields(&told, &["decision", "by", "cell"]),
+        ["decision denied policy null", "decision denied nobody null"]
+    );
+    assert!(told[1]["reason"].as_str().is_some_and(|reason| reason.contains("alone")), "{told:?}");
+}
+
+#[tokio::test]
+async fn what_is_dropped_is_told_as_cancelled_withdrawn_or_stopped() {
+    let place = Place::new(Contents::Arguments);
+    let cell = place.audit.cell_started("");
+    let (_, call) = gate(&place.audit, Effect::Allow).decide(action(), &Approver::Consent).await.unwrap();
+    drop(call);
+    let (queue, mut requests) = ApprovalQueue::new();
+    let (gate, approver) = (gate(&place.audit, Effect::Ask), Approver::User(queue));
+    {
+        let deciding = gate.decide(action(), &approver);
+        tokio::select! {
+            _ = deciding => panic!("nobody has answered"),
+            _ = requests.recv() => {}
+        }
+    }
+    drop(cell);
+    let told = place.told().await;
+    assert_eq!(
+        fields(&told, &["decision", "by", "outcome", "end"]),
+        [
+            "cell_started null null null null",
+            "decision accepted policy null null",
+            "call_ended null null cancelled null",
+            "decision denied withdrawal null null",
+            "cell_ended null null null stopped",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn nothing_runs_that_cannot_be_recorded() {
+    let place = Place::new(Contents::Arguments);
+    let gate = gate(&place.audit, Effect::Allow);
+    // A directory in the file's place.
+    std::fs::remove_file(place.path()).unwrap();
+    std::fs::create_dir(place.path()).unwrap();
+    let refused = gate.decide(action(), &Approver::Consent).await;
+    assert!(matches!(refused, Err(Denied::Unrecorded { .. })));
+    place.audit.cell_started("").ended(CellEnd::Finished, CellOutput::default());
+    // What is recorded next is written after those, which are lost.
+    drop(gate.decide(action(), &Approver::Consent).await);
+    std::fs::remove_dir(place.path()).unwrap();
+    drop(gate.decide(action(), &Approver::Consent).await.unwrap());
+    let told = place.told().await;
+    assert_eq!(
+        fields(&told, &["count"]),
+        ["events_lost 4", "decision null", "call_ended null"],
+        "two decisions and the cell's two events are lost"
+    );
+    let refused = gate.decide(action(), &Approver::Consent).await;
+    assert!(matches!(refused, Err(Denied::Unrecorded { .. })), "the log is closed");
+}
+
+#[tokio::test]
+async fn a_flood_of_calls_drives_out_no_evidence() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    let settings = AuditSettings { max_bytes: 16_000, ..settings(path.clone()) };
+    let audit = Audit::open(settings, Variables::default().redactor().clone()).unwrap();
+    let call = |tool: &str, target: Target| Action {
+        tool_name: tool.to_owned(),
+        tool_args: Map::new(),
+        target,
+        annotations: Some(ToolAnnotations::default()),
+        ..action()
+    };
+    let server = || Target::Url("https://server".to_owned());
+    let run = async |action: Action, gate: &Gate| {
+        drop(gate.decide(action, &Approver::Consent).await);
+    };
+    let (allow, deny) = (gate(&audit, Effect::Allow), gate(&audit, Effect::Deny));
+    run(call("register_mcp_server", Target::Host), &gate(&audit, Effect::Ask)).await;
+    let (queue, mut requests) = ApprovalQueue::new();
+    let approver = Approver::User(queue);
+    let answered = gate(&audit, Effect::Ask);
+    let asking = answered.decide(call("asked", server()), &approver);
+    let (decided, ()) =
+        tokio::join!(asking, async { assert!(requests.recv().await.unwrap().accept(), "it waits") });
+    drop(decided);
+    run(call("once", server()), &allow).await;
+    for number in 0..200 {
+        run(call("flood", server()), if number % 2 == 0 { &allow } else { &deny }).await;
+        // Names that the server does not have.
+        run(Action { annotations: None, ..call(&format!("made-up-{number}"), server()) }, &deny).await;
+    }
+    audit.close().await;
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+    let kept = read(&decisions_file(&path));
+    for tool in ["register_mcp_server", "asked", "once", "flood", "made-up-0"] {
+        assert!(kept.contains(&format!("\"tool\":\"{tool}\"")), "{tool} in {kept}");
+    }
+    assert!(kept.lines().count() <= 3 + 2 * 10, "{kept}");
+    assert!(kept.lines().all(|line| line.contains("\"event\":\"decision\"")), "{kept}");
+    let log = read(&path) + &read(&directory.path().join("log.1"));
+    assert!(!log.contains("\"asked\""), "the flood was too small");
+}
+
+#[tokio::test]
+async fn without_a_log_calls_run_all_the_same() {
+    let audit = Audit::off();
+    drop(gate(&audit, Effect::Allow).decide(action(), &Approver::Consent).await.unwrap());
+    audit.cell_started("").ended(CellEnd::Finished, CellOutput::default());
+    audit.close().await;
+}
+
+#[test]
+fn a_missing_directory_is_named() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("missing/log");
+    let error = Audit::open(settings(path.clone()), Variables::default().redactor().clone());
+    let error = error.err().unwrap().to_string();
+    assert!(error.contains(path.to_str().unwrap()) && error.contains("directory does not exist"), "{error}");
+}

@@ -1,0 +1,120 @@
+//! Where approval requests wait for the user who answers them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::{mpsc, watch};
+
+use super::action::Action;
+use super::request::ApprovalRequest;
+use super::shown::question;
+
+/// How many requests may wait there unread. More wait for room.
+const CAPACITY: usize = 64;
+
+/// Who answers for a piece of work, a cell say.
+#[derive(Debug, Clone)]
+pub(crate) enum Approver {
+    /// Nobody: what has to be asked is denied. The words say to a user why, and what to do.
+    Nobody(&'static str),
+    /// Everything that would be asked may run.
+    Consent,
+    /// The user who reads the queue.
+    User(Arc<ApprovalQueue>),
+}
+
+impl Approver {
+    /// How many requests wait for an answer.
+    pub(crate) fn waiting(&self) -> watch::Receiver<usize> {
+        match self {
+            Self::User(queue) => queue.waiting(),
+            // Closed: nothing will ever wait.
+            Self::Nobody(_) | Self::Consent => watch::channel(0).1,
+        }
+    }
+
+    /// How many requests have expired so far.
+    pub(crate) fn expired(&self) -> usize {
+        match self {
+            Self::User(queue) => queue.expired.load(Ordering::Relaxed),
+            Self::Nobody(_) | Self::Consent => 0,
+        }
+    }
+}
+
+/// A queue of approval requests. When its reader goes away, the requests that nobody has taken are rejected.
+#[derive(Debug)]
+pub(crate) struct ApprovalQueue {
+    pub(super) requests: mpsc::Sender<ApprovalRequest>,
+    waiting: watch::Sender<usize>,
+    expired: AtomicUsize,
+    is_attended: watch::Sender<bool>,
+    /// Whether requests are shown in dialogs of bounded size.
+    shows_dialogs: bool,
+}
+
+/// A request that waits, counted as long as this lives.
+pub(super) struct Counted<'a>(&'a ApprovalQueue);
+
+impl ApprovalQueue {
+    /// A queue, and its other end.
+    pub(crate) fn new() -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
+        Self::make(false)
+    }
+
+    /// A queue whose requests are shown in dialogs: what is too long for one is denied.
+    pub(crate) fn of_dialogs() -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
+        Self::make(true)
+    }
+
+    fn make(shows_dialogs: bool) -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
+        let (requests, receiver) = mpsc::channel(CAPACITY);
+        (
+            Arc::new(Self {
+                requests,
+                waiting: watch::Sender::new(0),
+                expired: AtomicUsize::new(0),
+                is_attended: watch::Sender::new(true),
+                shows_dialogs,
+            }),
+            receiver,
+        )
+    }
+
+    /// Whether a request for `action` could be shown.
+    pub(super) fn can_show(&self, action: &Action) -> bool {
+        !self.shows_dialogs || question(action).is_ok()
+    }
+
+    /// How many requests wait for an answer.
+    pub(crate) fn waiting(&self) -> watch::Receiver<usize> {
+        self.waiting.subscribe()
+    }
+
+    /// Says whether somebody reads the queue. While nobody does, the time to answer runs for all requests in it.
+    pub(crate) fn attend(&self, is_attended: bool) {
+        self.is_attended.send_replace(is_attended);
+    }
+
+    /// Waits until nobody reads the queue.
+    pub(super) async fn left(&self) {
+        // The sender is here: it does not go away.
+        drop(self.is_attended.subscribe().wait_for(|is_attended| !is_attended).await);
+    }
+
+    /// Notes that a request has expired.
+    pub(super) fn expire(&self) {
+        self.expired.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count(&self) -> Counted<'_> {
+        self.waiting.send_modify(|count| *count += 1);
+        Counted(self)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.send_modify(|count| *count -= 1);
+    }
+}

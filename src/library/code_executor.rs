@@ -1,0 +1,189 @@
+//! What a Rust application holds: a kernel whose code can call tools.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::builder::CodeExecutorBuilder;
+use super::execution::CodeExecution;
+use super::{Code, CodeExecutionError, CodeExecutionResult};
+use crate::config::Config;
+use crate::describe::describe;
+use crate::registry::GenerateError;
+use crate::session::{Session, StartError, ToolOptions};
+
+/// Runs Python code in an IPython kernel and lets it call the tools of MCP servers.
+///
+/// Variables and definitions persist from one piece of code to the next. Code runs one piece at a time, in the order in
+/// which it was given; all methods take `&self`, so that one executor may be shared by many tasks.
+///
+/// Code that calls a tool waits for permission: [`stream`](Self::stream) hands out an
+/// [`ApprovalRequest`](crate::ApprovalRequest) for each call, [`execute`](Self::execute) agrees to all of them.
+///
+/// ```no_run
+/// use ipybox::{CodeExecutionEvent, CodeExecutor};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let executor = CodeExecutor::start().await?;
+/// let mut execution = executor.stream("print('hello')");
+/// while let Some(event) = execution.next().await {
+///     match event? {
+///         CodeExecutionEvent::ApprovalRequest(request) => {
+///             println!("rejected: {request}");
+///             request.reject();
+///         }
+///         CodeExecutionEvent::Result(result) => println!("{:?}", result.text),
+///         _ => {}
+///     }
+/// }
+/// executor.stop().await;
+/// # Ok(())
+/// # }
+/// ```
+pub struct CodeExecutor {
+    session: Arc<Session>,
+}
+
+impl CodeExecutor {
+    /// A builder with the default of each option.
+    pub fn builder() -> CodeExecutorBuilder {
+        CodeExecutorBuilder::default()
+    }
+
+    /// Starts an executor with the defaults: the workspace is the current directory, and its registered servers are
+    /// those of `ipybox --workspace .`.
+    ///
+    /// # Errors
+    /// As for [`CodeExecutorBuilder::start`].
+    pub async fn start() -> Result<Self, StartError> {
+        Self::builder().start().await
+    }
+
+    /// The workspace: the real path of the kernel's working directory.
+    pub fn working_dir(&self) -> &Path {
+        self.session.workspace()
+    }
+
+    /// The interpreter that runs the kernel.
+    ///
+    /// # Errors
+    /// [`CodeExecutionError::Unavailable`] if there is none.
+    pub async fn python(&self) -> Result<PathBuf, CodeExecutionError> {
+        let environment = self.session.environment(&|_| {}).await;
+        let environment = environment.map_err(|error| CodeExecutionError::unavailable(&error))?;
+        Ok(environment.python().to_owned())
+    }
+
+    /// Generates the package `mcptools.<server_name>` for the tools of an MCP server and registers the server in the
+    /// executor's registry, as [`generate_mcp_sources`](crate::generate_mcp_sources) does. Code can import it at once, and the
+    /// connection is kept for the first call. Returns the names of the generated modules, one for each tool.
+    ///
+    /// If the server's tools have changed since the name was registered last, code that has imported their modules imports
+    /// the new ones with its next `import`; names that it has from before still are the old ones.
+    ///
+    /// Dropping the future leaves what was there before.
+    ///
+    /// # Errors
+    /// See [`GenerateError`].
+    pub async fn register_mcp_server(
+        &self,
+        server_name: &str,
+        server_params: &Value,
+    ) -> Result<Vec<String>, GenerateError> {
+        let parameters = server_params.as_object().ok_or(GenerateError::NotAnObject)?;
+        let tell = |what: &str| tracing::debug!(server = server_name, "{what}");
+        let registered = self.session.register(server_name, parameters, None, &tell).await;
+        let registration = registered.map_err(|error| GenerateError::Register(describe(&error)))?;
+        for note in &registration.notes {
+            tracing::warn!(server = server_name, "{note}");
+        }
+        Ok(registration.modules)
+    }
+
+    /// Runs code to its end and agrees to its tool calls, except those that the approval policy denies.
+    ///
+    /// Whoever is asked, or has agreed, is so for all that the kernel calls while this code runs, threads that earlier
+    /// code has left behind included. Do not run code with `execute` in a kernel that has run code which you do not trust.
+    ///
+    /// Dropping the future cancels the code.
+    ///
+    /// # Errors
+    /// [`CodeExecutionError`] if the code raises an exception, exceeds its timeout, or loses its kernel.
+    pub async fn execute(&self, code: impl Into<Code>) -> Result<CodeExecutionResult, CodeExecutionError> {
+        CodeExecution::consented(Arc::clone(&self.session), code.into()).end().await
+    }
+
+    /// Runs code and tells what happens: approval requests, output if the code asks for it, the result.
+    pub fn stream(&self, code: impl Into<Code>) -> CodeExecution {
+        CodeExecution::asking(Arc::clone(&self.session), code.into())
+    }
+
+    /// Replaces the kernel by a fresh one and closes the connections to MCP servers, which are opened again when their
+    /// tools are called next. Code that runs is stopped.
+    ///
+    /// The reset is done even if the future is dropped.
+    ///
+    /// # Errors
+    /// [`CodeExecutionError::Unavailable`] if no fresh kernel starts. The next code tries again.
+    pub async fn reset(&self) -> Result<(), CodeExecutionError> {
+        let reset = self.session.reset().await.outcome().await;
+        reset.map_err(|error| CodeExecutionError::unavailable(&error))
+    }
+
+    /// Interrupts the code that runs and gives up what waits for its turn. Variables are kept, unless the code does not
+    /// react to the interrupt within 5 seconds. Returns at once; the code's own stream tells when it has ended.
+    pub fn cancel(&self) {
+        self.session.cancel();
+    }
+
+    /// Installs a Python package into the environment that runs the kernel: `requests`, `numpy>=1.20`,
+    /// `git+https://…`. It can be imported at once. Returns the installer's output.
+    ///
+    /// # Errors
+    /// [`CodeExecutionError::Unavailable`] with the installer's words if the package cannot be installed, or with the
+    /// reason why there is no environment.
+    pub async fn install_package(&self, package: &str) -> Result<String, CodeExecutionError> {
+        let output = self.session.install(package, None, &|_| {}).await;
+        output.map_err(|error| CodeExecutionError::Unavailable(describe(&error)))
+    }
+
+    /// Kills the kernel, closes all connections, completes the audit log, and waits until no process is left. Code that runs or waits ends with an
+    /// error.
+    ///
+    /// Dropping the executor does the same without waiting.
+    pub async fn stop(&self) {
+        self.session.stop().await;
+    }
+}
+
+impl Drop for CodeExecutor {
+    fn drop(&mut self) {
+        // Streams of it may live on: they end with an error.
+        self.session.abandon();
+    }
+}
+
+impl std::fmt::Debug for CodeExecutor {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("CodeExecutor").finish_non_exhaustive()
+    }
+}
+
+impl CodeExecutorBuilder {
+    /// Starts the tool server and a kernel, and waits until it runs code.
+    ///
+    /// The first start in a workspace makes its Python environment, which takes seconds. Dropping the future stops what
+    /// has been started.
+    ///
+    /// # Errors
+    /// [`StartError`]; no process is left behind.
+    pub async fn start(self) -> Result<CodeExecutor, StartError> {
+        let tools =
+            ToolOptions { policy: self.policy(), registry: self.registry, timeout: self.approval_timeout };
+        let config = Config::new(self.kernel.into_settings())?;
+        let session = Session::open(&config, Some(tools)).await?;
+        session.started().await.map_err(|error| StartError::kernel(&error))?;
+        Ok(CodeExecutor { session: Arc::new(session) })
+    }
+}

@@ -1,0 +1,158 @@
+//! Code under way: a stream of what happens, ending with its result.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::Stream;
+use tokio::sync::mpsc;
+use tokio_util::sync::DropGuard;
+
+use super::error::result_of;
+use super::{Code, CodeExecutionError, CodeExecutionResult};
+use crate::approval::{ApprovalQueue, ApprovalRequest, Approver};
+use crate::session::{Cell, Error, Outcome, Session};
+
+/// How many chunks of output may wait for their reader before the kernel has to.
+const CHUNKS_CAPACITY: usize = 64;
+
+/// What happens while code runs.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CodeExecutionEvent {
+    /// The code calls a tool and waits for permission.
+    ApprovalRequest(ApprovalRequest),
+    /// The code has shown something. Only if [`Code::with_chunks`] asks for it.
+    Chunk(CodeExecutionChunk),
+    /// The code has run to its end. Nothing follows.
+    Result(CodeExecutionResult),
+}
+
+/// A piece of output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CodeExecutionChunk {
+    /// The text, with terminal control characters as the code wrote them.
+    pub text: String,
+}
+
+/// The end of a cell that is queued when this is polled first.
+type PendingOutcome = Pin<Box<dyn Future<Output = Result<Outcome, Error>> + Send + Sync>>;
+
+/// Code under way: a [`Stream`] of [`CodeExecutionEvent`]s that ends with the result or the error.
+///
+/// It does nothing before it is polled. Dropping it cancels the code: at once if it waits for its turn, by an interrupt
+/// if it runs. Between two events it may be kept as long as one likes, but what has to be approved waits, and code that
+/// prints much waits for its chunks to be taken.
+#[must_use = "code does not run before its stream is polled"]
+pub struct CodeExecution {
+    requests: mpsc::Receiver<ApprovalRequest>,
+    chunks: Option<mpsc::Receiver<String>>,
+    outcome: Option<PendingOutcome>,
+    finished: Option<Result<CodeExecutionResult, CodeExecutionError>>,
+    _cancel_on_drop: DropGuard,
+}
+
+impl CodeExecution {
+    /// Code whose tool calls are asked for.
+    pub(super) fn asking(session: Arc<Session>, code: Code) -> Self {
+        let (queue, requests) = ApprovalQueue::new();
+        Self::new(session, code, Approver::User(queue), requests)
+    }
+
+    /// Code whose tool calls need no answer, for which no policy denies them.
+    pub(super) fn consented(session: Arc<Session>, code: Code) -> Self {
+        // The other end is gone: nothing will come.
+        let (_, requests) = ApprovalQueue::new();
+        Self::new(session, code, Approver::Consent, requests)
+    }
+
+    fn new(
+        session: Arc<Session>,
+        code: Code,
+        approver: Approver,
+        requests: mpsc::Receiver<ApprovalRequest>,
+    ) -> Self {
+        let cancel = session.cell_token();
+        let (sender, chunks) = match code.has_chunks {
+            true => {
+                let (sender, receiver) = mpsc::channel(CHUNKS_CAPACITY);
+                (Some(sender), Some(receiver))
+            }
+            false => (None, None),
+        };
+        let cell_cancel = cancel.clone();
+        let outcome = async move {
+            let cell = Cell {
+                code: code.source,
+                timeout: code.timeout,
+                max_output_chars: code.max_output_chars,
+                cancel: cell_cancel,
+                chunks: sender,
+                approver,
+            };
+            session.execute(cell).await.outcome().await
+        };
+        Self {
+            requests,
+            chunks,
+            outcome: Some(Box::pin(outcome)),
+            finished: None,
+            _cancel_on_drop: cancel.drop_guard(),
+        }
+    }
+
+    /// The end of code whose events nobody wants.
+    pub(super) async fn end(mut self) -> Result<CodeExecutionResult, CodeExecutionError> {
+        while let Some(event) = self.next().await {
+            match event? {
+                CodeExecutionEvent::Result(result) => return Ok(result),
+                CodeExecutionEvent::ApprovalRequest(_) | CodeExecutionEvent::Chunk(_) => {}
+            }
+        }
+        Err(CodeExecutionError::Unavailable("the execution ended without a result".to_owned()))
+    }
+
+    /// The next event; `None` after the result or the error. Cancellation safe.
+    pub async fn next(&mut self) -> Option<Result<CodeExecutionEvent, CodeExecutionError>> {
+        std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+}
+
+impl Stream for CodeExecution {
+    type Item = Result<CodeExecutionEvent, CodeExecutionError>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        if let Poll::Ready(Some(mut request)) = this.requests.poll_recv(context)
+            && this.finished.is_none()
+        {
+            request.hand_out();
+            return Poll::Ready(Some(Ok(CodeExecutionEvent::ApprovalRequest(request))));
+        }
+        // First what was said before the end: the outcome does not overtake chunks that are here already.
+        if let Some(outcome) = &mut this.outcome
+            && let Poll::Ready(outcome) = outcome.as_mut().poll(context)
+        {
+            this.outcome = None;
+            let finished = outcome.map_err(|error| CodeExecutionError::unavailable(&error));
+            this.finished = Some(finished.and_then(result_of));
+        }
+        if let Some(chunks) = &mut this.chunks
+            && let Poll::Ready(Some(text)) = chunks.poll_recv(context)
+        {
+            return Poll::Ready(Some(Ok(CodeExecutionEvent::Chunk(CodeExecutionChunk { text }))));
+        }
+        match this.finished.take() {
+            Some(finished) => Poll::Ready(Some(finished.map(CodeExecutionEvent::Result))),
+            None if this.outcome.is_none() => Poll::Ready(None),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl std::fmt::Debug for CodeExecution {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("CodeExecution").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,69 @@
+//! Asks the user, through the MCP client, whether something may run.
+//!
+//! Up to protocol revision 2025-11-25 the server sends `elicitation/create` while it works on a call. Since 2026-07-28
+//! it sends no requests: it answers the call with what it wants to know, and the client calls again with the answers.
+//! The work goes on meanwhile, in a task of its own.
+
+mod elicit;
+mod ongoing;
+mod parking;
+mod question;
+
+use std::sync::Arc;
+
+use rmcp::RoleServer;
+use rmcp::model::ProtocolVersion;
+use rmcp::service::RequestContext;
+use tokio::sync::mpsc;
+
+pub(super) use self::ongoing::Ongoing;
+pub(super) use self::parking::Parking;
+use crate::approval::{ApprovalQueue, ApprovalRequest, Approver};
+
+/// How the user of a request can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// By a request of ours.
+    Elicitation,
+    /// By our answer, which the client answers by calling again.
+    Rounds,
+    /// Not at all.
+    None,
+}
+
+/// Said when the client cannot ask its user.
+const CANNOT_ASK: &str = "the MCP client does not support elicitation\n\
+     hint: the user can allow calls beforehand in a policy file (`--approval policy --approval-policy FILE`), or allow \
+     all of them (`--approval auto`)";
+
+/// The approval requests of a call.
+pub(super) struct Questions {
+    queue: Arc<ApprovalQueue>,
+    /// Closed when the work is done.
+    receiver: mpsc::Receiver<ApprovalRequest>,
+}
+
+impl Way {
+    /// How the client of this request can ask its user.
+    pub(super) fn of(context: &RequestContext<RoleServer>) -> Self {
+        let elicitation = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
+        // Before there were modes, all of it was forms.
+        let has_forms = elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none());
+        match context.protocol_version() {
+            _ if !has_forms => Self::None,
+            Some(version) if version >= ProtocolVersion::V_2026_07_28 => Self::Rounds,
+            _ => Self::Elicitation,
+        }
+    }
+
+    /// Who answers for the work on such a request, and where the questions come out.
+    pub(super) fn approver(self) -> (Approver, Option<Questions>) {
+        match self {
+            Self::None => (Approver::Nobody(CANNOT_ASK), None),
+            Self::Elicitation | Self::Rounds => {
+                let (queue, receiver) = ApprovalQueue::of_dialogs();
+                (Approver::User(Arc::clone(&queue)), Some(Questions { queue, receiver }))
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Calls that wait for their client to come back with answers (MCP 2026-07-28, multi round-trip requests).
+//!
+//! What a client sends back is not trusted: the state is an unguessable name of a call that is kept here, the call must
+//! be the same one, and it can be taken up once.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rmcp::ErrorData;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ElicitRequest, ElicitResult, InputRequest,
+    InputRequiredResult, InputResponses, JsonObject,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::ongoing::{Next, Ongoing};
+use super::question;
+use crate::approval::ApprovalRequest;
+use crate::mcp_server::earlier::{Earlier, Why, name_of, text_of};
+use crate::session::Session;
+
+/// How many calls may wait for their clients. Clients that never come back must not fill memory.
+const PARKED_CALLS: usize = 64;
+
+/// The calls that wait.
+#[derive(Default)]
+pub(in crate::mcp_server) struct Parking {
+    calls: Mutex<HashMap<String, Parked>>,
+}
+
+struct Parked {
+    ongoing: Ongoing,
+    tool: String,
+    arguments: Option<JsonObject>,
+    questions: BTreeMap<String, ApprovalRequest>,
+    /// How often its client has been asked.
+    rounds: u32,
+    /// Greater than that of all calls parked before.
+    number: u64,
+    /// Whether another answer has told what came of it.
+    is_told: bool,
+}
+
+/// What came of a call whose client has not come back.
+pub(in crate::mcp_server) struct DoneMeanwhile {
+    call: String,
+    text: String,
+}
+
+impl DoneMeanwhile {
+    /// As the answer to another call tells it.
+    pub(in crate::mcp_server) async fn told(self, session: &Session) -> Earlier {
+        Earlier::with_file(&self.call, &self.text, Why::NotTakenUp, Duration::ZERO, session).await
+    }
+}
+
+impl Parked {
+    /// What came of the call, if it is done. It counts as told from here on.
+    fn look(&mut self) -> Option<DoneMeanwhile> {
+        let text = match self.ongoing.look()? {
+            Ok(result) => text_of(result),
+            Err(error) => error.message.to_string(),
+        };
+        self.is_told = true;
+        Some(DoneMeanwhile { call: name_of(&self.tool, self.arguments.as_ref()), text })
+    }
+}
+
+impl Parking {
+    /// Works until the end or until something has to be asked.
+    pub(in crate::mcp_server) async fn work(
+        &self,
+        ongoing: Ongoing,
+        request: &CallToolRequestParams,
+        cancelled: &CancellationToken,
+    ) -> Result<CallToolResponse, ErrorData> {
+        self.go_on(ongoing, BTreeMap::new(), 0, request, cancelled).await
+    }
+
+    /// Takes up a call again whose client has come back.
+    pub(in crate::mcp_server) async fn resume(
+        &self,
+        state: &str,
+        request: &CallToolRequestParams,
+        progress: Option<rmcp::model::ProgressToken>,
+        cancelled: &CancellationToken,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let Parked { ongoing, mut questions, rounds, .. } = self.take(state, request)?;
+        ongoing.attend(true);
+        ongoing.tell_progress_to(progress);
+        answer(&mut questions, request.input_responses.as_ref());
+        self.go_on(ongoing, questions, rounds, request, cancelled).await
+    }
+
+    /// What came of calls whose clients have not come back, each once. A client that comes back later gets it still.
+    pub(in crate::mcp_server) fn done_meanwhile(&self) -> Vec<DoneMeanwhile> {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parked: Vec<&mut Parked> = calls.values_mut().filter(|parked| !parked.is_told).collect();
+        parked.sort_by_key(|parked| parked.number);
+        parked.into_iter().filter_map(Parked::look).collect()
+    }
+
+    async fn go_on(
+        &self,
+        mut ongoing: Ongoing,
+        mut questions: BTreeMap<String, ApprovalRequest>,
+        rounds: u32,
+        request: &CallToolRequestParams,
+        cancelled: &CancellationToken,
+    ) -> Result<CallToolResponse, ErrorData> {
+        // Questions that the client has left open are asked again with the next ones, or now.
+        questions.retain(|_, question| !question.is_closed());
+        if questions.is_empty() {
+            match ongoing.next(cancelled).await {
+                Next::Done(done) => return done.map(CallToolResult::into),
+                Next::Questions(asked) => {
+                    questions.extend(asked.into_iter().map(|question| (unguessable(), question)));
+                }
+            }
+        }
+        let rounds = rounds + 1;
+        let mut forms = BTreeMap::new();
+        for (key, question) in &mut questions {
+            let form = question::form(question, Some(rounds))
+                .map_err(|error| ErrorData::internal_error(error, None))?;
+            question.hand_out();
+            forms.insert(key.clone(), InputRequest::Elicitation(ElicitRequest::new(form)));
+        }
+        // Nobody listens before the client comes back, if it does.
+        ongoing.attend(false);
+        ongoing.tell_progress_to(None);
+        let state = self.park(ongoing, questions, rounds, request);
+        Ok(InputRequiredResult::new(Some(forms), Some(state)).into())
+    }
+
+    fn park(
+        &self,
+        ongoing: Ongoing,
+        questions: BTreeMap<String, ApprovalRequest>,
+        rounds: u32,
+        request: &CallToolRequestParams,
+    ) -> String {
+        let state = unguessable();
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        if calls.len() >= PARKED_CALLS {
+            // One that is done first: its client has stayed away longest.
+            let oldest = calls.iter().min_by_key(|(_, parked)| (!parked.ongoing.is_done(), parked.number));
+            if let Some(oldest) = oldest.map(|(state, _)| state.clone()) {
+                tracing::warn!("too many calls wait for approval; the oldest is given up");
+                calls.remove(&oldest);
+            }
+        }
+        let number = calls.values().map(|parked| parked.number + 1).max().unwrap_or_default();
+        let (tool, arguments) = (request.name.to_string(), request.arguments.clone());
+        calls.insert(
+            state.clone(),
+            Parked { ongoing, tool, arguments, questions, rounds, number, is_told: false },
+        );
+        state
+    }
+
+    fn take(&self, state: &str, request: &CallToolRequestParams) -> Result<Parked, ErrorData> {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(parked) = calls.get(state) else {
+            let message = "no call waits under this `requestState`: it was taken up already, or given up";
+            return Err(ErrorData::invalid_params(message, None));
+        };
+        if parked.tool != request.name || parked.arguments != request.arguments {
+            let message = "`requestState` belongs to a call of another tool or with other arguments";
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        calls.remove(state).ok_or_else(|| ErrorData::internal_error("the call is gone", None))
+    }
+}
+
+/// Passes the answers on and leaves the questions that have none.
+fn answer(questions: &mut BTreeMap<String, ApprovalRequest>, responses: Option<&InputResponses>) {
+    for (key, response) in responses.into_iter().flatten() {
+        // A key that we did not ask for answers nothing.
+        let Some(request) = questions.remove(key) else { continue };
+        let answer = match serde_json::from_value::<ElicitResult>(response.clone()) {
+            Ok(result) => question::answer(&result),
+            Err(error) => {
+                tracing::warn!(%error, "the MCP client answered a question with something else");
+                crate::approval::Answer::No
+            }
+        };
+        // An answer that is too late changes nothing: the code has been told so.
+        let _is_in_time = request.answer(answer);
+    }
+}
+
+fn unguessable() -> String {
+    uuid::Uuid::new_v4().simple().to_string()
+}

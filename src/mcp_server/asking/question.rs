@@ -1,0 +1,226 @@
+//! A question as a user reads it, and the answer as a client gives it: pure.
+
+use std::fmt::Write as _;
+
+use rmcp::model::{
+    ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, EnumSchema,
+    PrimitiveSchemaDefinition,
+};
+use serde_json::Value;
+
+use crate::approval::{Answer, ApprovalRequest, OURSELVES, Target, TooLong, ToolAnnotations, question};
+use crate::mcp_client::TRUST_WORKSPACE;
+use crate::visible::line;
+
+/// How often the official SDKs let a server ask during one call, by default (MCP 2026-07-28).
+const CLIENTS_ROUNDS: u32 = 10;
+/// From which round on a user is told so.
+const LATE_ROUND: u32 = 7;
+
+/// The form's one field.
+const FIELD: &str = "decision";
+
+/// What can be chosen, and what it means. The first is meant by an acceptance that chooses nothing.
+const CHOICES: [(&str, Answer); 4] = [
+    ("allow once", Answer::Once),
+    ("allow for this session", Answer::Session),
+    ("always allow", Answer::Always),
+    ("deny", Answer::No),
+];
+
+/// The form that asks for an answer.
+///
+/// `round` is how often the client has been asked for one call, if it may tire of that.
+pub(super) fn form(request: &ApprovalRequest, round: Option<u32>) -> Result<ElicitRequestParams, String> {
+    let values = CHOICES.map(|(words, _)| words.to_owned()).to_vec();
+    let choice = EnumSchema::builder(values)
+        .title("Decision")
+        .description(scope(request))
+        .with_default(CHOICES[0].0.to_owned())
+        .map_err(|error| error.to_string())?
+        .build();
+    let schema = ElicitationSchema::builder().property(FIELD, PrimitiveSchemaDefinition::Enum(choice));
+    let mut message = text(request).map_err(|TooLong| "the question is too long".to_owned())?;
+    if let Some(round) = round.filter(|round| *round >= LATE_ROUND) {
+        let _infallible = write!(
+            message,
+            "\n\nThis call has asked {round} times. Many MCP clients give it up after {CLIENTS_ROUNDS}: an answer that \
+             holds for the session saves questions."
+        );
+    }
+    let requested_schema = schema.build().map_err(str::to_owned)?;
+    Ok(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
+}
+
+/// What a client answered. Whatever is no clear yes is a no.
+pub(super) fn answer(result: &ElicitResult) -> Answer {
+    if result.action != ElicitationAction::Accept {
+        return Answer::No;
+    }
+    let chosen = match &result.content {
+        None | Some(Value::Null) => None,
+        Some(content) => match content.get(FIELD) {
+            Some(chosen) => Some(chosen),
+            None if content.as_object().is_some_and(serde_json::Map::is_empty) => None,
+            None => return Answer::No,
+        },
+    };
+    let Some(chosen) = chosen else { return CHOICES[0].1 };
+    let known = CHOICES.iter().find(|(words, _)| chosen.as_str() == Some(words));
+    known.map_or(Answer::No, |(_, answer)| *answer)
+}
+
+/// What the user reads.
+fn text(request: &ApprovalRequest) -> Result<String, TooLong> {
+    let mut text = match (request.server_name(), request.tool_name()) {
+        (OURSELVES, "shell" | "shell_magic") => "Run this shell command in the kernel?".to_owned(),
+        (OURSELVES, "register_mcp_server") => "Register this MCP server? It is started at once.".to_owned(),
+        (OURSELVES, "install_package") => "Install this Python package? Its code may run at once.".to_owned(),
+        _ => "Code in the kernel wants to call this tool. Allow it?".to_owned(),
+    };
+    let _infallible = write!(text, "\n\n{}", question(request.action())?);
+    if request.server_name() == OURSELVES && request.tool_args().values().any(trusts_workspace) {
+        text.push_str(
+            "\n\n`trust_workspace`: the server may take its program and its settings from where code in the sandbox can \
+             write. That code can then run programs on this machine.",
+        );
+    }
+    match request.target() {
+        Target::Command(command) => {
+            let _infallible = write!(text, "\n\nThe server is a program on this machine: {}", line(command));
+        }
+        Target::Url(url) => {
+            let _infallible = write!(text, "\n\nThe server is behind a URL: {}", line(url));
+        }
+        Target::Kernel | Target::Host => {}
+    }
+    let hints = request.annotations().map(hints).unwrap_or_default();
+    if !hints.is_empty() {
+        let _infallible = write!(text, "\n\nThe server says of the tool: {hints}. Nothing enforces that.");
+    }
+    Ok(text)
+}
+
+/// Whether parameters of a server say so, in whatever form they are given.
+fn trusts_workspace(parameters: &Value) -> bool {
+    match parameters {
+        Value::Object(members) => {
+            members.get(TRUST_WORKSPACE) == Some(&Value::Bool(true)) || members.values().any(trusts_workspace)
+        }
+        Value::Array(items) => items.iter().any(trusts_workspace),
+        _ => false,
+    }
+}
+
+/// What an answer that holds longer covers.
+fn scope(request: &ApprovalRequest) -> &'static str {
+    match request.target() {
+        Target::Kernel => "Longer than once: the very same command",
+        Target::Host => "Longer than once: the very same request",
+        _ => "Longer than once: any call of this tool of this server, whatever its arguments",
+    }
+}
+
+fn hints(annotations: &ToolAnnotations) -> String {
+    let hint = |value: Option<bool>, yes: &'static str, no: &'static str| {
+        value.map(|is_so| if is_so { yes } else { no })
+    };
+    let hints = [
+        hint(annotations.read_only, "it only reads", "it changes something"),
+        // Of a tool that only reads the others mean nothing (MCP, `ToolAnnotations`).
+        hint(annotations.destructive, "it may destroy something", "it destroys nothing")
+            .filter(|_| annotations.read_only != Some(true)),
+        hint(annotations.idempotent, "calling it twice is calling it once", "calling it twice does more")
+            .filter(|_| annotations.read_only != Some(true)),
+        hint(annotations.open_world, "it reaches the outside world", "it stays in its own domain"),
+    ];
+    hints.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::approval::Action;
+
+    fn request(server: &str, tool: &str, arguments: Value, target: Target) -> ApprovalRequest {
+        let Value::Object(tool_args) = arguments else { panic!("an object") };
+        let annotations =
+            ToolAnnotations { read_only: Some(false), destructive: Some(true), ..ToolAnnotations::default() };
+        let annotations = (server != OURSELVES).then_some(annotations);
+        let (server_name, tool_name) = (server.to_owned(), tool.to_owned());
+        ApprovalRequest::for_tests(Action {
+            server_name,
+            tool_name,
+            tool_args,
+            target,
+            definition: None,
+            annotations,
+        })
+    }
+
+    #[test]
+    fn a_question_shows_the_call_what_stands_behind_it_and_the_hints() {
+        let target = Target::Command("npx -y server".to_owned());
+        assert_eq!(
+            text(&request("mail", "send", json!({"to": "a@b"}), target)).unwrap(),
+            "Code in the kernel wants to call this tool. Allow it?\n\nmail.send(to='a@b')\n\n\
+             The server is a program on this machine: npx -y server\n\n\
+             The server says of the tool: it changes something, it may destroy something. Nothing enforces that."
+        );
+        assert_eq!(
+            text(&request(OURSELVES, "shell", json!({"cmd": "rm -r x"}), Target::Kernel)).unwrap(),
+            "Run this shell command in the kernel?\n\nipybox.shell(cmd='rm -r x')"
+        );
+    }
+
+    #[test]
+    fn trust_in_the_workspace_is_explained() {
+        let text = |trust: Value| {
+            let parameters = json!({"mcpServers": {"a": {"command": "a", "trust_workspace": trust}}});
+            let arguments = json!({"server_name": "a", "server_params": parameters});
+            text(&request(OURSELVES, "register_mcp_server", arguments, Target::Host)).unwrap()
+        };
+        assert!(text(json!(true)).contains("can then run programs on this machine"));
+        assert!(!text(json!(false)).contains("on this machine"));
+    }
+
+    #[test]
+    fn only_a_clear_yes_is_one() {
+        let check = |result: Value, expected: Answer| {
+            let parsed: ElicitResult = serde_json::from_value(result.clone()).unwrap();
+            assert_eq!(answer(&parsed), expected, "{result}");
+        };
+        check(json!({"action": "accept", "content": {"decision": "allow once"}}), Answer::Once);
+        check(
+            json!({"action": "accept", "content": {"decision": "allow for this session"}}),
+            Answer::Session,
+        );
+        check(json!({"action": "accept", "content": {"decision": "always allow"}}), Answer::Always);
+        check(json!({"action": "accept", "content": {"decision": "deny"}}), Answer::No);
+        check(json!({"action": "accept", "content": {}}), Answer::Once);
+        check(json!({"action": "accept"}), Answer::Once);
+        check(json!({"action": "accept", "content": {"decision": "yes"}}), Answer::No);
+        check(json!({"action": "accept", "content": {"decision": null}}), Answer::No);
+        check(json!({"action": "accept", "content": {"other": 1}}), Answer::No);
+        check(json!({"action": "accept", "content": "allow once"}), Answer::No);
+        check(json!({"action": "decline", "content": {"decision": "allow once"}}), Answer::No);
+        check(json!({"action": "cancel"}), Answer::No);
+    }
+
+    #[test]
+    fn the_form_is_what_clients_expect() {
+        let request = request("s", "t", json!({}), Target::Host);
+        let late = serde_json::to_value(form(&request, Some(8)).unwrap()).unwrap();
+        assert!(late["message"].as_str().unwrap().contains("asked 8 times"));
+        let form = form(&request, None).unwrap();
+        let form = serde_json::to_value(form).unwrap();
+        assert_eq!(form["mode"], "form");
+        assert_eq!(form["requestedSchema"]["type"], "object");
+        let field = &form["requestedSchema"]["properties"]["decision"];
+        assert_eq!(field["type"], "string");
+        assert_eq!(field["default"], "allow once");
+        assert_eq!(field["enum"].as_array().unwrap().len(), 4);
+    }
+}

@@ -1,0 +1,466 @@
+//! Which answers may not have reached the client. They are told again with the next answer.
+//!
+//! MCP has no receipt for an answer. A request that was cancelled takes none: that is certain. A client that gives up
+//! without a cancellation (the Python SDK 1.x does when its time limit is over) looks like one that waits, but for two
+//! signs: it calls again while its call is still running, or it has waited long. Both are true of some clients that do
+//! get their answers, so that little is told then. Revision 2026-07-28 obliges clients to cancel: their silence means
+//! that they wait. For all that cannot be known, a cell without code asks for the last answers again.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rmcp::RoleServer;
+use rmcp::model::{CallToolRequestParams, CallToolResult, ProtocolVersion, RequestId};
+use rmcp::service::RequestContext;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::arrivals::Arrival;
+use super::earlier::{Earlier, Why, name_of, prepend, text_of};
+use super::{execute, reset};
+use crate::session::Session;
+
+/// How long after a call another one means that the client may have given up on it: calls that are made in parallel are
+/// sent at once, and nobody gives up as fast.
+const OVERTAKEN_AFTER: Duration = Duration::from_secs(1);
+
+/// How long a call may take before its answer is in doubt for that alone. It is a common time limit of clients.
+const LONG: Duration = Duration::from_secs(60);
+
+/// How often an answer is told with answers that may be lost as well.
+const MOST_TIMES_TOLD: u32 = 2;
+
+/// How many answers are kept for the next one, the newest. A client that cancels calls by the hundred must not fill it.
+const KEPT: usize = 8;
+
+/// How many answers are remembered after they were sent, for a cancellation that crosses its answer.
+const REMEMBERED: usize = 4;
+
+/// How long an answer waits for that of an earlier cell which it should tell. The cell has ended by then, so that only
+/// its images may take longer.
+const SETTLING: Duration = Duration::from_secs(1);
+
+/// The answers of one session with a client.
+#[derive(Default)]
+pub(super) struct Deliveries {
+    state: Mutex<State>,
+    /// Tells that a request is no longer under way.
+    settled: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    under_way: HashMap<RequestId, UnderWay>,
+    /// What the next answer tells, oldest first.
+    kept: VecDeque<Earlier>,
+    /// The newest answers that were sent.
+    sent: VecDeque<Sent>,
+}
+
+/// A request that is being worked on.
+struct UnderWay {
+    arrival: Arrival,
+    /// Whether it has to wait for the cells before it.
+    is_queued: bool,
+    /// Cancelled with the request.
+    cancelled: CancellationToken,
+    /// Whether the client has to cancel what it gives up on.
+    must_cancel: bool,
+    is_overtaken: bool,
+}
+
+/// An answer that was sent, and what it told of earlier ones.
+struct Sent {
+    id: RequestId,
+    own: Earlier,
+    carried: Vec<Earlier>,
+    /// Whether it told the last answers again.
+    is_recall: bool,
+}
+
+impl Deliveries {
+    /// Takes note of a request that has arrived.
+    pub(super) fn begin(&self, request: &CallToolRequestParams, context: &RequestContext<RoleServer>) {
+        let call = UnderWay {
+            arrival: Arrival::of(&context.extensions),
+            is_queued: [execute::NAME, reset::NAME].contains(&&*request.name),
+            cancelled: context.ct.clone(),
+            must_cancel: context
+                .protocol_version()
+                .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28),
+            is_overtaken: false,
+        };
+        self.state().begin(context.id.clone(), call);
+    }
+
+    /// Takes note of a request that is answered with something else than a result.
+    pub(super) fn forget(&self, id: &RequestId) {
+        self.state().under_way.remove(id);
+        self.settled.notify_waiters();
+    }
+
+    /// Takes note of a cancellation. One that comes before the answer is seen by [`answer`](Self::answer).
+    pub(super) fn cancelled(&self, id: &RequestId) {
+        self.state().take_back(id);
+    }
+
+    /// Keeps an answer that nobody has asked for so far.
+    pub(super) fn keep(&self, earlier: Earlier) {
+        self.state().keep(earlier);
+    }
+
+    /// Completes the answer to a request by those that may not have reached the client, and keeps it if it may not reach
+    /// the client either.
+    pub(super) async fn answer(
+        &self,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+        session: &Session,
+        mut result: CallToolResult,
+    ) -> CallToolResult {
+        // What is missing after that is told with a later answer.
+        let _is_in_time = tokio::time::timeout(SETTLING, self.earlier_cells(&context.id)).await;
+        let call = name_of(&request.name, request.arguments.as_ref());
+        let text = text_of(&result);
+        let (why, after) = self.state().judge(&context.id, Instant::now());
+        let own = match why {
+            Why::Sent => Earlier::new(&call, &text, why, after),
+            _ => Earlier::with_file(&call, &text, why, after, session).await,
+        };
+        let told = self.state().send(&context.id, why, own, is_recall(request));
+        prepend(&told, &mut result);
+        self.settled.notify_waiters();
+        result
+    }
+
+    /// Waits until earlier cells have been answered whose answers this one should tell.
+    async fn earlier_cells(&self, id: &RequestId) {
+        loop {
+            let mut settled = std::pin::pin!(self.settled.notified());
+            settled.as_mut().enable();
+            if !self.state().has_to_wait(id) {
+                return;
+            }
+            settled.await;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a model asks for the last answers again: by a cell without code.
+fn is_recall(request: &CallToolRequestParams) -> bool {
+    let code = request.arguments.as_ref().and_then(|arguments| arguments.get("code")?.as_str());
+    request.name == execute::NAME && code.is_some_and(|code| code.trim().is_empty())
+}
+
+impl State {
+    fn begin(&mut self, id: RequestId, call: UnderWay) {
+        for earlier in self.under_way.values_mut() {
+            earlier.is_overtaken |= call.arrival.at.duration_since(earlier.arrival.at) > OVERTAKEN_AFTER;
+        }
+        self.under_way.insert(id, call);
+    }
+
+    /// Whether a cell is still under way that came before this one and may be lost.
+    fn has_to_wait(&self, id: &RequestId) -> bool {
+        let Some(own) = self.under_way.get(id) else { return false };
+        let is_lost = |call: &UnderWay| call.cancelled.is_cancelled() || call.is_overtaken;
+        let mut others = self.under_way.values();
+        own.is_queued
+            && others.any(|call| call.is_queued && call.arrival.number < own.arrival.number && is_lost(call))
+    }
+
+    /// Why the answer to a request may not reach the client, and how long it took.
+    fn judge(&self, id: &RequestId, now: Instant) -> (Why, Duration) {
+        let Some(call) = self.under_way.get(id) else { return (Why::Sent, Duration::ZERO) };
+        let after = now.duration_since(call.arrival.at);
+        let is_doubtful = !call.must_cancel && (call.is_overtaken || after > LONG);
+        let why = match is_doubtful {
+            _ if call.cancelled.is_cancelled() => Why::Cancelled,
+            true => Why::InDoubt,
+            false => Why::Sent,
+        };
+        (why, after)
+    }
+
+    /// Takes note of an answer that is sent now, unless its request was cancelled. Returns what it tells of earlier ones.
+    fn send(&mut self, id: &RequestId, why: Why, own: Earlier, is_recall: bool) -> Vec<String> {
+        let call = self.under_way.remove(id);
+        // It may be cancelled since it was judged; from here on `take_back` sees to it.
+        if why == Why::Cancelled || call.is_some_and(|call| call.cancelled.is_cancelled()) {
+            self.keep(own);
+            return Vec::new();
+        }
+        let mut told = if is_recall { self.last() } else { Vec::new() };
+        let mut carried = Vec::from(std::mem::take(&mut self.kept));
+        told.extend(carried.iter().map(Earlier::told));
+        if why == Why::Sent {
+            self.sent.push_back(Sent { id: id.clone(), own, carried, is_recall });
+            if self.sent.len() > REMEMBERED {
+                self.sent.pop_front();
+            }
+            return told;
+        }
+        // This answer may be lost, and what it tells with it.
+        carried.retain_mut(|earlier| {
+            earlier.times_told += 1;
+            earlier.times_told < MOST_TIMES_TOLD
+        });
+        self.kept = carried.into();
+        self.keep(own);
+        told
+    }
+
+    /// The last answers that were sent, and what they told, for a model that asks for them again.
+    fn last(&self) -> Vec<String> {
+        let sent = self.sent.iter().filter(|sent| !sent.is_recall);
+        sent.flat_map(|sent| sent.carried.iter().chain([&sent.own])).map(Earlier::told_again).collect()
+    }
+
+    /// Keeps what an answer has told that was sent, but whose request is cancelled.
+    fn take_back(&mut self, id: &RequestId) {
+        let place = self.sent.iter().position(|sent| sent.id == *id);
+        let Some(Sent { own, carried, .. }) = place.and_then(|place| self.sent.remove(place)) else { return };
+        for earlier in carried.into_iter().rev() {
+            self.kept.push_front(earlier);
+        }
+        self.keep(own);
+    }
+
+    fn keep(&mut self, earlier: Earlier) {
+        self.kept.push_back(earlier);
+        while self.kept.len() > KEPT {
+            self.kept.pop_front();
+            tracing::warn!("too many answers were not taken by the client; the oldest is given up");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A session whose clock is set by hand.
+    struct Play {
+        state: State,
+        now: Instant,
+        must_cancel: bool,
+        is_recall: bool,
+    }
+
+    impl Play {
+        fn new() -> Self {
+            Self { state: State::default(), now: Instant::now(), must_cancel: false, is_recall: false }
+        }
+
+        fn begin(&mut self, id: i64) {
+            let call = UnderWay {
+                arrival: Arrival { number: id as u64, at: self.now },
+                is_queued: true,
+                cancelled: CancellationToken::new(),
+                must_cancel: self.must_cancel,
+                is_overtaken: false,
+            };
+            self.state.begin(RequestId::Number(id), call);
+        }
+
+        fn wait(&mut self, seconds: u64) {
+            self.now += Duration::from_secs(seconds);
+        }
+
+        /// The answer with this number, as it is sent: what it tells of earlier ones.
+        fn answer(&mut self, id: i64, is_cancelled: bool) -> Vec<String> {
+            let request = RequestId::Number(id);
+            if is_cancelled {
+                self.state.under_way[&request].cancelled.cancel();
+            }
+            let (why, after) = self.state.judge(&request, self.now);
+            let own = Earlier::new("`tool`", &format!("answer {id}"), why, after);
+            self.state.send(&request, why, own, self.is_recall)
+        }
+
+        #[track_caller]
+        fn tells(&mut self, id: i64, expected: &[i64]) {
+            let told = self.answer(id, false);
+            assert_eq!(told.len(), expected.len(), "{told:?}");
+            for (told, number) in told.iter().zip(expected) {
+                assert!(told.contains(&format!("answer {number}\n")), "{told}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_cancelled_answer_is_told_once() {
+        let mut play = Play::new();
+        play.begin(1);
+        assert!(play.answer(1, true).is_empty());
+        for (id, expected) in [(2, &[1][..]), (3, &[])] {
+            play.begin(id);
+            play.tells(id, expected);
+        }
+    }
+
+    #[test]
+    fn what_a_cancelled_answer_would_have_told_is_told_by_the_next() {
+        let mut play = Play::new();
+        for id in [1, 2] {
+            play.begin(id);
+            play.answer(id, true);
+        }
+        play.begin(3);
+        play.tells(3, &[1, 2]);
+    }
+
+    #[test]
+    fn calls_made_at_once_are_not_in_doubt() {
+        let mut play = Play::new();
+        play.begin(1);
+        play.begin(2);
+        play.wait(30);
+        play.tells(1, &[]);
+        play.tells(2, &[]);
+        play.begin(3);
+        play.tells(3, &[]);
+    }
+
+    #[test]
+    fn a_call_that_another_one_overtakes_is_in_doubt() {
+        let mut play = Play::new();
+        play.begin(1);
+        play.wait(2);
+        play.begin(2);
+        play.tells(1, &[]);
+        play.tells(2, &[1]);
+    }
+
+    #[test]
+    fn a_call_that_takes_long_is_in_doubt() {
+        let mut play = Play::new();
+        play.begin(1);
+        play.wait(61);
+        play.tells(1, &[]);
+        play.begin(2);
+        play.tells(2, &[1]);
+    }
+
+    #[test]
+    fn what_an_answer_in_doubt_tells_is_told_once_more() {
+        let mut play = Play::new();
+        for id in 1..=4 {
+            play.begin(id);
+            play.wait(61);
+            let told = play.answer(id, false);
+            assert_eq!(told.len(), [0, 1, 2, 2][id as usize - 1], "{told:?}");
+        }
+        play.begin(5);
+        play.tells(5, &[3, 4]);
+        play.begin(6);
+        play.tells(6, &[]);
+    }
+
+    #[test]
+    fn who_has_to_cancel_waits_else() {
+        let mut play = Play::new();
+        play.must_cancel = true;
+        play.begin(1);
+        play.wait(61);
+        play.begin(2);
+        play.tells(1, &[]);
+        play.tells(2, &[]);
+        play.begin(3);
+        play.answer(3, true);
+        play.begin(4);
+        play.tells(4, &[3]);
+    }
+
+    #[test]
+    fn a_cancellation_that_crosses_its_answer_counts() {
+        let mut play = Play::new();
+        play.begin(1);
+        play.answer(1, true);
+        play.begin(2);
+        play.tells(2, &[1]);
+        play.state.take_back(&RequestId::Number(2));
+        play.state.take_back(&RequestId::Number(2));
+        play.begin(3);
+        play.tells(3, &[1, 2]);
+    }
+
+    #[test]
+    fn an_answer_waits_for_earlier_cells_that_it_should_tell() {
+        let mut play = Play::new();
+        let has_to_wait = |play: &Play, id| play.state.has_to_wait(&RequestId::Number(id));
+        play.begin(1);
+        play.begin(2);
+        assert!(!has_to_wait(&play, 2));
+        play.state.under_way[&RequestId::Number(1)].cancelled.cancel();
+        assert!(has_to_wait(&play, 2) && !has_to_wait(&play, 1));
+        play.answer(1, true);
+        assert!(!has_to_wait(&play, 2));
+        play.tells(2, &[1]);
+    }
+
+    #[test]
+    fn a_cancellation_after_the_judgement_counts() {
+        let mut play = Play::new();
+        play.begin(1);
+        let request = RequestId::Number(1);
+        let (why, after) = play.state.judge(&request, play.now);
+        play.state.under_way[&request].cancelled.cancel();
+        let own = Earlier::new("`tool`", "answer 1", Why::Cancelled, after);
+        assert!(play.state.send(&request, why, own, false).is_empty());
+        play.begin(2);
+        play.tells(2, &[1]);
+    }
+
+    #[test]
+    fn a_model_gets_the_last_answers_again_when_it_asks() {
+        let mut play = Play::new();
+        for id in 1..=6 {
+            play.begin(id);
+            play.tells(id, &[]);
+        }
+        for id in [7, 8] {
+            play.begin(id);
+            play.is_recall = true;
+            play.tells(id, if id == 7 { &[3, 4, 5, 6] } else { &[4, 5, 6] });
+        }
+        play.is_recall = false;
+        play.begin(9);
+        play.tells(9, &[]);
+    }
+
+    #[test]
+    fn only_a_cell_without_code_asks() {
+        let asks = |name: &str, arguments: serde_json::Value| {
+            is_recall(
+                &serde_json::from_value(serde_json::json!({"name": name, "arguments": arguments})).unwrap(),
+            )
+        };
+        assert!(asks("execute_ipython_cell", serde_json::json!({"code": " \n"})));
+        assert!(!asks("execute_ipython_cell", serde_json::json!({"code": "1"})));
+        assert!(!asks("execute_ipython_cell", serde_json::json!({})));
+        assert!(!asks("reset", serde_json::json!({})));
+    }
+
+    #[test]
+    fn memory_stays_bounded() {
+        let mut play = Play::new();
+        for id in 0..100 {
+            play.begin(id);
+            play.answer(id, id % 2 == 0);
+            assert!(play.state.kept.len() <= KEPT && play.state.sent.len() <= REMEMBERED);
+        }
+        assert!(play.state.under_way.is_empty());
+        for id in 100..200 {
+            play.begin(id);
+            play.answer(id, true);
+        }
+        play.begin(200);
+        play.tells(200, &[192, 193, 194, 195, 196, 197, 198, 199]);
+    }
+}

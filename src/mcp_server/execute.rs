@@ -1,0 +1,146 @@
+//! The tool `execute_ipython_cell`.
+
+use std::time::Duration;
+
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::{Call, McpServer, parse, pictures, reply, schema};
+use crate::config::Images;
+use crate::session::{Cell, DEFAULT_TIMEOUT, Outcome};
+
+pub(super) const NAME: &str = "execute_ipython_cell";
+
+const DEFAULT_MAX_OUTPUT_CHARS: usize = 5_000;
+
+/// The longest timeout that is kept to the second; longer ones are as good as none.
+const LONGEST_TIMEOUT_SECS: f64 = 30.0 * 24.0 * 3600.0;
+
+/// How many pieces of output may wait to be told as progress before the kernel has to wait.
+const CHUNKS_CAPACITY: usize = 64;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    code: String,
+    timeout: Option<f64>,
+    max_output_chars: Option<f64>,
+}
+
+pub(super) fn definition() -> Tool {
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "code": {"type": "string", "description": "Python code to run in the IPython kernel"},
+            "timeout": {
+                "type": "number",
+                "exclusiveMinimum": 0,
+                "default": DEFAULT_TIMEOUT.as_secs(),
+                "description": "How long the code may run, in seconds, before it is interrupted; background tasks are not",
+            },
+            "max_output_chars": {
+                "type": "integer",
+                "minimum": 0,
+                "default": DEFAULT_MAX_OUTPUT_CHARS,
+                "description": "How many characters of output to return. Of longer output the beginning and the end \
+                    are returned, and the path of a file with all of it",
+            },
+        },
+        "required": ["code"],
+        "additionalProperties": false,
+    });
+    Tool::new(NAME, DESCRIPTION, schema(input)).with_title("Run Python code").with_annotations(
+        ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(true),
+    )
+}
+
+const DESCRIPTION: &str = "\
+Run Python code in a stateful IPython kernel. Variables, imports and definitions persist between calls; \
+calls run one at a time, in the order in which they arrive.
+
+- Call tools of registered MCP servers with `from mcptools.<server_name> import <tool_name>` and \
+`<tool_name>.run(<tool_name>.Params(...))`.
+- `await` works at top level; in async code use `await <tool_name>.run_async(...)`.
+- `!command` and IPython magics work. Plots are saved as files in `images/`.
+- Nobody can answer `input()` or a debugger: they raise an error.
+- What takes longer than your client waits runs in the background, in a task (`task = asyncio.create_task(...)`) or a \
+thread: let the cell end, keep results in variables, and look at them in later cells.
+
+Returns what was printed, the value of the last expression, and generated images: links to the files, and \
+the first four to look at unless the user does not want that; `[no output]` if there is nothing. Progress bars \
+are reduced to their final state. What threads and tasks of earlier cells printed meanwhile is returned too, \
+marked. An exception is returned as an error, with what was printed before it and the traceback, in which `%xmode \
+Verbose` shows the frames of libraries too. Code that exceeds the timeout is interrupted; the answer says whether \
+variables survived.
+
+If a call ended without its answer because the client stopped waiting, the next answer tells it; where it does not, \
+a cell without code tells the last answers again.";
+
+pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Call) -> CallToolResult {
+    let arguments: Arguments = match parse(arguments) {
+        Ok(arguments) => arguments,
+        Err(refusal) => return reply::failure(refusal),
+    };
+    let timeout = match arguments.timeout {
+        None => DEFAULT_TIMEOUT,
+        Some(seconds) if seconds > 0.0 => Duration::from_secs_f64(seconds.min(LONGEST_TIMEOUT_SECS)),
+        Some(seconds) => {
+            return reply::failure(format!(
+                "the argument `timeout` cannot be used: {seconds} is not a positive number of seconds"
+            ));
+        }
+    };
+    let max_output_chars = match arguments.max_output_chars {
+        None => DEFAULT_MAX_OUTPUT_CHARS,
+        // Some clients send every number with a decimal point.
+        Some(chars) if chars >= 0.0 && chars.fract() == 0.0 => chars as usize,
+        Some(chars) => {
+            return reply::failure(format!(
+                "the argument `max_output_chars` cannot be used: {chars} is not a whole number of characters"
+            ));
+        }
+    };
+    let (chunks, progress) = match call.progress {
+        Some(progress) => {
+            let (sender, receiver) = mpsc::channel(CHUNKS_CAPACITY);
+            (
+                Some(sender),
+                Some(progress.tell_cell(server.session.phase(), call.approver.waiting(), receiver)),
+            )
+        }
+        None => (None, None),
+    };
+    let cancelled = call.cancelled.clone();
+    let cell = Cell {
+        code: arguments.code,
+        timeout,
+        max_output_chars,
+        cancel: call.cancelled,
+        chunks,
+        approver: call.approver,
+    };
+    call.turn.come().await;
+    let pending = server.session.execute(cell).await;
+    drop(call.turn);
+    let (outcome, _) = tokio::join!(pending.outcome(), futures::future::OptionFuture::from(progress));
+    match outcome {
+        Ok(mut outcome) => {
+            // Of a cancelled cell only the text is told, with the next answer.
+            let images = if cancelled.is_cancelled() { Images::Link } else { server.images };
+            let pictures = pictures_of(&mut outcome, images).await;
+            reply::cell(&outcome, max_output_chars, pictures)
+        }
+        Err(error) => reply::error(&error),
+    }
+}
+
+/// The images of a cell that its reply shows.
+async fn pictures_of(outcome: &mut Outcome, images: Images) -> Vec<ContentBlock> {
+    let files: Vec<Vec<u8>> = outcome.images.iter_mut().filter_map(|image| image.bytes.take()).collect();
+    if images == Images::Link || files.is_empty() {
+        return Vec::new();
+    }
+    pictures::shown(files).await
+}

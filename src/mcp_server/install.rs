@@ -1,0 +1,59 @@
+//! The tool `install_package`.
+
+use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::{Call, McpServer, Progress, parse, reply, schema};
+use crate::session::InstallError;
+
+pub(super) const NAME: &str = "install_package";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    package_name: String,
+}
+
+pub(super) fn definition() -> Tool {
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "package_name": {
+                "type": "string",
+                "description": "What to install: `requests`, `numpy>=1.20.0`, `httpx[http2]`, or `git+https://…`",
+            },
+        },
+        "required": ["package_name"],
+        "additionalProperties": false,
+    });
+    Tool::new(NAME, DESCRIPTION, schema(input)).with_title("Install a Python package").with_annotations(
+        ToolAnnotations::new().read_only(false).destructive(false).idempotent(true).open_world(true),
+    )
+}
+
+const DESCRIPTION: &str = "\
+Install a Python package into the environment that runs the kernel. It can be imported at once and survives \
+`reset`. Takes a name with optional version and extras, or a URL; options are refused. Returns the \
+installer's output; a failed installation is an error.";
+
+pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) -> CallToolResult {
+    drop(call.turn);
+    let arguments: Arguments = match parse(arguments) {
+        Ok(arguments) => arguments,
+        Err(refusal) => return reply::failure(refusal),
+    };
+    let (phase, phases) = watch::channel(String::new());
+    let tell = |words: &str| drop(phase.send_replace(words.to_owned()));
+    let installing = server.session.install(&arguments.package_name, Some(&call.approver), &tell);
+    let installing = Progress::tell_while(call.progress, phases, call.approver.waiting(), installing);
+    tokio::select! {
+        installed = installing => match installed {
+            Ok(output) => reply::success(output),
+            Err(InstallError::Denied(denied)) => reply::denied(&denied),
+            Err(error) => reply::error(&error),
+        },
+        () = call.cancelled.cancelled() => reply::failure("Installation was cancelled."),
+    }
+}

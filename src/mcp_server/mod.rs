@@ -1,0 +1,330 @@
+//! The MCP server: four tools on stdio.
+//!
+//! A face of a session: it translates between MCP and the session behind it; one file per tool.
+
+mod arrivals;
+mod asking;
+mod deliveries;
+mod earlier;
+mod execute;
+mod install;
+mod pictures;
+mod progress;
+mod register;
+mod reply;
+mod reset;
+mod stdio;
+mod wire;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam, CustomRequest,
+    CustomResult, ErrorCode, Implementation, JsonObject, ListToolsResult, PaginatedRequestParams,
+    ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+
+use self::arrivals::Turn;
+use self::asking::{Ongoing, Parking, Way};
+use self::deliveries::Deliveries;
+use self::progress::{Progress, TokenSlot};
+pub use self::stdio::{Error, serve_stdio};
+use crate::approval::Approver;
+use crate::config::Images;
+use crate::session::Session;
+
+/// What a model should know before it sees the tools.
+const INSTRUCTIONS: &str = "\
+Runs Python in a stateful IPython kernel and lets that Python call the tools of other MCP servers.
+
+1. `register_mcp_server` connects to an MCP server once and writes a typed Python API for its tools to \
+`mcptools/<server_name>/` in the workspace, one module per tool.
+2. `execute_ipython_cell` runs code that uses it:
+   from mcptools.<server_name> import <tool_name>
+   result = <tool_name>.run(<tool_name>.Params(...))
+   `print(<tool_name>)` shows its parameters and result. `run` returns a `Result` model where the tool declares \
+one, else a string, whose `attachments` are images and files. Where the strings are JSON, \
+`ipybox_runtime.infer_result(<tool_name>, result)` gives the module a `run_parsed` that returns a model.
+
+Combine several tool calls in one cell with loops and conditions, and print only what you need: \
+intermediate results stay out of your context. Servers registered earlier work without registering again.";
+
+/// How many of the registered servers a new session is told of: some 250 tokens.
+const LISTED_SERVERS: usize = 40;
+
+/// The MCP server's state: what its tools work on.
+pub(crate) struct McpServer {
+    session: Arc<Session>,
+    /// Calls whose clients are asking their users.
+    parking: Parking,
+    /// Answers that may not have reached the client.
+    deliveries: Deliveries,
+    /// What a cell's reply holds of its images.
+    images: Images,
+    /// Cancelled when the session ends: nobody waits for answers any more.
+    closed: CancellationToken,
+}
+
+/// The MCP server as rmcp wants it: shared, since its tools may outlive the request that called them.
+#[derive(Clone)]
+pub(crate) struct Handler(Arc<McpServer>);
+
+impl Handler {
+    /// Begins a call, and works on it until it is done or its client must ask its user.
+    async fn begin(
+        &self,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let way = Way::of(context);
+        let (approver, questions) = way.approver();
+        let token = TokenSlot::of(context);
+        let cancelled = CancellationToken::new();
+        let call = Call {
+            turn: Turn::of(&context.extensions),
+            progress: Progress::wanted_by(context, token.clone(), way),
+            cancelled: cancelled.clone(),
+            approver,
+        };
+        let server = Arc::clone(&self.0);
+        let (name, arguments) = (request.name.to_string(), request.arguments.clone().unwrap_or_default());
+        let work = async move { server.dispatch(&name, arguments, call).await };
+        let ongoing = Ongoing::start(work, questions, cancelled, token);
+        match way {
+            Way::Rounds => self.0.parking.work(ongoing, request, &context.ct).await,
+            Way::Elicitation | Way::None => ongoing.elicit(&context.peer, &context.ct).await.map(Into::into),
+        }
+    }
+}
+
+/// What a tool is given beside its arguments.
+struct Call {
+    /// Cancelled when the client no longer wants the answer.
+    cancelled: CancellationToken,
+    /// Where progress is told, if the client wants it.
+    progress: Option<Progress>,
+    /// Passed on to the next call as soon as this one has its place in the executor's queue.
+    turn: Turn,
+    /// Who answers for what the tool does.
+    approver: Approver,
+}
+
+impl McpServer {
+    /// Completes an answer by earlier ones that may not have reached the client.
+    async fn deliver(
+        &self,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+        result: CallToolResult,
+    ) -> CallToolResult {
+        for done in self.parking.done_meanwhile() {
+            self.deliveries.keep(done.told(&self.session).await);
+        }
+        self.deliveries.answer(request, context, &self.session, result).await
+    }
+
+    async fn dispatch(
+        self: Arc<Self>,
+        name: &str,
+        arguments: JsonObject,
+        call: Call,
+    ) -> Result<CallToolResult, ErrorData> {
+        match name {
+            execute::NAME => Ok(execute::call(&self, arguments, call).await),
+            register::NAME => Ok(register::call(&self, arguments, call).await),
+            install::NAME => Ok(install::call(&self, arguments, call).await),
+            reset::NAME => Ok(reset::call(&self, arguments, call).await),
+            _ => {
+                let names = definitions().map(|tool| tool.name).join("`, `");
+                let message = format!("there is no tool `{name}`; there are `{names}`");
+                Err(ErrorData::invalid_params(message, None))
+            }
+        }
+    }
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        let implementation =
+            Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")).with_title("ipybox");
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(implementation)
+            .with_instructions(INSTRUCTIONS.to_owned() + &registered(&self.0.session.servers()))
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(definitions().into()))
+    }
+
+    /// Requests that are none of the protocol's, or whose parameters have the wrong form.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        if request.method == "tools/call" {
+            let message = "`params` of `tools/call` must be an object with a string `name` and an object `arguments`, and may have an \
+                 object `inputResponses` and a string `requestState`";
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        let message = format!("there is no method `{}`", request.method);
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        self.0.deliveries.begin(&request, &context);
+        let answer = async {
+            match &request.request_state {
+                Some(state) => {
+                    // Its work has its place in the queue already.
+                    drop(Turn::of(&context.extensions));
+                    let progress = context.meta.get_progress_token();
+                    self.0.parking.resume(state, &request, progress, &context.ct).await
+                }
+                None => self.begin(&request, &context).await,
+            }
+        };
+        let answer = tokio::select! {
+            answer = answer_panics(answer) => answer,
+            () = self.0.closed.cancelled() => {
+                Err(ErrorData::internal_error("the server is shutting down", None))
+            }
+        };
+        match answer {
+            Ok(CallToolResponse::Complete(result)) => {
+                Ok(self.0.deliver(&request, &context, result).await.into())
+            }
+            other => {
+                self.0.deliveries.forget(&context.id);
+                other
+            }
+        }
+    }
+
+    async fn on_cancelled(
+        &self,
+        notification: CancelledNotificationParam,
+        _context: NotificationContext<RoleServer>,
+    ) {
+        if let Some(id) = notification.request_id {
+            self.0.deliveries.cancelled(&id);
+        }
+    }
+}
+
+/// What a new session should know of the servers that are registered already. Their names are ours to allow; what they
+/// say of themselves is not repeated here.
+fn registered(servers: &BTreeMap<String, usize>) -> String {
+    if servers.is_empty() {
+        return String::new();
+    }
+    let shown = servers.iter().take(LISTED_SERVERS);
+    let mut names: Vec<_> = shown.map(|(name, tools)| format!("`{name}` ({tools})")).collect();
+    if servers.len() > LISTED_SERVERS {
+        names.push(format!("{} more in `mcptools/`", servers.len() - LISTED_SERVERS));
+    }
+    format!(
+        "\n\nRegistered, with the number of their tools: {}. `import mcptools.<server_name>` and print that to see the \
+         tools of one.",
+        names.join(", ")
+    )
+}
+
+fn definitions() -> [Tool; 4] {
+    [execute::definition(), register::definition(), install::definition(), reset::definition()]
+}
+
+/// The schema of a tool's arguments, written as a JSON literal.
+fn schema(literal: serde_json::Value) -> Arc<JsonObject> {
+    match literal {
+        serde_json::Value::Object(schema) => Arc::new(schema),
+        other => unreachable!("a schema is an object, not {other}"),
+    }
+}
+
+/// Reads a tool's arguments. What is wrong is told to the model, which can mend it.
+fn parse<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, String> {
+    serde_path_to_error::deserialize(serde_json::Value::Object(arguments)).map_err(|error| {
+        let place = match error.path().to_string() {
+            path if path == "." => Cow::Borrowed("the arguments"),
+            path => Cow::Owned(format!("the argument `{path}`")),
+        };
+        format!("{place} cannot be used: {}", error.inner())
+    })
+}
+
+/// Turns a panic into an answer: without one the client would wait for ever.
+async fn answer_panics<T>(answer: impl Future<Output = Result<T, ErrorData>>) -> Result<T, ErrorData> {
+    AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|_| {
+        // The panic hook has logged what happened.
+        Err(ErrorData::internal_error("ipybox has a bug: the request made it panic; see its log", None))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_answered() {
+        let answer: Result<(), _> = answer_panics(async { panic!("on purpose") }).await;
+        assert!(answer.unwrap_err().message.contains("panic"));
+    }
+
+    #[test]
+    fn a_new_session_knows_what_is_registered() {
+        assert_eq!(registered(&BTreeMap::new()), "");
+        let few = BTreeMap::from([("git".to_owned(), 12), ("time".to_owned(), 2)]);
+        assert!(registered(&few).contains(": `git` (12), `time` (2). "), "{}", registered(&few));
+        let many = (0..1_000).map(|number| (format!("server_with_a_long_name_{number:04}"), 7)).collect();
+        let text = registered(&many);
+        assert!(text.contains("960 more") && text.len() < 2_000, "{text}");
+    }
+
+    #[test]
+    fn every_tool_describes_itself_to_models_and_users() {
+        for tool in definitions() {
+            assert!(tool.description.is_some_and(|text| text.len() > 80), "{}", tool.name);
+            assert!(tool.title.is_some() && tool.annotations.is_some(), "{}", tool.name);
+            for (name, schema) in tool.input_schema["properties"].as_object().unwrap() {
+                assert!(schema["description"].is_string(), "{}.{name}", tool.name);
+            }
+        }
+    }
+
+    #[test]
+    fn arguments_are_refused_by_name() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[expect(dead_code, reason = "only its shape matters")]
+        struct Arguments {
+            count: u32,
+        }
+        let check = |arguments: serde_json::Value, expected: &str| {
+            let serde_json::Value::Object(arguments) = arguments else { panic!("an object") };
+            let refusal = parse::<Arguments>(arguments).unwrap_err();
+            assert!(refusal.contains(expected), "{refusal}");
+        };
+        check(json!({"count": "x"}), "the argument `count` cannot be used: invalid type");
+        check(json!({}), "missing field `count`");
+        check(json!({"count": 1, "cout": 2}), "unknown field `cout`");
+    }
+}

@@ -1,0 +1,212 @@
+//! Progress notifications for one request.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rmcp::model::{ProgressNotificationParam, ProgressToken};
+use rmcp::service::RequestContext;
+use rmcp::{Peer, RoleServer};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::asking::Way;
+use crate::kernel::plain;
+use crate::session::Phase;
+
+/// The least time between two notifications: what comes faster is sent together.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// How long nothing may be told: clients give up on requests of which they hear nothing for a while, the SDKs by default
+/// after 60 seconds.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// How much output, in characters, is looked at for a message. Progress bars write much and show little.
+const UNSENT_CHARS: usize = 20_000;
+
+/// The longest message, in characters: the newest output is what matters, and the answer has it all.
+const MESSAGE_CHARS: usize = 2_000;
+
+/// Tells the client of a request how it is getting on.
+pub(super) struct Progress {
+    peer: Peer<RoleServer>,
+    token: TokenSlot,
+    sent: f64,
+    begun: Instant,
+    last_sent: Instant,
+}
+
+/// The token under which progress is told now; nothing is told without one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct TokenSlot(Arc<Mutex<Option<ProgressToken>>>);
+
+impl TokenSlot {
+    /// A slot with the token of a request.
+    pub(super) fn of(context: &RequestContext<RoleServer>) -> Self {
+        Self(Arc::new(Mutex::new(context.meta.get_progress_token())))
+    }
+
+    /// Puts another token in place.
+    pub(super) fn set(&self, token: Option<ProgressToken>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = token;
+    }
+
+    fn get(&self) -> Option<ProgressToken> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Progress {
+    /// For a request whose client gave a progress token, which is in `token`, or may give one when it comes back.
+    pub(super) fn wanted_by(
+        context: &RequestContext<RoleServer>,
+        token: TokenSlot,
+        way: Way,
+    ) -> Option<Self> {
+        if way != Way::Rounds {
+            token.get()?;
+        }
+        let now = Instant::now();
+        Some(Self { peer: context.peer.clone(), token, sent: 0.0, begun: now, last_sent: now })
+    }
+
+    /// Runs `work` and tells meanwhile `phases`, each as it becomes the newest, and that it waits for approval, which
+    /// `questions` counts.
+    pub(super) async fn tell_while<T>(
+        progress: Option<Self>,
+        mut phases: watch::Receiver<String>,
+        mut questions: watch::Receiver<usize>,
+        work: impl Future<Output = T>,
+    ) -> T {
+        let Some(mut progress) = progress else { return work.await };
+        let tell = async {
+            loop {
+                tokio::select! {
+                    Ok(()) = phases.changed() => {
+                        let phase = phases.borrow_and_update().clone();
+                        progress.send(phase).await;
+                        tokio::time::sleep(INTERVAL).await;
+                    }
+                    Ok(()) = questions.changed() => {
+                        let count = *questions.borrow_and_update();
+                        if count > 0 {
+                            progress.send(waiting(count)).await;
+                        }
+                    }
+                    () = progress.silence() => progress.beat().await,
+                }
+            }
+        };
+        tokio::select! {
+            result = work => result,
+            () = tell => unreachable!("telling never ends by itself"),
+        }
+    }
+
+    /// Tells what a cell waits for, then what it prints, until `chunks` ends. `questions` counts those that wait for
+    /// approval.
+    pub(super) async fn tell_cell(
+        mut self,
+        mut phase: watch::Receiver<Phase>,
+        mut questions: watch::Receiver<usize>,
+        mut chunks: mpsc::Receiver<String>,
+    ) {
+        let mut unsent = String::new();
+        let mut ticks = tokio::time::interval(INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        phase.mark_changed();
+        loop {
+            tokio::select! {
+                chunk = chunks.recv() => match chunk {
+                    Some(chunk) => append(&mut unsent, &chunk),
+                    None => break,
+                },
+                Ok(()) = phase.changed() => {
+                    let preparing = match &*phase.borrow_and_update() {
+                        Phase::Preparing(words) => Some(words.clone()),
+                        Phase::Ready => None,
+                    };
+                    if let Some(words) = preparing {
+                        self.send(words).await;
+                    }
+                }
+                Ok(()) = questions.changed() => {
+                    let count = *questions.borrow_and_update();
+                    if count > 0 {
+                        self.send(waiting(count)).await;
+                    }
+                }
+                _ = ticks.tick(), if !unsent.is_empty() => self.send_output(&std::mem::take(&mut unsent)).await,
+                () = self.silence() => self.beat().await,
+            }
+        }
+        self.send_output(&unsent).await;
+    }
+
+    /// Tells the newest of what was printed.
+    async fn send_output(&mut self, output: &str) {
+        let shown = plain(output);
+        let shown = shown.trim_matches('\n');
+        if !shown.trim().is_empty() {
+            self.send(newest(shown, MESSAGE_CHARS).to_owned()).await;
+        }
+    }
+
+    /// Waits until nothing has been told for a while.
+    fn silence(&self) -> impl Future<Output = ()> + use<> {
+        tokio::time::sleep_until(self.last_sent + HEARTBEAT)
+    }
+
+    /// Tells that we are still at it.
+    async fn beat(&mut self) {
+        self.send(format!("still running after {} s", self.begun.elapsed().as_secs())).await;
+    }
+
+    /// Tells the client one thing.
+    pub(super) async fn send(&mut self, message: String) {
+        self.sent += 1.0;
+        self.last_sent = Instant::now();
+        let Some(token) = self.token.get() else { return };
+        let notification = ProgressNotificationParam::new(token, self.sent).with_message(message);
+        if let Err(error) = pin!(self.peer.notify_progress(notification)).await {
+            // A client that is gone needs no progress; the request itself ends by its cancellation.
+            tracing::debug!(%error, "could not notify of progress");
+        }
+    }
+}
+
+fn waiting(count: usize) -> String {
+    match count {
+        1 => "waiting for approval of a call".to_owned(),
+        _ => format!("waiting for approval of {count} calls"),
+    }
+}
+
+/// Appends `chunk` and keeps at least the last [`UNSENT_CHARS`].
+fn append(text: &mut String, chunk: &str) {
+    text.push_str(chunk);
+    // Seldom, so that small pieces do not have it moved each time.
+    if text.len() > 8 * UNSENT_CHARS {
+        *text = newest(text, UNSENT_CHARS).to_owned();
+    }
+}
+
+/// The last `count` characters of `text`.
+fn newest(text: &str, count: usize) -> &str {
+    text.char_indices().nth_back(count - 1).map_or(text, |(begin, _)| &text[begin..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_newest_output_is_told() {
+        let mut text = String::new();
+        append(&mut text, &"a".repeat(8 * UNSENT_CHARS));
+        append(&mut text, "éé");
+        assert!(text.ends_with("aéé") && text.chars().count() == UNSENT_CHARS, "{}", text.len());
+        assert_eq!(newest("aé", 1), "é");
+        assert_eq!(newest("aé", 5), "aé");
+    }
+}

@@ -1,0 +1,256 @@
+//! From outcomes and errors to what a model reads: pure.
+
+use std::fmt::Write as _;
+
+use rmcp::model::{CallToolResult, ContentBlock};
+
+use crate::approval::Denied;
+use crate::describe::describe;
+use crate::kernel::PythonError;
+use crate::output::{Cut, SavedImage, Text};
+use crate::registry::Registration;
+use crate::session::{End, Outcome};
+
+/// Room for an exception's text, in characters, where the limit for output is smaller.
+const ERROR_CHARS: usize = 5_000;
+
+/// What is answered where there is nothing to say: APIs of model providers refuse blank texts.
+const NO_OUTPUT: &str = "[no output]";
+
+/// A result of one text.
+pub(super) fn success(text: impl Into<String>) -> CallToolResult {
+    CallToolResult::success(vec![block(text)])
+}
+
+/// A failure that a model can act on.
+pub(super) fn failure(text: impl Into<String>) -> CallToolResult {
+    CallToolResult::error(vec![block(text)])
+}
+
+/// A text, which is never blank.
+pub(super) fn block(text: impl Into<String>) -> ContentBlock {
+    let text = text.into();
+    let is_blank = text.trim().is_empty();
+    ContentBlock::text(if is_blank { NO_OUTPUT.to_owned() } else { text })
+}
+
+/// An error with its causes, as a failure that a model can act on.
+pub(super) fn error(error: &dyn std::error::Error) -> CallToolResult {
+    failure(format!("Failed to {}", describe(error)))
+}
+
+/// What is not done because nobody permits it.
+pub(super) fn denied(denied: &Denied) -> CallToolResult {
+    failure(format!("Not done: {denied}"))
+}
+
+/// The result of a registration: a text for each module, then what is to be known of them.
+pub(super) fn registration(name: &str, registration: &Registration) -> CallToolResult {
+    let Registration { modules, notes, drift, .. } = registration;
+    let mut blocks: Vec<_> = modules.iter().map(block).collect();
+    blocks.push(block(match modules.as_slice() {
+        [] => format!("The server has no tools: `mcptools.{name}` is empty."),
+        _ => format!(
+            "Import them from `mcptools.{name}`.\n\
+             Its index: `mcptools/{name}/__init__.py`, or `print(mcptools.{name})`."
+        ),
+    }));
+    if !notes.is_empty() {
+        blocks.push(block(notes.join("\n")));
+    }
+    if !drift.is_empty() {
+        let drift = drift.join("\n");
+        let advice =
+            "Import again what cells have imported from the package: names from before are the old modules.";
+        blocks.push(block(format!("Since the last registration:\n{drift}\n{advice}")));
+    }
+    CallToolResult::success(blocks)
+}
+
+/// The result of a cell: its output, links to its images, and how it ended if not well; then the images to show.
+pub(super) fn cell(
+    outcome: &Outcome,
+    max_output_chars: usize,
+    pictures: Vec<ContentBlock>,
+) -> CallToolResult {
+    let mut sections = outcome.notes.clone();
+    sections.push(late(&outcome.late));
+    sections.push(outcome.text.excerpt.clone());
+    sections.push(cut_notice(outcome.text.cut.as_ref()));
+    sections.push(image_links(&outcome.images));
+    sections.push(outcome.end.words());
+    let error = outcome.error.as_ref().map(PythonError::text).unwrap_or_default();
+    // Of the wrong use of a magic the output has told already.
+    if !outcome.text.excerpt.ends_with(&error) {
+        sections.push(middle_cut(&error, max_output_chars.max(ERROR_CHARS)));
+    }
+    let is_error = !matches!(outcome.end, End::Finished) || outcome.error.is_some();
+    let mut content = vec![block(joined(sections))];
+    content.extend(pictures);
+    if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) }
+}
+
+fn joined(mut sections: Vec<String>) -> String {
+    sections.retain(|section| !section.is_empty());
+    sections.join("\n\n")
+}
+
+/// What earlier cells printed, so that nobody takes it for this cell's.
+fn late(text: &Text) -> String {
+    if text.excerpt.is_empty() && text.cut.is_none() {
+        return String::new();
+    }
+    let body = joined(vec![text.excerpt.clone(), cut_notice(text.cut.as_ref())]);
+    format!("[Output of earlier cells, after they had ended:]\n{body}\n[End of the output of earlier cells]")
+}
+
+fn cut_notice(cut: Option<&Cut>) -> String {
+    match cut {
+        None => String::new(),
+        Some(Cut { limit, chars, file }) => {
+            let notice = format!("[Output truncated: exceeded {limit} character limit]");
+            match file {
+                Some(file) => format!("{notice}\n[All {chars} characters are in {}]", file.display()),
+                None => notice,
+            }
+        }
+    }
+}
+
+fn image_links(images: &[SavedImage]) -> String {
+    if images.is_empty() {
+        return String::new();
+    }
+    let mut links = "Generated images:\n\n".to_owned();
+    for SavedImage { path, .. } in images {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let path = path.display().to_string();
+        // Markdown ends a bare address at these.
+        let is_bare = !path.contains([' ', '(', ')']);
+        let _infallible = if is_bare {
+            writeln!(links, "- [{stem}]({path})")
+        } else {
+            writeln!(links, "- [{stem}](<{path}>)")
+        };
+    }
+    links
+}
+
+/// Cuts out the middle of a text that is longer than `limit` characters: an exception says most at its ends.
+fn middle_cut(text: &str, limit: usize) -> String {
+    let chars = text.chars().count();
+    if chars <= limit {
+        return text.to_owned();
+    }
+    let half = limit / 2;
+    let head: String = text.chars().take(half).collect();
+    let tail: String = text.chars().skip(chars - half).collect();
+    format!("{head}\n[… {} characters …]\n{tail}", chars - 2 * half)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::session::KernelState;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn error(name: &str, value: &str, traceback: &[&str]) -> PythonError {
+        PythonError {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            traceback: traceback.iter().map(|&line| line.to_owned()).collect(),
+        }
+    }
+
+    fn outcome(end: End) -> Outcome {
+        let (text, late) = (Text::default(), Text::default());
+        Outcome { text, late, images: Vec::new(), end, error: None, notes: Vec::new() }
+    }
+
+    fn raised(error: PythonError) -> Outcome {
+        Outcome { error: Some(error), ..outcome(End::Finished) }
+    }
+
+    #[track_caller]
+    fn check(outcome: &Outcome, expected: &str) {
+        let result = serde_json::to_value(cell(outcome, 5_000, Vec::new())).unwrap();
+        assert_eq!(result["content"][0]["text"], expected);
+    }
+
+    #[test]
+    fn no_text_is_blank() {
+        check(&outcome(End::Finished), "[no output]");
+        let blank = Text { excerpt: "\n\t \u{a0}".to_owned(), cut: None };
+        check(&Outcome { text: blank, ..outcome(End::Finished) }, "[no output]");
+        for result in [success(""), failure(" \n")] {
+            assert_eq!(serde_json::to_value(result).unwrap()["content"][0]["text"], "[no output]");
+        }
+    }
+
+    #[test]
+    fn images_are_markdown_links() {
+        let image = |path: &str| SavedImage { path: path.into(), bytes: None };
+        let images = vec![image("/w/images/0a1b2c3d.png"), image("/w (1)/images/1a1b2c3d.png")];
+        check(
+            &Outcome { images, ..outcome(End::Finished) },
+            "Generated images:\n\n- [0a1b2c3d](/w/images/0a1b2c3d.png)\n- [1a1b2c3d](</w (1)/images/1a1b2c3d.png>)\n",
+        );
+    }
+
+    #[test]
+    fn pictures_follow_the_text_of_any_end() {
+        for (end, is_error) in [(End::Finished, false), (End::NotRun, true)] {
+            let pictures = vec![ContentBlock::image("AAAA", "image/png")];
+            let result = serde_json::to_value(cell(&outcome(end), 5_000, pictures)).unwrap();
+            let image = serde_json::json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
+            assert_eq!((&result["content"][1], &result["isError"]), (&image, &is_error.into()));
+            assert_eq!(result["content"][0]["type"], "text");
+        }
+    }
+
+    #[test]
+    fn an_exception_is_told_without_colours() {
+        let error_in_red = error("E", "v", &["\u{1b}[31mTraceback\u{1b}[0m", "E: v"]);
+        check(&Outcome { notes: vec!["note".to_owned()], ..raised(error_in_red) }, "note\n\nTraceback\nE: v");
+        check(&raised(error("E", "v", &[])), "E: v");
+    }
+
+    #[test]
+    fn a_timeout_says_whether_variables_survived_and_where_the_code_was() {
+        let after = Duration::from_millis(1500);
+        let error = Some(error("KeyboardInterrupt", "", &["line 3", "KeyboardInterrupt"]));
+        check(
+            &Outcome { error, ..outcome(End::TimedOut { after, state: KernelState::Kept }) },
+            "Execution timed out after 1.5 seconds and was interrupted. \
+             The kernel is fine: variables and imports are still there.\n\nline 3\nKeyboardInterrupt",
+        );
+    }
+
+    #[test]
+    fn cut_output_says_where_the_rest_is_and_cuts_no_image_or_error() {
+        let file = Some("/w/.ipybox/outputs/0a1b2c3d.txt".into());
+        let text = Text { excerpt: "a…z".to_owned(), cut: Some(Cut { limit: 3, chars: 26, file }) };
+        check(
+            &Outcome { text, ..raised(error("E", "v", &[])) },
+            "a…z\n\n[Output truncated: exceeded 3 character limit]\n[All 26 characters are in \
+             /w/.ipybox/outputs/0a1b2c3d.txt]\n\nE: v",
+        );
+    }
+
+    #[test]
+    fn late_output_is_marked() {
+        let text = |excerpt: &str| Text { excerpt: excerpt.to_owned(), cut: None };
+        check(
+            &Outcome { late: text("tick"), text: text("own"), ..outcome(End::Finished) },
+            "[Output of earlier cells, after they had ended:]\ntick\n[End of the output of earlier cells]\n\nown",
+        );
+    }
+
+    #[test]
+    fn a_huge_exception_keeps_both_ends() {
+        let text = format!("begin{}end", "é".repeat(10_000));
+        let cut = middle_cut(&text, 100);
+        assert!(cut.starts_with("begin") && cut.ends_with("end") && cut.chars().count() < 200, "{cut}");
+    }
+}

@@ -1,0 +1,43 @@
+//! The tool `reset`.
+
+use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::{Call, McpServer, Progress, parse, reply, schema};
+
+pub(super) const NAME: &str = "reset";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {}
+
+pub(super) fn definition() -> Tool {
+    let input = json!({"type": "object", "properties": {}, "additionalProperties": false});
+    Tool::new(NAME, DESCRIPTION, schema(input)).with_title("Reset the kernel").with_annotations(
+        ToolAnnotations::new().read_only(false).destructive(true).idempotent(true).open_world(false),
+    )
+}
+
+const DESCRIPTION: &str = "\
+Replace the IPython kernel by a fresh one. Variables, imports and definitions are gone, and connections to \
+MCP servers are closed (the next call of a tool opens them again). Installed packages, files and \
+`mcptools/` stay. A cell that is running is stopped.";
+
+pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Call) -> CallToolResult {
+    if let Err(refusal) = parse::<Arguments>(arguments) {
+        return reply::failure(refusal);
+    }
+    let reset = async {
+        call.turn.come().await;
+        let pending = server.session.reset().await;
+        drop(call.turn);
+        pending.outcome().await
+    };
+    let (_silent, phases) = watch::channel(String::new());
+    match Progress::tell_while(call.progress, phases, call.approver.waiting(), reset).await {
+        Ok(()) => reply::success("The kernel was reset."),
+        Err(error) => reply::error(&error),
+    }
+}

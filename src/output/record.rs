@@ -1,0 +1,210 @@
+//! Keeps what a cell shows: an excerpt for the reply, long texts and images in files of the workspace.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+
+use super::excerpt::Excerpt;
+use super::files::{OUTPUTS, OutputFile};
+use super::images::{self, Places, SavedImage};
+use crate::kernel::{Image, ImageId, Settled, Taken};
+
+/// How many bytes of images are held in memory for the reply; further images are in their files only.
+const HELD_BYTES: usize = 32 * 1024 * 1024;
+
+/// Keeps what is shown, as it is shown.
+#[derive(Debug)]
+pub(crate) struct Record {
+    places: Places,
+    limit: usize,
+    excerpt: Excerpt,
+    whole: Whole,
+    images: BTreeMap<ImageId, SavedImage>,
+    troubles: Vec<String>,
+}
+
+/// Where the whole text is.
+#[derive(Debug)]
+enum Whole {
+    /// In the excerpt, which has room for it.
+    Excerpt,
+    File(OutputFile),
+    /// Nowhere: it could not be written.
+    Lost,
+}
+
+/// What was shown in the end.
+#[derive(Debug, Default)]
+pub(crate) struct Recorded {
+    /// Streams and shown objects, in order.
+    pub(crate) text: Text,
+    /// Saved images, in order.
+    pub(crate) images: Vec<SavedImage>,
+    /// What could not be saved, and why.
+    pub(crate) troubles: Vec<String>,
+}
+
+/// A text, or the beginning and end of one.
+#[derive(Debug, Default)]
+pub(crate) struct Text {
+    /// The text as it may be shown.
+    pub(crate) excerpt: String,
+    /// Of a text that is longer than it may be shown.
+    pub(crate) cut: Option<Cut>,
+}
+
+/// What there is to know of a text that was cut.
+#[derive(Debug)]
+pub(crate) struct Cut {
+    /// How many characters it may have.
+    pub(crate) limit: usize,
+    /// How many it has.
+    pub(crate) chars: usize,
+    /// Where it is saved, if it could be.
+    pub(crate) file: Option<PathBuf>,
+}
+
+impl Record {
+    /// Begins with nothing. More than `limit` characters are kept in a file.
+    pub(crate) fn new(places: &Places, limit: usize) -> Self {
+        Self {
+            places: places.clone(),
+            limit,
+            excerpt: Excerpt::new(limit),
+            whole: Whole::Excerpt,
+            images: BTreeMap::new(),
+            troubles: Vec::new(),
+        }
+    }
+
+    /// Keeps what came of one message, and returns its text for those who follow along.
+    pub(crate) async fn keep(&mut self, taken: Taken) -> Option<String> {
+        for (id, image) in taken.images {
+            self.save(id, image).await;
+        }
+        for id in taken.discarded {
+            self.discard(id).await;
+        }
+        if let Some(settled) = taken.settled {
+            self.begin_anew_if(settled.is_anew).await;
+            self.add(&settled.text).await;
+        }
+        taken.chunk
+    }
+
+    /// Keeps the rest.
+    pub(crate) async fn finish(mut self, rest: Settled) -> Recorded {
+        self.begin_anew_if(rest.is_anew).await;
+        // White space at the end is no reason to cut a text.
+        let trimmed = rest.text.trim_end();
+        let text = if self.excerpt.has_room_for(trimmed) { trimmed } else { &rest.text };
+        self.add(text).await;
+        let cut = self.excerpt.is_cut().then(|| (self.limit, self.excerpt.chars()));
+        let cut = match cut {
+            Some((limit, chars)) => Some(Cut { limit, chars, file: self.finish_file().await }),
+            None => None,
+        };
+        let mut excerpt = self.excerpt.into_string();
+        excerpt.truncate(excerpt.trim_end().len());
+        let images = self.images.into_values().collect();
+        Recorded { text: Text { excerpt, cut }, images, troubles: self.troubles }
+    }
+
+    async fn save(&mut self, id: ImageId, image: Image) {
+        let places = self.places.clone();
+        let save = move || images::save(&places, image);
+        match tokio::task::spawn_blocking(save).await.map_err(io::Error::other).flatten() {
+            Ok(mut saved) => {
+                let images = self.images.values().chain([&saved]);
+                let held: usize = images.map(|image| image.bytes.as_ref().map_or(0, Vec::len)).sum();
+                if held > HELD_BYTES {
+                    saved.bytes = None;
+                }
+                self.images.insert(id, saved);
+            }
+            Err(error) => self.trouble(format!(
+                "An image could not be saved in `{}`: {error}",
+                self.places.images.display()
+            )),
+        }
+    }
+
+    async fn discard(&mut self, id: ImageId) {
+        let Some(image) = self.images.remove(&id) else { return };
+        let places = self.places.clone();
+        let remove = move || images::remove(&places, &image);
+        if let Err(error) = tokio::task::spawn_blocking(remove).await.map_err(io::Error::other).flatten() {
+            // Code in the kernel may have moved it.
+            tracing::debug!(%error, "could not remove an image that is shown no more");
+        }
+    }
+
+    async fn add(&mut self, text: &str) {
+        if !self.excerpt.has_room_for(text)
+            && let Err(error) = self.add_to_file(text).await
+        {
+            self.lose_file(&error).await;
+        }
+        self.excerpt.push(text);
+    }
+
+    async fn add_to_file(&mut self, text: &str) -> io::Result<()> {
+        if matches!(self.whole, Whole::Excerpt) {
+            let mut file = OutputFile::create(&self.places.workspace).await?;
+            file.append(self.excerpt.whole()).await?;
+            self.whole = Whole::File(file);
+        }
+        match &mut self.whole {
+            Whole::File(file) => file.append(text).await,
+            Whole::Excerpt | Whole::Lost => Ok(()),
+        }
+    }
+
+    async fn finish_file(&mut self) -> Option<PathBuf> {
+        let Whole::File(file) = std::mem::replace(&mut self.whole, Whole::Lost) else { return None };
+        match file.finish().await {
+            Ok((path, is_whole)) => {
+                if !is_whole {
+                    self.trouble(format!(
+                        "The output was too long for a file: `{}` has its beginning.",
+                        path.display()
+                    ));
+                }
+                Some(path)
+            }
+            Err(error) => {
+                self.lose_file(&error).await;
+                None
+            }
+        }
+    }
+
+    async fn begin_anew_if(&mut self, is_cleared: bool) {
+        if !is_cleared {
+            return;
+        }
+        self.excerpt = Excerpt::new(self.limit);
+        if let Whole::File(file) = std::mem::replace(&mut self.whole, Whole::Excerpt)
+            && let Err(error) = file.discard().await
+        {
+            tracing::debug!(%error, "could not remove output that was cleared");
+        }
+    }
+
+    /// Gives up on a file that cannot be written: the disk may be full, and half of it is of no use.
+    async fn lose_file(&mut self, error: &io::Error) {
+        if let Whole::File(file) = std::mem::replace(&mut self.whole, Whole::Lost)
+            && let Err(error) = file.discard().await
+        {
+            tracing::debug!(%error, "could not remove output that is not whole");
+        }
+        self.trouble(format!("The whole output could not be saved in `{OUTPUTS}/`: {error}"));
+    }
+
+    /// Remembers what went wrong, once: a thousand images that cannot be saved have one reason.
+    fn trouble(&mut self, words: String) {
+        if !self.troubles.contains(&words) {
+            self.troubles.push(words);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Live connections to registered MCP servers: opened at the first call, kept, opened again when dead.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Map, Value};
+use tokio::sync::Mutex as AsyncMutex;
+use tokio_util::sync::CancellationToken;
+
+use super::{Registered, ServerLookup};
+use crate::approval::{Action, Permit};
+use crate::budget::members_weight;
+use crate::describe::listed;
+use crate::mcp_client::{self, CallError, Connection, Connector, Received};
+use crate::nearest::nearest;
+
+/// The largest arguments of which a copy is kept for another try, in bytes.
+const COPIED_BYTES: usize = 1024 * 1024;
+
+/// Why a tool call has no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// No server is registered under the name.
+    #[error(
+        "no MCP server is registered as `{name}`\n\
+         hint: {hint}"
+    )]
+    NotRegistered { name: String, hint: String },
+    /// The registry could not be read.
+    #[error("the registry of MCP servers cannot be read")]
+    Lookup(#[source] io::Error),
+    /// The name stands for something else than what was approved.
+    #[error("the MCP server `{name}` was registered anew while the call waited for approval; call again")]
+    Changed { name: String },
+    /// The server could not be reached.
+    #[error("the MCP server `{name}` cannot be connected to")]
+    Connect { name: String, source: Box<mcp_client::Error> },
+    /// The connections were closed meanwhile.
+    #[error("the connection to the MCP server `{name}` was closed by a reset")]
+    Reset { name: String },
+    /// The call failed.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The call failed, and the server had no such tool when it was registered.
+    #[error(
+        "{error}\n\
+         hint: {hint}"
+    )]
+    UnknownTool { error: Box<CallError>, hint: String },
+}
+
+/// What is asked of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// Call the tool.
+    Tool,
+    /// Read the resource whose URI is the argument `uri`.
+    Resource,
+}
+
+impl Request {
+    async fn make(
+        self,
+        tool: &str,
+        arguments: Map<String, Value>,
+        connection: &Connection,
+    ) -> Result<Received, CallError> {
+        match self {
+            Self::Tool => connection.call(tool, arguments).await,
+            Self::Resource => {
+                let uri = arguments.get("uri").and_then(Value::as_str).unwrap_or_default();
+                connection.read_resource(uri).await
+            }
+        }
+    }
+}
+
+/// A place for one server's connection.
+#[derive(Default)]
+struct Slot {
+    /// Held while connecting, so that calls that come at once share one connection.
+    place: AsyncMutex<Option<Open>>,
+    /// Cancelled when the connection is closed: ends the opening of one.
+    closed: CancellationToken,
+}
+
+/// A connection, and what it leads to.
+#[derive(Clone)]
+struct Open {
+    server: Arc<Registered>,
+    connection: Arc<Connection>,
+}
+
+/// The connections by server name.
+pub(crate) struct Pool {
+    servers: Arc<dyn ServerLookup>,
+    connector: Connector,
+    slots: Mutex<HashMap<String, Arc<Slot>>>,
+}
+
+impl Pool {
+    pub(crate) fn new(servers: Arc<dyn ServerLookup>, connector: Connector) -> Self {
+        Self { servers, connector, slots: Mutex::default() }
+    }
+
+    /// Whether servers can be started by this command.
+    pub(crate) fn has_program(&self, command: &str) -> bool {
+        self.connector.has_program(command)
+    }
+
+    /// Where names are looked up.
+    pub(crate) fn servers(&self) -> Arc<dyn ServerLookup> {
+        Arc::clone(&self.servers)
+    }
+
+    /// What `name` stands for: what its live connection leads to, else what is registered.
+    pub(crate) async fn resolve(&self, name: &str) -> Result<Arc<Registered>, Error> {
+        if let Some(slot) = self.existing_slot(name)
+            && let Some(open) = live(&*slot.place.lock().await)
+        {
+            return Ok(open.server);
+        }
+        self.look_up(name).map(Arc::new)
+    }
+
+    /// Makes the permitted request to `server`, which is what its name stood for when permission was asked; once more if
+    /// the server certainly has not seen it and it is not large.
+    ///
+    /// Dropping the future tells the server that the request is cancelled.
+    pub(crate) async fn request(
+        &self,
+        server: &Arc<Registered>,
+        permit: Permit,
+        kind: Request,
+    ) -> Result<Received, Error> {
+        let Action { server_name: name, tool_name: tool, tool_args: arguments, .. } = permit.into_action();
+        let connection = self.connection(&name, server).await?;
+        // There is memory for one copy more of what is small only.
+        let again = (members_weight(&arguments) <= COPIED_BYTES).then(|| arguments.clone());
+        let answer = match (kind.make(&tool, arguments, &connection).await, again) {
+            // A server that was stopped since the last call shows it only now.
+            (Err(CallError::Disconnected { may_have_run: false, .. }), Some(arguments)) => {
+                let connection = self.connection(&name, server).await?;
+                kind.make(&tool, arguments, &connection).await
+            }
+            (answer, _) => answer,
+        };
+        answer.map_err(|error| match (error, kind) {
+            (error @ (CallError::Tool(_) | CallError::Protocol { .. }), Request::Tool) => {
+                match unknown_tool(&name, &tool, server) {
+                    Some(hint) => Error::UnknownTool { error: Box::new(error), hint },
+                    None => error.into(),
+                }
+            }
+            (error, _) => error.into(),
+        })
+    }
+
+    /// Takes over a connection that is open already.
+    pub(crate) async fn adopt(&self, name: &str, server: Registered, connection: Connection) {
+        let open = Open { server: Arc::new(server), connection: Arc::new(connection) };
+        let old = self.slot(name).place.lock().await.replace(open);
+        if let Some(old) = old {
+            old.connection.close().await;
+        }
+    }
+
+    /// Closes the connection to `name`, which stands for something else now.
+    pub(crate) async fn close(&self, name: &str) {
+        let slot = self.slots.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        if let Some(slot) = slot {
+            slot.close().await;
+        }
+        self.connector.end_starts_of(name);
+    }
+
+    /// Whether `name` has a live connection. One that is just being opened does not count.
+    pub(crate) fn is_connected(&self, name: &str) -> bool {
+        self.existing_slot(name)
+            .is_some_and(|slot| slot.place.try_lock().is_ok_and(|place| live(&place).is_some()))
+    }
+
+    /// Closes all connections for good, and waits until no server is left, those included that were still starting.
+    pub(crate) async fn stop(&self) {
+        self.close_all().await;
+        self.connector.starts_ended().await;
+    }
+
+    /// Closes all connections, all at the same time. Servers that were still starting end in the background.
+    pub(crate) async fn close_all(&self) {
+        let slots = std::mem::take(&mut *self.slots.lock().unwrap_or_else(PoisonError::into_inner));
+        let closing = slots.into_values().map(|slot| async move { slot.close().await });
+        futures::future::join_all(closing).await;
+        self.connector.end_starts();
+    }
+
+    fn slot(&self, server: &str) -> Arc<Slot> {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(slots.entry(server.to_owned()).or_default())
+    }
+
+    async fn connection(&self, name: &str, server: &Arc<Registered>) -> Result<Arc<Connection>, Error> {
+        if let Some(slot) = self.existing_slot(name)
+            && let Some(open) = live(&*slot.place.lock().await)
+        {
+            return the_same(name, &open.server, server).map(|()| open.connection);
+        }
+        // Looked up before a slot is made, so that made-up names leave nothing behind.
+        the_same(name, &self.look_up(name)?, server)?;
+        let slot = self.slot(name);
+        let mut place = slot.place.lock().await;
+        if let Some(open) = live(&place) {
+            return the_same(name, &open.server, server).map(|()| open.connection);
+        }
+        // Again, now that whoever changes what the name stands for must wait for us and finds the connection.
+        the_same(name, &self.look_up(name)?, server)?;
+        if let Some(dead) = place.take() {
+            tracing::warn!(server = name, "the MCP server has died; connecting again");
+            dead.connection.close().await;
+        }
+        let connection = tokio::select! {
+            biased;
+            () = slot.closed.cancelled() => {
+                the_same(name, &self.look_up(name)?, server)?;
+                return Err(Error::Reset { name: name.to_owned() });
+            }
+            connection = self.connector.connect(name, &server.parameters) => connection,
+        };
+        let connection = Arc::new(
+            connection
+                .map_err(|source| Error::Connect { name: name.to_owned(), source: Box::new(source) })?,
+        );
+        *place = Some(Open { server: Arc::clone(server), connection: Arc::clone(&connection) });
+        Ok(connection)
+    }
+
+    fn look_up(&self, name: &str) -> Result<Registered, Error> {
+        let found = self.servers.find(name).map_err(Error::Lookup)?;
+        found.ok_or_else(|| {
+            let known = self.servers.names().unwrap_or_default();
+            Error::NotRegistered {
+                name: name.to_owned(),
+                hint: unknown_server(name, &known, self.servers.how_to_register()),
+            }
+        })
+    }
+
+    fn existing_slot(&self, server: &str) -> Option<Arc<Slot>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner).get(server).cloned()
+    }
+}
+
+impl Slot {
+    /// For good: calls that have come to it go elsewhere next time.
+    async fn close(&self) {
+        self.closed.cancel();
+        if let Some(open) = self.place.lock().await.take() {
+            open.connection.close().await;
+        }
+    }
+}
+
+/// What helps somebody who calls a server that is not registered.
+fn unknown_server(name: &str, known: &[String], how_to_register: &str) -> String {
+    let near = nearest(name, known.iter().map(String::as_str));
+    let all = listed(known.iter().map(String::as_str));
+    match (near.as_slice(), known) {
+        (_, []) => how_to_register.to_owned(),
+        ([], _) => format!("{how_to_register}; registered are {all}"),
+        (near, _) => format!("did you mean {}? Registered are {all}", listed(near.iter().copied())),
+    }
+}
+
+/// What helps somebody who calls a tool that `server` did not have when it was registered, if that is known.
+fn unknown_tool(name: &str, tool: &str, server: &Registered) -> Option<String> {
+    if server.annotations.is_empty() || server.annotations.contains_key(tool) {
+        return None;
+    }
+    let known = || server.annotations.keys().map(String::as_str);
+    let near = nearest(tool, known());
+    Some(if near.is_empty() {
+        format!("`{name}` was registered with the tools {}", listed(known()))
+    } else {
+        format!("`{name}` was registered without it; did you mean {}?", listed(near))
+    })
+}
+
+fn live(place: &Option<Open>) -> Option<Open> {
+    place.as_ref().filter(|open| open.connection.is_alive()).cloned()
+}
+
+/// What runs must be what was asked about.
+fn the_same(name: &str, now: &Registered, approved: &Registered) -> Result<(), Error> {
+    match now.parameters == approved.parameters {
+        true => Ok(()),
+        false => Err(Error::Changed { name: name.to_owned() }),
+    }
+}

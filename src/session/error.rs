@@ -1,0 +1,80 @@
+//! Why a session does not do what it was asked for.
+
+use crate::approval::{AuditError, Denied, PolicyError};
+use crate::describe::describe;
+use crate::{config, environment, registry, site, tool_server};
+
+/// Why a session could not be opened. No process is left behind.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The options cannot be used, or the sandbox cannot be made.
+    #[error(transparent)]
+    Config(#[from] config::Error),
+    /// The approval policy cannot be used.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The tool server could not be started.
+    #[error("start the tool server")]
+    ToolServer(#[from] tool_server::Error),
+    /// The audit log cannot be kept.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
+    /// There is no place for the kernel's temporary files.
+    #[error("create a private directory for the kernel")]
+    PrivateDirectory(#[source] std::io::Error),
+    /// The kernel, or the Python environment that runs it, could not be made ready.
+    #[error("{0}")]
+    Kernel(String),
+}
+
+impl StartError {
+    pub(crate) fn kernel(error: &Error) -> Self {
+        Self::Kernel(describe(error))
+    }
+}
+
+/// Why a cell could not be run at all.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// There is no kernel.
+    #[error(transparent)]
+    Kernel(#[from] site::Error),
+    /// The task that owns the kernel has failed.
+    #[error("run code: ipybox has a bug and cannot go on; see its log, and restart it")]
+    Crashed,
+    /// The session was stopped.
+    #[error("run code: the server is shutting down")]
+    Stopped,
+}
+
+/// Why a package was not installed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InstallError {
+    /// It is not permitted.
+    #[error(transparent)]
+    Denied(Denied),
+    /// There is no environment to install into.
+    #[error(transparent)]
+    Python(Box<Error>),
+    /// It cannot be installed.
+    #[error(transparent)]
+    Install(#[from] environment::InstallError),
+    /// It cannot be installed where a Jupyter server runs the kernel.
+    #[error("{0}")]
+    Remote(String),
+}
+
+/// Why a server was not registered.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RegisterError {
+    /// It is not permitted.
+    #[error(transparent)]
+    Denied(Denied),
+    /// It is not possible.
+    #[error(transparent)]
+    Register(#[from] registry::Error),
+    /// The session's code has no tools.
+    #[error("register an MCP server: the code of this session has no tools")]
+    NoTools,
+}

@@ -1,0 +1,379 @@
+//! A session: a kernel, the tools that its code can call, and who decides what may run.
+//!
+//! ```text
+//! mcp_server, library → Session ┬ queue → worker (owns the kernel) → cell (one cell's course)
+//!                               ├ registry, servers::Pool, tool_server
+//!                               └ approval::Gate
+//! ```
+//!
+//! Whatever can be asked of ipybox is a method of [`Session`], and whoever asks is a thin face over it. What an answer
+//! looks like to an MCP client or to an application is not decided here.
+
+mod account;
+mod cell;
+mod end;
+mod error;
+mod phase;
+mod queue;
+mod remote_packages;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::cell::{Cell, Outcome};
+pub(crate) use self::end::End;
+pub use self::end::KernelState;
+pub use self::error::StartError;
+pub(crate) use self::error::{Error, InstallError, RegisterError};
+pub(crate) use self::phase::Phase;
+pub(crate) use self::queue::Pending;
+use self::queue::Queue;
+use crate::approval::{
+    Action, Approver, Audit, Denied, Effect, Gate, OURSELVES, OpenCall, Policy, Standing, Target,
+};
+use crate::config::Config;
+use crate::describe::describe;
+use crate::environment::{self, Environment};
+use crate::mcp_client::{Connector, Tell};
+use crate::output::{OutputFile, Places};
+use crate::registry::{Packages, Registration, Registry};
+use crate::servers::Pool;
+use crate::site::{self, Installer};
+use crate::tool_server::Endpoint;
+
+/// How long a cell may run unless its caller says otherwise.
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Which tools the code of a session can call, and who decides about its calls.
+pub(crate) struct ToolOptions {
+    /// The servers that code can call; the workspace's own if there is none.
+    pub(crate) registry: Option<Registry>,
+    /// Decides about calls.
+    pub(crate) policy: Policy,
+    /// How long somebody may take to answer a question.
+    pub(crate) timeout: Duration,
+}
+
+/// A session. Stop it with [`stop`](Self::stop); dropping it ends the same processes, but does not wait.
+pub(crate) struct Session {
+    queue: Queue,
+    gate: Arc<Gate>,
+    tools: Option<Tools>,
+    installer: Installer,
+    workspace: PathBuf,
+    /// Removed when the session has stopped, or is dropped.
+    directory: Mutex<Option<tempfile::TempDir>>,
+}
+
+/// What the code of a session can call.
+struct Tools {
+    registry: Registry,
+    pool: Arc<Pool>,
+    server: Arc<Endpoint>,
+}
+
+impl Session {
+    /// Opens a session. Its first kernel starts in the background; see [`started`](Self::started). Its code has no tools
+    /// without `tools`.
+    ///
+    /// # Errors
+    /// See [`StartError`]; no process is left behind.
+    pub(crate) async fn open(config: &Config, tools: Option<ToolOptions>) -> Result<Self, StartError> {
+        config.check_sandbox().await?;
+        let (gate, tools) = match tools {
+            Some(options) => {
+                let audit = config.open_audit()?;
+                let standing = Standing::new(config.state_dir.join("approvals.json"));
+                let gate = Arc::new(Gate::new(options.policy, standing, options.timeout, audit));
+                (Arc::clone(&gate), Some(Tools::open(config, options.registry, gate).await?))
+            }
+            // There is nothing to decide about.
+            None => {
+                let policy = Policy::always(Effect::Deny);
+                (Arc::new(Gate::new(policy, Standing::default(), Duration::ZERO, Audit::off())), None)
+            }
+        };
+        let directory = session_directory().map_err(StartError::PrivateDirectory)?;
+        crate::process::guard_directory(directory.path());
+        let tool_server = tools.as_ref().map(|tools| &tools.server);
+        let (kernels, installer) =
+            site::open(config, directory.path(), tool_server).map_err(StartError::PrivateDirectory)?;
+        let places = Places { workspace: config.workspace.clone(), images: config.images_dir.clone() };
+        let pool = tools.as_ref().map(|tools| Arc::clone(&tools.pool));
+        Ok(Self {
+            queue: Queue::start(kernels, Arc::clone(&gate), pool, places),
+            gate,
+            tools,
+            installer,
+            workspace: config.workspace.clone(),
+            directory: Mutex::new(Some(directory)),
+        })
+    }
+
+    /// Waits until the first kernel is ready, or has not started, in which case there is no session.
+    pub(crate) async fn started(&self) -> Result<(), Error> {
+        let started = self.queue.started().await;
+        if started.is_err() {
+            self.stop().await;
+        }
+        started
+    }
+
+    /// The workspace's real path.
+    pub(crate) fn workspace(&self) -> &Path {
+        &self.workspace
+    }
+
+    /// What is done before the first cell can run.
+    pub(crate) fn phase(&self) -> watch::Receiver<Phase> {
+        self.queue.phase()
+    }
+
+    /// Queues a cell. Its outcome comes from the returned [`Pending`]; the order of calls is the order of execution.
+    pub(crate) async fn execute(&self, cell: Cell) -> Pending<Outcome> {
+        self.queue.submit(cell).await
+    }
+
+    /// A token that ends a cell: cancelled by [`cancel`](Self::cancel) too.
+    pub(crate) fn cell_token(&self) -> CancellationToken {
+        self.queue.cell_token()
+    }
+
+    /// Interrupts the cell that runs and gives up those that wait.
+    pub(crate) fn cancel(&self) {
+        self.queue.cancel();
+    }
+
+    /// Queues the replacement of the kernel by a fresh one and the closing of the connections to MCP servers.
+    ///
+    /// The running cell and those queued before end at once; those queued later run in the fresh kernel.
+    pub(crate) async fn reset(&self) -> Pending<()> {
+        self.queue.submit_reset().await
+    }
+
+    /// How many tools each registered server has, by its name.
+    pub(crate) fn servers(&self) -> BTreeMap<String, usize> {
+        self.tools.as_ref().map(|tools| tools.registry.servers()).unwrap_or_default()
+    }
+
+    /// Registers an MCP server: connects to it, generates the package `mcptools.<name>`, and keeps the connection for the
+    /// first call. Code finds the package with its next import. `approver` decides about a server that is not known yet,
+    /// within the policy; an application decides by itself, and has none.
+    ///
+    /// Dropping the future leaves what was there before.
+    ///
+    /// # Errors
+    /// It is not permitted, or not possible.
+    pub(crate) async fn register(
+        &self,
+        name: &str,
+        parameters: &Map<String, Value>,
+        approver: Option<&Approver>,
+        tell: Tell<'_>,
+    ) -> Result<Registration, RegisterError> {
+        let Some(Tools { registry, pool, .. }) = &self.tools else { return Err(RegisterError::NoTools) };
+        // Nobody is asked about what cannot be done.
+        let candidate = registry.candidate(name, parameters)?;
+        let on_record = match approver {
+            None => None,
+            Some(approver) => {
+                // Nor again about what has been.
+                let approver = if candidate.is_known() { &Approver::Consent } else { approver };
+                let arguments = [("server_name", json!(name)), ("server_params", json!(parameters))];
+                let permitted = self.permit("register_mcp_server", arguments, approver).await;
+                Some(permitted.map_err(RegisterError::Denied)?)
+            }
+        };
+        let packages = Packages::of_workspace(&self.workspace);
+        let (registration, server, connection) = match registry.register(candidate, packages, tell).await {
+            Ok(registered) => registered,
+            Err(error) => {
+                if let Some(on_record) = on_record {
+                    on_record.error(&describe(&error));
+                }
+                return Err(error.into());
+            }
+        };
+        if let Some(on_record) = on_record {
+            on_record.result(|| json!(registration.modules));
+        }
+        self.queue.refresh_imports(registration.changed(name)).await;
+        pool.adopt(name, server, connection).await;
+        for warning in &registration.warnings {
+            tracing::warn!(server = %name, "{warning}");
+        }
+        for change in &registration.drift {
+            tracing::info!(server = %name, "since the last registration: {change}");
+        }
+        Ok(registration)
+    }
+
+    /// Installs a package where the kernel finds it. Returns what the installer said. `approver` decides, within the policy;
+    /// an application decides by itself, and has none.
+    ///
+    /// # Errors
+    /// It is not permitted, or not possible.
+    pub(crate) async fn install(
+        &self,
+        package: &str,
+        approver: Option<&Approver>,
+        progress: environment::Progress<'_>,
+    ) -> Result<String, InstallError> {
+        // Nobody is asked about what cannot be done.
+        match &self.installer {
+            Installer::Local(installer) => installer.check(package)?,
+            Installer::Remote => {
+                remote_packages::check(package).map_err(InstallError::Remote)?;
+                environment::check_requirement(package, &self.workspace)?;
+            }
+        }
+        let on_record = match approver {
+            None => None,
+            Some(approver) => {
+                let arguments = [("package_name", json!(package))];
+                let permitted = self.permit("install_package", arguments, approver).await;
+                Some(permitted.map_err(InstallError::Denied)?)
+            }
+        };
+        let installed = match &self.installer {
+            Installer::Local(installer) => match self.environment(progress).await {
+                Ok(environment) => {
+                    installer.install(package, &environment, progress).await.map_err(InstallError::from)
+                }
+                Err(error) => Err(InstallError::Python(Box::new(error))),
+            },
+            Installer::Remote => self.install_remotely(package, progress).await,
+        };
+        if installed.is_ok() {
+            self.queue.refresh_imports(None).await;
+        }
+        match (on_record, &installed) {
+            (None, _) => {}
+            (Some(on_record), Ok(said)) => on_record.result(|| json!(said)),
+            (Some(on_record), Err(error)) => on_record.error(&describe(error)),
+        }
+        installed
+    }
+
+    /// Has the kernel itself install a package, when it is its turn.
+    async fn install_remotely(
+        &self,
+        package: &str,
+        progress: environment::Progress<'_>,
+    ) -> Result<String, InstallError> {
+        progress("installing where the Jupyter server runs the kernel");
+        let cancel = self.cell_token();
+        // Whoever no longer waits wants no installation.
+        let _guard = cancel.clone().drop_guard();
+        let outcome = self.execute(remote_packages::cell(package.trim(), cancel)).await.outcome().await;
+        let outcome = outcome.map_err(|error| InstallError::Python(Box::new(error)))?;
+        remote_packages::told(outcome)
+            .map_err(|why| InstallError::Remote(format!("install `{package}`: {why}")))
+    }
+
+    /// Lets it be decided whether ipybox itself does what its client wants.
+    async fn permit<const N: usize>(
+        &self,
+        tool: &str,
+        arguments: [(&str, Value); N],
+        approver: &Approver,
+    ) -> Result<OpenCall, Denied> {
+        let action = Action {
+            server_name: OURSELVES.to_owned(),
+            tool_name: tool.to_owned(),
+            tool_args: arguments.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            target: Target::Host,
+            definition: None,
+            annotations: None,
+        };
+        let (_permit, on_record) = self.gate.decide(action, approver).await?;
+        Ok(on_record)
+    }
+
+    /// The Python environment of the kernel; waits until it is there.
+    pub(crate) async fn environment(
+        &self,
+        progress: environment::Progress<'_>,
+    ) -> Result<Arc<Environment>, Error> {
+        if self.queue.is_stopping() {
+            return Err(Error::Stopped);
+        }
+        match &self.installer {
+            Installer::Local(installer) => Ok(installer.environment(progress).await?),
+            Installer::Remote => Err(site::Error::RemotePython.into()),
+        }
+    }
+
+    /// Keeps a text where the long output of cells is kept, and returns its path.
+    pub(crate) async fn keep_output(&self, text: &str) -> std::io::Result<PathBuf> {
+        let mut file = OutputFile::create(&self.workspace).await?;
+        file.append(text).await?;
+        file.finish().await.map(|(path, _is_whole)| path)
+    }
+
+    /// Begins to stop, and does not wait.
+    pub(crate) fn abandon(&self) {
+        self.queue.abandon();
+    }
+
+    /// Kills the kernel, closes all connections, completes the audit log, and waits until nothing is left.
+    pub(crate) async fn stop(&self) {
+        let tools_gone = async {
+            if let Some(Tools { pool, server, .. }) = &self.tools {
+                server.stop().await;
+                pool.stop().await;
+            }
+        };
+        tokio::join!(self.queue.stop(), tools_gone);
+        // Here and not only by dropping: calls under way may hold the session for as long as the program runs.
+        let directory = self.directory.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Err(error)) = directory.map(tempfile::TempDir::close) {
+            tracing::warn!(%error, "could not remove the session's temporary files");
+        }
+        self.gate.audit().close().await;
+    }
+}
+
+impl Tools {
+    async fn open(config: &Config, registry: Option<Registry>, gate: Arc<Gate>) -> Result<Self, StartError> {
+        let connector = Connector::new(Arc::clone(&config.variables), config.workspace.clone())
+            .with_connect_timeout(config.tool_server.connect_timeout);
+        connector.keep_apart(config.guard());
+        let registry = match registry {
+            Some(registry) => {
+                registry.keep_apart(config.guard());
+                registry
+            }
+            None => Registry::of_workspace(config, connector.clone()),
+        };
+        registry.tell_placeholders(&config.variables);
+        let pool = Arc::new(Pool::new(registry.lookup(&config.workspace), connector));
+        let server = Arc::new(Endpoint::new(Arc::clone(&pool), gate));
+        if let Some((host, port)) = config.tool_server_address() {
+            server.listen(host, port).await?;
+        }
+        Ok(Self { registry, pool, server })
+    }
+}
+
+/// The longest path of the directory: `srt` makes sockets in it, whose paths are limited to 104 bytes (macOS) or 108
+/// (Linux).
+const DIRECTORY_BYTES: usize = 80;
+
+/// Makes a directory that only this user can enter.
+fn session_directory() -> std::io::Result<tempfile::TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("ipybox-").rand_bytes(8);
+    match builder.tempdir() {
+        Ok(directory) if directory.path().as_os_str().len() <= DIRECTORY_BYTES => Ok(directory),
+        // `TMPDIR` leads too deep or nowhere.
+        _ => builder.tempdir_in("/tmp"),
+    }
+}

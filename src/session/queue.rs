@@ -1,0 +1,166 @@
+//! The queue of one kernel: work is put here, and a task does it, one thing at a time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::Error;
+use super::cell::{Cell, Outcome};
+use super::phase::Phase;
+use super::worker::{Command, Worker};
+use crate::approval::Gate;
+use crate::output::{Late, Places};
+use crate::servers::Pool;
+use crate::site::Kernels;
+
+/// How many requests may wait for the kernel. Clients send one at a time; a runaway one must not fill memory.
+const CAPACITY: usize = 1024;
+
+/// Runs code in an IPython kernel, one cell at a time, in the order of arrival.
+///
+/// The kernel starts at once, in the background.
+pub(super) struct Queue {
+    commands: mpsc::Sender<Command>,
+    phase: watch::Receiver<Phase>,
+    /// Cancelled by a reset: ends the cells that were queued before it.
+    generation: Mutex<CancellationToken>,
+    /// Cancelled to end the cells that run or wait, and replaced then.
+    cells: Mutex<CancellationToken>,
+    stop: CancellationToken,
+    task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
+    /// Tells how the first start of the kernel went.
+    started: Mutex<Option<oneshot::Receiver<Result<(), Error>>>>,
+}
+
+impl Queue {
+    /// Starts the first of `kernels`, in the background. A reset closes the connections of `pool`, if its code has tools.
+    pub(super) fn start(kernels: Kernels, gate: Arc<Gate>, pool: Option<Arc<Pool>>, places: Places) -> Self {
+        let (commands, queue) = mpsc::channel(CAPACITY);
+        let (phase_sender, phase) = watch::channel(Phase::Preparing("starting".to_owned()));
+        let stop = CancellationToken::new();
+        let worker = Worker {
+            kernel: None,
+            lost: None,
+            queue,
+            phase: phase_sender,
+            kernels,
+            gate,
+            pool,
+            late: Late::new(places),
+            failed_starts: None,
+        };
+        let (started_sender, started) = oneshot::channel();
+        let task = tokio::spawn(worker.run(stop.clone(), started_sender));
+        Self {
+            commands,
+            phase,
+            generation: Mutex::default(),
+            cells: Mutex::default(),
+            stop,
+            task: tokio::sync::Mutex::new(Some(task)),
+            started: Mutex::new(Some(started)),
+        }
+    }
+
+    /// Waits until the first kernel is ready, or has not started.
+    pub(super) async fn started(&self) -> Result<(), Error> {
+        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(started) = started else { return Ok(()) };
+        started.await.unwrap_or(Err(Error::Crashed))
+    }
+
+    /// What is done before the first cell can run.
+    pub(super) fn phase(&self) -> watch::Receiver<Phase> {
+        self.phase.clone()
+    }
+
+    /// Queues a cell. Its outcome comes from the returned [`Pending`]; the order of calls is the order of execution.
+    pub(super) async fn submit(&self, cell: Cell) -> Pending<Outcome> {
+        let generation = self.generation.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.send(|reply| Command::Execute { cell, generation, reply }).await
+    }
+
+    /// Queues the replacement of the kernel by a fresh one and the closing of the connections to MCP servers.
+    ///
+    /// The running cell and those queued before end at once; those queued later run in the fresh kernel.
+    pub(super) async fn submit_reset(&self) -> Pending<()> {
+        {
+            let mut generation = self.generation.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *generation).cancel();
+        }
+        self.send(|reply| Command::Reset { reply }).await
+    }
+
+    async fn send<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Command,
+    ) -> Pending<T> {
+        let (reply, outcome) = oneshot::channel();
+        // A closed queue drops `reply`, which the waiting side reports as `Stopped`.
+        drop(self.commands.send(command(reply)).await);
+        Pending { outcome, stop: self.stop.clone() }
+    }
+
+    /// Lets code that runs from now on find what has just been installed or generated. Of the package `mcptools.<changed>`
+    /// it imports the new modules where it has imported the old ones before.
+    pub(super) async fn refresh_imports(&self, changed: Option<&str>) {
+        let changed = changed.map(str::to_owned);
+        // A closed queue has no kernel to refresh.
+        drop(self.commands.send(Command::RefreshImports { changed }).await);
+    }
+
+    /// A token that ends a cell: cancelled by [`cancel`](Self::cancel) too.
+    pub(super) fn cell_token(&self) -> CancellationToken {
+        self.cells.lock().unwrap_or_else(PoisonError::into_inner).child_token()
+    }
+
+    /// Interrupts the cell that runs and gives up those that wait.
+    pub(super) fn cancel(&self) {
+        std::mem::take(&mut *self.cells.lock().unwrap_or_else(PoisonError::into_inner)).cancel();
+    }
+
+    /// Whether it is to stop.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+
+    /// Begins to stop, and does not wait.
+    pub(super) fn abandon(&self) {
+        self.stop.cancel();
+    }
+
+    /// Kills the kernel, and waits until nothing is left of it.
+    pub(super) async fn stop(&self) {
+        self.stop.cancel();
+        // Kept until it has ended: whoever waited first may have been dropped.
+        let mut task = self.task.lock().await;
+        if let Some(running) = task.as_mut() {
+            if let Err(error) = running.await {
+                tracing::error!(%error, "the task that owns the kernel has failed");
+            }
+            *task = None;
+        }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Work that is queued or under way.
+pub(crate) struct Pending<T> {
+    outcome: oneshot::Receiver<Result<T, Error>>,
+    stop: CancellationToken,
+}
+
+impl<T> Pending<T> {
+    /// Waits for the outcome. To give up on a cell, cancel its token: dropping this does not end it.
+    pub(crate) async fn outcome(self) -> Result<T, Error> {
+        let is_stopped = || if self.stop.is_cancelled() { Error::Stopped } else { Error::Crashed };
+        self.outcome.await.unwrap_or_else(|_| Err(is_stopped()))
+    }
+}

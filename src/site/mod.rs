@@ -1,0 +1,129 @@
+//! Where a session's kernels run: on this machine, in a sandbox on it, or where a Jupyter server runs them.
+//!
+//! [`config::Site`](crate::config::Site) decides it. [`open`] makes of it what starts kernels there, and what installs
+//! packages where they find them.
+
+mod installer;
+mod local;
+mod modules;
+mod remote;
+mod sandboxed;
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub(crate) use self::installer::{Installer, LocalInstaller};
+use self::local::Local;
+use self::remote::Remote;
+use self::sandboxed::Sandboxed;
+use crate::config::{Config, Site};
+use crate::kernel::{self, Kernel};
+use crate::tool_server::Endpoint;
+use crate::{environment, sandbox};
+
+/// Why there is no kernel.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// There is no usable Python environment.
+    #[error("prepare the Python environment")]
+    Environment(#[source] environment::Error),
+    /// The kernel does not start.
+    #[error(transparent)]
+    Kernel(#[from] kernel::Error),
+    /// The sandbox does not start. Nothing runs without it instead.
+    #[error(transparent)]
+    Sandbox(#[from] sandbox::Error),
+    /// The kernel's Python is on another machine.
+    #[error(
+        "name the kernel's Python: it is where the Jupyter server runs the kernel; `sys.executable` in a cell tells it"
+    )]
+    RemotePython,
+    /// The directories that a kernel needs cannot be made.
+    #[error("make the directories that the kernel needs")]
+    Files(#[source] std::io::Error),
+}
+
+/// What starts a session's kernels, one at a time. Their code has the tools of the tool server, if there is one.
+pub(crate) enum Kernels {
+    /// On this machine, in a sandbox or not.
+    Local(Box<Local>),
+    /// Where a Jupyter server runs them.
+    Remote(Box<Remote>),
+}
+
+/// Prepares the site that `config` names, with `directory` for what only this session needs.
+pub(crate) fn open(
+    config: &Config,
+    directory: &Path,
+    tool_server: Option<&Arc<Endpoint>>,
+) -> std::io::Result<(Kernels, Installer)> {
+    let sandboxed = match &config.site {
+        Site::Remote(server) => {
+            let remote = Remote::new(config, server, tool_server.cloned());
+            return Ok((Kernels::Remote(Box::new(remote)), Installer::Remote));
+        }
+        Site::Local => None,
+        Site::Sandboxed { confinement, .. } => Some(Sandboxed::new(config, confinement, directory)?),
+    };
+    let environment = Arc::new(environment::Shared::new(environment::Settings {
+        python: config.kernel.python.clone(),
+        state_dir: config.state_dir.clone(),
+        workspace: config.workspace.clone(),
+        variables: Arc::clone(&config.variables),
+        is_sandboxed: sandboxed.is_some(),
+    }));
+    let installer = LocalInstaller::new(Arc::clone(&environment), config, sandboxed.as_ref(), directory);
+    let local = Local::new(config, environment, sandboxed, directory, tool_server.cloned());
+    Ok((Kernels::Local(Box::new(local)), Installer::Local(Box::new(installer))))
+}
+
+impl Kernels {
+    /// Starts a kernel.
+    pub(crate) async fn start(&mut self, report: &(dyn Fn(&str) + Send + Sync)) -> Result<Kernel, Error> {
+        match self {
+            Self::Local(local) => local.start_kernel(report).await,
+            Self::Remote(remote) => remote.start_kernel(report).await,
+        }
+    }
+
+    /// Forgets what may have kept a kernel from starting.
+    pub(crate) async fn forget(&self) {
+        match self {
+            Self::Local(local) => local.forget().await,
+            Self::Remote(_) => {}
+        }
+    }
+
+    /// Kills a kernel.
+    pub(crate) async fn kill(&mut self, kernel: Kernel) {
+        if !kernel.kill().await
+            && let Self::Local(local) = self
+        {
+            tracing::warn!("the sandbox does not end its kernel; ending the sandbox");
+            local.end_sandbox().await;
+        }
+    }
+
+    /// Kills a kernel in whose place another one is to be started at once.
+    pub(crate) async fn replace(&mut self, kernel: Kernel) {
+        match self {
+            Self::Local(_) => self.kill(kernel).await,
+            Self::Remote(remote) => remote.keep_for_restart(kernel).await,
+        }
+    }
+
+    /// Ends the kernel, and what kernels run in.
+    pub(crate) async fn end(&mut self, kernel: Option<Kernel>) {
+        match self {
+            Self::Local(local) => {
+                // The kernel ends with its sandbox, which is quicker than first the one, then the other.
+                if !local.end_sandbox().await
+                    && let Some(kernel) = kernel
+                {
+                    kernel.kill().await;
+                }
+            }
+            Self::Remote(remote) => remote.end(kernel).await,
+        }
+    }
+}
