@@ -2,6 +2,7 @@
 
 - links between the Markdown files of the repository lead to files, and to headings that are there;
 - every page is in the summary, and only pages are;
+- every decision is in the list of decisions, by its title;
 - the table of flags has the flags of `--help` (with `--binary`);
 - the messages in the tables of troubleshooting are the program's;
 - the texts for models have every page whole;
@@ -21,6 +22,8 @@ from urllib.parse import unquote
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCS = REPOSITORY / "docs"
+DECISIONS = DOCS / "decisions"
+"""For developers: these files are no pages of the book, and have a list of their own."""
 sys.path.insert(0, str(REPOSITORY / "packaging"))
 
 import book
@@ -107,7 +110,11 @@ def problems_of_links():
 
 def problems_of_the_summary():
     listed = [page.file for page in book.pages()]
-    there = {file.relative_to(DOCS).as_posix() for file in DOCS.rglob("*.md")}
+    there = {
+        file.relative_to(DOCS).as_posix()
+        for file in DOCS.rglob("*.md")
+        if not file.is_relative_to(DECISIONS)
+    }
     there.discard("SUMMARY.md")
     for file in sorted(there - set(listed)):
         yield f"docs/SUMMARY.md has no line for {file}"
@@ -115,6 +122,22 @@ def problems_of_the_summary():
         yield f"docs/SUMMARY.md names {file}, which is not there"
     for file in sorted({file for file in listed if listed.count(file) > 1}):
         yield f"docs/SUMMARY.md names {file} twice"
+
+
+def problems_of_the_decisions():
+    every = {
+        file.relative_to(DECISIONS).as_posix(): file.read_text()
+        for file in DECISIONS.rglob("*.md")
+    }
+    listed = re.findall(r"^- \[(.+)\]\((.+)\)$", every.pop("README.md"), re.MULTILINE)
+    for title, name in listed:
+        text = every.pop(name, None)
+        if text is None:
+            yield f"docs/decisions/README.md names {name} twice, or it is not there"
+        elif not text.startswith(f"# {title}\n"):
+            yield f"docs/decisions/README.md calls {name} `{title}`, which is not its title"
+    for name in sorted(every):
+        yield f"docs/decisions/README.md has no line for {name}"
 
 
 def problems_of_flags(binary):
@@ -278,6 +301,7 @@ def main():
     checks = {
         "links lead somewhere": problems_of_links(),
         "every page is in the summary": problems_of_the_summary(),
+        "every decision is in the list": problems_of_the_decisions(),
         "messages are the program's": problems_of_messages(),
         "texts for models are whole": problems_of_texts_for_models(),
     }
