@@ -12,17 +12,16 @@ const QUEUED_LINES: usize = 10_000;
 
 /// Logs messages of `level` and above.
 ///
-/// Libraries log at most warnings: below that they quote messages, arguments and secrets included. `zeromq`
-/// warns when a kernel dies that it cannot reach it; we notice the death itself. `rustls_platform_verifier` logs what is
-/// an error of ours, too.
+/// Libraries log at most warnings: below that they quote messages, arguments and secrets included.
+/// `rustls_platform_verifier` logs what is an error of ours, too.
 ///
 /// A thread of its own writes them, and drops what stderr does not take: a client that does not read it must not stop
 /// us. Keep the guard until the end, so that the last lines are written.
 pub(crate) fn init(level: LogLevel) -> WorkerGuard {
     let filter = match level {
         LogLevel::Debug => "warn,ipybox=debug",
-        LogLevel::Info => "warn,ipybox=info,zeromq=error,rustls_platform_verifier=off",
-        LogLevel::Warning => "warn,zeromq=error,rustls_platform_verifier=off",
+        LogLevel::Info => "warn,ipybox=info,rustls_platform_verifier=off",
+        LogLevel::Warning => "warn,rustls_platform_verifier=off",
         LogLevel::Error | LogLevel::Critical => "error,rustls_platform_verifier=off",
     };
     let (writer, guard) =
