@@ -1,0 +1,107 @@
+//! The rules of `ARCHITECTURE.md` that can be checked: which room of `src/` may know which, by the paths in its code.
+
+mod modules;
+mod names;
+mod rooms;
+mod table;
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use self::modules::{Modules, crate_name};
+use self::rooms::Rooms;
+use crate::support::repository;
+
+/// How many pairs of rooms there are of which the first knows the second. To lower it is progress.
+const PAIRS: usize = 115;
+
+/// The crates that the language brings along.
+const BUILT_IN: [&str; 3] = ["alloc", "core", "std"];
+
+/// The crates in `Cargo.toml`, those for tests left out, with whether they are optional.
+fn dependencies() -> Vec<(String, bool)> {
+    let manifest = std::fs::read_to_string(repository().join("Cargo.toml")).unwrap();
+    let manifest: toml::Table = manifest.parse().unwrap();
+    let targets = manifest["target"].as_table().unwrap().values();
+    let tables = [&manifest["dependencies"]].into_iter().chain(targets.map(|target| &target["dependencies"]));
+    let tables = tables.filter_map(toml::Value::as_table);
+    let is_optional =
+        |details: &toml::Value| details.get("optional").is_some_and(|value| value.as_bool() == Some(true));
+    tables.flatten().map(|(name, details)| (name.clone(), is_optional(details))).collect()
+}
+
+static ROOMS: LazyLock<Rooms> = LazyLock::new(|| {
+    let crates = dependencies().into_iter().map(|(name, _)| crate_name(&name));
+    let crates = crates.chain(BUILT_IN.map(str::to_owned)).collect();
+    let document = std::fs::read_to_string(repository().join("ARCHITECTURE.md")).unwrap();
+    Rooms::new(Modules::read(&repository().join("src"), crates), table::rows(&document))
+});
+
+fn listed(pairs: &BTreeSet<(&str, &str)>) -> String {
+    let lines: Vec<String> = pairs.iter().map(|(knowing, known)| format!("{knowing} → {known}")).collect();
+    lines.join("\n")
+}
+
+#[track_caller]
+fn check_none(found: &[String]) {
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn the_table_of_rooms_names_every_room_and_nothing_else() {
+    check_none(ROOMS.faults());
+}
+
+#[test]
+fn no_room_knows_what_it_never_knows() {
+    check_none(&ROOMS.violations());
+}
+
+#[test]
+fn every_exception_in_the_table_is_needed() {
+    check_none(&ROOMS.needless_exceptions());
+}
+
+#[test]
+fn there_is_no_circle_of_rooms() {
+    let circles = ROOMS.circles();
+    assert!(circles.is_empty(), "\n{}", listed(&circles));
+}
+
+#[test]
+fn rooms_do_not_know_more_of_each_other() {
+    let pairs = ROOMS.pairs();
+    assert!(pairs.len() <= PAIRS, "{} pairs instead of {PAIRS}:\n{}", pairs.len(), listed(&pairs));
+}
+
+#[test]
+fn code_generation_is_pure() {
+    let impure = ["std::env", "std::fs", "std::net", "std::process", "std::time", "tokio"];
+    assert!(ROOMS.pairs().contains(&("registry", "codegen")), "it has another name");
+    check_none(&ROOMS.namings(&impure, |room| room == "codegen"));
+}
+
+#[test]
+fn only_the_binary_reads_flags() {
+    let dependencies = dependencies();
+    let optional = dependencies.iter().filter(|(_, is_optional)| *is_optional);
+    let optional: Vec<&str> = optional.map(|(name, _)| name.as_str()).collect();
+    let is_binary = |room: &str| ["cli", "main"].contains(&room);
+    assert!(!ROOMS.namings(&optional, is_binary).is_empty(), "it has another name");
+    check_none(&ROOMS.namings(&optional, |room| !is_binary(room)));
+}
+
+#[test]
+fn no_crate_speaks_to_kernels() {
+    for (name, _) in dependencies() {
+        assert!(!name.starts_with("jupyter") && name != "zeromq", "{name}");
+    }
+}
+
+#[test]
+fn no_decision_is_made_off_the_record() {
+    let callers = ROOMS.callers("approval", "decide");
+    assert!(callers.iter().any(|(room, _)| *room == "audit"), "nobody calls `decide`");
+    let others = callers.into_iter().filter(|(room, _)| !["approval", "audit"].contains(room));
+    check_none(&others.map(|(_, place)| place).collect::<Vec<String>>());
+}
