@@ -57,7 +57,7 @@ impl ApprovalRequest {
     }
 
     /// A request that another process has made, and where its answer comes out.
-    pub(crate) fn from_elsewhere(action: Action) -> (Self, oneshot::Receiver<Answer>) {
+    pub(crate) fn of_another_process(action: Action) -> (Self, oneshot::Receiver<Answer>) {
         let (answer, receiver) = oneshot::channel();
         (Self { action: Arc::new(action), answer, handed_out: None }, receiver)
     }

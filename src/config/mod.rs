@@ -261,7 +261,7 @@ impl Config {
     /// The log that these settings ask for.
     pub(crate) fn open_audit(&self) -> Result<Audit, AuditError> {
         let Some(file) = &self.audit.file else { return Ok(Audit::off()) };
-        let settings = approval::AuditSettings {
+        let settings = approval::LogSettings {
             path: file.clone(),
             contents: self.audit.contents,
             max_bytes: self.audit.max_bytes,

@@ -34,7 +34,7 @@ async fn python(
     state_dir: Option<PathBuf>,
     workspace: PathBuf,
 ) -> Finding {
-    let settings = environment::Settings {
+    let settings = environment::EnvironmentSettings {
         is_sandboxed: false,
         python: settings.kernel.python.clone(),
         // Without one nothing is recalled.

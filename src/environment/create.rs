@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::installer::{Bytecode, Installer};
 use super::lock::Turn;
-use super::place::Place;
+use super::managed_place::ManagedPlace;
 use super::probe::{self, Facts, NEWEST, OLDEST, dotted};
 use super::record::Tool;
 use super::run::{self, Invocation};
@@ -16,7 +16,7 @@ const SHOWN_LINES: usize = 12;
 
 /// Makes the environment in its final place: console scripts hold absolute paths, so it cannot be
 /// made elsewhere and moved. That it is complete is for the caller to write down.
-pub(super) async fn create(managed: &Place<'_>, turn: &Turn<'_>) -> Result<Tool, Error> {
+pub(super) async fn create(managed: &ManagedPlace<'_>, turn: &Turn<'_>) -> Result<Tool, Error> {
     let installer = managed.installer;
     let base = match &managed.executable {
         Some(executable) => search::base_beside(executable, installer.environment()).await,
@@ -79,7 +79,7 @@ pub(super) async fn fill(
 }
 
 async fn with_uv(
-    managed: &Place<'_>,
+    managed: &ManagedPlace<'_>,
     uv: &Path,
     base: Option<&Facts>,
     turn: &Turn<'_>,
@@ -94,7 +94,7 @@ async fn with_uv(
     fill(managed.installer, Tool::Uv, &managed.directory.join("bin/python"), managed.bytecode(), turn).await
 }
 
-async fn with_venv(managed: &Place<'_>, base: &Facts, turn: &Turn<'_>) -> Result<(), Attempt> {
+async fn with_venv(managed: &ManagedPlace<'_>, base: &Facts, turn: &Turn<'_>) -> Result<(), Attempt> {
     let python = &base.details.base_executable;
     let version = dotted(base.version);
     turn.tell(&format!("creating a virtual environment with Python {version}"));
@@ -104,7 +104,7 @@ async fn with_venv(managed: &Place<'_>, base: &Facts, turn: &Turn<'_>) -> Result
 }
 
 /// A Python on `PATH` that can make virtual environments.
-pub(super) async fn base_for_venv(managed: &Place<'_>, attempts: &Attempts) -> Result<Facts, Error> {
+pub(super) async fn base_for_venv(managed: &ManagedPlace<'_>, attempts: &Attempts) -> Result<Facts, Error> {
     let found = search::pythons_on_path(managed.path, managed.installer.environment()).await;
     match found.into_iter().next() {
         Some(facts) if facts.details.has_venv => Ok(facts),

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use super::create;
 use super::installer::Installer;
+use super::managed_place::ManagedPlace;
 use super::named;
-use super::place::Place;
 use super::probe::{self, Facts, NEWEST, Version, dotted};
 use super::record::Recalled;
 use super::search;
-use super::{Attempts, Error, Settings};
+use super::{Attempts, EnvironmentSettings, Error};
 use crate::env::Variables;
 
 /// The Python that the kernel would get.
@@ -38,14 +38,14 @@ pub(crate) fn find_uv(variables: &Variables) -> Option<PathBuf> {
 ///
 /// # Errors
 /// As [`Environment::prepare`](super::Environment::prepare), but for what only shows when an environment is made.
-pub(crate) async fn examine(settings: &Settings) -> Result<Outlook, Error> {
+pub(crate) async fn examine(settings: &EnvironmentSettings) -> Result<Outlook, Error> {
     let installer = Installer::new(&settings.variables);
     let path = settings.variables.in_process("PATH").unwrap_or_default();
     if let Some(named) = &settings.python {
         return Ok(ready(&named::examine(named, path, &installer).await?));
     }
     let lock = settings.state_dir.join("python.lock");
-    let place = Place::of(settings, &lock, &installer, path);
+    let place = ManagedPlace::of(settings, &lock, &installer, path);
     let python = place.directory.join("bin/python");
     let known = match place.record.recall(&python) {
         Recalled::True(record) => return Ok(ready(&record.facts)),
@@ -72,7 +72,7 @@ fn is_same_minor(one: Version, other: Version) -> bool {
 }
 
 /// What an environment would be made with.
-async fn made(place: &Place<'_>, installer: &Installer) -> Result<Outlook, Error> {
+async fn made(place: &ManagedPlace<'_>, installer: &Installer) -> Result<Outlook, Error> {
     if let Some(uv) = installer.uv() {
         return Ok(to_be_made(&format!("`{}`", uv.display())));
     }

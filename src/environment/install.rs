@@ -7,7 +7,7 @@ use super::installer::{Bytecode, Installer};
 use super::lock::Turn;
 use super::record::Tool;
 use super::requirement::{self, RequirementError};
-use super::run::{self, Elsewhere};
+use super::run::{self, SandboxRunner};
 use super::{Environment, Error, Progress};
 use crate::env::Variables;
 
@@ -99,7 +99,7 @@ impl Environment {
     ///
     /// `package` is a requirement of PEP 508, a URL or a local path relative to the workspace.
     /// Installations are serialised, also among servers that share a managed environment. Dropping
-    /// the future kills the installer. With a place `elsewhere` it runs there. A running kernel has to call `importlib.invalidate_caches()`.
+    /// the future kills the installer. With a place `sandbox` it runs there. A running kernel has to call `importlib.invalidate_caches()`.
     ///
     /// # Errors
     /// [`InstallError`] says what is wrong with `package`, or carries the installer's output.
@@ -107,13 +107,13 @@ impl Environment {
         &self,
         package: &str,
         progress: Progress<'_>,
-        elsewhere: Option<&dyn Elsewhere>,
+        sandbox: Option<&dyn SandboxRunner>,
     ) -> Result<String, InstallError> {
         let requirement = requirement::parse(package, &self.workspace)?;
         let turn = Turn::wait(&self.lock, progress).await?;
         let tool = self.installer.available(self.tool);
-        let bytecode = Bytecode::for_kernel(elsewhere.is_some());
-        let run = match elsewhere {
+        let bytecode = Bytecode::for_kernel(sandbox.is_some());
+        let run = match sandbox {
             None => turn.run(&self.installer.install(tool, self.python(), &[requirement], bytecode)).await,
             // All of an installation would have to be writable by code that packages are built with.
             Some(_) if !self.facts.details.is_venv && !self.facts.details.is_conda => {
@@ -122,12 +122,12 @@ impl Environment {
                     python: self.python().to_owned(),
                 });
             }
-            Some(elsewhere) => {
+            Some(sandbox) => {
                 let hosts = index::hosts(self.installer.environment());
                 let invocation = self.installer.install(tool, self.python(), &[requirement], bytecode);
                 let program =
                     Installer::without_cache(invocation).contained(self.facts.details.prefix.clone(), hosts);
-                turn.run_elsewhere(program, elsewhere).await
+                turn.run_in_sandbox(program, sandbox).await
             }
         };
         let run = run.map_err(InstallError::Start)?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::run::{self, Contained, Elsewhere, Invocation, Run};
+use super::run::{self, Contained, Invocation, Run, SandboxRunner};
 use super::{Error, Progress};
 
 /// How often a taken lock is tried again. Blocking in `flock` instead would hold a thread of the
@@ -57,9 +57,13 @@ impl<'a> Turn<'a> {
         run::run(invocation, Stdio::from(self.file.try_clone()?), self.progress).await
     }
 
-    /// Runs an installer elsewhere, its newest line told as progress.
-    pub(super) async fn run_elsewhere(&self, program: Contained, place: &dyn Elsewhere) -> io::Result<Run> {
-        run::run_elsewhere(program, place, self.progress).await
+    /// Runs an installer sandbox, its newest line told as progress.
+    pub(super) async fn run_in_sandbox(
+        &self,
+        program: Contained,
+        place: &dyn SandboxRunner,
+    ) -> io::Result<Run> {
+        run::run_in_sandbox(program, place, self.progress).await
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::contents::requested_packages;
 use super::create;
 use super::lock::Turn;
-use super::place::Place;
+use super::managed_place::ManagedPlace;
 use super::probe::{self, Facts, ProbeError, Version};
 use super::record::{Recalled, Tool};
 use super::{Attempt, Attempts, Error, Progress};
@@ -20,7 +20,7 @@ enum Need {
     Rebuild(&'static str),
 }
 
-impl Place<'_> {
+impl ManagedPlace<'_> {
     /// Finds the environment good, or makes it so; returns what installs into it and what it is.
     pub(super) async fn prepare(&self, progress: Progress<'_>) -> Result<(Tool, Facts), Error> {
         let python = self.directory.join("bin/python");

@@ -17,8 +17,8 @@ mod install;
 mod installer;
 mod lock;
 mod managed;
+mod managed_place;
 mod named;
-mod place;
 mod probe;
 mod record;
 mod requirement;
@@ -35,10 +35,10 @@ use std::sync::Arc;
 pub(crate) use examine::{Outlook, examine, find_uv};
 pub(crate) use install::{InstallError, check_host, check_requirement};
 use installer::Installer;
-use place::Place;
+use managed_place::ManagedPlace;
 use probe::{Facts, ProbeError};
 use record::{RecordFile, Tool};
-pub(crate) use run::{Contained, Elsewhere, Running};
+pub(crate) use run::{Contained, Running, SandboxRunner};
 pub(crate) use shared::Shared;
 
 use crate::env::Variables;
@@ -48,7 +48,7 @@ pub(crate) type Progress<'a> = &'a (dyn Fn(&str) + Send + Sync);
 
 /// What the environment is made from.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub(crate) struct EnvironmentSettings {
     /// The interpreter that the user named; without one, the workspace gets an environment of its own.
     pub(crate) python: Option<PathBuf>,
     /// The workspace's own directory for state, which exists and only the user can enter.
@@ -174,7 +174,10 @@ impl Environment {
     ///
     /// # Errors
     /// [`Error`] says what is wrong with the named interpreter or why none could be made.
-    pub(crate) async fn prepare(settings: &Settings, progress: Progress<'_>) -> Result<Self, Error> {
+    pub(crate) async fn prepare(
+        settings: &EnvironmentSettings,
+        progress: Progress<'_>,
+    ) -> Result<Self, Error> {
         let installer = Installer::new(&settings.variables);
         let state = |name: &str| settings.state_dir.join(name);
         let lock = state("python.lock");
@@ -185,7 +188,7 @@ impl Environment {
                 let record = RecordFile::new(state("python-named.json"));
                 (installer.default_tool(), named::prepare(named, path, &record, &installer).await?)
             }
-            None => Place::of(settings, &lock, &installer, path).prepare(progress).await?,
+            None => ManagedPlace::of(settings, &lock, &installer, path).prepare(progress).await?,
         };
         let path = settings.variables.for_kernel().remove("PATH").unwrap_or_default();
         Ok(Self { facts, tool, installer, lock, workspace: settings.workspace.clone(), path })

@@ -30,7 +30,7 @@ pub(super) enum Tool {
 
 /// An interpreter by the path that it was asked for, and what it was then.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(super) struct EnvironmentRecord {
     pub(super) python: PathBuf,
     pub(super) tool: Tool,
     pub(super) facts: Facts,
@@ -50,9 +50,9 @@ struct Stamp {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Recalled {
     /// What it says still holds, as far as `stat` can tell.
-    True(Record),
+    True(EnvironmentRecord),
     /// Something has changed since.
-    Stale(Record),
+    Stale(EnvironmentRecord),
     /// It is of another version of ipybox, or damaged.
     Unreadable,
     /// There is none.
@@ -72,7 +72,7 @@ impl RecordFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Recalled::Missing,
             Err(_) => return Recalled::Unreadable,
         };
-        match serde_json::from_slice::<Record>(&text) {
+        match serde_json::from_slice::<EnvironmentRecord>(&text) {
             Ok(record) if record.holds_for(python) => Recalled::True(record),
             Ok(record) => Recalled::Stale(record),
             Err(_) => Recalled::Unreadable,
@@ -83,8 +83,12 @@ impl RecordFile {
     ///
     /// A shim is not kept: which interpreter it stands for depends on more than its own file.
     pub(super) fn keep(&self, python: &Path, tool: Tool, facts: &Facts) -> io::Result<()> {
-        let record =
-            Record { python: python.to_owned(), tool, facts: facts.clone(), stamp: Stamp::of(python)? };
+        let record = EnvironmentRecord {
+            python: python.to_owned(),
+            tool,
+            facts: facts.clone(),
+            stamp: Stamp::of(python)?,
+        };
         let text = serde_json::to_vec_pretty(&record)?;
         // Written beside and renamed, so that nobody reads half a record.
         let directory = self.path.parent().unwrap_or(Path::new("."));
@@ -103,7 +107,7 @@ impl RecordFile {
     }
 }
 
-impl Record {
+impl EnvironmentRecord {
     fn holds_for(&self, python: &Path) -> bool {
         self.python == python
             && self.facts.details.executable == python

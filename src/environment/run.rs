@@ -31,16 +31,16 @@ pub(super) struct Run {
     pub(super) output: String,
 }
 
-/// A program that is running elsewhere, until it has ended.
+/// A program that runs in a sandbox, until it has ended.
 pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = io::Result<ExitStatus>> + Send + Sync + 'a>>;
 
 /// A place to run installers in where they can do nothing but install.
-pub(crate) trait Elsewhere: Send + Sync {
+pub(crate) trait SandboxRunner: Send + Sync {
     /// Runs a program to its end there.
     fn run(&self, program: Contained, output: OwnedFd) -> Running<'_>;
 }
 
-/// A program to be run elsewhere, and what it may do.
+/// A program to be run in a sandbox, and what it may do.
 #[derive(Debug)]
 pub(crate) struct Contained {
     pub(crate) program: PathBuf,
@@ -53,7 +53,7 @@ pub(crate) struct Contained {
 }
 
 impl Invocation {
-    /// As a program that is run elsewhere.
+    /// As a program that is run in a sandbox.
     pub(super) fn contained(self, writable: PathBuf, hosts: Vec<String>) -> Contained {
         let arguments = self.arguments.into_iter().map(|argument| argument.to_string_lossy().into_owned());
         Contained {
@@ -102,17 +102,17 @@ pub(super) async fn run(invocation: &Invocation, stdin: Stdio, progress: Progres
     Ok(Run { status, output: transcript.into_text() })
 }
 
-/// Runs a program elsewhere; its working directory is `/` there too.
-pub(super) async fn run_elsewhere(
+/// Runs a program sandbox; its working directory is `/` there too.
+pub(super) async fn run_in_sandbox(
     program: Contained,
-    elsewhere: &dyn Elsewhere,
+    sandbox: &dyn SandboxRunner,
     progress: Progress<'_>,
 ) -> io::Result<Run> {
     let (reader, writer) = io::pipe()?;
     let mut output = Receiver::from_owned_fd(OwnedFd::from(reader))?;
     let mut transcript = Transcript::default();
     // The place closes the pipe when it is gone, with all that the program has left there.
-    let running = elsewhere.run(program, writer.into());
+    let running = sandbox.run(program, writer.into());
     let mut take = |chunk: &[u8]| transcript.push(chunk, progress);
     let (status, read) = tokio::join!(running, read_to_end(&mut output, &mut take));
     read?;

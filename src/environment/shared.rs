@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, watch};
 
-use super::{Environment, Error, Progress, Settings};
+use super::{Environment, EnvironmentSettings, Error, Progress};
 
 /// The environment, or the way to it.
 pub(crate) struct Shared {
-    settings: Settings,
+    settings: EnvironmentSettings,
     /// Held while preparing. A failure is not kept: who asks next tries again.
     place: Mutex<Option<Arc<Environment>>>,
     /// What the one who prepares is doing, for those who wait.
@@ -17,7 +17,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Nothing is prepared before somebody asks.
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: EnvironmentSettings) -> Self {
         Self { settings, place: Mutex::default(), phase: watch::Sender::new(String::new()) }
     }
 

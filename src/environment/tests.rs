@@ -54,7 +54,7 @@ impl State {
     }
 
     async fn prepare(&self, python: Option<&str>, variables: Variables) -> Result<Environment, Error> {
-        let settings = Settings {
+        let settings = EnvironmentSettings {
             is_sandboxed: false,
             python: python.map(PathBuf::from),
             state_dir: self.directory.path().to_owned(),

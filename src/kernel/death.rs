@@ -23,7 +23,7 @@ pub(crate) enum Manner {
     /// What `wait` says of its process.
     Process(ExitStatus),
     /// What is known of a process on another machine.
-    Elsewhere(String),
+    Remote(String),
 }
 
 impl Manner {
@@ -36,15 +36,15 @@ impl fmt::Display for Manner {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Process(status) => status.fmt(formatter),
-            Self::Elsewhere(words) => formatter.write_str(words),
+            Self::Remote(words) => formatter.write_str(words),
         }
     }
 }
 
 impl Death {
     /// Of a kernel on another machine, of which no more is known than these words.
-    pub(crate) fn elsewhere(words: impl Into<String>, limits: Limits) -> Self {
-        Self { manner: Manner::Elsewhere(words.into()), stderr: String::new(), limits }
+    pub(crate) fn remote(words: impl Into<String>, limits: Limits) -> Self {
+        Self { manner: Manner::Remote(words.into()), stderr: String::new(), limits }
     }
 
     /// Sentences about its possible causes, with a space before each; often none.

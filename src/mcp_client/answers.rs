@@ -1,6 +1,6 @@
 //! Answers that calls wait for. Large ones do not pass through rmcp, which would hold them several times over.
 //!
-//! A request carries a [`Place`] with it. A large answer is put there as it came, with the memory that it takes, and rmcp
+//! A request carries a [`AnswerPlace`] with it. A large answer is put there as it came, with the memory that it takes, and rmcp
 //! is given an empty one instead; whoever has made the request reads what is in the place. What cannot be read fails the
 //! request that it answers.
 
@@ -31,7 +31,7 @@ pub(super) struct Answers(Arc<Mutex<HashMap<RequestId, Weak<Inner>>>>);
 
 /// Where an answer is put that rmcp does not get. Dropping it drops the answer.
 #[derive(Clone)]
-pub(super) struct Place(Arc<Inner>);
+pub(super) struct AnswerPlace(Arc<Inner>);
 
 struct Inner {
     empty: Empty,
@@ -67,7 +67,7 @@ impl Answers {
     /// Notes that `message` is answered one day, if it is a request with a place.
     pub(super) fn expect(&self, message: &TxJsonRpcMessage<RoleClient>) {
         let JsonRpcMessage::Request(request) = message else { return };
-        let Some(place) = request.request.extensions().get::<Place>() else { return };
+        let Some(place) = request.request.extensions().get::<AnswerPlace>() else { return };
         let mut places = self.places();
         // Calls that were cancelled are never answered.
         places.retain(|_, place| place.strong_count() > 0);
@@ -122,7 +122,7 @@ impl Answers {
     }
 }
 
-impl Place {
+impl AnswerPlace {
     pub(super) fn new(empty: Empty) -> Self {
         Self(Arc::new(Inner { empty, answer: Mutex::default() }))
     }

@@ -37,13 +37,13 @@ impl FilledStdio {
     ) -> Result<(Self, Secrets), Error> {
         let workspace = workspace.to_string_lossy();
         let mut filler = Filler { variables, workspace: Some(&workspace), used: BTreeMap::new() };
-        let command = filler.fill("command", &parameters.command, Place::Program)?;
+        let command = filler.fill("command", &parameters.command, Spot::Program)?;
         let mut args = Vec::with_capacity(parameters.args.len());
         for (index, argument) in parameters.args.iter().enumerate() {
-            args.push(filler.fill(&format!("args[{index}]"), argument, Place::Argument)?);
+            args.push(filler.fill(&format!("args[{index}]"), argument, Spot::Argument)?);
         }
-        let env = filler.fill_values("env", &parameters.env, Place::of_variable)?;
-        let cwd = parameters.cwd.as_deref().map(|cwd| filler.fill("cwd", cwd, Place::Program)).transpose()?;
+        let env = filler.fill_values("env", &parameters.env, Spot::of_variable)?;
+        let cwd = parameters.cwd.as_deref().map(|cwd| filler.fill("cwd", cwd, Spot::Program)).transpose()?;
         let trusts_workspace = parameters.trusts_workspace;
         let filled = Self { command, args, env, cwd: cwd.map(PathBuf::from), trusts_workspace };
         Ok((filled, filler.into_secrets()))
@@ -53,12 +53,12 @@ impl FilledStdio {
 impl FilledHttp {
     pub(super) fn fill(parameters: &HttpParameters, variables: &Variables) -> Result<(Self, Secrets), Error> {
         let mut filler = Filler { variables, workspace: None, used: BTreeMap::new() };
-        let text = filler.fill("url", &parameters.url, Place::of_url(&parameters.url))?;
+        let text = filler.fill("url", &parameters.url, Spot::of_url(&parameters.url))?;
         let url = check_url(&text)?;
         let transport = parameters.transport.or_else(|| HttpTransport::from_url(&text));
         let transport = transport.ok_or(ParametersError::UndecidedTransport)?;
         let mut headers = HeaderMap::new();
-        for (name, value) in filler.fill_values("headers", &parameters.headers, |_| Place::Free)? {
+        for (name, value) in filler.fill_values("headers", &parameters.headers, |_| Spot::Free)? {
             let unusable = || Error::HeaderValue { name: name.clone() };
             let mut value = HeaderValue::from_str(value.trim()).map_err(|_| unusable())?;
             value.set_sensitive(true);
@@ -75,7 +75,7 @@ impl FilledHttp {
 /// Where a placeholder stands. A `.env` that came with the workspace must not choose what is run, nor who is talked to,
 /// behind a name that looks like a secret's.
 #[derive(Clone, Copy)]
-enum Place<'a> {
+enum Spot<'a> {
     /// It says what is run, or where.
     Program,
     /// A word of a command line, which may be a shell's.
@@ -88,15 +88,15 @@ enum Place<'a> {
     Free,
 }
 
-impl<'a> Place<'a> {
-    fn of_variable(name: &str) -> Place<'_> {
-        if is_for_a_secret(name) { Place::Free } else { Place::Setting }
+impl<'a> Spot<'a> {
+    fn of_variable(name: &str) -> Spot<'_> {
+        if is_for_a_secret(name) { Spot::Free } else { Spot::Setting }
     }
 
     fn of_url(url: &'a str) -> Self {
         let after = url.find("://").map_or(0, |at| at + 3);
         let end = url[after..].find(['/', '?', '#']).map_or(url.len(), |at| after + at);
-        Place::Url(&url[..end])
+        Spot::Url(&url[..end])
     }
 
     /// Why `.env` does not fill this place, if so.
@@ -106,13 +106,13 @@ impl<'a> Place<'a> {
             [format!("${{{name}}}"), format!("${{{name}:-")].iter().any(|each| text.contains(each))
         };
         match self {
-            Place::Program => Some("does not choose what is run"),
-            Place::Setting => Some("fills variables for secrets only, such as `API_KEY`"),
-            Place::Argument if value.starts_with('-') || !value.bytes().all(is_plain) => {
+            Spot::Program => Some("does not choose what is run"),
+            Spot::Setting => Some("fills variables for secrets only, such as `API_KEY`"),
+            Spot::Argument if value.starts_with('-') || !value.bytes().all(is_plain) => {
                 Some("fills arguments with letters, digits and `-._~+/=:@%,` only, and not with options")
             }
-            Place::Url(host) if is_in(host) => Some("does not choose which server is talked to"),
-            Place::Argument | Place::Url(_) | Place::Free => None,
+            Spot::Url(host) if is_in(host) => Some("does not choose which server is talked to"),
+            Spot::Argument | Spot::Url(_) | Spot::Free => None,
         }
     }
 }
@@ -126,7 +126,7 @@ struct Filler<'a> {
 }
 
 impl Filler<'_> {
-    fn fill(&mut self, key: &str, text: &str, place: Place<'_>) -> Result<String, Error> {
+    fn fill(&mut self, key: &str, text: &str, place: Spot<'_>) -> Result<String, Error> {
         match self.workspace {
             Some(workspace) => {
                 let parts = text.split(WORKSPACE).map(|part| self.fill_variables(key, part, place));
@@ -136,7 +136,7 @@ impl Filler<'_> {
         }
     }
 
-    fn fill_variables(&mut self, key: &str, text: &str, place: Place<'_>) -> Result<String, Error> {
+    fn fill_variables(&mut self, key: &str, text: &str, place: Spot<'_>) -> Result<String, Error> {
         let mut used = BTreeMap::new();
         let filled = self.variables.fill_noting(text, &mut used);
         let filled = filled.map_err(|missing| Error::Placeholder { key: key.to_owned(), missing })?;
@@ -155,7 +155,7 @@ impl Filler<'_> {
         &mut self,
         key: &str,
         values: &BTreeMap<String, String>,
-        place: impl for<'b> Fn(&'b str) -> Place<'b>,
+        place: impl for<'b> Fn(&'b str) -> Spot<'b>,
     ) -> Result<BTreeMap<String, String>, Error> {
         values
             .iter()

@@ -9,7 +9,7 @@ use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
 use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
 
-use super::answers::{Arrived, Empty, Envelope, Place};
+use super::answers::{AnswerPlace, Arrived, Empty, Envelope};
 use super::failure::Failure;
 use super::incoming::Document;
 use crate::budget::{ANSWERS, Lease, apart};
@@ -80,7 +80,7 @@ pub(super) async fn request<T: Expected>(
     peer: &Peer<RoleClient>,
     mut request: ClientRequest,
 ) -> Result<Answered<T>, Failure> {
-    let place = Place::new(T::EMPTY);
+    let place = AnswerPlace::new(T::EMPTY);
     request.extensions_mut().insert(place.clone());
     let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
     let mut abandoned = Abandoned { peer, id: Some(handle.id.clone()) };

@@ -8,13 +8,13 @@ mod deliveries;
 mod earlier;
 mod execute;
 mod install;
+mod lines;
 mod pictures;
 mod progress;
 mod register;
 mod reply;
 mod reset;
 mod stdio;
-mod wire;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

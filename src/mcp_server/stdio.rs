@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::arrivals::Arrivals;
 use super::asking::Parking;
 use super::deliveries::Deliveries;
-use super::wire::Lines;
+use super::lines::Lines;
 use super::{Handler, McpServer};
 use crate::config::Config;
 use crate::session::{Session, StartError, ToolOptions};

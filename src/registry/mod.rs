@@ -26,7 +26,7 @@ use self::definitions::{DefinitionStore, Definitions};
 use self::generate::Listed;
 pub(crate) use self::packages::Packages;
 pub use self::sources::{GenerateError, generate_mcp_sources};
-use self::store::{Record, Store};
+use self::store::{Store, StoredServer};
 use crate::codegen::{self, Fingerprint};
 use crate::config::Config;
 use crate::describe::describe;
@@ -247,7 +247,7 @@ impl Registry {
             before.map_or_else(Vec::new, |before| generate::drift(&before.fingerprints, &fingerprints));
         let replaced = packages.replace(&name, &package).map_err(package_error)?;
         let Registered { parameters, annotations, for_apps } = registered;
-        let record = Record { parameters, fingerprints, annotations, for_apps };
+        let record = StoredServer { parameters, fingerprints, annotations, for_apps };
         let remembered = self.definitions.put(&name, Definitions { tools });
         if let Err(source) = remembered.and_then(|()| self.store.put(&name, &record)) {
             replaced.undo().map_err(package_error)?;
@@ -295,7 +295,7 @@ struct OfWorkspace {
 impl ServerLookup for OfWorkspace {
     fn find(&self, name: &str) -> io::Result<Option<Registered>> {
         let record = self.registry.store.get(name)?;
-        Ok(record.map(|Record { parameters, annotations, for_apps, .. }| Registered {
+        Ok(record.map(|StoredServer { parameters, annotations, for_apps, .. }| Registered {
             parameters,
             annotations,
             for_apps,

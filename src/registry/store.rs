@@ -15,7 +15,7 @@ use crate::state_file::StateFile;
 
 /// What is remembered of a server.
 #[derive(Clone)]
-pub(super) struct Record {
+pub(super) struct StoredServer {
     /// As the user gave them: placeholders unresolved, so no secret is written to disk.
     pub(super) parameters: ServerParameters,
     /// The tools as they were when the package was generated. Kept here and not with the package, which code in
@@ -54,7 +54,7 @@ struct ToolEntry {
 pub(super) enum Store {
     File(StoreFile),
     /// As long as the process lives.
-    Memory(Mutex<BTreeMap<String, Record>>),
+    Memory(Mutex<BTreeMap<String, StoredServer>>),
 }
 
 /// The file. Several servers on one workspace may use it at the same time.
@@ -70,7 +70,7 @@ impl Store {
     }
 
     /// What `name` stands for.
-    pub(super) fn get(&self, name: &str) -> io::Result<Option<Record>> {
+    pub(super) fn get(&self, name: &str) -> io::Result<Option<StoredServer>> {
         match self {
             Self::File(file) => file.get(name),
             Self::Memory(records) => {
@@ -108,7 +108,7 @@ impl Store {
     }
 
     /// Remembers what `name` stands for; on an error, what was there before is still there. Blocks.
-    pub(super) fn put(&self, name: &str, record: &Record) -> io::Result<()> {
+    pub(super) fn put(&self, name: &str, record: &StoredServer) -> io::Result<()> {
         match self {
             Self::File(file) => file.put(name, record),
             Self::Memory(records) => {
@@ -126,7 +126,7 @@ impl StoreFile {
     }
 
     /// Reads the file: another process may have written it.
-    fn get(&self, name: &str) -> io::Result<Option<Record>> {
+    fn get(&self, name: &str) -> io::Result<Option<StoredServer>> {
         let Some(entry) = self.0.read::<Document>()?.servers.remove(name) else { return Ok(None) };
         let parameters = ServerParameters::parse(&entry.parameters).map_err(|error| self.0.damaged(error))?;
         let annotations = entry.tools.iter().map(|tool| (tool.name.clone(), tool.annotations)).collect();
@@ -136,7 +136,7 @@ impl StoreFile {
             description: tool.description,
         });
         let fingerprints = fingerprints.collect();
-        Ok(Some(Record { parameters, fingerprints, annotations, for_apps: entry.for_apps }))
+        Ok(Some(StoredServer { parameters, fingerprints, annotations, for_apps: entry.for_apps }))
     }
 
     fn all(&self) -> io::Result<Vec<String>> {
@@ -144,7 +144,7 @@ impl StoreFile {
         Ok(servers.map(|entry| Value::Object(entry.parameters).to_string()).collect())
     }
 
-    fn put(&self, name: &str, record: &Record) -> io::Result<()> {
+    fn put(&self, name: &str, record: &StoredServer) -> io::Result<()> {
         let tools = record.fingerprints.iter().map(|fingerprint| ToolEntry {
             name: fingerprint.tool.clone(),
             schema: fingerprint.schema.clone(),
@@ -168,11 +168,11 @@ mod tests {
 
     use super::*;
 
-    fn record(command: &str) -> Record {
+    fn record(command: &str) -> StoredServer {
         let Value::Object(parameters) = json!({"command": command, "env": {"KEY": "${KEY}"}}) else {
             panic!("an object")
         };
-        Record {
+        StoredServer {
             parameters: ServerParameters::parse(&parameters).unwrap(),
             fingerprints: vec![fingerprint()],
             annotations: BTreeMap::from([("t".to_owned(), annotations())]),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::Error;
 use super::sandboxed::Sandboxed;
 use crate::config::Config;
-use crate::environment::{self, Contained, Elsewhere, Environment, InstallError, Running};
+use crate::environment::{self, Contained, Environment, InstallError, Running, SandboxRunner};
 use crate::sandbox::{self, Confinement, Inside, Place, Program};
 
 /// The name of the settings file in the private directory.
@@ -72,8 +72,8 @@ impl LocalInstaller {
     ) -> Result<String, InstallError> {
         let sandboxed =
             self.sandbox.as_ref().map(|with| Installation { with, prefixes: environment.prefixes() });
-        let elsewhere = sandboxed.as_ref().map(|sandboxed| sandboxed as &dyn Elsewhere);
-        environment.install(package, progress, elsewhere).await
+        let sandbox = sandboxed.as_ref().map(|sandboxed| sandboxed as &dyn SandboxRunner);
+        environment.install(package, progress, sandbox).await
     }
 }
 
@@ -91,7 +91,7 @@ struct Installation<'a> {
     prefixes: Vec<PathBuf>,
 }
 
-impl Elsewhere for Installation<'_> {
+impl SandboxRunner for Installation<'_> {
     fn run(&self, program: Contained, output: OwnedFd) -> Running<'_> {
         Box::pin(async move {
             let directory = tempfile::Builder::new().prefix("i").tempdir_in(&self.with.directory)?;

@@ -65,7 +65,7 @@ pub(crate) fn open(
         Site::Local => None,
         Site::Sandboxed { confinement, .. } => Some(Sandboxed::new(config, confinement, directory)?),
     };
-    let environment = Arc::new(environment::Shared::new(environment::Settings {
+    let environment = Arc::new(environment::Shared::new(environment::EnvironmentSettings {
         python: config.kernel.python.clone(),
         state_dir: config.state_dir.clone(),
         workspace: config.workspace.clone(),

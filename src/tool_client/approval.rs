@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::authority;
 use crate::approval::{Answer, ApprovalRequest};
 use crate::describe::describe;
-use crate::tool_server::wire::{self, Told};
+use crate::tool_server::wire::{self, ServerMessage};
 
 /// How long connecting may take. The server itself waits up to 5 s for another client to leave.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -267,18 +267,18 @@ impl Attendant {
 
     async fn hear(&mut self, text: &str) -> Result<(), ApprovalClientError> {
         match wire::read_told(text) {
-            Ok(Told::Question { id, action }) => {
-                let (request, answer) = ApprovalRequest::from_elsewhere(action);
+            Ok(ServerMessage::Question { id, action }) => {
+                let (request, answer) = ApprovalRequest::of_another_process(action);
                 // Without room, or a reader, it is dropped, and thereby rejected.
                 let _is_delivered = self.requests.try_send(Ok(request)).is_ok();
                 self.open.insert(id, answer);
                 Ok(())
             }
-            Ok(Told::Withdrawn { id }) => {
+            Ok(ServerMessage::Withdrawn { id }) => {
                 self.open.remove(&id);
                 Ok(())
             }
-            Ok(Told::Error { message }) => {
+            Ok(ServerMessage::Error { message }) => {
                 tracing::debug!(message, "the tool server could not use an answer");
                 Ok(())
             }

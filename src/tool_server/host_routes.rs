@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::announced::Announced;
-use super::channel::Channel;
+use super::approval_channel::ApprovalChannel;
 use crate::describe::describe;
 use crate::servers::{self, Pool};
 
@@ -27,7 +27,7 @@ const BODY_LIMIT_BYTES: usize = 1024 * 1024;
 pub(super) struct Subjects {
     pub(super) pool: Arc<Pool>,
     pub(super) servers: Arc<Announced>,
-    pub(super) channel: Arc<Channel>,
+    pub(super) channel: Arc<ApprovalChannel>,
 }
 
 /// How the tool server is doing.

@@ -11,8 +11,8 @@
 mod access;
 mod announced;
 mod answer;
+mod approval_channel;
 mod body;
-mod channel;
 mod connections;
 mod endpoint;
 mod host_routes;

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::access::{self, Keys, Role, Token};
 use super::announced::Announced;
-use super::channel::Channel;
+use super::approval_channel::ApprovalChannel;
 use super::host_routes::{self, Subjects};
 use super::listener::Listener;
 use super::{Error, routes};
@@ -57,7 +57,7 @@ const DEFAULT_APPROVAL_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct ToolServer {
     listener: Listener,
     pool: Arc<Pool>,
-    channel: Arc<Channel>,
+    channel: Arc<ApprovalChannel>,
     token: String,
     host_token: String,
 }
@@ -165,7 +165,7 @@ impl ToolServerBuilder {
         let pool = Arc::new(Pool::new(Arc::clone(&servers) as Arc<dyn ServerLookup>, connector));
         let gate = Arc::new(Gate::new(self.policy, Standing::default(), self.approval_timeout, Audit::off()));
         let stop = CancellationToken::new();
-        let channel = Arc::new(Channel::new(Arc::clone(&gate), stop.clone()));
+        let channel = Arc::new(ApprovalChannel::new(Arc::clone(&gate), stop.clone()));
 
         let of_callers = routes::router(Arc::clone(&pool), gate);
         let subjects = Subjects { pool: Arc::clone(&pool), servers, channel: Arc::clone(&channel) };

@@ -51,7 +51,7 @@ pub(crate) struct Fault {
 
 /// What a tool server tells its approval client.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Told {
+pub(crate) enum ServerMessage {
     /// May this run?
     Question { id: String, action: Action },
     /// An answer to this question would be too late now.
@@ -149,7 +149,7 @@ pub(crate) fn read_answer(text: &str) -> Result<(String, Answer), Fault> {
 }
 
 /// Reads what a tool server says.
-pub(crate) fn read_told(text: &str) -> Result<Told, Fault> {
+pub(crate) fn read_told(text: &str) -> Result<ServerMessage, Fault> {
     #[derive(Deserialize)]
     struct Message {
         #[serde(rename = "jsonrpc")]
@@ -176,14 +176,14 @@ pub(crate) fn read_told(text: &str) -> Result<Told, Fault> {
     };
     match (message.method.as_deref(), message.id, message.error) {
         (Some("approve"), Some(id), None) => match serde_json::from_value::<AskedQuestion>(params) {
-            Ok(question) => Ok(Told::Question { id, action: Action::from(question) }),
+            Ok(question) => Ok(ServerMessage::Question { id, action: Action::from(question) }),
             Err(error) => Err(wrong(Some(id), error)),
         },
         (Some("withdrawn"), None, None) => match serde_json::from_value(params) {
-            Ok(Withdrawal { id }) => Ok(Told::Withdrawn { id }),
+            Ok(Withdrawal { id }) => Ok(ServerMessage::Withdrawn { id }),
             Err(error) => Err(wrong(None, error)),
         },
-        (None, _, Some(Complaint { message })) => Ok(Told::Error { message }),
+        (None, _, Some(Complaint { message })) => Ok(ServerMessage::Error { message }),
         (method, id, _) => {
             let message = format!("no method {:?} with these members", method.unwrap_or_default());
             Err(Fault { id, code: METHOD_NOT_FOUND, message })
@@ -239,11 +239,11 @@ mod tests {
         {
             action.target = target;
             let told = read_told(&question("7", &action).unwrap()).unwrap();
-            assert_eq!(told, Told::Question { id: "7".to_owned(), action: action.clone() });
+            assert_eq!(told, ServerMessage::Question { id: "7".to_owned(), action: action.clone() });
         }
-        assert_eq!(read_told(&withdrawn("7")).unwrap(), Told::Withdrawn { id: "7".to_owned() });
+        assert_eq!(read_told(&withdrawn("7")).unwrap(), ServerMessage::Withdrawn { id: "7".to_owned() });
         let fault = Fault::not_open("7".to_owned()).to_message();
-        assert!(matches!(read_told(&fault).unwrap(), Told::Error { .. }));
+        assert!(matches!(read_told(&fault).unwrap(), ServerMessage::Error { .. }));
     }
 
     #[test]

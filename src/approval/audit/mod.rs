@@ -21,5 +21,5 @@ mod writer;
 pub(crate) use self::call::OpenCall;
 pub(crate) use self::cell::{CellOutput, OpenCell};
 pub(crate) use self::event::CellEnd;
-pub(crate) use self::handle::{Audit, Settings as AuditSettings, evidence as decisions_file};
+pub(crate) use self::handle::{Audit, Settings as LogSettings, evidence as decisions_file};
 pub use self::handle::{Contents, Error};

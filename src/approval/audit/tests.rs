@@ -22,7 +22,7 @@ impl Place {
         let directory = tempfile::tempdir().unwrap();
         let variables = Variables::from_pairs([("KEY", "the-secret")]);
         variables.fill("${KEY}").unwrap();
-        let settings = AuditSettings { contents, ..settings(directory.path().join("log")) };
+        let settings = LogSettings { contents, ..settings(directory.path().join("log")) };
         let audit = Audit::open(settings, variables.redactor().clone()).unwrap();
         Self { directory, audit }
     }
@@ -40,8 +40,8 @@ impl Place {
     }
 }
 
-fn settings(path: PathBuf) -> AuditSettings {
-    AuditSettings {
+fn settings(path: PathBuf) -> LogSettings {
+    LogSettings {
         path,
         contents: Contents::Arguments,
         max_bytes: 1024 * 1024,
@@ -188,7 +188,7 @@ async fn nothing_runs_that_cannot_be_recorded() {
 async fn a_flood_of_calls_drives_out_no_evidence() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("log");
-    let settings = AuditSettings { max_bytes: 16_000, ..settings(path.clone()) };
+    let settings = LogSettings { max_bytes: 16_000, ..settings(path.clone()) };
     let audit = Audit::open(settings, Variables::default().redactor().clone()).unwrap();
     let call = |tool: &str, target: Target| Action {
         tool_name: tool.to_owned(),

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::wire::{Channel, Parts};
+use super::parts::{Channel, Parts};
 use crate::budget::{ANSWERS, Budget, CALLS, Excess, Lease, MESSAGE_BYTES};
 
 /// How many calls a kernel may have at the same time: as many as come over a network.
@@ -48,7 +48,7 @@ struct Budgets {
 /// What a kernel says of a call.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Told {
+pub(super) enum CallMessage {
     /// A part of it.
     Part { path: String, part: usize, parts: usize, text: String },
     /// It has waited for long.
@@ -92,18 +92,18 @@ impl Calls {
     }
 
     /// Takes in what the kernel says of the call `id`, and returns what to say to it.
-    pub(super) fn take(&mut self, id: String, told: Told) -> Vec<Parts> {
+    pub(super) fn take(&mut self, id: String, told: CallMessage) -> Vec<Parts> {
         if id.len() > ID_BYTES_MAX {
             return Vec::new();
         }
         match told {
-            Told::Part { path, part, parts, text } => self.take_part(id, path, part, parts, text),
-            Told::Waiting { is_waiting: true } => self.remind(&id),
-            Told::Cancelled { is_cancelled: true } => {
+            CallMessage::Part { path, part, parts, text } => self.take_part(id, path, part, parts, text),
+            CallMessage::Waiting { is_waiting: true } => self.remind(&id),
+            CallMessage::Cancelled { is_cancelled: true } => {
                 self.forget(&id);
                 Vec::new()
             }
-            Told::Waiting { .. } | Told::Cancelled { .. } => Vec::new(),
+            CallMessage::Waiting { .. } | CallMessage::Cancelled { .. } => Vec::new(),
         }
     }
 
@@ -254,8 +254,8 @@ mod tests {
         }
     }
 
-    fn part(part: usize, parts: usize, text: &str) -> Told {
-        Told::Part { path: "/run".to_owned(), part, parts, text: text.to_owned() }
+    fn part(part: usize, parts: usize, text: &str) -> CallMessage {
+        CallMessage::Part { path: "/run".to_owned(), part, parts, text: text.to_owned() }
     }
 
     fn content(parts: &Parts) -> Value {
@@ -266,8 +266,8 @@ mod tests {
         Calls::new(Arc::new(Echo))
     }
 
-    const WAITING: Told = Told::Waiting { is_waiting: true };
-    const CANCELLED: Told = Told::Cancelled { is_cancelled: true };
+    const WAITING: CallMessage = CallMessage::Waiting { is_waiting: true };
+    const CANCELLED: CallMessage = CallMessage::Cancelled { is_cancelled: true };
 
     #[tokio::test]
     async fn a_call_is_put_together_in_any_order_and_answered() {

@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Message as Frame, Utf8Bytes};
 
 use super::super::Error;
-use super::wire::{Channel, Parts, malformed};
+use super::parts::{Channel, Parts, malformed};
 
 /// The longest message. Text comes in pieces of 64 Ki characters; images are whole. Code in the kernel can send what
 /// takes many times its size when it is read.

@@ -12,9 +12,9 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{self, Message as Frame};
 
 use super::super::message::{Content, Message, RateLimit, Shown};
-use super::calls::{CallHandler, Calls, Told};
+use super::calls::{CallHandler, CallMessage, Calls};
 use super::frames;
-use super::wire::{Channel, Parts, SUBPROTOCOL};
+use super::parts::{Channel, Parts, SUBPROTOCOL};
 use crate::describe::describe;
 use crate::jupyter::{self, Channels, KernelId, Server};
 
@@ -108,7 +108,7 @@ struct Header {
 struct CommOpen {
     comm_id: String,
     target_name: String,
-    data: Told,
+    data: CallMessage,
 }
 
 #[derive(Deserialize)]
@@ -293,7 +293,7 @@ impl Link {
                     };
                     match sort(&parts, &self.session) {
                         // Until all is written that was to be, its answer may be on its way.
-                        Sorted::Call(_, Told::Waiting { .. }) if !outgoing.is_empty() => {}
+                        Sorted::Call(_, CallMessage::Waiting { .. }) if !outgoing.is_empty() => {}
                         Sorted::Call(id, told) => self.calls.take(id, told).iter().for_each(say),
                         Sorted::Received(Received { call, part }) => self.calls.acknowledge(&call, part),
                         Sorted::Heard(Heard::Ended(words)) => return End::Kernel(words),
@@ -387,7 +387,7 @@ impl Outgoing {
 /// Whom a message is for.
 enum Sorted {
     Heard(Heard),
-    Call(String, Told),
+    Call(String, CallMessage),
     Received(Received),
     Nothing,
 }

@@ -8,8 +8,8 @@
 mod calls;
 mod frames;
 mod link;
+mod parts;
 mod running;
-mod wire;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use self::calls::CallHandler;
 use self::link::{Heard, Link, Request, State};
+pub(super) use self::parts::{Channel, Parts};
 pub(crate) use self::running::settle;
 use self::running::{Running, obtain};
-pub(super) use self::wire::{Channel, Parts};
 use super::fold::Fold;
 use super::message::{Content, KernelInfo, Message};
 use super::{Death, Error, Event, Limits, ShellCommands};
@@ -281,7 +281,7 @@ impl RemoteKernel {
                 self.ask(Request::Forget)?;
                 Event::Disconnected(why)
             }
-            Some(Heard::Ended(words)) => Event::Died(Death::elsewhere(words, self.limits)),
+            Some(Heard::Ended(words)) => Event::Died(Death::remote(words, self.limits)),
             None => return Err(Error::Connection("the remote kernel has ended".into())),
         })
     }
@@ -359,6 +359,6 @@ async fn open(link: &Link, limits: Limits) -> Result<Channels, Error> {
     };
     tokio::select! {
         opened = link.open() => Ok(opened?),
-        words = look => Err(Error::DiedStarting(Death::elsewhere(words, limits))),
+        words = look => Err(Error::DiedStarting(Death::remote(words, limits))),
     }
 }

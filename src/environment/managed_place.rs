@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use super::installer::{Bytecode, Installer};
 use super::record::RecordFile;
-use super::{Error, Settings};
+use super::{EnvironmentSettings, Error};
 
 /// The managed environment of one workspace: a directory, its lock and its record.
-pub(super) struct Place<'a> {
+pub(super) struct ManagedPlace<'a> {
     pub(super) directory: PathBuf,
     pub(super) lock: &'a Path,
     pub(super) record: RecordFile,
@@ -20,11 +20,16 @@ pub(super) struct Place<'a> {
     pub(super) executable: Option<PathBuf>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> ManagedPlace<'a> {
     /// The managed environment in a workspace's state directory.
     ///
     /// There is another for sandboxed kernels: what is installed for those need not be trusted.
-    pub(super) fn of(settings: &Settings, lock: &'a Path, installer: &'a Installer, path: &'a str) -> Self {
+    pub(super) fn of(
+        settings: &EnvironmentSettings,
+        lock: &'a Path,
+        installer: &'a Installer,
+        path: &'a str,
+    ) -> Self {
         let name = if settings.is_sandboxed { "python-sandboxed" } else { "python" };
         Self {
             directory: settings.state_dir.join(name),

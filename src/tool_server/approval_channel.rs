@@ -19,7 +19,7 @@ const MESSAGE_LIMIT_BYTES: usize = 64 * 1024;
 /// How many questions a client has before it at the same time; more wait, and their time has not begun.
 const OPEN_QUESTIONS: usize = 256;
 /// How long a client may wait for the one before it to leave.
-const SEAT_TIMEOUT: Duration = Duration::from_secs(5);
+const SLOT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a client may leave a message unread, or a farewell unanswered, before it counts as gone.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -29,19 +29,19 @@ const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// Said when there is something to ask and no client.
 const NO_CLIENT: &str = "no approval client is connected to the tool server";
 
-/// Where a client comes in.
-pub(super) struct Channel {
+/// Where approval clients connect.
+pub(super) struct ApprovalChannel {
     gate: Arc<Gate>,
     /// One place, because two clients could contradict one another.
-    seat: Arc<Semaphore>,
+    slot: Arc<Semaphore>,
     stop: CancellationToken,
     ping_interval: Duration,
 }
 
-/// A client's place: as long as it is held, what is asked goes to its queue.
-struct Seat {
+/// The one connected client: as long as this lives, approval requests go to its queue.
+struct ApproverSlot {
     gate: Arc<Gate>,
-    /// Keeps the questions coming; the gate's own handle on it is replaced when the seat is left.
+    /// Keeps the questions coming; the gate's own handle on it is replaced when the client leaves.
     _queue: Arc<ApprovalQueue>,
     questions: mpsc::Receiver<ApprovalRequest>,
     _place: OwnedSemaphorePermit,
@@ -50,7 +50,7 @@ struct Seat {
 /// A client that is connected, and the questions before it. Dropping it rejects them.
 struct Client {
     socket: WebSocket,
-    seat: Seat,
+    slot: ApproverSlot,
     open: HashMap<String, ApprovalRequest>,
     /// Whether anything came since the last ping.
     is_heard: bool,
@@ -71,33 +71,33 @@ enum Gone {
     Stopped,
 }
 
-impl Channel {
+impl ApprovalChannel {
     /// A channel that nobody is connected to: what `gate` has to ask fails until somebody is.
     pub(super) fn new(gate: Arc<Gate>, stop: CancellationToken) -> Self {
         gate.set_approver(Some(Approver::Nobody(NO_CLIENT)));
-        Self { gate, seat: Arc::new(Semaphore::new(1)), stop, ping_interval: PING_INTERVAL }
+        Self { gate, slot: Arc::new(Semaphore::new(1)), stop, ping_interval: PING_INTERVAL }
     }
 
-    /// Lets a client in. It is on duty before it has its answer; if the place is not free in time, it is told so by the
+    /// Lets a client in. It is the approver before it has its answer; if another client is connected, it is refused by the
     /// close code 1008.
     pub(super) async fn enter(&self, upgrade: WebSocketUpgrade) -> Response {
         let upgrade = upgrade.max_message_size(MESSAGE_LIMIT_BYTES).max_frame_size(MESSAGE_LIMIT_BYTES);
-        let place = timeout(SEAT_TIMEOUT, Arc::clone(&self.seat).acquire_owned()).await;
+        let place = timeout(SLOT_TIMEOUT, Arc::clone(&self.slot).acquire_owned()).await;
         let Ok(Ok(place)) = place else {
             tracing::warn!("a second approval client was refused");
             return upgrade.on_upgrade(|socket| {
                 farewell(socket, close_code::POLICY, "another approval client is connected")
             });
         };
-        let seat = Seat::take(Arc::clone(&self.gate), place);
+        let slot = ApproverSlot::take(Arc::clone(&self.gate), place);
         let (stop, ping_interval) = (self.stop.clone(), self.ping_interval);
-        // The task that this starts owns the seat and ends with `stop`; `stopped` waits for it.
-        upgrade.on_upgrade(move |socket| Client::new(socket, seat).attend(stop, ping_interval))
+        // The task that this starts owns the slot and ends with `stop`; `stopped` waits for it.
+        upgrade.on_upgrade(move |socket| Client::new(socket, slot).attend(stop, ping_interval))
     }
 
     /// Waits until the client has gone, once the channel was told to stop.
     pub(super) async fn stopped(&self) {
-        if timeout(FAREWELL_TIMEOUT * 2, self.seat.acquire()).await.is_err() {
+        if timeout(FAREWELL_TIMEOUT * 2, self.slot.acquire()).await.is_err() {
             tracing::debug!("the approval client did not take its leave");
         }
     }
@@ -111,7 +111,7 @@ impl Channel {
     }
 }
 
-impl Seat {
+impl ApproverSlot {
     fn take(gate: Arc<Gate>, place: OwnedSemaphorePermit) -> Self {
         let (queue, questions) = ApprovalQueue::new();
         gate.set_approver(Some(Approver::User(Arc::clone(&queue))));
@@ -119,15 +119,15 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ApproverSlot {
     fn drop(&mut self) {
         self.gate.set_approver(Some(Approver::Nobody(NO_CLIENT)));
     }
 }
 
 impl Client {
-    fn new(socket: WebSocket, seat: Seat) -> Self {
-        Self { socket, seat, open: HashMap::new(), is_heard: true }
+    fn new(socket: WebSocket, slot: ApproverSlot) -> Self {
+        Self { socket, slot, open: HashMap::new(), is_heard: true }
     }
 
     async fn attend(mut self, stop: CancellationToken, ping_interval: Duration) {
@@ -142,11 +142,11 @@ impl Client {
             "the approval client is gone"
         );
         self.open.clear();
-        let Self { socket, seat, .. } = self;
+        let Self { socket, slot, .. } = self;
         if let Gone::Stopped = gone {
             farewell(socket, close_code::AWAY, "the tool server has been stopped").await;
         }
-        drop(seat);
+        drop(slot);
     }
 
     async fn converse(
@@ -164,7 +164,7 @@ impl Client {
                     Some(Err(error)) => return Err(Gone::Broken(error)),
                     None => return Err(Gone::Left),
                 },
-                Some(request) = self.seat.questions.recv(), if has_room => self.ask(request).await?,
+                Some(request) = self.slot.questions.recv(), if has_room => self.ask(request).await?,
                 id = withdrawn(&mut self.open) => {
                     self.open.remove(&id);
                     self.send(Message::text(wire::withdrawn(&id))).await?;
@@ -269,12 +269,12 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     /// A channel that pings ten times a second, and where it is.
-    async fn channel() -> io::Result<(Arc<Channel>, std::net::SocketAddr)> {
+    async fn channel() -> io::Result<(Arc<ApprovalChannel>, std::net::SocketAddr)> {
         let gate = Gate::new(Policy::always(Effect::Ask), Standing::default(), PATIENCE, Audit::off());
-        let mut channel = Channel::new(Arc::new(gate), CancellationToken::new());
+        let mut channel = ApprovalChannel::new(Arc::new(gate), CancellationToken::new());
         channel.ping_interval = Duration::from_millis(100);
         let channel = Arc::new(channel);
-        let route = get(async |State(channel): State<Arc<Channel>>, upgrade: WebSocketUpgrade| {
+        let route = get(async |State(channel): State<Arc<ApprovalChannel>>, upgrade: WebSocketUpgrade| {
             channel.enter(upgrade).await
         });
         let router = Router::new().route("/", route).with_state(Arc::clone(&channel));
