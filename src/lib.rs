@@ -78,10 +78,10 @@ mod approval;
 mod budget;
 pub mod codegen;
 mod config;
-mod describe;
 pub mod doctor;
 pub mod env;
 mod environment;
+mod files;
 mod gateway;
 #[cfg(doctest)]
 mod guide;
@@ -90,20 +90,16 @@ mod kernel;
 mod library;
 mod mcp_client;
 mod mcp_server;
-mod nearest;
 mod output;
-mod plain_text;
 mod process;
 mod registry;
 mod sandbox;
 mod servers;
 mod session;
 mod site;
-mod small_file;
-mod state_file;
+mod text;
 mod tool_client;
 mod tool_server;
-mod visible;
 
 pub use approval::{
     ApprovalRequest, AuditContents, AuditError, Effect as ApprovalEffect, Policy as ApprovalPolicy,
@@ -113,7 +109,6 @@ pub use config::{
     ApprovalMode, ApprovalSettings, AuditSettings, Config, Error as ConfigError, Images, KernelSettings,
     RemoteSettings, SandboxSettings, Settings, ToolServerSettings,
 };
-pub use describe::describe;
 #[doc(hidden)]
 pub use gateway::{exec as sandbox_exec, run as sandbox_gateway};
 pub use library::{
@@ -132,5 +127,6 @@ pub use sandbox::{
     PolicyProblem as SandboxPolicyProblem,
 };
 pub use session::{KernelState, StartError};
+pub use text::describe;
 pub use tool_client::{ApprovalClient, ApprovalClientError, ToolResult, ToolRunner, ToolRunnerError};
 pub use tool_server::{Error as ToolServerError, ToolServer, ToolServerBuilder};

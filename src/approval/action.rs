@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::visible::line;
+use crate::text::visible::line;
 
 /// Something that wants to run.
 #[derive(Debug, Clone, PartialEq)]

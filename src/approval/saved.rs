@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::action::Action;
 use super::like::Like;
 use super::shown;
-use crate::state_file::StateFile;
+use crate::files::StateFile;
 
 /// How much of a call is kept for whoever reads the file; scripts may be long.
 const SHOWN_CHARS: usize = 500;

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Config, Error, SandboxSettings, Site};
-use crate::describe::describe;
 use crate::env::Variables;
 use crate::mcp_client::Guard;
 use crate::process::{is_program, on_path};
 use crate::sandbox::{Confinement, Exposed, Policy};
+use crate::text::describe;
 
 /// The directory in the state directory that MCP servers start in.
 const SERVERS_DIRECTORY: &str = "servers";

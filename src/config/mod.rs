@@ -11,12 +11,12 @@ use std::sync::Arc;
 use etcetera::BaseStrategy as _;
 
 use crate::approval::{self, Audit, AuditError, Effect, Policy};
-use crate::describe::describe;
 use crate::env::{self, Variables};
+use crate::files::small;
 use crate::jupyter;
 use crate::kernel::ShellCommands;
 use crate::sandbox::{Confinement, Exposed, Place, PolicyError};
-use crate::small_file;
+use crate::text::describe;
 
 pub use self::settings::{
     ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, RemoteSettings, SandboxSettings,
@@ -251,7 +251,7 @@ impl Config {
             ApprovalMode::Deny => Policy::always(Effect::Deny),
             ApprovalMode::Policy(path) => {
                 // A file of the workspace may come from a stranger.
-                small_file::check_link(&self.workspace, path)
+                small::check_link(&self.workspace, path)
                     .map_err(|source| approval::PolicyError::Read { path: path.clone(), source })?;
                 Policy::read(path)?
             }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::places;
 use crate::config::{self, Settings};
-use crate::describe::describe;
 use crate::env::Variables;
 use crate::environment::{self, Outlook};
 use crate::sandbox::check::{Finding, Remedy};
+use crate::text::describe;
 
 pub(super) async fn examine(settings: &Settings, variables: &Variables) -> Vec<Finding> {
     // A workspace that is not there yet has no other name than its own.

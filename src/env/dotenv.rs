@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use super::allowed::Allowed;
 use super::{IPYBOX_DOTENV, KERNEL_ENV_PREFIX};
-use crate::describe::listed;
-use crate::small_file;
+use crate::files::small;
+use crate::text::listed;
 
 /// What a file says, and what was wrong with it.
 #[derive(Default)]
@@ -61,7 +61,7 @@ pub enum DotenvProblem {
 pub(super) fn read(path: &Path, allowed: &Allowed<'_>) -> Dotenv {
     let mut dotenv = Dotenv::default();
     let workspace = path.parent().unwrap_or(path);
-    match small_file::read_in(workspace, path, small_file::BY_HAND) {
+    match small::read_in(workspace, path, small::BY_HAND) {
         Ok(content) => dotenv.parse(path, &content, allowed),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => {

@@ -11,7 +11,7 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use crate::plain_text::plain;
+use crate::text::plain;
 
 /// Shorter values are not looked for in texts: they would be found everywhere and hide nothing.
 const SHORTEST_SECRET: usize = 4;

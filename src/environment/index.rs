@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use url::Url;
 
-use crate::small_file;
+use crate::files::small;
 
 /// PyPI's own: its index, and where that says the files are.
 const PYPI: [&str; 2] = ["https://pypi.org", "https://files.pythonhosted.org"];
@@ -24,7 +24,7 @@ pub(super) fn hosts(environment: &BTreeMap<String, String>) -> Vec<String> {
     let mut urls = Urls::default();
     for file in configurations(environment) {
         // What cannot be read does not configure the tool, either.
-        let Ok(text) = small_file::read_text(&file, small_file::BY_HAND) else { continue };
+        let Ok(text) = small::read_text(&file, small::BY_HAND) else { continue };
         if file.extension().is_some_and(|extension| extension == "toml") {
             urls.take_uv(&text);
         } else {

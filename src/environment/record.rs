@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::probe::Facts;
-use crate::small_file;
+use crate::files::small;
 
 /// Where one record is kept.
 #[derive(Debug, Clone)]
@@ -67,7 +67,7 @@ impl RecordFile {
     /// Reads the record and compares it with what is there for `python`.
     // Blocking calls on purpose: a handful of `stat`s in a local directory take microseconds.
     pub(super) fn recall(&self, python: &Path) -> Recalled {
-        let text = match small_file::read(&self.path, small_file::BY_HAND) {
+        let text = match small::read(&self.path, small::BY_HAND) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Recalled::Missing,
             Err(_) => return Recalled::Unreadable,

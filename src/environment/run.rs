@@ -129,7 +129,7 @@ pub(super) fn last_lines(output: &str, count: usize) -> String {
 
 /// `path` as a word of a shell command.
 pub(super) fn quoted(path: &Path) -> String {
-    crate::describe::quoted(&path.display().to_string())
+    crate::text::quoted(&path.display().to_string())
 }
 
 #[cfg(test)]

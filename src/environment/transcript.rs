@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Progress;
-use crate::plain_text::plain;
+use crate::text::plain;
 
 /// How much of the beginning and of the end is kept: together 1 MiB, more than any reader wants.
 const HEAD_BYTES: usize = 512 * 1024;

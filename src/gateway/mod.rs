@@ -24,10 +24,10 @@ use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
 use self::leftovers::Leftovers;
-use crate::describe::describe;
 use crate::kernel::{self, KernelProcess};
 use crate::process::GroupLeader;
 use crate::sandbox::{Channel, Configuration, Hardening, Notice, Program, Request, Service};
+use crate::text::describe;
 
 /// Why the gateway cannot work.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use url::Url;
 
-use crate::small_file;
+use crate::files::small;
 
 /// Why a server cannot be asked for anything.
 #[derive(Debug, thiserror::Error)]
@@ -173,7 +173,7 @@ const MOST_ROOTS_BYTES: u64 = 16 * 1024 * 1024;
 
 fn read_roots(file: PathBuf) -> Result<Vec<CertificateDer<'static>>, AccessError> {
     let fail = |file: PathBuf, reason: String| AccessError::Roots { file, reason };
-    let bytes = match small_file::read(&file, MOST_ROOTS_BYTES) {
+    let bytes = match small::read(&file, MOST_ROOTS_BYTES) {
         Ok(bytes) => bytes,
         Err(error) => return Err(fail(file, error.to_string())),
     };

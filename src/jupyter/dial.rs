@@ -14,7 +14,7 @@ use tokio_rustls::TlsConnector;
 use url::Url;
 
 use super::quick_ack::QuickAck;
-use crate::describe::describe;
+use crate::text::describe;
 
 /// How long a connection may take to come about.
 const TIMEOUT: Duration = Duration::from_secs(10);

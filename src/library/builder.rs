@@ -104,6 +104,13 @@ impl CodeExecutorBuilder {
         self
     }
 
+    /// The size in bytes to which a file that the kernel writes can grow; Linux only. Default: no limit, and 16 GiB in a
+    /// sandbox.
+    pub fn kernel_max_file_size(mut self, bytes: u64) -> Self {
+        self.kernel.settings.kernel.max_file_size = Some(bytes);
+        self
+    }
+
     /// The host that the tool server listens on, a loopback address; default: `localhost`.
     pub fn tool_server_host(mut self, host: impl Into<String>) -> Self {
         self.kernel.settings.tool_server.host = host.into();

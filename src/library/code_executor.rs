@@ -9,9 +9,9 @@ use super::builder::CodeExecutorBuilder;
 use super::execution::CodeExecution;
 use super::{Code, CodeExecutionError, CodeExecutionResult};
 use crate::config::Config;
-use crate::describe::describe;
 use crate::registry::GenerateError;
 use crate::session::{Session, StartError, ToolOptions};
+use crate::text::describe;
 
 /// Runs Python code in an IPython kernel and lets it call the tools of MCP servers.
 ///

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::result::CodeExecutionResult;
-use crate::describe::describe;
 use crate::session::{self, End, KernelState, Outcome};
+use crate::text::describe;
 
 /// Why code did not run to its end. What it had shown by then is in [`output`](Self::output).
 #[derive(Debug, thiserror::Error)]

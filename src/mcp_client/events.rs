@@ -69,7 +69,7 @@ pub(super) fn events<E: std::error::Error + 'static>(
             match bytes.next().await {
                 Some(Ok(next)) => piece = next,
                 Some(Err(error)) => {
-                    return Some((Err(Broken::Bytes(crate::describe::describe(&error))), None));
+                    return Some((Err(Broken::Bytes(crate::text::describe(&error))), None));
                 }
                 None => return None,
             }

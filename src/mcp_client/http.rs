@@ -16,7 +16,7 @@ use super::Error;
 use super::answers::Answers;
 use super::filled::FilledHttp;
 use super::posts::Posts;
-use crate::describe::describe;
+use crate::text::describe;
 
 /// How long one TCP and TLS connection may take to come about.
 const TCP_TIMEOUT: Duration = Duration::from_secs(10);

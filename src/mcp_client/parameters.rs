@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
 use super::pasted::{self, Adopted};
-use crate::visible::{line, word};
+use crate::text::visible::{line, word};
 
 /// What a user says of an MCP server; `${NAME}` placeholders stand as the user wrote them.
 #[derive(Clone, PartialEq, Eq)]

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use rmcp::model::{CallToolResult, ContentBlock};
 
 use crate::approval::Denied;
-use crate::describe::describe;
 use crate::kernel::PythonError;
 use crate::output::{Cut, SavedImage, Text};
 use crate::registry::Registration;
 use crate::session::{End, Outcome};
+use crate::text::describe;
 
 /// Room for an exception's text, in characters, where the limit for output is smaller.
 const ERROR_CHARS: usize = 5_000;

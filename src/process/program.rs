@@ -14,7 +14,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::process::Command;
 
 use super::GroupLeader;
-use crate::plain_text::plain;
+use crate::text::plain;
 
 /// How much of an answer is kept; the rest is read and dropped.
 const ANSWER_BYTES: usize = 16 * 1024;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
-use crate::plain_text::plain;
+use crate::text::plain;
 
 /// How many of a child's last lines are kept to explain its failure.
 const TAIL_LINES: usize = 30;

@@ -140,7 +140,7 @@ async fn from_server(
     parameters: &Map<String, Value>,
     variables: Variables,
 ) -> Result<Listed, ApigenError> {
-    let told = |error: &dyn std::error::Error| ApigenError::Server(crate::describe::describe(error));
+    let told = |error: &dyn std::error::Error| ApigenError::Server(crate::text::describe(error));
     let directory = std::env::current_dir().map_err(|error| told(&error))?;
     let connector = Connector::new(Arc::new(variables), directory).in_foreground();
     let adopted = ServerParameters::adopt(name, parameters, &|command| connector.has_program(command));
@@ -156,8 +156,7 @@ async fn from_server(
 
 fn from_file(path: PathBuf) -> Result<Listed, ApigenError> {
     let read = std::fs::read_to_string(&path).map_err(|error| error.to_string());
-    let listing =
-        read.and_then(|text| listing::read(&text).map_err(|error| crate::describe::describe(&error)));
+    let listing = read.and_then(|text| listing::read(&text).map_err(|error| crate::text::describe(&error)));
     match listing {
         Ok(listing) => Ok((listing.tools, None, listing.problems)),
         Err(reason) => Err(ApigenError::ToolsFile { path, reason }),

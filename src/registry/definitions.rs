@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use crate::codegen::{Observed, Tool};
-use crate::state_file::StateFile;
+use crate::files::StateFile;
 
 /// A server's tools, as they were when its package was generated.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

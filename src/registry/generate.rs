@@ -6,7 +6,7 @@ use super::Error;
 use crate::approval::ToolAnnotations;
 use crate::codegen::{self, Fingerprint, Package, Tool};
 use crate::mcp_client::{self, Connection, Connector, ServerParameters, Tell};
-use crate::plain_text::one_line;
+use crate::text::one_line;
 
 /// What a server tells of its tools.
 pub(super) struct Listed {

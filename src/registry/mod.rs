@@ -29,10 +29,10 @@ pub use self::sources::{GenerateError, generate_mcp_sources};
 use self::store::{Store, StoredServer};
 use crate::codegen::{self, Fingerprint};
 use crate::config::Config;
-use crate::describe::describe;
 use crate::env::Variables;
 use crate::mcp_client::{self, Connection, Connector, ServerParameters, Tell};
 use crate::servers::{Registered, ServerLookup, Unusable, read};
+use crate::text::describe;
 
 /// Why a server could not be registered. The package and the registration from before are still there.
 #[derive(Debug, thiserror::Error)]

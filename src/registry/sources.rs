@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Registry;
 use super::packages::Packages;
-use crate::describe::describe;
+use crate::text::describe;
 
 /// Why no package was generated. The package and the registration from before are still there.
 #[derive(Debug, thiserror::Error)]

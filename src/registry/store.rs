@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 
 use crate::approval::ToolAnnotations;
 use crate::codegen::Fingerprint;
+use crate::files::StateFile;
 use crate::mcp_client::ServerParameters;
-use crate::state_file::StateFile;
 
 /// What is remembered of a server.
 #[derive(Clone)]

@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 use super::{Registered, ServerLookup};
 use crate::approval::{Action, Permit};
 use crate::budget::members_weight;
-use crate::describe::listed;
 use crate::mcp_client::{self, CallError, Connection, Connector, Received};
-use crate::nearest::nearest;
+use crate::text::listed;
+use crate::text::nearest;
 
 /// The largest arguments of which a copy is kept for another try, in bytes.
 const COPIED_BYTES: usize = 1024 * 1024;

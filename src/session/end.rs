@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::describe::describe;
 use crate::kernel::{self, Death};
+use crate::text::describe;
 
 /// How a cell ended.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Why a session does not do what it was asked for.
 
 use crate::approval::{AuditError, Denied, PolicyError};
-use crate::describe::describe;
+use crate::text::describe;
 use crate::{config, environment, registry, site, tool_server};
 
 /// Why a session could not be opened. No process is left behind.

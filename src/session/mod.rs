@@ -39,13 +39,13 @@ use crate::approval::{
     Action, Approver, Audit, Denied, Effect, Gate, OURSELVES, OpenCall, Policy, Standing, Target,
 };
 use crate::config::Config;
-use crate::describe::describe;
 use crate::environment::{self, Environment};
 use crate::mcp_client::{Connector, Tell};
 use crate::output::{OutputFile, Places};
 use crate::registry::{Packages, Registration, Registry};
 use crate::servers::Pool;
 use crate::site::{self, Installer};
+use crate::text::describe;
 use crate::tool_server::Endpoint;
 
 /// How long a cell may run unless its caller says otherwise.

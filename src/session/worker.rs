@@ -15,11 +15,11 @@ use super::cell::{self, Cell, Outcome};
 use super::end::{End, KernelState};
 use super::phase::Phase;
 use crate::approval::Gate;
-use crate::describe::describe;
 use crate::kernel::{self, Death, Event, Kernel};
 use crate::output::Late;
 use crate::servers::Pool;
 use crate::site::{self, Kernels};
+use crate::text::describe;
 
 /// How long the kernel may take for our own housekeeping; it takes a few milliseconds.
 const HOUSEKEEPING_TIMEOUT: Duration = Duration::from_secs(5);

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::authority;
 use crate::approval::{Answer, ApprovalRequest};
-use crate::describe::describe;
+use crate::text::describe;
 use crate::tool_server::wire::{self, ServerMessage};
 
 /// How long connecting may take. The server itself waits up to 5 s for another client to leave.

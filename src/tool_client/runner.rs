@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::authority;
-use crate::describe::describe;
+use crate::text::describe;
 
 /// A tool server is on this machine.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -137,7 +137,7 @@ impl Client {
             Err(gone) => gone,
         };
         tracing::info!(
-            why = crate::describe::describe(&gone),
+            why = crate::text::describe(&gone),
             open = self.open.len(),
             "the approval client is gone"
         );

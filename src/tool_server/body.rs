@@ -116,6 +116,6 @@ impl IntoResponse for Refused {
             Self::Broken(_) | Self::Content { .. } => StatusCode::BAD_REQUEST,
             Self::Bug(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        (status, crate::describe::describe(&self)).into_response()
+        (status, crate::text::describe(&self)).into_response()
     }
 }

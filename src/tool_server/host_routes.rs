@@ -16,8 +16,8 @@ use serde_json::{Map, Value};
 
 use super::announced::Announced;
 use super::approval_channel::ApprovalChannel;
-use crate::describe::describe;
 use crate::servers::{self, Pool};
+use crate::text::describe;
 
 /// The largest request body: the parameters of one server.
 const BODY_LIMIT_BYTES: usize = 1024 * 1024;

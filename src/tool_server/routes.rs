@@ -14,8 +14,8 @@ use serde_json::{Map, Value};
 use super::answer::{Answer, Form};
 use super::body::{Refused, Text};
 use crate::approval::{Action, Gate, OURSELVES, Target, ToolAnnotations};
-use crate::describe::describe;
 use crate::servers::{Pool, Registered, Request};
+use crate::text::describe;
 
 /// The name by which the reading of a resource is approved and recorded: MCP's method.
 const READ_RESOURCE: &str = "resources/read";

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ipybox::{
-    ApprovalEffect, ApprovalPolicy, ApprovalRequest, Code, CodeExecution, CodeExecutionError,
+    ApprovalEffect, ApprovalPolicy, ApprovalRequest, AuditSettings, Code, CodeExecution, CodeExecutionError,
     CodeExecutionEvent, CodeExecutionResult, CodeExecutor, CodeExecutorBuilder, ConfigError, KernelClient,
     KernelState, Registry, StartError, Target, generate_mcp_sources,
 };
@@ -54,6 +54,37 @@ async fn next_error(execution: &mut CodeExecution) -> CodeExecutionError {
 }
 
 const ECHO: &str = "from mcptools.probe import echo\nprint(echo.run(echo.Params(text='hi')))";
+
+#[tokio::test]
+async fn stopping_completes_the_audit_log() {
+    let place = Place::new();
+    let log = place.temporary().join("audit.jsonl");
+    let mut settings = AuditSettings::default();
+    settings.file = Some(log.clone());
+    let executor = with_probe(&place).await.audit(settings).start().await.unwrap();
+    executor.execute(ECHO).await.unwrap();
+    let started = place.workspace().join("started");
+    let code = format!("open({started:?}, 'w').close()\nwhile True: pass");
+    let running = executor.execute(code);
+    let stopping = async {
+        eventually("the cell runs", || started.exists()).await;
+        executor.stop().await;
+        // Nothing is written after it has stopped.
+        std::fs::read_to_string(&log).unwrap()
+    };
+    let (ended, log) = tokio::join!(running, stopping);
+    ended.unwrap_err();
+    let event = |line: &str| {
+        let event: serde_json::Value = serde_json::from_str(line).unwrap();
+        event["event"].as_str().unwrap().to_owned()
+    };
+    let events: Vec<String> = log.lines().map(event).collect();
+    assert_eq!(
+        events,
+        ["cell_started", "decision", "call_ended", "cell_ended", "cell_started", "cell_ended"],
+        "{log}"
+    );
+}
 
 #[tokio::test]
 async fn code_runs_and_keeps_its_state() {

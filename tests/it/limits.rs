@@ -52,6 +52,20 @@ async fn processes_are_limited_beyond_those_that_run() {
 }
 
 #[tokio::test]
+async fn files_grow_to_the_limit() {
+    let place = Place::new();
+    let mut ipybox = limited(&place, &["--kernel-max-file-size", "1M"]).await;
+    let write = |bytes: u32| format!("open('file', 'wb', 0).write(bytes({bytes}))");
+    assert_eq!(ipybox.cell(&write(1 << 20)).await.ok(), (1 << 20).to_string());
+    assert_eq!(ipybox.cell(&write(2 << 20)).await.ok(), (1 << 20).to_string());
+    let more = "file = open('file', 'ab', 0)\nfile.write(b'more')";
+    assert!(ipybox.cell(more).await.error().ends_with("OSError: [Errno 27] File too large"));
+    let text = ipybox.cell("import os; os._exit(3)").await.error();
+    assert!(text.ends_with("Its files could grow to 1 MiB (`--kernel-max-file-size`)."), "{text}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn limits_that_make_no_sense_are_refused() {
     for (flag, value) in [
         ("--kernel-memory-limit", "much"),
@@ -59,6 +73,7 @@ async fn limits_that_make_no_sense_are_refused() {
         ("--kernel-memory-limit", "0"),
         ("--kernel-max-processes", "0"),
         ("--kernel-max-processes", "few"),
+        ("--kernel-max-file-size", "huge"),
     ] {
         let place = Place::new();
         let mut ipybox = place.start(&[flag, value]).await;

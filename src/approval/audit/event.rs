@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::approval::ToolAnnotations;
-use crate::visible;
+use crate::text::visible;
 
 /// Something that happened. All texts in it are redacted and of bounded length.
 #[derive(Debug, Serialize)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::rules::{Effect, Policy, Rule};
-use crate::small_file;
+use crate::files::small;
 
 /// Why there is no policy.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +76,7 @@ impl Policy {
     /// [`PolicyError`], which names the file, if it cannot be read or is no policy.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, PolicyError> {
         let path = path.as_ref();
-        let text = small_file::read_text(path, small_file::BY_HAND)
+        let text = small::read_text(path, small::BY_HAND)
             .map_err(|source| PolicyError::Read { path: path.to_owned(), source })?;
         Self::parse(&text)
             .map_err(|source| PolicyError::File { path: path.to_owned(), source: Box::new(source) })

@@ -15,8 +15,8 @@ use super::super::message::{Content, Message, RateLimit, Shown};
 use super::calls::{CallHandler, CallMessage, Calls};
 use super::frames;
 use super::parts::{Channel, Parts, SUBPROTOCOL};
-use crate::describe::describe;
 use crate::jupyter::{self, Channels, KernelId, Server};
+use crate::text::describe;
 
 /// How many messages wait to be taken before no more are read.
 pub(super) const HEARD_CAPACITY: usize = 64;

@@ -28,8 +28,8 @@ use self::running::{Running, obtain};
 use super::fold::Fold;
 use super::message::{Content, KernelInfo, Message};
 use super::{Death, Error, Event, Limits, ShellCommands};
-use crate::describe::describe;
 use crate::jupyter::{self, Channels, KernelId, Server};
+use crate::text::describe;
 
 /// By what name the kernel's calls are known among what other code sends to pages.
 const COMM_TARGET: &str = "ipybox";

@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
 use super::RemoteLaunch;
-use crate::describe::describe;
 use crate::jupyter::{Error, KernelId, Server};
+use crate::text::describe;
 
 /// How long a server may take to start a kernel, whether or not anybody waits.
 const START_TIMEOUT: Duration = Duration::from_secs(600);

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::describe::quoted;
 use crate::mcp_client::ParametersError;
+use crate::text::quoted;
 
 /// What only a shell understands.
 const OPERATORS: &[&str] = &["&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1"];

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use self::keys::{Ignored, Key};
 use super::ParametersError;
 use super::filled::WORKSPACE;
-use crate::nearest::nearest;
+use crate::text::nearest;
 
 /// A configuration in our own keys.
 pub(super) struct Adopted {

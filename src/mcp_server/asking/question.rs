@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::approval::{Answer, ApprovalRequest, OURSELVES, Target, TooLong, ToolAnnotations, question};
 use crate::mcp_client::TRUST_WORKSPACE;
-use crate::visible::line;
+use crate::text::visible::line;
 
 /// How often the official SDKs let a server ask during one call, by default (MCP 2026-07-28).
 const CLIENTS_ROUNDS: u32 = 10;

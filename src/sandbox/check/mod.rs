@@ -21,9 +21,9 @@ use self::surroundings::Surroundings;
 pub(crate) use self::surroundings::version;
 
 use super::{Backend, hardening};
-use crate::describe::describe;
 use crate::env::Variables;
 use crate::process::on_path;
+use crate::text::describe;
 
 /// What of `backend`'s needs this machine meets.
 pub(crate) async fn examine(backend: Backend, variables: &Variables) -> Vec<Finding> {

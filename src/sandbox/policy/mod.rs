@@ -30,7 +30,7 @@ pub(super) use self::trusted::is_directory;
 use super::address::RangeError;
 use super::domain::DomainError;
 use super::stubs::is_stub;
-use crate::small_file;
+use crate::files::small;
 
 /// The policy without a file of the user's.
 const EMBEDDED: &str = include_str!("../../../sandbox-default.json");
@@ -219,7 +219,7 @@ impl Policy {
     /// See [`Policy::read`].
     pub(crate) fn read_in(workspace: &Path, file: &Path) -> Result<Self, PolicyError> {
         let path = workspace.join(file);
-        small_file::check_link(workspace, &path)
+        small::check_link(workspace, &path)
             .map_err(|source| PolicyError::Read { path: path.clone(), source })?;
         Self::read(path)
     }
@@ -232,13 +232,12 @@ impl Policy {
         let path = path.as_ref();
         let failed = |source| PolicyError::Read { path: path.to_owned(), source };
         let file = std::path::absolute(path).map_err(failed)?;
-        let text = String::from_utf8(small_file::read(path, small_file::BY_HAND).map_err(failed)?).map_err(
-            |error| {
+        let text =
+            String::from_utf8(small::read(path, small::BY_HAND).map_err(failed)?).map_err(|error| {
                 let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
                 let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
                 PolicyError::Encoding { path: path.to_owned(), line }
-            },
-        )?;
+            })?;
         let mut policy = Self::parse(&text, &format!("`{}`", path.display()))?;
         policy.source.file = Some(file);
         Ok(policy)

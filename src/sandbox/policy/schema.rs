@@ -6,9 +6,9 @@
 use serde_json::{Map, Value};
 
 use super::Problem;
-use crate::nearest::nearest;
 use crate::sandbox::address::AddressRange;
 use crate::sandbox::domain::DomainRule;
+use crate::text::nearest;
 
 /// What a value may be.
 enum Shape {

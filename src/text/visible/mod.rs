@@ -76,7 +76,7 @@ impl fmt::Display for Name<'_> {
 /// A word of a command line as it would be typed in a shell: `$'…'` if something in it has to be escaped.
 pub(crate) fn word(word: &str) -> String {
     if judged(word, Use::Code).all(|(_, is_shown)| is_shown) {
-        return crate::describe::quoted(word);
+        return crate::text::quoted(word);
     }
     let literal = Literal(word, Use::Code).to_string();
     // Python prefers the other quote if there are only single ones.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::small_file;
+use crate::files::small;
 
 /// The format of the files.
 const VERSION: u32 = 1;
@@ -44,7 +44,7 @@ impl StateFile {
 
     /// What is in the file now; the default if there is none.
     pub(crate) fn read<T: DeserializeOwned + Default>(&self) -> io::Result<T> {
-        let content = match small_file::read(&self.path, LARGEST) {
+        let content = match small::read(&self.path, LARGEST) {
             Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(T::default()),
             Err(error) => return Err(self.failed("read", &error)),
@@ -78,7 +78,7 @@ impl StateFile {
 
     /// Waits for other processes, but not for one that never lets go.
     fn lock(&self) -> io::Result<File> {
-        let file = small_file::create(&self.path.with_extension("lock"))?;
+        let file = small::create(&self.path.with_extension("lock"))?;
         let deadline = Instant::now() + LOCK_TIMEOUT;
         loop {
             match file.try_lock() {

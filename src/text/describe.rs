@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use crate::plain_text::plain;
+use crate::text::plain;
 
 /// What begins a line that says what to do about an error.
 const HINT: &str = "\nhint: ";

@@ -1,0 +1,6 @@
+//! Files that other processes write too: documents that processes share, and what a stranger may have made.
+
+pub(crate) mod small;
+mod state;
+
+pub(crate) use self::state::StateFile;

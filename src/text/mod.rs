@@ -1,0 +1,11 @@
+//! Texts for people and models: errors in words, names that were meant, text from outside made safe to show. Pure.
+
+mod describe;
+mod nearest;
+mod plain;
+pub(crate) mod visible;
+
+pub use self::describe::describe;
+pub(crate) use self::describe::{listed, quoted};
+pub(crate) use self::nearest::nearest;
+pub(crate) use self::plain::{one_line, plain};
