@@ -107,7 +107,7 @@ pub use approval::{
 };
 pub use config::{
     ApprovalMode, ApprovalSettings, AuditSettings, Config, Error as ConfigError, Images, KernelSettings,
-    RemoteSettings, SandboxSettings, Settings, ToolServerSettings,
+    RemoteSettings, SandboxBackend, SandboxSettings, Settings, ToolServerSettings,
 };
 #[doc(hidden)]
 pub use gateway::{exec as sandbox_exec, run as sandbox_gateway};
@@ -123,7 +123,7 @@ pub use registry::{
     ApigenError, ApigenReport, ApigenSource, GenerateError, Registry, apigen, generate_mcp_sources,
 };
 pub use sandbox::{
-    Backend as SandboxBackend, PathProblem as SandboxPathProblem, PolicyError as SandboxPolicyError,
+    PathProblem as SandboxPathProblem, PolicyError as SandboxPolicyError,
     PolicyProblem as SandboxPolicyProblem,
 };
 pub use session::{KernelState, StartError};

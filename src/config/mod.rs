@@ -22,6 +22,7 @@ pub use self::settings::{
     ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, RemoteSettings, SandboxSettings,
     Settings, ToolServerSettings,
 };
+pub use crate::sandbox::Backend as SandboxBackend;
 
 /// How many files the audit log has beside the one that is written, so that it never takes all of a disk.
 const KEPT_AUDIT_FILES: usize = 5;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::SandboxBackend;
 use crate::approval::AuditContents as Contents;
 use crate::kernel::Limits;
 use crate::mcp_client::DEFAULT_CONNECT_TIMEOUT;
-use crate::sandbox::Backend;
 
 /// What a user asks for; each field has the default of the flag of the same name.
 #[derive(Debug, Clone)]
@@ -68,7 +68,7 @@ pub struct KernelSettings {
 #[non_exhaustive]
 pub struct SandboxSettings {
     /// What makes it. Default: [`SandboxBackend::Srt`](crate::SandboxBackend::Srt).
-    pub backend: Backend,
+    pub backend: SandboxBackend,
     /// What code in it may do: a file in the settings format of sandbox-runtime. Default: the policy
     /// `sandbox-default.json`, which is part of the program.
     pub config: Option<PathBuf>,
@@ -90,7 +90,7 @@ pub struct SandboxSettings {
 impl Default for SandboxSettings {
     fn default() -> Self {
         Self {
-            backend: Backend::default(),
+            backend: SandboxBackend::default(),
             config: None,
             workspace_config: false,
             allow_home_workspace: false,

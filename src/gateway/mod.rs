@@ -24,9 +24,9 @@ use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
 use self::leftovers::Leftovers;
-use crate::kernel::{self, KernelProcess};
+use crate::kernel::KernelProcess;
 use crate::process::GroupLeader;
-use crate::sandbox::{Channel, Configuration, Hardening, Notice, Program, Request, Service};
+use crate::sandbox::{Channel, Configuration, Hardening, KernelProgram, Notice, Program, Request, Service};
 use crate::text::describe;
 
 /// Why the gateway cannot work.
@@ -202,19 +202,18 @@ impl Gateway {
         &mut self,
         channel: &Rc<Channel>,
         kernel: u64,
-        program: serde_json::Value,
+        mut program: KernelProgram,
         stdin: OwnedFd,
         output: OwnedFd,
     ) -> Result<(), Error> {
-        let mut program: kernel::Program = serde_json::from_value(program).map_err(io::Error::from)?;
         program.environment = self.environment_for(program.environment);
-        program.wrapper.clone_from(&self.wrapper);
+        let wrapper = self.wrapper.clone();
         let (sender, signals) = mpsc::unbounded_channel();
         self.kernels.retain(|_, signals| !signals.is_closed());
         self.kernels.insert(kernel, sender);
         let (channel, leftovers, stop) = (Rc::clone(channel), Rc::clone(&self.leftovers), self.stop.clone());
         tokio::task::spawn_local(async move {
-            let wait_status = run_kernel(kernel, &program, stdin, output, signals, &channel).await;
+            let wait_status = run_kernel(kernel, &program, &wrapper, stdin, output, signals, &channel).await;
             if let Err(left) = leftovers.kill().await {
                 // What cannot be killed one by one dies with the sandbox, which is ours to end.
                 stop.cancel();
@@ -247,14 +246,15 @@ async fn tell(channel: &Channel, notice: &Notice) {
 /// Runs a kernel to its end, and returns what `wait` says of it.
 async fn run_kernel(
     kernel: u64,
-    program: &kernel::Program,
+    program: &KernelProgram,
+    wrapper: &[OsString],
     stdin: OwnedFd,
     output: OwnedFd,
     mut signals: mpsc::UnboundedReceiver<Signal>,
     channel: &Channel,
 ) -> i32 {
     let words = output.try_clone();
-    let mut process = match KernelProcess::start(program, stdin, output) {
+    let mut process = match KernelProcess::start(program, wrapper, stdin, output) {
         Ok(process) => process,
         Err(error) => {
             let why = format!("failed to start `{}`: {}", program.python.display(), describe(&error));

@@ -1,10 +1,8 @@
 //! Starts the process of a kernel of our own.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -14,6 +12,7 @@ use tokio::process::Command;
 
 use super::Limits;
 use crate::process::GroupLeader;
+use crate::sandbox::KernelProgram;
 
 /// The files that the kernel starts from; the first is the script.
 const SCRIPTS: [(&str, &str); 13] = [
@@ -36,7 +35,7 @@ const SCRIPTS: [(&str, &str); 13] = [
 #[derive(Debug, Clone)]
 pub(crate) struct Launch {
     /// The process.
-    pub(crate) program: Program,
+    pub(crate) program: KernelProgram,
     /// What the kernel and each process that it starts may use.
     pub(crate) limits: Limits,
     /// What holds where `limits` says nothing; not told as a cause of deaths, since nobody has asked for it.
@@ -45,22 +44,6 @@ pub(crate) struct Launch {
     pub(crate) timeout: Duration,
     /// What its code may start.
     pub(crate) shell_commands: ShellCommands,
-}
-
-/// The process of a kernel.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Program {
-    /// The interpreter, which can import IPython.
-    pub(crate) python: PathBuf,
-    /// The kernel's working directory.
-    pub(crate) working_directory: PathBuf,
-    /// The kernel's whole environment.
-    pub(crate) environment: BTreeMap<String, String>,
-    /// A directory that only this user can enter.
-    pub(crate) private_directory: PathBuf,
-    /// What the interpreter's command line begins with: a program that becomes the interpreter.
-    #[serde(skip)]
-    pub(crate) wrapper: Vec<OsString>,
 }
 
 /// How code in a kernel starts programs. It is a rule for code that keeps it: only a sandbox is a boundary.
@@ -85,13 +68,19 @@ pub(crate) struct KernelProcess {
 }
 
 impl KernelProcess {
-    /// Starts the process, which gets the socket as its stdin and the pipe as its stdout and stderr.
-    pub(crate) fn start(program: &Program, socket: OwnedFd, pipe: OwnedFd) -> io::Result<Self> {
+    /// Starts the process, which gets the socket as its stdin and the pipe as its stdout and stderr. Its command line begins
+    /// with `wrapper`, a program that becomes the interpreter, if there is one.
+    pub(crate) fn start(
+        program: &KernelProgram,
+        wrapper: &[OsString],
+        socket: OwnedFd,
+        pipe: OwnedFd,
+    ) -> io::Result<Self> {
         let directory = tempfile::Builder::new().prefix("k").tempdir_in(&program.private_directory)?;
         for (name, content) in SCRIPTS {
             std::fs::write(directory.path().join(name), content)?;
         }
-        let mut words = program.wrapper.iter().map(OsString::as_os_str).chain([program.python.as_os_str()]);
+        let mut words = wrapper.iter().map(OsString::as_os_str).chain([program.python.as_os_str()]);
         let mut command = Command::new(words.next().unwrap_or_default());
         command
             .args(words)

@@ -21,7 +21,7 @@ use serde_json::json;
 
 pub(crate) use self::death::Death;
 pub(crate) use self::fold::{Fold, Image, ImageId, Missing, Settled, Taken, Transcript};
-pub(crate) use self::launch::{KernelProcess, Launch, Program, ShellCommands};
+pub(crate) use self::launch::{KernelProcess, Launch, ShellCommands};
 pub(crate) use self::limits::Limits;
 pub(crate) use self::message::{Content, Message, PythonError, RateLimit, Shown};
 pub(crate) use self::terminal::plain;

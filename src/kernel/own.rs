@@ -114,12 +114,11 @@ impl OwnKernel {
         let Ways { socket, pipe, their_socket, their_pipe } = Ways::open().map_err(Error::Files)?;
         let holder = match sandbox {
             None => Holder::Us(
-                KernelProcess::start(&launch.program, their_socket, their_pipe)
+                KernelProcess::start(&launch.program, &[], their_socket, their_pipe)
                     .map_err(|source| Error::Spawn { python: launch.program.python.clone(), source })?,
             ),
             Some(sandbox) => {
-                let program = serde_json::to_value(&launch.program).map_err(Error::Message)?;
-                let started = sandbox.start_kernel(program, their_socket, their_pipe);
+                let started = sandbox.start_kernel(launch.program.clone(), their_socket, their_pipe);
                 Holder::Sandbox(started.map_err(|error| Error::Connection(Box::new(error)))?)
             }
         };

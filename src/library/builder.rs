@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use super::kernel_client::KernelClientBuilder;
 use crate::approval::{Effect, Policy};
-use crate::config::AuditSettings;
+use crate::config::{AuditSettings, SandboxBackend};
 use crate::registry::Registry;
-use crate::sandbox::Backend as SandboxBackend;
 
 /// The options of a [`CodeExecutor`](super::CodeExecutor), each with a default.
 ///

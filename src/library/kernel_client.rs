@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use super::execution::CodeExecution;
 use super::{Code, CodeExecutionError, CodeExecutionResult};
-use crate::config::{Config, RemoteSettings, Settings};
-use crate::sandbox::Backend as SandboxBackend;
+use crate::config::{Config, RemoteSettings, SandboxBackend, Settings};
 use crate::session::{Session, StartError};
 
 /// Runs Python code in an IPython kernel of its own that has no tools.

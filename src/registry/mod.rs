@@ -28,7 +28,6 @@ pub(crate) use self::packages::Packages;
 pub use self::sources::{GenerateError, generate_mcp_sources};
 use self::store::{Store, StoredServer};
 use crate::codegen::{self, Fingerprint};
-use crate::config::Config;
 use crate::env::Variables;
 use crate::mcp_client::{self, Connection, Connector, ServerParameters, Tell};
 use crate::servers::{Registered, ServerLookup, Unusable, read};
@@ -143,8 +142,7 @@ impl Registry {
     }
 
     /// The registry of a workspace, kept in its state directory.
-    pub(crate) fn of_workspace(config: &Config, connector: Connector) -> Self {
-        let directory = &config.state_dir;
+    pub(crate) fn in_directory(directory: &Path, connector: Connector) -> Self {
         Self::with(Store::in_directory(directory), DefinitionStore::in_directory(directory), connector)
     }
 

@@ -28,7 +28,7 @@ pub(crate) use self::exposed::{Exposed, Exposure};
 pub(crate) use self::hardening::Hardening;
 pub use self::policy::{PathProblem, PolicyError, Problem as PolicyProblem};
 pub(crate) use self::policy::{Place, Policy, Rules};
-pub(crate) use self::protocol::{Configuration, Notice, Program, Request, Service};
+pub(crate) use self::protocol::{Configuration, KernelProgram, Notice, Program, Request, Service};
 pub(crate) use self::running::{Error, KernelControl, KernelNews, Sandbox};
 pub use self::settings::Backend;
 pub(crate) use self::settings::{Confinement, Inside};

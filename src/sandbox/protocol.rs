@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::hardening::{Hardening, Report};
 
@@ -20,8 +19,8 @@ pub(crate) enum Request {
     StartKernel {
         /// The name of the kernel from now on.
         kernel: u64,
-        /// The process, as `kernel` writes and reads it.
-        program: Value,
+        /// The process.
+        program: KernelProgram,
     },
     /// Send a signal to a kernel's process group, and say so; nothing happens if it is gone.
     Signal {
@@ -60,6 +59,19 @@ pub(crate) enum Service {
     Tools,
     /// The proxy that filters by domain.
     Proxy,
+}
+
+/// The process of a kernel.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct KernelProgram {
+    /// The interpreter, which can import IPython.
+    pub(crate) python: PathBuf,
+    /// The kernel's working directory.
+    pub(crate) working_directory: PathBuf,
+    /// The kernel's whole environment; what the sandbox needs is added.
+    pub(crate) environment: BTreeMap<String, String>,
+    /// A directory that only this user can enter.
+    pub(crate) private_directory: PathBuf,
 }
 
 /// A program, its arguments and its whole environment.

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use rustix::process::Signal;
-use serde_json::Value;
 use tokio::process::Command;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -23,7 +22,7 @@ use super::bwrap;
 use super::channel::Channel;
 use super::check;
 use super::hardening::Report;
-use super::protocol::{Configuration, Notice, Program, Request, Service};
+use super::protocol::{Configuration, KernelProgram, Notice, Program, Request, Service};
 use super::proxy::Proxy;
 use super::stubs::Stubs;
 use crate::process::{GroupLeader, Tail};
@@ -257,7 +256,7 @@ impl Sandbox {
     /// Has a kernel started inside, with these as its stdin and its output.
     pub(crate) fn start_kernel(
         &self,
-        program: Value,
+        program: KernelProgram,
         stdin: OwnedFd,
         output: OwnedFd,
     ) -> Result<KernelControl, Error> {

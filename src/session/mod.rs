@@ -351,7 +351,7 @@ impl Tools {
                 registry.keep_apart(config.guard());
                 registry
             }
-            None => Registry::of_workspace(config, connector.clone()),
+            None => Registry::in_directory(&config.state_dir, connector.clone()),
         };
         registry.tell_placeholders(&config.variables);
         let pool = Arc::new(Pool::new(registry.lookup(&config.workspace), connector));

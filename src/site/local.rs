@@ -9,7 +9,8 @@ use std::time::Duration;
 use super::Error;
 use super::sandboxed::Sandboxed;
 use crate::config::Config;
-use crate::kernel::{Kernel, Launch, Limits, Program, ShellCommands};
+use crate::kernel::{Kernel, Launch, Limits, ShellCommands};
+use crate::sandbox::KernelProgram;
 use crate::tool_server::Endpoint;
 use crate::{env, environment};
 
@@ -69,12 +70,11 @@ impl Local {
         variables.extend(self.variables.clone());
         variables.extend(environment.variables());
         variables.extend(self.our_variables());
-        let program = Program {
+        let program = KernelProgram {
             python: environment.python().to_owned(),
             working_directory: self.workspace.clone(),
             environment: variables,
             private_directory: self.kernel_directory().to_owned(),
-            wrapper: Vec::new(),
         };
         let launch = Launch {
             program,

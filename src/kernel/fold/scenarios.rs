@@ -11,7 +11,8 @@ use serde::Deserialize;
 
 use super::recordings::{assert_snapshot, directory, summary};
 use crate::kernel::message::Shown;
-use crate::kernel::{Content, Event, Kernel, Launch, Limits, Message, Program, ShellCommands};
+use crate::kernel::{Content, Event, Kernel, Launch, Limits, Message, ShellCommands};
+use crate::sandbox::KernelProgram;
 
 /// Prints the scenarios as JSON.
 const SCENARIOS: &str = r#"
@@ -48,12 +49,11 @@ fn scenarios() -> BTreeMap<String, Vec<Step>> {
 
 /// What our own kernel says of a scenario.
 async fn messages(steps: &[Step], place: &Path) -> Vec<Message> {
-    let program = Program {
+    let program = KernelProgram {
         python: python(),
         working_directory: place.to_owned(),
         environment: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
         private_directory: place.to_owned(),
-        wrapper: Vec::new(),
     };
     let launch = Launch {
         program,

@@ -122,15 +122,6 @@ impl Modules {
         mentions.collect()
     }
 
-    /// The modules that call a method of this name, with the places where they do.
-    pub(super) fn method_callers(&self, name: &str) -> Vec<(&Segments, String)> {
-        let callers = self.modules.iter().flat_map(|(path, module)| {
-            let calls = module.names.methods.iter().filter(|named| named.segments == [name]);
-            calls.map(move |named| (path, place(module, named)))
-        });
-        callers.collect()
-    }
-
     /// To what `written` leads in `module`; nowhere, if it begins with an item that is in scope there.
     fn lookup(&self, module: &[String], written: &[String], left: usize) -> Option<Target> {
         let left = left.checked_sub(1)?;

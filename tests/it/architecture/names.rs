@@ -37,7 +37,6 @@ pub(super) struct Names {
     pub(super) globs: Vec<Segments>,
     /// Imports, and every path of more than one segment: what one segment names may be a variable.
     pub(super) paths: Vec<Named>,
-    pub(super) methods: Vec<Named>,
 }
 
 impl Names {
@@ -101,10 +100,7 @@ impl Names {
                     at + 1
                 }
                 TokenTree::Ident(ident) if is_other_keyword(ident) => at + 1,
-                TokenTree::Ident(ident) if follows_dot(trees, at) => {
-                    self.methods.push(Named { segments: vec![text(ident)], line: line(ident.span()) });
-                    at + 1
-                }
+                TokenTree::Ident(_) if follows_dot(trees, at) => at + 1,
                 TokenTree::Ident(_) if follows_separator(trees, at) => {
                     self.path_in_tokens(trees, at, vec![String::new()])
                 }
@@ -200,11 +196,6 @@ impl<'ast> Visit<'ast> for Names {
         let line = path.segments.first().map_or(0, |segment| line(segment.ident.span()));
         self.longer_path(segments_of(path), line);
         visit::visit_path(self, path);
-    }
-
-    fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
-        self.methods.push(Named { segments: vec![text(&call.method)], line: line(call.method.span()) });
-        visit::visit_expr_method_call(self, call);
     }
 
     fn visit_attribute(&mut self, attribute: &'ast Attribute) {

@@ -121,20 +121,6 @@ impl Rooms {
         found.map(|mention| format!("{} names {}", mention.place, mention.target)).collect()
     }
 
-    /// The places that call a method of this name, or a function of this name in the room `owner`, with the folders or
-    /// files of `src/` that they are in.
-    pub(super) fn callers(&self, owner: &str, name: &str) -> Vec<(&str, String)> {
-        let methods = self.modules.method_callers(name).into_iter();
-        let functions = self.mentions.iter().filter(|mention| match &mention.target {
-            Target::Inside(path) => {
-                path.first().is_some_and(|room| room == owner) && path.ends_with(&segments(name))
-            }
-            Target::Outside(_) => false,
-        });
-        let callers = methods.chain(functions.map(|mention| (&mention.module, mention.place.clone())));
-        callers.filter_map(|(module, place)| Some((module.first()?.as_str(), place))).collect()
-    }
-
     /// Which folders and files of `src/` know which. A room in another is a part of it here.
     pub(super) fn pairs(&self) -> BTreeSet<(&str, &str)> {
         let pairs = self.mentions.iter().filter_map(|mention| {
@@ -307,16 +293,9 @@ mod tests {
     }
 
     #[test]
-    fn callers_and_namings_are_found() {
+    fn namings_are_found() {
         let text = "fn f(gate: Gate) { assert!(gate.decide(rmcp::model::new())); }";
-        let rooms = rooms(
-            ALL_ALLOWED,
-            text,
-            "\nfn f() { let all = (x.decide(), super::Gate::decide(), consent::decide()); }",
-        );
-        let [here, there] = ["src/kernel/own.rs:1", "src/mcp/wire.rs:2"].map(str::to_owned);
-        let expected = [("kernel", here), ("mcp", there.clone()), ("mcp", there)];
-        assert_eq!(rooms.callers("mcp", "decide"), expected);
+        let rooms = rooms(ALL_ALLOWED, text, "");
         let found = ["src/kernel/own.rs:1 names rmcp::model::new"];
         assert_eq!(rooms.namings(&["rmcp::model"], |room| room == "kernel"), found);
         assert_eq!(rooms.namings(&["rmcp::model"], |room| room != "kernel"), [""; 0]);
