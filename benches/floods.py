@@ -18,7 +18,7 @@ import threading
 import time
 from pathlib import Path
 
-SERVER = Path(__file__).resolve().parent.parent / "tests/it/hostile/server.py"
+SERVER = Path(__file__).resolve().parent.parent / "tests/servers/hostile.py"
 MIB = 1 << 20
 
 # What attacks from the inside have in common.

@@ -5,7 +5,7 @@ use tokio::process::{Child, Command};
 
 use super::*;
 
-const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/hostile/server.py");
+const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/hostile.py");
 
 /// A server over HTTP, and its URL.
 async fn http() -> (Child, String) {

@@ -1,11 +1,10 @@
-//! Too much of everything, in bounded doses: what fails costs code its kernel, and the host nothing.
+//! Bombs of processes, memory, files and messages, in bounded doses: they cost code its kernel, and the host nothing.
 
 use serde_json::json;
 
 use super::goes_on;
-use super::ground::{Ground, User, descendants};
-use crate::abuse::peak_kib;
-use crate::support::Ipybox;
+use super::host::{Host, User, descendants};
+use crate::support::{Ipybox, peak_kib};
 
 /// What a cell does, and what is said then if the bomb does not go off.
 const BOMBS: [(&str, &str, &str); 11] = [
@@ -83,11 +82,11 @@ while True:
 subprocess.Popen([sys.executable, '-S', '-c', code])
 import time; time.sleep(0.5)";
 
-pub(super) async fn all(ipybox: &mut Ipybox, ground: &Ground) -> Vec<String> {
+pub(super) async fn all(ipybox: &mut Ipybox, host: &Host) -> Vec<String> {
     let mut through = Vec::new();
     for (name, code, expected) in BOMBS {
         // Slow, and not a question of who attacks.
-        if (name == TOO_LONG) != (ground.user() == User::Ordinary) && [TOO_LONG, DEAF].contains(&name) {
+        if (name == TOO_LONG) != (host.user() == User::Ordinary) && [TOO_LONG, DEAF].contains(&name) {
             continue;
         }
         let is_endless = expected.is_empty() || expected.contains("timed out");
@@ -99,14 +98,14 @@ pub(super) async fn all(ipybox: &mut Ipybox, ground: &Ground) -> Vec<String> {
         }
         through.extend(goes_on(ipybox, name).await);
     }
-    let large = ground.workspace().join("large");
+    let large = host.workspace().join("large");
     if large.metadata().is_ok_and(|file| file.len() > 1 << 40) {
         through.push("a file of 8 TiB".to_owned());
     }
     for (name, code) in [("daemons", DAEMONS), ("dodgers", DODGERS)] {
         ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 60})).await;
         let started = descendants(ipybox.id()).len();
-        if name == "daemons" && ground.user() == User::Ordinary && started > 450 {
+        if name == "daemons" && host.user() == User::Ordinary && started > 450 {
             through.push(format!("{name}: {started} processes in spite of a limit of 400"));
         }
         if name == "daemons" && started < 100 {
@@ -123,7 +122,7 @@ pub(super) async fn all(ipybox: &mut Ipybox, ground: &Ground) -> Vec<String> {
     if peak > 1_500 * 1024 {
         through.push(format!("the server has used {peak} KiB"));
     }
-    through.extend(ground.changes().into_iter().map(|change| format!("after bombs: {change}")));
+    through.extend(host.changes().into_iter().map(|change| format!("after bombs: {change}")));
     through
 }
 

@@ -230,3 +230,25 @@ pub(crate) fn descendants(id: i32) -> Vec<i32> {
         .collect();
     children.iter().flat_map(|child| [vec![*child], descendants(*child)].concat()).collect()
 }
+
+/// The most memory, in KiB, that the server has used.
+pub(crate) async fn peak_kib(ipybox: &Ipybox) -> u64 {
+    let status = tokio::fs::read_to_string(format!("/proc/{}/status", ipybox.id())).await.unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Runs cells that succeed, each with this text.
+pub(crate) async fn all_say(ipybox: &mut Ipybox, cells: &[(&str, &str)]) {
+    for (code, expected) in cells {
+        assert_eq!(ipybox.cell(code).await.ok(), *expected, "{code}");
+    }
+}
+
+/// Runs cells that fail, each with a text that contains this.
+pub(crate) async fn all_fail(ipybox: &mut Ipybox, cells: &[(&str, &str)]) {
+    for (code, expected) in cells {
+        let text = ipybox.cell(code).await.error();
+        assert!(text.contains(expected), "{code}: {text}");
+    }
+}

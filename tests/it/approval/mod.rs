@@ -1,0 +1,7 @@
+//! Approval of tool calls and shell commands: by policy, by questions to the client, and what is recorded of it.
+
+mod audit_log;
+mod circumvention;
+mod input_required;
+mod questions;
+pub(crate) mod shell_commands;

@@ -1,0 +1,99 @@
+//! Processes, threads and tasks that code starts.
+
+use serde_json::json;
+
+use crate::support::{Place, all_fail, all_say};
+
+#[tokio::test]
+pub(crate) async fn processes_and_threads_work_together() {
+    let place = Place::new();
+    place.write("square.py", "def square(x): return x * x");
+    let mut ipybox = place.ipybox().await;
+    let pool = |method: &str| {
+        format!(
+            "with multiprocessing.get_context('{method}').Pool(2) as pool: print(pool.map(square, range(4)))"
+        )
+    };
+    all_say(
+        &mut ipybox,
+        &[
+            ("import multiprocessing, os, subprocess, sys, threading\nfrom concurrent.futures import *\nfrom square import square", "[no output]"),
+            (&pool("fork"), "[0, 1, 4, 9]"),
+            (&pool("spawn"), "[0, 1, 4, 9]"),
+            (&pool("forkserver"), "[0, 1, 4, 9]"),
+            ("with ProcessPoolExecutor(2) as pool: print(list(pool.map(square, range(4))))", "[0, 1, 4, 9]"),
+            ("with ThreadPoolExecutor(2) as pool: print(list(pool.map(square, range(4))))", "[0, 1, 4, 9]"),
+            ("child = os.fork()\nif child == 0: os._exit(5)\nos.waitstatus_to_exitcode(os.waitpid(child, 0)[1])", "5"),
+            ("child = os.fork()\nif child == 0:\n    print('child'); sys.stdout.flush(); os._exit(0)\nend = os.waitpid(child, 0)", "child"),
+            ("child = os.fork()\nif child == 0:\n    os.write(1, b'raw\\n'); os._exit(0)\nend = os.waitpid(child, 0)", "raw"),
+            ("process = multiprocessing.get_context('fork').Process(target=print, args=['forked']); process.start(); process.join()", "forked"),
+            ("thread = threading.Thread(target=print, args=['threaded']); thread.start(); thread.join()", "threaded"),
+            ("print(subprocess.run('echo out; exit 4', shell=True, capture_output=True))", "CompletedProcess(args='echo out; exit 4', returncode=4, stdout=b'out\\n', stderr=b'')"),
+        ],
+    )
+    .await;
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn the_event_loop_runs_on_from_cell_to_cell() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    all_say(
+        &mut ipybox,
+        &[
+            ("import asyncio, contextlib\nqueue = asyncio.Queue()\nasync def answer():\n    return 'got ' + await queue.get()\ntask = asyncio.create_task(answer())", "[no output]"),
+            ("task.done()", "False"),
+            ("queue.put_nowait('it')\nawait task", "'got it'"),
+            ("async def count():\n    for i in range(3): yield i\nasync for i in count(): print(i)", "0\n1\n2"),
+            ("@contextlib.asynccontextmanager\nasync def manager():\n    yield 'managed'\nasync with manager() as name: print(name)", "managed"),
+            ("[i async for i in count()]", "[0, 1, 2]"),
+            ("await asyncio.gather(*[asyncio.to_thread(pow, 2, i) for i in range(4)])", "[1, 2, 4, 8]"),
+            ("asyncio.get_running_loop() is asyncio.get_event_loop()", "True"),
+            // As in a script, which has no loop yet.
+            ("asyncio.run(asyncio.sleep(0, 'run'))", "'run'"),
+            ("asyncio.get_event_loop().run_until_complete(asyncio.sleep(0, 'here'))", "'here'"),
+            ("asyncio.get_event_loop().close(); task = asyncio.create_task(asyncio.sleep(0, 'again'))", "[no output]"),
+            ("await task", "'again'"),
+        ],
+    )
+    .await;
+    let failing = [
+        (
+            "await asyncio.sleep(0)\nasyncio.run(asyncio.sleep(0))",
+            "cannot be called from a running event loop",
+        ),
+        ("await asyncio.wait_for(asyncio.sleep(60), 0.01)", "TimeoutError"),
+    ];
+    all_fail(&mut ipybox, &failing).await;
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn tasks_that_do_not_await_can_be_interrupted_and_forks_end_by_themselves() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.cell("import asyncio, os, time\nx = 1\nasync def busy():\n    while True: pass").await.ok();
+    for code in ["await asyncio.gather(busy())", "task = asyncio.create_task(busy()); await task"] {
+        let text = ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 1})).await.error();
+        assert!(text.contains("variables and imports are still there"), "{code}: {text}");
+    }
+    // One that lets no cell begin.
+    ipybox.cell("task = asyncio.create_task(busy())").await.ok();
+    let text = ipybox.call("execute_ipython_cell", json!({"code": "x", "timeout": 1})).await.error();
+    assert!(text.contains("variables and imports are still there"), "{text}");
+    let code = "async def fork():\n    await asyncio.sleep(0.1)\n    if os.fork() == 0: print('child')\ntask = asyncio.create_task(fork())";
+    ipybox.cell(code).await.ok();
+    ipybox.cell("await asyncio.sleep(0.5)").await.ok();
+    for _ in 0..3 {
+        assert!(ipybox.cell("x").await.ok().ends_with('1'));
+    }
+    for (code, expected) in [("raise ValueError('in the child')", "1"), ("raise SystemExit(3)", "3")] {
+        let code = format!(
+            "child = os.fork()\nif child == 0: {code}\nos.waitstatus_to_exitcode(os.waitpid(child, 0)[1])"
+        );
+        let text = ipybox.cell(&code).await.ok();
+        assert!(text.ends_with(expected), "{code}: {text}");
+    }
+    ipybox.stop().await;
+}

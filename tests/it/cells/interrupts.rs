@@ -1,0 +1,70 @@
+//! Interrupts that come when a cell is about to end, or while it runs programs.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::{Place, all_say};
+
+#[tokio::test]
+async fn interrupts_that_race_with_the_end_of_a_cell_cost_nothing() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.cell("keep = 0").await.ok();
+    for round in 0..60 {
+        let racing = ipybox.start_cell("keep += 1").await;
+        tokio::time::sleep(Duration::from_micros(round * 100)).await;
+        ipybox.cancel(&racing).await;
+        // The next cell is not hit by an interrupt that was meant for the one before.
+        let text = ipybox.cell("1 + 1").await.ok();
+        assert!(text == "2" || text.ends_with("[End of the earlier answer]\n\n2"), "round {round}: {text}");
+    }
+    for round in 1..20 {
+        let arguments = json!({"code": "keep += 1", "timeout": f64::from(round) * 2e-4});
+        let answer = ipybox.call("execute_ipython_cell", arguments).await;
+        assert!(!answer.is_error || answer.text.contains("still there"), "{}", answer.text);
+    }
+    assert_eq!(ipybox.cell("keep > 0").await.ok(), "True");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn an_interrupt_ends_a_loop_of_shell_commands_and_the_rest_of_the_cell() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    for code in ["x = 1\nwhile True:\n    !sleep 0.05", "x = 1\n!sleep 60\nx = 2"] {
+        let arguments = json!({"code": code, "timeout": 2});
+        let text = ipybox.call("execute_ipython_cell", arguments).await.error();
+        assert!(text.contains("still there"), "{code}: {text}");
+        assert_eq!(ipybox.cell("x").await.ok(), "1", "{code}");
+    }
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn commands_wait_for_no_input_and_can_be_interrupted() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.cell("x = 5; name = 'value'").await.ok();
+    all_say(
+        &mut ipybox,
+        &[
+            ("!cat", "[no output]"),
+            ("!read line; echo got $line", "got"),
+            ("!echo {name} $name", "value value"),
+        ],
+    )
+    .await;
+    for code in [
+        "while True:\n    !sleep 0.2",
+        "!sleep 60\nopen('ran on', 'w')",
+        "lines = !sleep 60\nopen('ran on', 'w')",
+        "!trap '' INT; sleep 60; sleep 60",
+    ] {
+        let text = ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 1})).await.error();
+        assert!(text.contains("still there") && text.contains("KeyboardInterrupt"), "{code}: {text}");
+    }
+    assert!(!place.workspace().join("ran on").exists());
+    all_say(&mut ipybox, &[("x", "5"), ("!exit 3", "[no output]"), ("_exit_code", "3")]).await;
+    ipybox.stop().await;
+}

@@ -1,0 +1,135 @@
+//! Magics, help, history and `exit`, as someone expects them who knows IPython from a terminal.
+
+use crate::support::{Place, all_fail, all_say};
+
+#[tokio::test]
+async fn magics_do_what_they_say() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    all_say(
+        &mut ipybox,
+        &[
+            ("%%writefile square.py\ndef square(x): return x * x", "Writing square.py"),
+            ("from square import square; square(3)", "9"),
+            ("%%writefile -a square.py\ncube = lambda x: x ** 3", "Appending to square.py"),
+            ("%%capture captured\nprint('captured'); display(1)", "[no output]"),
+            ("captured.stdout, len(captured.outputs)", "('captured\\n', 1)"),
+            ("%%bash\necho one\necho two >&2", "one\ntwo"),
+            ("%%bash --out text\necho one", "[no output]"),
+            ("text", "'one\\n'"),
+            ("%%script cat\ninput", "input"),
+            ("!exit 3", "[no output]"),
+            ("_exit_code", "3"),
+            ("lines = !echo one; echo two\nlines", "['one', 'two']"),
+            ("word = 'brace'\n!echo {word} $word {word.upper()} $$HOME | cut -d/ -f1", "brace brace BRACE"),
+            ("%who_ls str", "['text', 'word']"),
+            ("6 * 7", "42"),
+            ("_", "42"),
+            ("6 * 7;", "[no output]"),
+            ("%reset -f", "[no output]"),
+            ("'word' in globals()", "False"),
+            ("%load_ext autoreload\n%autoreload 2", "[no output]"),
+            ("%matplotlib inline", "[no output]"),
+        ],
+    )
+    .await;
+    for (code, part) in [
+        ("%timeit -n1 -r1 pass", "per loop"),
+        ("len?", "Return the number of items in a container."),
+        ("%prun sum([1])", "function calls"),
+        ("%history", "square(3)"),
+    ] {
+        let text = ipybox.cell(code).await.ok();
+        assert!(text.contains(part), "{code}: {text}");
+    }
+    let text = ipybox.cell("%%time\n6 * 7").await.ok();
+    assert!(text.contains("Wall time") && text.ends_with("\n42"), "{text}");
+    let failing = [
+        ("%%bash\necho before\nexit 2", "before\n"),
+        ("%%bash\nexit 2", "CalledProcessError"),
+        ("%run nosuchscript.py", "not found"),
+        ("%nosuchmagic", "UsageError"),
+        ("%timeit -z", "UsageError"),
+    ];
+    all_fail(&mut ipybox, &failing).await;
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn leaving_python_leaves_the_kernel_running() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.cell("import sys; x = 1").await.ok();
+    let ways = [
+        ("print('before'); sys.exit()", "before\n"),
+        ("sys.exit(3)", "SystemExit: 3"),
+        ("raise SystemExit('why')", "SystemExit: why"),
+    ];
+    all_fail(&mut ipybox, &ways).await;
+    for way in ["exit", "quit()", "exit()"] {
+        ipybox.cell(way).await.ok();
+    }
+    // ipykernel of its own ends a tenth of a second later.
+    all_say(&mut ipybox, &[("import time; time.sleep(0.3); x", "1"), ("x + 1", "2")]).await;
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn failures_that_ipython_only_prints_are_errors() {
+    let place = Place::new();
+    place.write("bad.py", "print('script')\n1 / 0");
+    let mut ipybox = place.ipybox().await;
+    all_fail(
+        &mut ipybox,
+        &[
+            ("%nosuchmagic", "UsageError: Line magic function `%nosuchmagic` not found."),
+            ("%run bad.py", "ZeroDivisionError"),
+            ("raise SystemExit(3)", "SystemExit: 3"),
+        ],
+    )
+    .await;
+    let version = ipybox.cell("import sys; sys.version_info >= (3, 11)").await.ok();
+    if version == "True" {
+        let text = ipybox.cell("raise ExceptionGroup('group', [ValueError('one')])").await.error();
+        assert!(text.contains("ValueError: one") && text.contains("group (1 sub-exception)"), "{text}");
+    }
+    let handled = "try: 1 / 0\nexcept Exception: get_ipython().showtraceback()\nprint('after')";
+    let text = ipybox.cell(handled).await.ok();
+    assert!(text.ends_with("ZeroDivisionError: division by zero\nafter"), "{text}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn exit_does_not_end_the_kernel() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.cell("x = 1").await.ok();
+    for code in ["exit", "quit()"] {
+        assert_eq!(ipybox.cell(code).await.ok(), "`exit` does not end the kernel: reset it for a fresh one.");
+    }
+    all_say(&mut ipybox, &[("import time; time.sleep(0.5); x", "1"), ("x", "1")]).await;
+    let text = ipybox.cell("import sys; sys.exit()").await.error();
+    assert!(!text.contains("To exit: use"), "{text}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn help_history_and_hidden_values_are_those_of_ipython() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    assert!(ipybox.cell("len?").await.ok().contains("Return the number of items in a container."));
+    all_say(
+        &mut ipybox,
+        &[
+            ("5;", "[no output]"),
+            ("6", "6"),
+            ("_ + 1", "7"),
+            ("In[-2]", "'_ + 1'"),
+            ("import sys; sys.argv", "['']"),
+            ("import argparse; argparse.ArgumentParser().parse_args()", "Namespace()"),
+            ("\u{feff}1 + 1", "2"),
+        ],
+    )
+    .await;
+    ipybox.stop().await;
+}

@@ -1,0 +1,10 @@
+//! Cells: what `execute_ipython_cell` runs, and how it ends.
+
+mod concurrency;
+pub(crate) mod execution;
+mod interrupts;
+pub(crate) mod kernel_deaths;
+mod kernel_limits;
+mod magics;
+mod surroundings;
+mod unusual_code;

@@ -1,0 +1,5 @@
+//! The library, used by an application.
+
+mod approval;
+mod execution;
+mod session;

@@ -1,0 +1,161 @@
+//! What is shown of a cell's output to a reader without a screen: progress bars, objects, displays, figures, tables.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::support::{Place, all_say};
+
+/// Cells and what they show, in one session.
+async fn check(cells: &[(&str, &str)]) {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    for (code, expected) in cells {
+        assert_eq!(ipybox.cell(code).await.ok(), *expected, "{code}");
+    }
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+pub(crate) async fn progress_bars_collapse_to_their_final_state() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let code = "
+import sys, time
+for step in range(101):
+    sys.stderr.write(f'\\r{step:3}%|' + '#' * (step // 10)); sys.stderr.flush()
+print()";
+    assert_eq!(ipybox.cell(code).await.ok(), "100%|##########");
+    let text = ipybox.cell("from tqdm import tqdm\nfor _ in tqdm(range(300)): time.sleep(0.001)").await.ok();
+    assert!(text.starts_with("100%|") && text.contains("300/300") && text.lines().count() == 1, "{text:?}");
+    // What pip and rich write to the pseudo-terminal of a `!command`: several lines, drawn anew.
+    let code = r#"!printf 'a 0%%\nb 0%%\r\033[2K\033[1A\033[2K\033[32ma 9%%\033[0m\nb 9%%\n'"#;
+    assert_eq!(ipybox.cell(code).await.ok(), "a 9%\nb 9%");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn every_kind_of_object_is_shown_as_text() {
+    let styled = "<table><tr><td>1</td></tr></table>";
+    let html = format!("from IPython.display import HTML; HTML('<style>td {{}}</style>{styled}')");
+    check(&[
+        ("from IPython.display import Markdown; Markdown('**bold**')", "**bold**"),
+        ("from IPython.display import Latex; Latex('$x^2$')", "$x^2$"),
+        ("from IPython.display import JSON; JSON({'a': [1, 2]})", r#"{"a":[1,2]}"#),
+        (&html, styled),
+        ("import pandas; pandas.DataFrame({'a': [1, 2]})", "   a\n0  1\n1  2"),
+        ("display('one', 2)", "'one'\n2"),
+        ("display({'text/plain': 'raw'}, raw=True)", "raw"),
+        ("print('\\x1b[31mred\\x1b[0m')", "red"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn displays_are_updated_and_cleared() {
+    check(&[
+        ("handle = display('first', display_id=True); print('x'); handle.update('second')", "'second'\nx"),
+        ("handle.update('third')", "'third'"),
+        ("display('a', display_id='odd'); display('b', display_id='odd', update=True);", "'b'"),
+        ("from IPython.display import clear_output\nprint('a'); clear_output(); print('b')", "b"),
+        ("for i in range(5):\n    clear_output(wait=True); print(i)", "4"),
+        ("print('kept'); clear_output(wait=True)", "kept"),
+    ])
+    .await;
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn figures_are_saved_with_the_extension_of_their_format() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let images = place.workspace().join("images");
+    ipybox.cell("%matplotlib inline\nimport matplotlib.pyplot as plt").await.ok();
+    for (format, extension, magic) in
+        [("jpeg", "jpg", b"\xff\xd8\xff".as_slice()), ("svg", "svg", b"<?xml"), ("pdf", "pdf", b"%PDF")]
+    {
+        let code = format!(
+            "from matplotlib_inline.backend_inline import set_matplotlib_formats\n\
+             set_matplotlib_formats('{format}')\nplt.plot([1, 2]); plt.show()"
+        );
+        let text = ipybox.cell(&code).await.ok();
+        let name = names(&images).into_iter().find(|name| name.ends_with(&format!(".{extension}"))).unwrap();
+        assert!(text.contains(&name), "{text}");
+        assert!(std::fs::read(images.join(name)).unwrap().starts_with(magic));
+    }
+    let gif = "
+import base64
+from IPython.display import Image, display
+data = base64.b64decode('R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7')
+display(Image(data, format='gif'))";
+    assert!(ipybox.cell(gif).await.ok().contains(".gif)"));
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn an_animation_leaves_its_last_frame() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let code = "
+import matplotlib.pyplot as plt
+from IPython.display import clear_output
+for frame in range(4):
+    clear_output(wait=True)
+    plt.plot([frame, 1]); plt.show()";
+    let text = ipybox.cell(code).await.ok();
+    let saved = names(&place.workspace().join("images"));
+    assert_eq!(saved.len(), 1, "{saved:?}");
+    assert!(text.contains(&saved[0]), "{text}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn libraries_know_that_nobody_has_a_browser() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let text = ipybox.cell("from tqdm.auto import tqdm\nfor _ in tqdm(range(3)): pass").await.ok();
+    assert!(text.starts_with("100%|") && text.contains("3/3") && text.lines().count() == 1, "{text:?}");
+    let code = "from rich.progress import track\nfor _ in track(range(3)): pass\nprint('done')";
+    let text = ipybox.cell(code).await.ok();
+    assert!(text.contains("100%") && text.ends_with("done") && text.lines().count() == 2, "{text:?}");
+    let text = ipybox.cell("import rich; rich.print('[red]red[/red]', {'a': 1})").await.ok();
+    assert_eq!(text, "red\n{'a': 1}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_too_large_to_be_shown_is_an_error_of_the_cell() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let code = "x = 1\nfrom IPython.display import Image\nImage(b'\\x89PNG\\r\\n\\x1a\\n' + bytes(32_000_000), format='png')";
+    let text = ipybox.cell(code).await.error();
+    assert!(text.contains("at most 39 MiB can be shown"), "{text}");
+    assert_eq!(ipybox.cell("x").await.ok(), "1");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn logs_warnings_and_tables_are_shown() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    all_say(
+        &mut ipybox,
+        &[
+            ("import logging, sys, warnings\nlogging.basicConfig()\nlogging.warning('first')\nlogging.getLogger('own').error('second')\nlogging.info('hidden')", "WARNING:root:first\nERROR:own:second"),
+            ("import pandas\npandas.DataFrame({'a': [1, 2], 'b': ['x', 'y']})", "   a  b\n0  1  x\n1  2  y"),
+            ("display(pandas.Series([1.5], name='s'))", "0    1.5\nName: s, dtype: float64"),
+            ("print(1, end=''); print(2, end='', file=sys.stderr)", "12"),
+        ],
+    )
+    .await;
+    let text = ipybox.cell("warnings.warn('careful')\n'done'").await.ok();
+    assert!(text.contains("UserWarning: careful") && text.ends_with("'done'"), "{text}");
+    let many = json!({"code": "for i in range(100): print(f'\\r{i}%', end='', flush=True)"});
+    let text = ipybox.call("execute_ipython_cell", many).await.ok();
+    assert!(text.ends_with("99%"), "{text}");
+    ipybox.stop().await;
+}

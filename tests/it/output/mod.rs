@@ -1,0 +1,8 @@
+//! The output of cells, as the client gets it.
+
+pub(crate) mod displays;
+mod floods;
+pub(crate) mod images;
+pub(crate) mod long_output;
+pub(crate) mod streams;
+pub(crate) mod tracebacks;

@@ -1,0 +1,9 @@
+//! Kernels on Jupyter servers.
+
+mod jupyter_servers;
+mod kernels;
+mod lost_connections;
+mod network_fixture;
+mod other_subjects;
+mod server_fixture;
+mod session;

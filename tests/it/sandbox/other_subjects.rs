@@ -1,0 +1,56 @@
+//! Tests of other subjects once more, in a sandbox, with srt and with bubblewrap.
+
+use crate::approval::shell_commands;
+use crate::cells::{execution, kernel_deaths};
+use crate::output::{displays, images, long_output, streams, tracebacks};
+use crate::protocol::requests;
+use crate::support::{Setting, with_kernels};
+use crate::tools::{calls, content, inference, registration};
+
+/// Makes a test of each test of another suite, which starts its sessions in a sandbox of this backend then.
+macro_rules! once_more_in_a_sandbox {
+    ($module:ident, $backend:literal: $($suite:ident::$name:ident)*) => {
+        mod $module {
+            $(#[test] fn $name() { super::with_kernels(super::Setting::Sandbox($backend), super::$suite::$name) })*
+        }
+    };
+}
+
+once_more_in_a_sandbox! { bwrap, "bwrap":
+    execution::output_is_what_ipython_shows
+    execution::an_exception_is_an_error_with_what_was_printed_before
+    execution::long_output_is_cut_with_a_notice
+    execution::a_reset_clears_variables_and_stops_what_runs
+    execution::the_kernel_is_like_ipython_on_a_plain_terminal
+    calls::tools_are_called_from_every_kind_of_code
+    calls::errors_of_tools_become_python_exceptions
+    calls::interrupting_a_cell_ends_its_call_and_not_the_connection
+    calls::large_arguments_and_results_pass
+    content::binary_content_arrives_as_objects
+    kernel_deaths::what_was_printed_before_a_sudden_death_is_told
+    kernel_deaths::code_that_never_lets_go_of_the_interpreter_is_ended_with_what_it_printed
+    inference::results_get_a_type_that_outlasts_the_kernel_and_the_registration
+    long_output::output_holds_what_was_printed_however_slowly_it_is_read
+    displays::progress_bars_collapse_to_their_final_state
+    streams::what_threads_and_tasks_print_later_is_told_apart
+    images::a_plot_is_shown_as_it_was_saved
+    requests::output_is_told_as_progress_while_it_is_produced
+    requests::a_cancelled_cell_is_interrupted_and_the_next_one_runs
+    registration::code_that_runs_already_sees_a_new_registration
+    shell_commands::commands_run_as_ever_where_everything_is_allowed
+    tracebacks::a_failed_call_shows_its_message_and_the_lines_of_the_users_code
+    tracebacks::wrong_names_are_answered_with_the_right_ones
+}
+
+// What runs inside is the same, gateway and kernel: here is what depends on who makes the network, mounts and processes.
+once_more_in_a_sandbox! { srt, "srt":
+    execution::output_is_what_ipython_shows
+    execution::a_reset_clears_variables_and_stops_what_runs
+    calls::tools_are_called_from_every_kind_of_code
+    calls::large_arguments_and_results_pass
+    kernel_deaths::what_was_printed_before_a_sudden_death_is_told
+    images::a_plot_is_shown_as_it_was_saved
+    requests::a_cancelled_cell_is_interrupted_and_the_next_one_runs
+    registration::code_that_runs_already_sees_a_new_registration
+    shell_commands::commands_run_as_ever_where_everything_is_allowed
+}

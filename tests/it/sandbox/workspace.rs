@@ -1,0 +1,144 @@
+//! Where a sandbox may be, and what of the workspace is read before it is there.
+
+use std::os::unix::fs::symlink;
+
+use serde_json::json;
+
+use super::session::{BACKENDS, uninitialized};
+use crate::support::{Place, kernel_python, tool};
+
+/// It does not start, and says why.
+#[track_caller]
+fn check_refusal(has_started: bool, log: &str, expected: &[&str]) {
+    assert!(!has_started, "it has started: {log}");
+    for words in expected {
+        assert!(log.contains(words), "{log}");
+    }
+}
+
+async fn refused(place: &Place, flags: &[&str], variables: &[(&str, &str)], expected: &[&str]) {
+    for backend in BACKENDS {
+        let mut ipybox = uninitialized(place, backend, flags, variables).await;
+        let has_started = ipybox.ended().await.success();
+        check_refusal(has_started, &ipybox.log(), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_home_directory_is_no_workspace_of_a_sandbox() {
+    let place = Place::new();
+    for below in ["", "alice", "alice/home"] {
+        let home = place.workspace().join(below);
+        std::fs::create_dir_all(&home).unwrap();
+        let home = ("HOME", home.to_str().unwrap());
+        let expected = ["could write your home directory", "--workspace", "--allow-home-workspace"];
+        refused(&place, &[], &[home], &expected).await;
+    }
+    let home = place.workspace().to_str().unwrap().to_owned();
+    for backend in BACKENDS {
+        let flags = ["--allow-home-workspace"];
+        let mut ipybox = uninitialized(&place, backend, &flags, &[("HOME", home.as_str())]).await;
+        ipybox.initialize().await;
+        // A secret that is not there yet is nothing for code to prepare.
+        let code = "import os\ntry: os.makedirs('.aws', exist_ok=True); open('.aws/credentials', 'w')\n\
+                    except OSError: pass";
+        ipybox.cell(code).await.ok();
+        // What srt hides is a directory of the sandbox's own, in which code may write.
+        assert!(!place.workspace().join(".aws/credentials").exists(), "{backend}");
+        ipybox.stop().await;
+    }
+    let python = kernel_python();
+    let flags = ["--python", python.to_str().unwrap()];
+    let mut ipybox = place.start_with(&flags, &[("HOME", home.as_str())]).await;
+    ipybox.initialize().await;
+    ipybox.logged("holds the home directory").await;
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_to_be_hidden_stays_so_if_it_comes_later() {
+    for backend in BACKENDS {
+        let place = Place::new();
+        let policy = place.temporary().parent().unwrap().join("policy.json");
+        let document = json!({
+            "network": {"allowedDomains": [], "deniedDomains": []},
+            "filesystem": {"denyRead": ["later/key", "secret"], "allowWrite": ["."], "denyWrite": ["kept/file"]},
+        });
+        std::fs::write(&policy, document.to_string()).unwrap();
+        let mut ipybox =
+            uninitialized(&place, backend, &["--sandbox-config", policy.to_str().unwrap()], &[]).await;
+        ipybox.initialize().await;
+        let code = "
+import os
+for path in ['later/key', 'secret', 'kept/file']:
+    try:
+        os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
+        open(path, 'a').write('code')
+    except OSError: pass";
+        ipybox.cell(code).await.ok();
+        for path in ["later/key", "kept/file"] {
+            assert!(!place.workspace().join(path).exists(), "{backend}: {path}");
+        }
+        let secret = std::fs::read(place.workspace().join("secret")).unwrap_or_default();
+        assert!(secret.is_empty(), "{backend}");
+        place.write("later/key", "s3cret");
+        let code = "try: print(open('later/key').read())\nexcept OSError: print('hidden')";
+        let read = ipybox.cell(code).await.ok();
+        assert!(!read.contains("s3cret"), "{backend}: {read}");
+        ipybox.stop().await;
+        assert_eq!(place.read("later/key"), "s3cret");
+        let left = ["secret", "kept"].map(|name| place.workspace().join(name).exists());
+        assert_eq!(left, [false, false], "{backend}");
+    }
+}
+
+#[tokio::test]
+async fn files_of_a_workspace_are_read_only_if_they_are_small_regular_files() {
+    let place = Place::new();
+    let file = place.workspace().join("sandbox-config.json");
+    let name = file.to_str().unwrap().to_owned();
+    let flags = ["--sandbox-workspace-config"];
+    symlink("/dev/zero", &file).unwrap();
+    refused(&place, &flags, &[], &["sandbox-config.json", "out of the workspace"]).await;
+    std::fs::remove_file(&file).unwrap();
+    nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    refused(&place, &flags, &[], &["sandbox-config.json", "not a regular file"]).await;
+    refused(&place, &["--sandbox-config", "sandbox-config.json"], &[], &["not a regular file"]).await;
+    refused(&place, &["--approval-policy", &name], &[], &["approval policy", "not a regular file"]).await;
+    refused(&place, &["--approval-policy", "/dev/zero"], &[], &["approval policy", "not a regular file"])
+        .await;
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(&file, " ".repeat(2 * 1024 * 1024)).unwrap();
+    refused(&place, &flags, &[], &["sandbox-config.json", "larger than 1048576 bytes"]).await;
+    std::fs::remove_file(&file).unwrap();
+    symlink("/dev/zero", place.workspace().join(".env")).unwrap();
+    let mut ipybox = place.ipybox().await;
+    assert_eq!(ipybox.cell("1 + 1").await.ok(), "2");
+    ipybox.logged(".env` was ignored: it is a symbolic link out of").await;
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn servers_get_the_workspace_by_argument() {
+    for backend in BACKENDS {
+        let place = Place::new();
+        place.write("file", "text");
+        let git = |arguments: &[&str]| {
+            let mut command = std::process::Command::new("git");
+            assert!(
+                command.arg("-C").arg(place.workspace()).args(arguments).output().unwrap().status.success()
+            );
+        };
+        git(&["init"]);
+        let mut ipybox = uninitialized(&place, backend, &[], &[]).await;
+        ipybox.initialize().await;
+        let program = tool("servers/bin/mcp-server-git");
+        let server = json!({"command": program, "args": ["--repository", "${workspace}"], "timeout": 280});
+        ipybox.register("git", server).await.ok();
+        let code =
+            "from mcptools.git import git_status\nimport os\nprint(git_status.run(repo_path=os.getcwd()))";
+        let text = ipybox.cell(code).await.ok();
+        assert!(text.contains("file"), "{backend}: {text}");
+        ipybox.stop().await;
+    }
+}

@@ -1,0 +1,9 @@
+//! Tools of MCP servers: registration, calls, results.
+
+pub(crate) mod calls;
+pub(crate) mod content;
+pub(crate) mod inference;
+#[cfg(target_os = "linux")]
+mod memory_budgets;
+pub(crate) mod registration;
+mod slow_servers;
