@@ -24,6 +24,7 @@ mod launcher;
 mod outgoing;
 mod output;
 mod parameters;
+mod parameters_error;
 mod pasted;
 mod pipes;
 mod posts;
@@ -40,8 +41,9 @@ pub(crate) use connection::{CallError, Connection, Received};
 pub(crate) use guard::Guard;
 pub(crate) use output::{Body, Content, ToolOutput};
 pub(crate) use parameters::{
-    HttpParameters, HttpTransport, ParametersError, Reach, ServerParameters, StdioParameters, TRUST_WORKSPACE,
+    HttpParameters, HttpTransport, Reach, ServerParameters, StdioParameters, TRUST_WORKSPACE,
 };
+pub(crate) use parameters_error::ParametersError;
 pub(crate) use rmcp::model::Resource;
 pub(crate) use stdio::LastWords;
 pub(crate) use tool::{Identity, Tool, is_for_apps};

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
+use super::parameters_error::{LONGEST_TIMEOUT_SECS, ParametersError};
 use super::pasted::{self, Adopted};
 use crate::text::visible::{line, word};
 
@@ -64,134 +65,6 @@ pub(crate) enum HttpTransport {
     /// HTTP+SSE of protocol revision 2024-11-05.
     Sse,
 }
-
-/// Why an object does not say how to reach an MCP server.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ParametersError {
-    /// Neither of the two keys that decide what kind of server it is.
-    #[error(
-        "a stdio server needs `command`, an HTTP server needs `url`; the parameters have {}",
-        keys(found)
-    )]
-    Neither {
-        /// The keys that are there.
-        found: Vec<String>,
-    },
-    /// Both of them.
-    #[error("`command` (a stdio server) and `url` (an HTTP server) exclude each other")]
-    Both,
-    /// A value of another type than the key asks for.
-    #[error("`{key}` must be {expected}, not {found}")]
-    WrongType {
-        /// The key, for example `args[1]` or `env.PORT`.
-        key: String,
-        /// What it must be.
-        expected: &'static str,
-        /// What it is.
-        found: &'static str,
-    },
-    /// A value that is there but empty.
-    #[error("`{key}` must not be empty")]
-    Empty {
-        /// The key.
-        key: &'static str,
-    },
-    /// Another number of servers than one.
-    #[error("{}", not_one(wrapper, found))]
-    NotOneServer {
-        /// The key that has them.
-        wrapper: String,
-        /// Their names.
-        found: Vec<String>,
-    },
-    /// Two keys that mean the same say different things.
-    #[error("`{first}` and `{second}` contradict each other: give one of them")]
-    Contradiction {
-        /// The one.
-        first: String,
-        /// The other.
-        second: String,
-    },
-    /// A key that is nearly one that we know.
-    #[error("`{key}` is not a parameter\nhint: did you mean `{known}`?")]
-    Misspelt {
-        /// The key.
-        key: String,
-        /// What it is likely meant to be.
-        known: String,
-    },
-    /// A command line that takes a shell.
-    #[error(
-        "`command` is `{command}`, which takes a shell, and none is used\n\
-         hint: `\"command\": \"sh\", \"args\": [\"-c\", \"…\"]`, or the program in `command` and its arguments in `args`"
-    )]
-    ShellLine {
-        /// The command.
-        command: String,
-    },
-    /// A placeholder that another client fills by asking its user, or from its own settings.
-    #[error(
-        "`{key}` has `{placeholder}`, which another client fills\n\
-         hint: write the value, or a secret as `${{VARIABLE}}`, and set the variable in ipybox's environment or in the workspace's `.env`"
-    )]
-    ForeignPlaceholder {
-        /// The key that has it.
-        key: String,
-        /// The placeholder.
-        placeholder: String,
-    },
-    /// A key that this kind of server does not have.
-    #[error("`{key}` is not a parameter of {kind}; known: {}", known.join(", "))]
-    UnknownKey {
-        /// The key.
-        key: String,
-        /// What kind of server it is.
-        kind: &'static str,
-        /// The keys it has.
-        known: &'static [&'static str],
-    },
-    /// A `type` that is no transport of this kind of server.
-    #[error("`type` must be {expected} here, not `{found}`")]
-    UnknownTransport {
-        /// What was given.
-        found: String,
-        /// What may be given.
-        expected: &'static str,
-    },
-    /// A time that cannot be waited.
-    #[error("`timeout` must be more than 0 and at most {LONGEST_TIMEOUT_SECS} seconds, not {seconds}")]
-    Timeout {
-        /// What was given.
-        seconds: String,
-    },
-    /// Nothing says which HTTP transport it is.
-    #[error(
-        "the transport is unknown: the URL contains neither `/mcp` nor `/sse`\n\
-         hint: add `\"type\": \"streamable_http\"` or `\"type\": \"sse\"`"
-    )]
-    UndecidedTransport,
-    /// Not an http or https URL. The URL is not shown: it may hold a secret.
-    #[error("`url` is not an http or https URL: {reason}")]
-    InvalidUrl {
-        /// Why.
-        reason: String,
-    },
-    /// A name that no HTTP header can have, or one that the protocol sets itself.
-    #[error("`{name}` cannot be set as a header")]
-    InvalidHeader {
-        /// The header's name.
-        name: String,
-    },
-    /// A name that no environment variable can have.
-    #[error("`{name}` cannot be the name of an environment variable")]
-    InvalidVariable {
-        /// The variable's name.
-        name: String,
-    },
-}
-
-/// The longest time that may be waited for a server, in seconds: a day, which no client waits.
-const LONGEST_TIMEOUT_SECS: f64 = 86_400.0;
 
 const STDIO_KEYS: &[&str] = &["command", "args", "env", "cwd", "type", "timeout", TRUST_WORKSPACE];
 /// The key by which a server may take code and configuration from where code in the sandbox can write.
@@ -371,25 +244,6 @@ fn is_free_header(name: &str) -> bool {
     const TAKEN: &[&str] =
         &["mcp-session-id", "last-event-id", "host", "content-length", "transfer-encoding"];
     reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_ok_and(|name| !TAKEN.contains(&name.as_str()))
-}
-
-fn not_one(wrapper: &str, found: &[String]) -> String {
-    match found {
-        [] => format!("`{wrapper}` has no server"),
-        found => format!(
-            "`{wrapper}` has {} servers and none that is called as this one: {}\n\
-             hint: register them one by one",
-            found.len(),
-            found.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-        ),
-    }
-}
-
-fn keys(found: &[String]) -> String {
-    if found.is_empty() {
-        return "no keys".to_owned();
-    }
-    found.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -1,11 +1,9 @@
 //! A sandbox that runs: its process on this side, and what the gateway inside does for us.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,11 +15,10 @@ use tokio::process::Command;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::PolicyError;
-use super::bwrap;
+use super::Error;
 use super::channel::Channel;
-use super::check;
 use super::hardening::Report;
+use super::kernel_control::{KernelControl, KernelState};
 use super::protocol::{Configuration, KernelProgram, Notice, Program, Request, Service};
 use super::proxy::Proxy;
 use super::stubs::Stubs;
@@ -29,104 +26,8 @@ use crate::process::{GroupLeader, Tail};
 
 /// How long the inside is given to end after it has been told to, before each stronger means.
 const STOP_GRACE: Duration = Duration::from_secs(2);
-/// How long a gateway is given to say that a kernel has ended which it has been told to kill.
-const KILL_GRACE: Duration = Duration::from_secs(2);
 /// How long the last words of a sandbox are awaited: processes that it left may hold the pipe.
 const LAST_WORDS: Duration = Duration::from_millis(100);
-
-/// Why there is no sandbox.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    /// There is no program to make it with.
-    #[error("start the sandbox: there is no `{program}` on PATH")]
-    Missing {
-        /// The program.
-        program: &'static str,
-    },
-    /// The policy cannot be held.
-    #[error(transparent)]
-    Policy(#[from] PolicyError),
-    /// The policy uses what only srt has.
-    #[error(
-        "make a sandbox with bubblewrap: the policy uses {0}, which needs srt\n\
-         hint: remove that from the policy, or leave `--sandbox-backend` out"
-    )]
-    Unsupported(String),
-    /// Bubblewrap cannot hold the policy.
-    #[error(transparent)]
-    Bubblewrap(#[from] bwrap::Error),
-    /// What is to be written holds the program that runs outside.
-    #[error("open `{}` for writing: ipybox itself is in it\nhint: name another Python with `--python`", directory.display())]
-    OwnProgram {
-        /// The directory.
-        directory: PathBuf,
-    },
-    /// The settings of the sandbox could not be written.
-    #[error("write the settings of the sandbox to `{}`", path.display())]
-    Settings {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The program that makes the sandbox could not be started.
-    #[error("start `{program}`")]
-    Spawn {
-        /// The program.
-        program: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// It ended before the gateway inside was ready.
-    #[error("start the sandbox: it ended with {status}{}", words(.stderr))]
-    Ended {
-        /// How.
-        status: ExitStatus,
-        /// What was written to its stderr.
-        stderr: String,
-    },
-    /// The gateway inside gave up.
-    #[error("start the sandbox: {0}")]
-    Failed(String),
-    /// It was not ready in time.
-    #[error("start the sandbox: it was not ready after {} seconds{}", .after.as_secs_f64(), words(.stderr))]
-    Timeout {
-        /// How long it was awaited.
-        after: Duration,
-        /// What was written to its stderr.
-        stderr: String,
-    },
-    /// The gateway inside does what it never does: something else may have taken its place.
-    #[error("speak to the sandbox: {0}")]
-    Violation(String),
-    /// The connection failed.
-    #[error("speak to the sandbox")]
-    Channel(#[source] io::Error),
-    /// It is gone.
-    #[error("use the sandbox: it has ended")]
-    Gone,
-    /// This machine lacks something.
-    #[error(transparent)]
-    Unusable(#[from] check::Unusable),
-}
-
-impl Error {
-    /// Whether it is worth a look what the machine lacks.
-    pub(super) fn may_be_the_machines(&self) -> bool {
-        matches!(
-            self,
-            Self::Missing { .. }
-                | Self::Spawn { .. }
-                | Self::Ended { .. }
-                | Self::Failed(_)
-                | Self::Timeout { .. }
-        )
-    }
-}
-
-fn words(stderr: &str) -> String {
-    if stderr.is_empty() { String::new() } else { format!("; its last words:\n{stderr}") }
-}
 
 /// How a sandbox ended.
 #[derive(Debug, Clone)]
@@ -149,7 +50,7 @@ pub(crate) struct Sandbox {
 }
 
 /// How a running sandbox is spoken to.
-struct Control {
+pub(super) struct Control {
     requests: mpsc::UnboundedSender<(Request, Option<OwnedFd>)>,
     inside: Arc<Mutex<RunningInside>>,
     next: AtomicU64,
@@ -160,15 +61,6 @@ struct Control {
 struct RunningInside {
     runs: BTreeMap<u64, oneshot::Sender<ExitStatus>>,
     kernels: BTreeMap<u64, watch::Sender<KernelState>>,
-}
-
-/// What the gateway has said of a kernel.
-#[derive(Default)]
-struct KernelState {
-    /// How many signals it was sent.
-    signals: u64,
-    /// How it has ended; nothing is left of it.
-    status: Option<ExitStatus>,
 }
 
 impl Sandbox {
@@ -269,7 +161,7 @@ impl Sandbox {
             kernel,
             control: Arc::clone(&self.control),
             state,
-            told_signals: 0,
+            heard_signals: 0,
             sandbox: self.ended.clone(),
         })
     }
@@ -311,75 +203,8 @@ impl Control {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn request(&self, request: Request, descriptor: Option<OwnedFd>) -> Result<(), Error> {
+    pub(super) fn request(&self, request: Request, descriptor: Option<OwnedFd>) -> Result<(), Error> {
         self.requests.send((request, descriptor)).map_err(|_| Error::Gone)
-    }
-}
-
-/// What is heard of a kernel in a sandbox.
-pub(crate) enum KernelNews {
-    /// A signal has been sent that was on its way.
-    Signalled,
-    /// It has ended, and nothing is left of what it started.
-    Ended(ExitStatus),
-}
-
-/// What is done to a kernel in a sandbox beside speaking to it.
-pub(crate) struct KernelControl {
-    kernel: u64,
-    control: Arc<Control>,
-    state: watch::Receiver<KernelState>,
-    /// How many signals the caller has heard of.
-    told_signals: u64,
-    sandbox: watch::Receiver<Option<Ended>>,
-}
-
-impl KernelControl {
-    /// Sends a signal to the kernel and all that it started.
-    pub(crate) fn signal(&self, signal: Signal) {
-        let request = Request::Signal { kernel: self.kernel, signal: signal.as_raw() };
-        // Nothing needs a signal in a sandbox that is gone.
-        drop(self.control.request(request, None));
-    }
-
-    /// The next that is heard of the kernel, or of the end of its sandbox with it. Cancellation safe; may be called again
-    /// after the end.
-    pub(crate) async fn news(&mut self) -> KernelNews {
-        loop {
-            if self.state.borrow().signals > self.told_signals {
-                self.told_signals += 1;
-                return KernelNews::Signalled;
-            }
-            if let Some(status) = self.has_ended() {
-                return KernelNews::Ended(status);
-            }
-            tokio::select! {
-                changed = self.state.changed() => if changed.is_err() {
-                    // Nobody tells more of it than that the sandbox has ended.
-                    self.sandbox.wait_for(Option::is_some).await.ok();
-                },
-                ended = self.sandbox.changed() => if ended.is_err() {
-                    return KernelNews::Ended(ExitStatus::from_raw(Signal::KILL.as_raw()));
-                },
-            }
-        }
-    }
-
-    /// How the kernel has ended, or its sandbox with it, if it has.
-    pub(crate) fn has_ended(&self) -> Option<ExitStatus> {
-        self.state.borrow().status.or_else(|| self.sandbox.borrow().as_ref().map(|ended| ended.status))
-    }
-
-    /// What the sandbox said, if it has ended.
-    pub(crate) fn last_words(&self) -> Option<String> {
-        self.sandbox.borrow().as_ref().map(|ended| ended.stderr.clone())
-    }
-
-    /// Kills the kernel and all that it started. `false` if the gateway does not say that it is done.
-    pub(crate) async fn kill(mut self) -> bool {
-        self.signal(Signal::KILL);
-        let ended = async { while !matches!(self.news().await, KernelNews::Ended(_)) {} };
-        tokio::time::timeout(KILL_GRACE, ended).await.is_ok()
     }
 }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ipybox::{
-    ApprovalRequest, AuditSettings, Code, CodeExecution, CodeExecutionError, CodeExecutionEvent, CodeExecutor, ConfigError,
-    KernelClient, Registry, StartError,
+    ApprovalRequest, AuditSettings, Code, CodeExecution, CodeExecutionError, CodeExecutionEvent,
+    CodeExecutor, ConfigError, KernelClient, Registry, StartError,
 };
 
 use super::session::{ECHO, builder, next, next_error, with_probe};

@@ -1,0 +1,102 @@
+//! Why there is no sandbox, or none any more.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use super::{PolicyError, bwrap, check};
+
+/// Why there is no sandbox.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// There is no program to make it with.
+    #[error("start the sandbox: there is no `{program}` on PATH")]
+    Missing {
+        /// The program.
+        program: &'static str,
+    },
+    /// The policy cannot be held.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The policy uses what only srt has.
+    #[error(
+        "make a sandbox with bubblewrap: the policy uses {0}, which needs srt\n\
+         hint: remove that from the policy, or leave `--sandbox-backend` out"
+    )]
+    Unsupported(String),
+    /// Bubblewrap cannot hold the policy.
+    #[error(transparent)]
+    Bubblewrap(#[from] bwrap::Error),
+    /// What is to be written holds the program that runs outside.
+    #[error("open `{}` for writing: ipybox itself is in it\nhint: name another Python with `--python`", directory.display())]
+    OwnProgram {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// The settings of the sandbox could not be written.
+    #[error("write the settings of the sandbox to `{}`", path.display())]
+    Settings {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The program that makes the sandbox could not be started.
+    #[error("start `{program}`")]
+    Spawn {
+        /// The program.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It ended before the gateway inside was ready.
+    #[error("start the sandbox: it ended with {status}{}", words(.stderr))]
+    Ended {
+        /// How.
+        status: ExitStatus,
+        /// What was written to its stderr.
+        stderr: String,
+    },
+    /// The gateway inside gave up.
+    #[error("start the sandbox: {0}")]
+    Failed(String),
+    /// It was not ready in time.
+    #[error("start the sandbox: it was not ready after {} seconds{}", .after.as_secs_f64(), words(.stderr))]
+    Timeout {
+        /// How long it was awaited.
+        after: Duration,
+        /// What was written to its stderr.
+        stderr: String,
+    },
+    /// The gateway inside does what it never does: something else may have taken its place.
+    #[error("speak to the sandbox: {0}")]
+    Violation(String),
+    /// The connection failed.
+    #[error("speak to the sandbox")]
+    Channel(#[source] io::Error),
+    /// It is gone.
+    #[error("use the sandbox: it has ended")]
+    Gone,
+    /// This machine lacks something.
+    #[error(transparent)]
+    Unusable(#[from] check::Unusable),
+}
+
+impl Error {
+    /// Whether it is worth a look what the machine lacks.
+    pub(super) fn may_be_the_machines(&self) -> bool {
+        matches!(
+            self,
+            Self::Missing { .. }
+                | Self::Spawn { .. }
+                | Self::Ended { .. }
+                | Self::Failed(_)
+                | Self::Timeout { .. }
+        )
+    }
+}
+
+fn words(stderr: &str) -> String {
+    if stderr.is_empty() { String::new() } else { format!("; its last words:\n{stderr}") }
+}
