@@ -99,7 +99,7 @@ impl ApprovalQueue {
     /// Waits until nobody reads the queue.
     pub(super) async fn left(&self) {
         // The sender is here: it does not go away.
-        drop(self.is_attended.subscribe().wait_for(|is_attended| !is_attended).await);
+        self.is_attended.subscribe().wait_for(|is_attended| !is_attended).await.ok();
     }
 
     /// Notes that a request has expired.

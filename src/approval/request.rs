@@ -66,7 +66,7 @@ impl ApprovalRequest {
     pub(crate) fn hand_out(&mut self) {
         if let Some(handed_out) = self.handed_out.take() {
             // Whoever asked may be gone.
-            let _is_told = handed_out.send(());
+            handed_out.send(()).ok();
         }
     }
 

@@ -9,7 +9,7 @@ pub(crate) fn show(workspace: &Path) {
         return;
     }
     // Nothing can be done for a person whose stderr is closed.
-    drop(write!(std::io::stderr(), "{}", text(workspace)));
+    write!(std::io::stderr(), "{}", text(workspace)).ok();
 }
 
 fn text(workspace: &Path) -> String {

@@ -89,5 +89,5 @@ fn become_program(hardening: &str, command: &[OsString]) -> anyhow::Result<ExitC
 /// Tells the user something on stderr; stdout is the protocol's.
 fn tell(message: &str) {
     // Nothing can be done for a user whose stderr is closed.
-    drop(writeln!(std::io::stderr(), "ipybox: {message}"));
+    writeln!(std::io::stderr(), "ipybox: {message}").ok();
 }

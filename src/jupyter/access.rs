@@ -144,7 +144,9 @@ fn url_without_password(text: &str) -> String {
     };
     let has_credentials = !url.username().is_empty() || url.password().is_some();
     if has_credentials {
-        let _only_without_a_host_it_cannot = (url.set_username("…"), url.set_password(None));
+        // Only a URL without a host has neither.
+        url.set_username("…").ok();
+        url.set_password(None).ok();
     }
     url.set_query(url.query().map(|_| "…").map(str::to_owned).as_deref());
     url.set_fragment(None);

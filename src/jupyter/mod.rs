@@ -89,7 +89,7 @@ impl Server {
         let stream = self.dialer.dial(&url).await.map_err(|reason| self.unreachable(reason))?;
         let is_secure = url.scheme() == "https";
         // Both are special schemes, so that the one can be put in the place of the other.
-        let _always_can = url.set_scheme(if is_secure { "wss" } else { "ws" });
+        url.set_scheme(if is_secure { "wss" } else { "ws" }).ok();
         let mut request =
             url.as_str().into_client_request().map_err(|error| self.unreachable(error.to_string()))?;
         if let Some(subprotocol) = subprotocol {

@@ -257,7 +257,7 @@ impl Connection {
     pub(crate) async fn close(&self) {
         self.stop.cancel();
         // An error means that the keeper is gone, and with it the process.
-        drop(self.ended.clone().wait_for(Option::is_some).await.map(drop));
+        self.ended.clone().wait_for(Option::is_some).await.ok();
     }
 
     /// What a failed request means for the connection.

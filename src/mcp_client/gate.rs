@@ -48,7 +48,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Gate<T> {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         // An error means that it is closed, which it never is.
-        drop(self.unread.acquire().await);
+        self.unread.acquire().await.ok();
         self.transport.receive().await
     }
 

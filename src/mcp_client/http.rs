@@ -53,7 +53,7 @@ pub(super) fn is_loopback(url: &reqwest::Url) -> bool {
 /// An HTTP client for MCP servers. It follows redirects on the same origin only.
 pub(super) fn client(proxies: Proxies) -> Result<Client, Error> {
     // An error means that a provider is installed already, which is as good.
-    drop(rustls::crypto::ring::default_provider().install_default());
+    rustls::crypto::ring::default_provider().install_default().ok();
     let builder = || {
         let builder = Client::builder();
         let builder = if proxies == Proxies::None { builder.no_proxy() } else { builder };

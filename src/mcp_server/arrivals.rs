@@ -73,7 +73,7 @@ impl Turn {
     pub(super) async fn come(&mut self) {
         if let Some(before) = self.before.take() {
             // Passing a turn on is dropping its sender, which is received as an error.
-            drop(before.await);
+            before.await.ok();
         }
     }
 }

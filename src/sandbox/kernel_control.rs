@@ -46,7 +46,7 @@ impl KernelControl {
     pub(crate) fn signal(&self, signal: Signal) {
         let request = Request::Signal { kernel: self.kernel, signal: signal.as_raw() };
         // Nothing needs a signal in a sandbox that is gone.
-        drop(self.control.request(request, None));
+        self.control.request(request, None).ok();
     }
 
     /// The next that is heard of the kernel, or of the end of its sandbox with it. Cancellation safe; may be called again

@@ -183,7 +183,7 @@ impl Sandbox {
     pub(crate) async fn stop(mut self) {
         self.stop.cancel();
         // The supervisor does not end without saying so.
-        drop(self.ended.wait_for(Option::is_some).await);
+        self.ended.wait_for(Option::is_some).await.ok();
         if let Some(proxy) = self.proxy.take() {
             proxy.stop().await;
         }
@@ -342,7 +342,7 @@ async fn end(mut leader: GroupLeader, channel: &Channel) -> ExitStatus {
 async fn last_words(stderr: &Tail, reader: Option<tokio::task::JoinHandle<()>>) -> String {
     if let Some(mut reader) = reader {
         // Past that, whoever holds the pipe has nothing to do with the end.
-        drop(tokio::time::timeout(LAST_WORDS, &mut reader).await);
+        tokio::time::timeout(LAST_WORDS, &mut reader).await.ok();
         reader.abort();
     }
     stderr.text()

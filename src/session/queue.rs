@@ -99,7 +99,7 @@ impl Queue {
     ) -> Pending<T> {
         let (reply, outcome) = oneshot::channel();
         // A closed queue drops `reply`, which the waiting side reports as `Stopped`.
-        drop(self.commands.send(command(reply)).await);
+        self.commands.send(command(reply)).await.ok();
         Pending { outcome, stop: self.stop.clone() }
     }
 
@@ -108,7 +108,7 @@ impl Queue {
     pub(super) async fn refresh_imports(&self, changed: Option<&str>) {
         let changed = changed.map(str::to_owned);
         // A closed queue has no kernel to refresh.
-        drop(self.commands.send(Command::RefreshImports { changed }).await);
+        self.commands.send(Command::RefreshImports { changed }).await.ok();
     }
 
     /// A token that ends a cell: cancelled by [`cancel`](Self::cancel) too.

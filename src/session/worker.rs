@@ -68,7 +68,7 @@ impl Worker {
             tracing::error!(error = %describe(error), "the kernel did not start");
         }
         // An MCP server does not wait for it.
-        drop(started.send(first));
+        started.send(first).ok();
         loop {
             tokio::select! {
                 command = self.queue.recv() => match command {
@@ -90,7 +90,7 @@ impl Worker {
                 account::tell(on_record, outcome.as_ref());
                 let was_reset = outcome.as_ref().is_ok_and(|outcome| matches!(outcome.end, End::Reset));
                 // The caller gave up; there is nobody to tell.
-                drop(reply.send(outcome));
+                reply.send(outcome).ok();
                 // A reset starts the next kernel itself. One that does not start is left to the next cell.
                 if self.kernel.is_none()
                     && !was_reset

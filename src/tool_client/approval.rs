@@ -229,7 +229,7 @@ impl Attendant {
         if let Err(error) = ended {
             tracing::warn!(error = describe(&error), "the approval client is disconnected");
             // Without room for it nobody has read for long; the end of the stream tells enough.
-            let _is_told = self.requests.try_send(Err(error)).is_ok();
+            self.requests.try_send(Err(error)).ok();
         }
     }
 
@@ -270,7 +270,7 @@ impl Attendant {
             Ok(ServerMessage::Question { id, action }) => {
                 let (request, answer) = ApprovalRequest::of_another_process(action);
                 // Without room, or a reader, it is dropped, and thereby rejected.
-                let _is_delivered = self.requests.try_send(Ok(request)).is_ok();
+                self.requests.try_send(Ok(request)).ok();
                 self.open.insert(id, answer);
                 Ok(())
             }

@@ -234,7 +234,7 @@ impl std::fmt::Debug for ToolRunner {
 /// Goes straight to this machine: a proxy or a redirect would get the token.
 fn client() -> Result<Client, reqwest::Error> {
     // The client wants a TLS provider even for plain HTTP. An error means that one is installed already.
-    drop(rustls::crypto::ring::default_provider().install_default());
+    rustls::crypto::ring::default_provider().install_default().ok();
     Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .no_proxy()

@@ -83,7 +83,7 @@ impl Writer {
         let closing = async {
             // If the thread has ended already, all is written.
             if self.queue.send(Entry::Close { closed: sender }).await.is_ok() {
-                drop(closed.await);
+                closed.await.ok();
             }
         };
         if timeout(CLOSE_TIMEOUT, closing).await.is_err() {
@@ -113,7 +113,7 @@ impl Work {
                     let appended = self.append(&line, keep);
                     if let Some(written) = written {
                         // Whoever asked may have given up.
-                        drop(written.send(appended));
+                        written.send(appended).ok();
                     }
                 }
                 Entry::Close { closed } => {

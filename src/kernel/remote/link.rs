@@ -187,7 +187,7 @@ impl Link {
 
     async fn tell(&self, heard: Heard) {
         // Nobody wants to know it any more.
-        drop(self.heard.send(heard).await);
+        self.heard.send(heard).await.ok();
     }
 
     /// Opens the connection again. An error says how the kernel ended meanwhile, or nothing if nobody wants it any more.

@@ -307,7 +307,7 @@ impl RemoteKernel {
                 interrupt_by(&requests);
             }
             // Nobody waits for it if the kernel was given up.
-            let _is_waited_for = done.send(()).is_ok();
+            done.send(()).ok();
         }));
         Ok(())
     }
