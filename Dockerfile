@@ -42,10 +42,10 @@ COPY --from=build /out/ipybox /usr/local/bin/ipybox
 
 # A kernel's environment, made by ipybox where a container will need it, and packed: a new workspace gets it unpacked in
 # about a second and without a network. It also shows that what has been put together here runs.
-RUN --mount=type=bind,source=docker/pack-environment.py,target=/run/pack-environment.py \
+RUN --mount=type=bind,source=packaging/docker/pack-environment.py,target=/run/pack-environment.py \
     python3 /run/pack-environment.py /app/workspace /usr/local/share/ipybox
 
-COPY docker/entrypoint.sh /usr/local/bin/ipybox-entrypoint
+COPY packaging/docker/entrypoint.sh /usr/local/bin/ipybox-entrypoint
 
 # Only the workspace outlives a container. Registered servers, the kernel's environment with its packages, and the
 # home directory with what npx and uvx download are kept there: the container is the boundary.

@@ -15,8 +15,8 @@ demo:
 # Format everything
 format:
     cargo fmt
-    target/test-tools/lint/bin/ruff format src tests benches packaging docker wheel
-    target/test-tools/lint/bin/ruff check --fix src tests benches packaging docker wheel
+    target/test-tools/lint/bin/ruff format src tests benches packaging
+    target/test-tools/lint/bin/ruff check --fix src tests benches packaging
 
 # The tests of one name, after `tests/tools/install`
 test NAME:
@@ -24,7 +24,7 @@ test NAME:
 
 # Generate a package for every saved `tools/list` result in a directory, and tell how long it took
 corpus SERVERS ROOT:
-    cargo run --release --example corpus {{SERVERS}} {{ROOT}}
+    cargo bench --bench corpus -- {{SERVERS}} {{ROOT}}
 
 # How long schemas take
 bench:

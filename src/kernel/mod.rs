@@ -2,7 +2,7 @@
 //!
 //! It is a process of our own, beside us or in a sandbox, or an ipykernel that a Jupyter server runs. Both say what the
 //! [Jupyter messaging protocol](https://jupyter-client.readthedocs.io/en/stable/messaging.html) calls the contents of
-//! messages. It knows nothing of cells in a queue, of time limits or of tools: those are the executor's.
+//! messages. It knows nothing of cells in a queue, of time limits or of tools: those are the session's.
 
 mod death;
 mod fold;

@@ -111,7 +111,7 @@ struct Call {
     cancelled: CancellationToken,
     /// Where progress is told, if the client wants it.
     progress: Option<Progress>,
-    /// Passed on to the next call as soon as this one has its place in the executor's queue.
+    /// Passed on to the next call as soon as this one has its place in the session's queue.
     turn: Turn,
     /// Who answers for what the tool does.
     approver: Approver,

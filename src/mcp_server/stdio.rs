@@ -41,7 +41,7 @@ pub enum Error {
 /// Returns when the client closes stdin, or on SIGTERM, SIGINT or SIGHUP, with no process left behind.
 ///
 /// # Errors
-/// See [`Error`]. Nothing has been served if the tool server or the executor could not be started.
+/// See [`Error`]. Nothing has been served if the session could not be opened.
 pub async fn serve_stdio(config: Config) -> Result<(), Error> {
     let closed = CancellationToken::new();
     end_on_signals(&closed).map_err(Error::Signals)?;

@@ -1,6 +1,6 @@
 //! How far a session is.
 
-/// What the executor is doing before it can run the first cell.
+/// What the session is doing before it can run the first cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Something that takes a while, in words for a user.

@@ -35,7 +35,7 @@ COVERED = {
     "claude plugin marketplace add ipybox-rs/ipybox": "tests/packaging/claude.py",
     "claude plugin install codeact-default@ipybox-rs": "tests/packaging/claude.py",
     # What wants a cluster, or a registry of images.
-    "docker build --tag registry.example.com/ipybox-kernel:3.3.0 deploy/kubernetes/kernel": "tests/packaging/manifests.py",
+    "docker build --tag registry.example.com/ipybox-kernel:3.3.0 packaging/kubernetes/kernel": "tests/packaging/manifests.py",
     "docker push registry.example.com/ipybox-kernel:3.3.0": "tests/packaging/manifests.py",
     # What the tests are made of, or install for themselves.
     "npm install -g @anthropic-ai/sandbox-runtime@0.0.78": "tests/tools/package.json",

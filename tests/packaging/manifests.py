@@ -1,4 +1,4 @@
-"""The manifests of `deploy/kubernetes`, as far as they can be judged without a cluster.
+"""The manifests of `packaging/kubernetes`, as far as they can be judged without a cluster.
 
     target/test-tools/lint/bin/python tests/packaging/manifests.py --tools target/test-tools
 
@@ -21,7 +21,7 @@ import kubernetes_validate
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-MANIFESTS = ROOT / "deploy/kubernetes"
+MANIFESTS = ROOT / "packaging/kubernetes"
 DOCKERFILE = MANIFESTS / "kernel/Dockerfile"
 PAGE = ROOT / "docs/remote-kernels.md"
 

@@ -109,7 +109,11 @@ def source(bench):
     )
     right = set(done.stdout.split()) - {".cargo_vcs_info.json", "Cargo.toml.orig"}
     right |= {"PKG-INFO", "pyproject.toml"}
-    right |= {"wheel/README.md", "wheel/backend.py", "wheel/data/scripts/ipybox-rs"}
+    right |= {
+        "packaging/wheel/README.md",
+        "packaging/wheel/backend.py",
+        "packaging/wheel/data/scripts/ipybox-rs",
+    }
     expect(names == right, f"too much or too little: {sorted(names ^ right)}")
 
 
@@ -152,7 +156,7 @@ def own_environment(bench):
 
 def readme_entry(bench, workspace):
     """The command of the README's entry for clients."""
-    readme = (REPOSITORY / "wheel/README.md").read_text()
+    readme = (REPOSITORY / "packaging/wheel/README.md").read_text()
     (block,) = re.findall(r"```json\n(.*?)```", readme, re.DOTALL)
     told = json.loads(block)["mcpServers"]["ipybox"]
     args = [one.replace("/path/to/workspace", str(workspace)) for one in told["args"]]

@@ -102,7 +102,7 @@ class Wheel:
             told.get("Source") == cargo_field("repository"), f"Project-URL is {told}"
         )
         text = message.get_payload(decode=True).decode()
-        readme = (REPOSITORY / "wheel/README.md").read_text()
+        readme = (REPOSITORY / "packaging/wheel/README.md").read_text()
         expect(text.strip() == readme.strip(), "the description is not the README")
         expect("independent implementation" in text, "it does not say whose it is")
         links = re.findall(r"\]\((.*?)\)", text)

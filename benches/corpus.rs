@@ -1,5 +1,5 @@
 //! Generates a package for every saved `tools/list` result in a directory, and tells how long it took:
-//! `cargo run --release --example corpus SERVERS ROOT`.
+//! `cargo bench --bench corpus -- SERVERS ROOT`.
 
 #![allow(clippy::print_stderr, reason = "a tool for developers")]
 
@@ -9,7 +9,8 @@ use ipybox::codegen::{Server, Tool, generate};
 use serde_json::Value;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut args = env::args().skip(1);
+    // What Cargo adds.
+    let mut args = env::args().skip(1).filter(|arg| arg != "--bench");
     let servers = args.next().ok_or("SERVERS")?;
     let root = args.next().ok_or("ROOT")?;
     let mut paths: Vec<_> = fs::read_dir(&servers)?.collect::<Result<_, _>>()?;
