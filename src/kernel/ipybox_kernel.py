@@ -113,6 +113,11 @@ def described(etype, evalue, stb):
     )
 
 
+def show_output_once(wurlitzer):
+    """Let `%load_ext wurlitzer` do nothing: output of C code is the cell's already, and it would look for a second way."""
+    wurlitzer.load_ipython_extension = lambda shell: None
+
+
 class Kernel:
     """Runs what the host asks for. `get_ipython().kernel` for libraries that look for one."""
 
@@ -133,6 +138,7 @@ class Kernel:
         os.environ.setdefault("MPLBACKEND", INLINE_BACKEND)
         signal.signal(signal.SIGINT, self._interrupt_between_cells)
         after_import("asyncio", self._use_loop)
+        after_import("wurlitzer", show_output_once)
 
     def serve(self):
         """Say that the kernel is ready, and do what is asked, for ever."""

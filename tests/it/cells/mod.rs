@@ -5,6 +5,7 @@ pub(crate) mod execution;
 mod interrupts;
 pub(crate) mod kernel_deaths;
 mod kernel_limits;
+mod libraries;
 mod magics;
 mod surroundings;
 mod unusual_code;

@@ -1,0 +1,53 @@
+//! Libraries that look closely at where they run: other event loops, widgets, charts, output of C code.
+
+use crate::support::{Place, all_say};
+
+#[tokio::test]
+async fn event_loops_run_as_in_a_script() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    all_say(
+        &mut ipybox,
+        &[
+            ("import asyncio\nasync def five(): return 5", "[no output]"),
+            ("asyncio.run(five())", "5"),
+            ("import uvloop\nuvloop.run(five())", "5"),
+            ("import trio\nasync def nap():\n    await trio.sleep(0.01)\n    return 7\ntrio.run(nap)", "7"),
+            ("await five()", "5"),
+            ("import nest_asyncio\nnest_asyncio.apply()", "[no output]"),
+            ("asyncio.get_event_loop().run_until_complete(five())", "5"),
+            ("async def nested(): return asyncio.run(five())\nawait nested()", "5"),
+            ("await five()", "5"),
+        ],
+    )
+    .await;
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn what_needs_a_browser_is_text() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let frame = "shape: (1, 2)\n┌─────┬─────┐\n│ a   ┆ b   │\n│ --- ┆ --- │\n│ i64 ┆ str │\n╞═════╪═════╡\n│ 1   ┆ x   │\n\
+                 └─────┴─────┘";
+    all_say(
+        &mut ipybox,
+        &[
+            ("import polars\npolars.DataFrame({'a': [1], 'b': ['x']})", frame),
+            ("import altair\naltair.Chart().mark_bar()", "alt.Chart(...)"),
+            ("import ipywidgets\nipywidgets.IntSlider()", "IntSlider(value=0)"),
+            ("get_ipython().kernel.__class__.__name__", "'Kernel'"),
+        ],
+    )
+    .await;
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn output_of_c_code_comes_once_with_wurlitzer_too() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let put = "import ctypes\nstatus = ctypes.CDLL(None).puts(b'by C'), ctypes.CDLL(None).fflush(None)";
+    all_say(&mut ipybox, &[("%load_ext wurlitzer", "[no output]"), (put, "by C"), ("print(1)", "1")]).await;
+    ipybox.stop().await;
+}
