@@ -147,12 +147,58 @@ def run(program, rounds):
         print(f"| {figure} | {ours:.2f} | {theirs:.2f} | {ours / theirs:.2f} |")
 
 
+MAKE_SHELL = """\
+from IPython.core.interactiveshell import InteractiveShell
+InteractiveShell.instance().run_cell("1")
+"""
+
+# What is started, each with all that the one before starts.
+PARTS = {
+    "Python": ["-I", "-c", "pass"],
+    "IPython's shell, imported": ["-I", "-c", "import IPython.core.interactiveshell"],
+    "IPython's shell, made": [
+        "-I",
+        "-c",
+        MAKE_SHELL,
+    ],
+}
+
+
+def seconds_of(arguments):
+    begin = time.perf_counter()
+    subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - begin
+
+
+def parts(program, rounds):
+    """What a cold start consists of."""
+    taken = {}
+    for number in range(2 * rounds + 1):
+        with tempfile.TemporaryDirectory() as directory:
+            steps = {name: seconds_of(arguments) for name, arguments in PARTS.items()}
+            begin = time.perf_counter()
+            session = Ipybox(program, directory)
+            session.cell("1")
+            steps["ipybox, first cell answered"] = time.perf_counter() - begin
+            session.stop()
+        for name, step in steps.items() if number else []:
+            taken.setdefault(name, []).append(step * 1e3)
+    before = 0
+    print("\n| up to here | ms | more than the line above |\n|---|---|---|")
+    for name, times in taken.items():
+        median = statistics.median(times)
+        print(f"| {name} | {median:.0f} | {median - before:.0f} |")
+        before = median
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--program", default="target/release/ipybox")
     options = parser.parse_args()
-    run(str(Path(options.program).absolute()), options.rounds)
+    program = str(Path(options.program).absolute())
+    run(program, options.rounds)
+    parts(program, options.rounds)
 
 
 main()
