@@ -9,7 +9,6 @@
 mod bounded;
 mod classes;
 mod document;
-mod fingerprint;
 mod identifier;
 mod lower;
 mod merge;
@@ -26,7 +25,6 @@ mod singular;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use fingerprint::{Change, Drift, FINGERPRINTS_FILE, Fingerprint, drift, read_fingerprints};
 use lower::{Lowered, Side, lower};
 pub use observed::{ObserveError, Observed};
 pub use package_name::{PackageNameError, validate_package_name};
@@ -154,8 +152,6 @@ pub fn generate_with(server: &Server, tools: &[Tool], options: Options) -> Packa
         files.push(File { path: format!("{name}.py"), text: rendered.text });
         described.push(Module { tool: tool.name.clone(), name, degraded });
     }
-    let fingerprints: Vec<_> = tools.iter().map(Fingerprint::of).collect();
-    files.push(File { path: FINGERPRINTS_FILE.to_owned(), text: fingerprint::write(&fingerprints) });
     let index: Vec<_> = tools.iter().zip(&described).collect();
     files.insert(0, File { path: "__init__.py".to_owned(), text: python::render_package(server, &index) });
     Package { files, modules: described }

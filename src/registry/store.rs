@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::approval::ToolAnnotations;
-use crate::codegen::Fingerprint;
 use crate::mcp_client::ServerParameters;
 use crate::state_file::StateFile;
 
@@ -18,10 +17,7 @@ use crate::state_file::StateFile;
 pub(super) struct Record {
     /// As the user gave them: placeholders unresolved, so no secret is written to disk.
     pub(super) parameters: ServerParameters,
-    /// The tools as they were when the package was generated. Kept here and not with the package, which code in
-    /// the kernel can write.
-    pub(super) fingerprints: Vec<Fingerprint>,
-    /// What the server said of its tools then, by their names.
+    /// What the server said of its tools when the package was generated, by their names.
     pub(super) annotations: BTreeMap<String, ToolAnnotations>,
     /// The tools that were left out, since they are for apps only.
     pub(super) for_apps: BTreeSet<String>,
@@ -44,8 +40,6 @@ struct Entry {
 #[derive(Serialize, Deserialize)]
 struct ToolEntry {
     name: String,
-    schema: String,
-    description: String,
     #[serde(default)]
     annotations: ToolAnnotations,
 }
@@ -88,7 +82,7 @@ impl Store {
             }
             Self::Memory(records) => {
                 let records = records.lock().unwrap_or_else(PoisonError::into_inner);
-                Ok(records.iter().map(|(name, record)| (name.clone(), record.fingerprints.len())).collect())
+                Ok(records.iter().map(|(name, record)| (name.clone(), record.annotations.len())).collect())
             }
         }
     }
@@ -107,13 +101,12 @@ impl Store {
         }
     }
 
-    /// Remembers what `name` stands for; on an error, what was there before is still there. Blocks.
-    pub(super) fn put(&self, name: &str, record: &Record) -> io::Result<()> {
+    /// Remembers what `name` stands for, or forgets it; on an error, what was there before is still there. Blocks.
+    pub(super) fn put(&self, name: &str, record: Option<&Record>) -> io::Result<()> {
         match self {
             Self::File(file) => file.put(name, record),
             Self::Memory(records) => {
-                let mut records = records.lock().unwrap_or_else(PoisonError::into_inner);
-                records.insert(name.to_owned(), record.clone());
+                put(&mut records.lock().unwrap_or_else(PoisonError::into_inner), name, record.cloned());
                 Ok(())
             }
         }
@@ -129,14 +122,8 @@ impl StoreFile {
     fn get(&self, name: &str) -> io::Result<Option<Record>> {
         let Some(entry) = self.0.read::<Document>()?.servers.remove(name) else { return Ok(None) };
         let parameters = ServerParameters::parse(&entry.parameters).map_err(|error| self.0.damaged(error))?;
-        let annotations = entry.tools.iter().map(|tool| (tool.name.clone(), tool.annotations)).collect();
-        let fingerprints = entry.tools.into_iter().map(|tool| Fingerprint {
-            tool: tool.name,
-            schema: tool.schema,
-            description: tool.description,
-        });
-        let fingerprints = fingerprints.collect();
-        Ok(Some(Record { parameters, fingerprints, annotations, for_apps: entry.for_apps }))
+        let annotations = entry.tools.into_iter().map(|tool| (tool.name, tool.annotations)).collect();
+        Ok(Some(Record { parameters, annotations, for_apps: entry.for_apps }))
     }
 
     fn all(&self) -> io::Result<Vec<String>> {
@@ -144,22 +131,25 @@ impl StoreFile {
         Ok(servers.map(|entry| Value::Object(entry.parameters).to_string()).collect())
     }
 
-    fn put(&self, name: &str, record: &Record) -> io::Result<()> {
-        let tools = record.fingerprints.iter().map(|fingerprint| ToolEntry {
-            name: fingerprint.tool.clone(),
-            schema: fingerprint.schema.clone(),
-            description: fingerprint.description.clone(),
-            annotations: record.annotations.get(&fingerprint.tool).copied().unwrap_or_default(),
-        });
-        let entry = Entry {
+    fn put(&self, name: &str, record: Option<&Record>) -> io::Result<()> {
+        let entry = record.map(|record| Entry {
             parameters: record.parameters.to_json(),
-            tools: tools.collect(),
+            tools: record
+                .annotations
+                .iter()
+                .map(|(name, &annotations)| ToolEntry { name: name.clone(), annotations })
+                .collect(),
             for_apps: record.for_apps.clone(),
-        };
-        self.0.change(|document: &mut Document| {
-            document.servers.insert(name.to_owned(), entry);
-        })
+        });
+        self.0.change(|document: &mut Document| put(&mut document.servers, name, entry))
     }
+}
+
+fn put<T>(servers: &mut BTreeMap<String, T>, name: &str, server: Option<T>) {
+    match server {
+        Some(server) => servers.insert(name.to_owned(), server),
+        None => servers.remove(name),
+    };
 }
 
 #[cfg(test)]
@@ -174,7 +164,6 @@ mod tests {
         };
         Record {
             parameters: ServerParameters::parse(&parameters).unwrap(),
-            fingerprints: vec![fingerprint()],
             annotations: BTreeMap::from([("t".to_owned(), annotations())]),
             for_apps: BTreeSet::from(["u".to_owned()]),
         }
@@ -184,32 +173,41 @@ mod tests {
         ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() }
     }
 
-    fn fingerprint() -> Fingerprint {
-        Fingerprint { tool: "t".to_owned(), schema: "s".to_owned(), description: "d".to_owned() }
-    }
-
     #[test]
     fn what_is_put_is_found_by_another_process() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::in_directory(directory.path());
-        store.put("a", &record("one")).unwrap();
-        store.put("b", &record("two")).unwrap();
-        store.put("a", &record("three")).unwrap();
+        store.put("a", Some(&record("one"))).unwrap();
+        store.put("b", Some(&record("two"))).unwrap();
+        store.put("a", Some(&record("three"))).unwrap();
         let other = Store::in_directory(directory.path());
         assert_eq!(other.get("a").unwrap().unwrap().parameters.to_json()["command"], "three");
         assert_eq!(other.get("b").unwrap().unwrap().parameters.to_json()["command"], "two");
-        assert_eq!(other.get("b").unwrap().unwrap().fingerprints, [fingerprint()]);
         let record = other.get("b").unwrap().unwrap();
         assert_eq!(record.annotations["t"], annotations());
         assert!(record.for_apps.contains("u"));
         assert!(other.get("c").unwrap().is_none());
         assert_eq!(other.tools().unwrap(), BTreeMap::from([("a".to_owned(), 1), ("b".to_owned(), 1)]));
+        store.put("b", None).unwrap();
+        assert!(other.get("b").unwrap().is_none() && other.get("a").unwrap().is_some());
+    }
+
+    #[test]
+    fn hashes_of_an_earlier_version_are_passed_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let tool =
+            json!({"name": "t", "schema": "5f", "description": "e3", "annotations": {"read_only": true}});
+        let servers = json!({"s": {"parameters": {"command": "x"}, "tools": [tool]}});
+        let text = json!({"version": 1, "servers": servers}).to_string();
+        std::fs::write(directory.path().join("servers.json"), text).unwrap();
+        let record = Store::in_directory(directory.path()).get("s").unwrap().unwrap();
+        assert_eq!(record.annotations["t"], annotations());
     }
 
     #[test]
     fn placeholders_are_stored_unresolved() {
         let directory = tempfile::tempdir().unwrap();
-        Store::in_directory(directory.path()).put("a", &record("x")).unwrap();
+        Store::in_directory(directory.path()).put("a", Some(&record("x"))).unwrap();
         let text = std::fs::read_to_string(directory.path().join("servers.json")).unwrap();
         assert!(text.contains("${KEY}"), "{text}");
     }
@@ -222,7 +220,7 @@ mod tests {
             std::fs::write(&path, damage).unwrap();
             let store = Store::in_directory(directory.path());
             assert!(store.get("a").err().unwrap().to_string().contains("servers.json"));
-            assert!(store.put("a", &record("x")).is_err());
+            assert!(store.put("a", Some(&record("x"))).is_err());
             assert_eq!(std::fs::read_to_string(&path).unwrap(), damage);
         }
     }
