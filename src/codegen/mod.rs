@@ -143,9 +143,9 @@ pub fn generate(server: &Server, tools: &[Tool]) -> Package {
 /// [`generate`], with a choice of form.
 pub fn generate_with(server: &Server, tools: &[Tool], options: Options) -> Package {
     let modules = module_names(tools);
-    let support = python::SUPPORT.into_iter().chain([("py.typed", "")]);
-    let mut files: Vec<File> =
-        support.map(|(path, text)| File { path: path.to_owned(), text: text.to_owned() }).collect();
+    let mut files = vec![File { path: "py.typed".to_owned(), text: String::new() }];
+    let support = python::SUPPORT.into_iter();
+    files.extend(support.map(|(name, text)| File { path: format!("{name}.py"), text: text.to_owned() }));
     let mut described = Vec::with_capacity(tools.len());
     for (tool, name) in tools.iter().zip(modules) {
         let (rendered, degraded) = module(tool, options);
@@ -159,7 +159,7 @@ pub fn generate_with(server: &Server, tools: &[Tool], options: Options) -> Packa
 
 /// A module for each tool. A tool whose name is a module name as it stands keeps it, whatever others come to.
 pub(crate) fn module_names(tools: &[Tool]) -> Vec<String> {
-    let mut scope = Scope::with(["__init__", "_base", "_rules", "_values"]);
+    let mut scope = Scope::with(["__init__"].into_iter().chain(python::SUPPORT.map(|(name, _)| name)));
     let mut names = vec![None; tools.len()];
     for is_exact in [true, false] {
         for (tool, slot) in tools.iter().zip(&mut names) {
