@@ -13,7 +13,6 @@ use crate::mcp_client::ServerParameters;
 use crate::state_file::StateFile;
 
 /// What is remembered of a server.
-#[derive(Clone)]
 pub(super) struct Record {
     /// As the user gave them: placeholders unresolved, so no secret is written to disk.
     pub(super) parameters: ServerParameters,
@@ -24,11 +23,11 @@ pub(super) struct Record {
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct Document {
+pub(super) struct Document {
     servers: BTreeMap<String, Entry>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Entry {
     parameters: Map<String, Value>,
     #[serde(default)]
@@ -37,7 +36,7 @@ struct Entry {
     for_apps: BTreeSet<String>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct ToolEntry {
     name: String,
     #[serde(default)]
@@ -46,13 +45,11 @@ struct ToolEntry {
 
 /// Where registrations are kept.
 pub(super) enum Store {
-    File(StoreFile),
+    /// The file. Several servers on one workspace may use it at the same time.
+    File(StateFile),
     /// As long as the process lives.
-    Memory(Mutex<BTreeMap<String, Record>>),
+    Memory(Mutex<Document>),
 }
-
-/// The file. Several servers on one workspace may use it at the same time.
-pub(super) struct StoreFile(StateFile);
 
 impl Store {
     pub(super) fn in_memory() -> Self {
@@ -60,96 +57,67 @@ impl Store {
     }
 
     pub(super) fn in_directory(state_directory: &Path) -> Self {
-        Self::File(StoreFile::new(state_directory))
+        Self::File(StateFile::new(state_directory.join("servers.json")))
     }
 
     /// What `name` stands for.
     pub(super) fn get(&self, name: &str) -> io::Result<Option<Record>> {
-        match self {
-            Self::File(file) => file.get(name),
-            Self::Memory(records) => {
-                Ok(records.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned())
-            }
-        }
+        let Some(Entry { parameters, tools, for_apps }) = self.entries()?.remove(name) else {
+            return Ok(None);
+        };
+        let parameters = ServerParameters::parse(&parameters).map_err(|error| match self {
+            Self::File(file) => file.damaged(error),
+            Self::Memory(_) => io::Error::other(error),
+        })?;
+        let annotations = tools.into_iter().map(|tool| (tool.name, tool.annotations)).collect();
+        Ok(Some(Record { parameters, annotations, for_apps }))
     }
 
     /// How many tools each server has, by its name.
     pub(super) fn tools(&self) -> io::Result<BTreeMap<String, usize>> {
-        match self {
-            Self::File(file) => {
-                let servers = file.0.read::<Document>()?.servers;
-                Ok(servers.into_iter().map(|(name, entry)| (name, entry.tools.len())).collect())
-            }
-            Self::Memory(records) => {
-                let records = records.lock().unwrap_or_else(PoisonError::into_inner);
-                Ok(records.iter().map(|(name, record)| (name.clone(), record.annotations.len())).collect())
-            }
-        }
+        Ok(self.entries()?.into_iter().map(|(name, entry)| (name, entry.tools.len())).collect())
     }
 
     /// What all names stand for, as JSON texts with their placeholders.
     pub(super) fn placeholders(&self) -> io::Result<Vec<String>> {
-        match self {
-            Self::File(file) => file.all(),
-            Self::Memory(records) => {
-                let records = records.lock().unwrap_or_else(PoisonError::into_inner);
-                Ok(records
-                    .values()
-                    .map(|record| Value::Object(record.parameters.to_json()).to_string())
-                    .collect())
-            }
-        }
+        Ok(self.entries()?.into_values().map(|entry| Value::Object(entry.parameters).to_string()).collect())
     }
 
     /// Remembers what `name` stands for, or forgets it; on an error, what was there before is still there. Blocks.
     pub(super) fn put(&self, name: &str, record: Option<&Record>) -> io::Result<()> {
+        let put = |document: &mut Document| match record.map(Entry::of) {
+            Some(entry) => drop(document.servers.insert(name.to_owned(), entry)),
+            None => drop(document.servers.remove(name)),
+        };
         match self {
-            Self::File(file) => file.put(name, record),
-            Self::Memory(records) => {
-                put(&mut records.lock().unwrap_or_else(PoisonError::into_inner), name, record.cloned());
+            Self::File(file) => file.change(put),
+            Self::Memory(document) => {
+                put(&mut document.lock().unwrap_or_else(PoisonError::into_inner));
                 Ok(())
+            }
+        }
+    }
+
+    /// Reads the file: another process may have written it.
+    fn entries(&self) -> io::Result<BTreeMap<String, Entry>> {
+        match self {
+            Self::File(file) => Ok(file.read::<Document>()?.servers),
+            Self::Memory(document) => {
+                Ok(document.lock().unwrap_or_else(PoisonError::into_inner).servers.clone())
             }
         }
     }
 }
 
-impl StoreFile {
-    fn new(state_directory: &Path) -> Self {
-        Self(StateFile::new(state_directory.join("servers.json")))
-    }
-
-    /// Reads the file: another process may have written it.
-    fn get(&self, name: &str) -> io::Result<Option<Record>> {
-        let Some(entry) = self.0.read::<Document>()?.servers.remove(name) else { return Ok(None) };
-        let parameters = ServerParameters::parse(&entry.parameters).map_err(|error| self.0.damaged(error))?;
-        let annotations = entry.tools.into_iter().map(|tool| (tool.name, tool.annotations)).collect();
-        Ok(Some(Record { parameters, annotations, for_apps: entry.for_apps }))
-    }
-
-    fn all(&self) -> io::Result<Vec<String>> {
-        let servers = self.0.read::<Document>()?.servers.into_values();
-        Ok(servers.map(|entry| Value::Object(entry.parameters).to_string()).collect())
-    }
-
-    fn put(&self, name: &str, record: Option<&Record>) -> io::Result<()> {
-        let entry = record.map(|record| Entry {
+impl Entry {
+    fn of(record: &Record) -> Self {
+        let tools = record.annotations.iter();
+        Self {
             parameters: record.parameters.to_json(),
-            tools: record
-                .annotations
-                .iter()
-                .map(|(name, &annotations)| ToolEntry { name: name.clone(), annotations })
-                .collect(),
+            tools: tools.map(|(name, &annotations)| ToolEntry { name: name.clone(), annotations }).collect(),
             for_apps: record.for_apps.clone(),
-        });
-        self.0.change(|document: &mut Document| put(&mut document.servers, name, entry))
+        }
     }
-}
-
-fn put<T>(servers: &mut BTreeMap<String, T>, name: &str, server: Option<T>) {
-    match server {
-        Some(server) => servers.insert(name.to_owned(), server),
-        None => servers.remove(name),
-    };
 }
 
 #[cfg(test)]
