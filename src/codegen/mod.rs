@@ -9,7 +9,6 @@
 mod bounded;
 mod classes;
 mod document;
-mod fingerprint;
 mod identifier;
 mod lower;
 mod merge;
@@ -26,7 +25,6 @@ mod singular;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use fingerprint::{Change, Drift, FINGERPRINTS_FILE, Fingerprint, drift, read_fingerprints};
 use lower::{Lowered, Side, lower};
 pub use observed::{ObserveError, Observed};
 pub use package_name::{PackageNameError, validate_package_name};
@@ -145,17 +143,15 @@ pub fn generate(server: &Server, tools: &[Tool]) -> Package {
 /// [`generate`], with a choice of form.
 pub fn generate_with(server: &Server, tools: &[Tool], options: Options) -> Package {
     let modules = module_names(tools);
-    let support = python::SUPPORT.into_iter().chain([("py.typed", "")]);
-    let mut files: Vec<File> =
-        support.map(|(path, text)| File { path: path.to_owned(), text: text.to_owned() }).collect();
+    let mut files = vec![File { path: "py.typed".to_owned(), text: String::new() }];
+    let support = python::SUPPORT.into_iter();
+    files.extend(support.map(|(name, text)| File { path: format!("{name}.py"), text: text.to_owned() }));
     let mut described = Vec::with_capacity(tools.len());
     for (tool, name) in tools.iter().zip(modules) {
         let (rendered, degraded) = module(tool, options);
         files.push(File { path: format!("{name}.py"), text: rendered.text });
         described.push(Module { tool: tool.name.clone(), name, degraded });
     }
-    let fingerprints: Vec<_> = tools.iter().map(Fingerprint::of).collect();
-    files.push(File { path: FINGERPRINTS_FILE.to_owned(), text: fingerprint::write(&fingerprints) });
     let index: Vec<_> = tools.iter().zip(&described).collect();
     files.insert(0, File { path: "__init__.py".to_owned(), text: python::render_package(server, &index) });
     Package { files, modules: described }
@@ -163,7 +159,7 @@ pub fn generate_with(server: &Server, tools: &[Tool], options: Options) -> Packa
 
 /// A module for each tool. A tool whose name is a module name as it stands keeps it, whatever others come to.
 pub(crate) fn module_names(tools: &[Tool]) -> Vec<String> {
-    let mut scope = Scope::with(["__init__", "_base", "_rules", "_values"]);
+    let mut scope = Scope::with(["__init__"].into_iter().chain(python::SUPPORT.map(|(name, _)| name)));
     let mut names = vec![None; tools.len()];
     for is_exact in [true, false] {
         for (tool, slot) in tools.iter().zip(&mut names) {

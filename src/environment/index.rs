@@ -101,7 +101,7 @@ impl Urls {
     fn take_pip(&mut self, text: &str) {
         let mut list = None;
         for line in text.lines() {
-            let value = match line.split_once('=') {
+            let value = match line.split_once(['=', ':']) {
                 Some((key, value)) if !line.starts_with(char::is_whitespace) => {
                     list = match key.trim().replace('_', "-").as_str() {
                         "index-url" => Some(true),
@@ -178,6 +178,8 @@ mod tests {
     fn files_of_pip_and_uv_are_read() {
         let pip = "[global]\nindex_url = https://a.example/simple\n[install]\nfind-links =\n    https://b.example\n    /wheels\n";
         check(&[], &[(".config/pip/pip.conf", pip)], &["a.example:443", "b.example:443"]);
+        let colon = "[global]\nindex-url: https://a.example/simple#x=y\nproxy = https://c.example\n";
+        check(&[], &[(".config/pip/pip.conf", colon)], &["a.example:443"]);
         let uv = "index-url = 'https://a.example'\n[[index]]\nurl = 'https://b.example'\n[pip]\nextra-index-url = ['https://c.example']\n";
         check(&[], &[(".config/uv/uv.toml", uv)], &["a.example:443", "b.example:443", "c.example:443"]);
         check(&[], &[(".config/uv/uv.toml", "damaged [")], &PYPI);

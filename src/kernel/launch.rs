@@ -10,26 +10,14 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
-use super::Limits;
+use super::{Limits, SHARED_MODULES};
 use crate::process::GroupLeader;
 use crate::sandbox::KernelProgram;
 
-/// The files that the kernel starts from; the first is the script.
-const SCRIPTS: [(&str, &str); 13] = [
-    ("boot.py", include_str!("boot.py")),
-    ("ipybox_commands.py", include_str!("ipybox_commands.py")),
-    ("ipybox_frames.py", include_str!("ipybox_frames.py")),
-    ("ipybox_hints.py", include_str!("ipybox_hints.py")),
-    ("ipybox_host.py", include_str!("ipybox_host.py")),
-    ("ipybox_input.py", include_str!("ipybox_input.py")),
-    ("ipybox_kernel.py", include_str!("ipybox_kernel.py")),
-    ("ipybox_limits.py", include_str!("ipybox_limits.py")),
-    ("ipybox_loading.py", include_str!("ipybox_loading.py")),
-    ("ipybox_messages.py", include_str!("ipybox_messages.py")),
-    ("ipybox_processes.py", include_str!("ipybox_processes.py")),
-    ("ipybox_shell.py", include_str!("ipybox_shell.py")),
-    ("ipybox_tracebacks.py", include_str!("ipybox_tracebacks.py")),
-];
+/// The script that the kernel starts from, and modules that it imports.
+const SCRIPT: &str = "boot";
+const MODULES: [(&str, &str); 4] =
+    python_modules!["boot", "ipybox_host", "ipybox_kernel", "ipybox_processes"];
 
 /// What a kernel is started with.
 #[derive(Debug, Clone)]
@@ -77,14 +65,15 @@ impl KernelProcess {
         pipe: OwnedFd,
     ) -> io::Result<Self> {
         let directory = tempfile::Builder::new().prefix("k").tempdir_in(&program.private_directory)?;
-        for (name, content) in SCRIPTS {
-            std::fs::write(directory.path().join(name), content)?;
+        let file = |name| directory.path().join(name).with_extension("py");
+        for (name, content) in MODULES.into_iter().chain(SHARED_MODULES) {
+            std::fs::write(file(name), content)?;
         }
         let mut words = wrapper.iter().map(OsString::as_os_str).chain([program.python.as_os_str()]);
         let mut command = Command::new(words.next().unwrap_or_default());
         command
             .args(words)
-            .arg(directory.path().join(SCRIPTS[0].0))
+            .arg(file(SCRIPT))
             .current_dir(&program.working_directory)
             .env_clear()
             // What IPython writes about itself stays out of the user's home and workspace.

@@ -4,6 +4,11 @@
 //! [Jupyter messaging protocol](https://jupyter-client.readthedocs.io/en/stable/messaging.html) calls the contents of
 //! messages. It knows nothing of cells in a queue, of time limits or of tools: those are the session's.
 
+/// Modules of Python by name, from the files of these names beside the one that lists them.
+macro_rules! python_modules {
+    ($($name:literal),* $(,)?) => { [$(($name, include_str!(concat!($name, ".py")))),*] };
+}
+
 mod death;
 mod fold;
 mod launch;
@@ -32,6 +37,19 @@ use self::own::OwnKernel;
 use self::remote::RemoteKernel;
 use crate::jupyter::{self, KernelId};
 use crate::sandbox::Sandbox;
+
+/// What every kernel is prepared with; [`launch`] and [`remote`] have what only theirs need.
+const SHARED_MODULES: [(&str, &str); 9] = python_modules![
+    "ipybox_commands",
+    "ipybox_frames",
+    "ipybox_hints",
+    "ipybox_input",
+    "ipybox_limits",
+    "ipybox_loading",
+    "ipybox_messages",
+    "ipybox_shell",
+    "ipybox_tracebacks",
+];
 
 /// Why a kernel could not be started or spoken to.
 #[derive(Debug, thiserror::Error)]

@@ -1,14 +1,15 @@
 //! What a terminal shows of a stream: carriage returns overwrite, cursors move, colours are gone. Pure.
 //!
 //! Progress bars collapse to their final state that way, whoever draws them: tqdm returns to the beginning of its line,
-//! pip and rich go up several. The codes are those of [ECMA-48](https://ecma-international.org/publications-and-standards/standards/ecma-48/)
-//! that such programs use; the others are dropped.
+//! pip and rich go up several. It follows the codes that such programs use; the others are dropped.
 //!
 //! Unlike a terminal it never loses text to the edge of a screen: lines do not wrap, what scrolls out of reach of the
 //! cursor is settled, and so is what a program asks to clear.
 
 use std::collections::VecDeque;
 use std::mem;
+
+use crate::text::{Sequence, sequence};
 
 /// How many lines the cursor can go back, as on a tall terminal.
 const ROWS: usize = 100;
@@ -18,10 +19,6 @@ const COLUMNS: usize = 4 * 1024;
 
 /// How far to the right of a line's end the cursor can be sent. Code in the kernel must not make much of little.
 const SCREEN_COLUMNS: usize = 256;
-
-/// The longest control string (a window's title, a link) in characters. A longer one is text of some other kind, and
-/// what follows its beginning is shown again.
-const CONTROL_STRING_CHARS: usize = 4 * 1024;
 
 /// A stream as a terminal shows it.
 #[derive(Debug)]
@@ -34,7 +31,8 @@ pub(super) struct Terminal {
     /// Where the cursor is in the text of its line, in bytes: at its end, if the column is beyond it. Kept, because
     /// finding it takes a look at the whole line.
     offset: usize,
-    state: State,
+    /// An escape sequence that has only begun.
+    unfinished: String,
 }
 
 /// One line.
@@ -45,29 +43,6 @@ struct Row {
     chars: usize,
 }
 
-/// How far an escape sequence has been read.
-#[derive(Debug, Default)]
-enum State {
-    #[default]
-    Text,
-    Escape,
-    Control(Parameters),
-    /// A string that ends with BEL or ESC `\`, and its characters so far.
-    String {
-        chars: usize,
-        after_escape: bool,
-    },
-}
-
-/// The parameters of a control sequence.
-#[derive(Debug, Default)]
-struct Parameters {
-    /// The first one, which is all that the sequences need that we follow.
-    first: Option<usize>,
-    is_past_first: bool,
-    is_private: bool,
-}
-
 impl Default for Terminal {
     fn default() -> Self {
         Self {
@@ -76,7 +51,7 @@ impl Default for Terminal {
             row: 0,
             column: 0,
             offset: 0,
-            state: State::Text,
+            unfinished: String::new(),
         }
     }
 }
@@ -84,19 +59,40 @@ impl Default for Terminal {
 impl Terminal {
     /// Shows what was written.
     pub(super) fn write(&mut self, text: &str) {
-        let mut rest = text;
+        let begun = mem::take(&mut self.unfinished) + text;
+        let mut rest = begun.as_str();
         while !rest.is_empty() {
-            if matches!(self.state, State::Text) {
-                let is_special = |byte| matches!(byte, b'\n' | b'\r' | b'\x08' | b'\x1b');
-                let end = rest.bytes().position(is_special).unwrap_or(rest.len());
-                let (plain, special) = rest.split_at(end);
-                self.put(plain);
-                rest = special;
+            let is_special = |byte| matches!(byte, b'\n' | b'\r' | b'\x08' | b'\x1b');
+            let end = rest.bytes().position(is_special).unwrap_or(rest.len());
+            let (plain, special) = rest.split_at(end);
+            self.put(plain);
+            rest = match special.bytes().next() {
+                Some(b'\x1b') => self.follow(special),
+                control => {
+                    control.into_iter().for_each(|control| self.control(control));
+                    special.get(1..).unwrap_or_default()
+                }
+            };
+        }
+    }
+
+    /// Follows the escape sequence at the beginning of `text`; returns what comes after it.
+    fn follow<'a>(&mut self, text: &'a str) -> &'a str {
+        match sequence(text) {
+            (Sequence::Control(parameters, command), rest) => {
+                // What has another first character is private.
+                if !parameters.contains(|character| ('<'..='?').contains(&character)) {
+                    // The first one is all that the sequences need that we follow.
+                    let first = parameters.split(|character: char| !character.is_ascii_digit()).next();
+                    let first = first.filter(|first| !first.is_empty());
+                    self.perform(command, first.map(|first| first.parse().unwrap_or(usize::MAX)));
+                }
+                rest
             }
-            let mut chars = rest.chars();
-            if let Some(char) = chars.next() {
-                self.read(char);
-                rest = chars.as_str();
+            (Sequence::Other, rest) => rest,
+            (Sequence::Unfinished, _) => {
+                text.clone_into(&mut self.unfinished);
+                ""
             }
         }
     }
@@ -113,6 +109,11 @@ impl Terminal {
 
     /// All that is shown.
     pub(super) fn into_text(mut self) -> String {
+        // A sequence that never ends is none.
+        let unfinished = mem::take(&mut self.unfinished);
+        if !unfinished.is_empty() {
+            self.write(sequence(&unfinished).1);
+        }
         self.settle_screen();
         self.settled
     }
@@ -127,58 +128,9 @@ impl Terminal {
         self.rows.back().is_none_or(|row| row.chars == 0)
     }
 
-    fn read(&mut self, char: char) {
-        match &mut self.state {
-            State::Text => self.control(char),
-            State::Escape => {
-                self.state = match char {
-                    '[' => State::Control(Parameters::default()),
-                    ']' | 'P' | 'X' | '^' | '_' => State::String { chars: 0, after_escape: false },
-                    // Intermediate bytes, before the one that ends the sequence.
-                    ' '..='/' => State::Escape,
-                    '\n' | '\r' => {
-                        self.control(char);
-                        State::Text
-                    }
-                    _ => State::Text,
-                }
-            }
-            State::Control(parameters) => match char {
-                '0'..='9' => parameters.digit(char),
-                ';' | ':' => parameters.is_past_first = true,
-                '<'..='?' => parameters.is_private = true,
-                ' '..='/' => {}
-                '@'..='~' => {
-                    let parameters = mem::take(parameters);
-                    self.state = State::Text;
-                    if !parameters.is_private {
-                        self.perform(char, parameters.first);
-                    }
-                }
-                // No character of a sequence: it was none.
-                _ => {
-                    self.state = State::Text;
-                    self.write(char.encode_utf8(&mut [0; 4]));
-                }
-            },
-            State::String { chars, after_escape } => {
-                *chars += 1;
-                let is_end = matches!(char, '\u{7}' | '\n') || *chars > CONTROL_STRING_CHARS;
-                if is_end || *after_escape {
-                    self.state = State::Text;
-                } else {
-                    *after_escape = char == '\u{1b}';
-                }
-                if char == '\n' {
-                    self.control(char);
-                }
-            }
-        }
-    }
-
-    fn control(&mut self, char: char) {
-        match char {
-            '\n' => {
+    fn control(&mut self, byte: u8) {
+        match byte {
+            b'\n' => {
                 self.row += 1;
                 self.seek(0);
                 if self.row == self.rows.len() {
@@ -186,10 +138,8 @@ impl Terminal {
                     self.settle_top();
                 }
             }
-            '\r' => self.seek(0),
-            '\u{8}' => self.step_back(),
-            '\u{1b}' => self.state = State::Escape,
-            other => self.put(other.encode_utf8(&mut [0; 4])),
+            b'\r' => self.seek(0),
+            _ => self.step_back(),
         }
     }
 
@@ -339,15 +289,6 @@ impl Row {
     }
 }
 
-impl Parameters {
-    fn digit(&mut self, char: char) {
-        if !self.is_past_first {
-            let digit = char.to_digit(10).unwrap_or_default() as usize;
-            self.first = Some(self.first.unwrap_or_default().saturating_mul(10).saturating_add(digit));
-        }
-    }
-}
-
 /// What a terminal shows of `text`.
 pub(crate) fn plain(text: &str) -> String {
     let mut terminal = Terminal::default();
@@ -429,9 +370,12 @@ mod tests {
     #[test]
     fn broken_sequences_do_not_swallow_what_follows() {
         check("\u{1b}[12é", "é");
-        check("\u{1b}]never ended\nnext line", "\nnext line");
+        check("\u{1b}]never ended\nnext line", "never ended\nnext line");
+        check("\u{1b}]never ended", "never ended");
         check("\u{1b}\ntext", "\ntext");
-        check(&format!("\u{1b}]{}text", "x".repeat(CONTROL_STRING_CHARS + 1)), "text");
+        let long = "x".repeat(5_000);
+        check(&format!("\u{1b}]{long}\u{7}text"), &format!("{long}\u{7}text"));
+        check("\u{1b}é", "é");
         check("end \u{1b}", "end ");
         check("\u{1b}[99999999999999999999Ax\u{1b}[99999999999999999999Dy", "y");
     }

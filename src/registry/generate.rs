@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Error;
 use crate::approval::ToolAnnotations;
-use crate::codegen::{self, Fingerprint, Package, Tool};
+use crate::codegen::{self, Package, Tool};
 use crate::mcp_client::{self, Connection, Connector, ServerParameters, Tell};
-use crate::text::one_line;
 
 /// What a server tells of its tools.
 pub(super) struct Listed {
@@ -76,33 +75,6 @@ pub(super) fn warnings(package: &Package) -> Vec<String> {
     package.modules.iter().flat_map(of_module).collect()
 }
 
-/// What has become of the tools, one sentence for each kind of change.
-pub(super) fn drift(before: &[Fingerprint], after: &[Fingerprint]) -> Vec<String> {
-    let drift = codegen::drift(before, after);
-    let changed = |is_so: fn(&codegen::Change) -> bool| {
-        names(drift.changed.iter().filter(|change| is_so(change)).map(|change| &change.tool))
-    };
-    let described = changed(|change| change.is_description_changed);
-    let schemas = changed(|change| change.is_schema_changed);
-    let (added, removed) = (names(&drift.added), names(&drift.removed));
-    [("Added", added), ("Removed", removed), ("Changed schema", schemas)]
-        .into_iter()
-        .filter(|(_, tools)| !tools.is_empty())
-        .map(|(what, tools)| format!("{what}: {tools}"))
-        .chain((!described.is_empty()).then(|| {
-            format!(
-                "Warning: the description of known tools has changed, read it again before you trust it: {}",
-                described
-            )
-        }))
-        .collect()
-}
-
-/// The names as the server gives them, on one line.
-fn names<'a>(tools: impl IntoIterator<Item = &'a String>) -> String {
-    tools.into_iter().map(|name| one_line(name)).collect::<Vec<_>>().join(", ")
-}
-
 fn to_codegen(tool: mcp_client::Tool) -> Tool {
     Tool {
         name: tool.name,
@@ -111,25 +83,5 @@ fn to_codegen(tool: mcp_client::Tool) -> Tool {
         input_schema: tool.input_schema,
         output_schema: tool.output_schema,
         observed: None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn fingerprint(tool: &str, schema: &str, description: &str) -> Fingerprint {
-        let [tool, schema, description] = [tool, schema, description].map(str::to_owned);
-        Fingerprint { tool, schema, description }
-    }
-
-    #[test]
-    fn each_kind_of_drift_is_told() {
-        let before = [fingerprint("a", "1", "1"), fingerprint("b", "1", "1"), fingerprint("c", "1", "1")];
-        let after = [fingerprint("a", "2", "1"), fingerprint("b", "1", "2"), fingerprint("d", "1", "1")];
-        let told = drift(&before, &after);
-        assert_eq!(told[..3], ["Added: d", "Removed: c", "Changed schema: a"]);
-        assert!(told[3].starts_with("Warning: ") && told[3].ends_with(": b"), "{told:?}");
-        assert!(drift(&before, &before).is_empty());
     }
 }

@@ -9,30 +9,25 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::approval::ToolAnnotations;
-use crate::codegen::Fingerprint;
 use crate::files::StateFile;
 use crate::mcp_client::ServerParameters;
 
 /// What is remembered of a server.
-#[derive(Clone)]
 pub(super) struct StoredServer {
     /// As the user gave them: placeholders unresolved, so no secret is written to disk.
     pub(super) parameters: ServerParameters,
-    /// The tools as they were when the package was generated. Kept here and not with the package, which code in
-    /// the kernel can write.
-    pub(super) fingerprints: Vec<Fingerprint>,
-    /// What the server said of its tools then, by their names.
+    /// What the server said of its tools when the package was generated, by their names.
     pub(super) annotations: BTreeMap<String, ToolAnnotations>,
     /// The tools that were left out, since they are for apps only.
     pub(super) for_apps: BTreeSet<String>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct Document {
+pub(super) struct Document {
     servers: BTreeMap<String, Entry>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Entry {
     parameters: Map<String, Value>,
     #[serde(default)]
@@ -41,24 +36,20 @@ struct Entry {
     for_apps: BTreeSet<String>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct ToolEntry {
     name: String,
-    schema: String,
-    description: String,
     #[serde(default)]
     annotations: ToolAnnotations,
 }
 
 /// Where registrations are kept.
 pub(super) enum Store {
-    File(StoreFile),
+    /// The file. Several servers on one workspace may use it at the same time.
+    File(StateFile),
     /// As long as the process lives.
-    Memory(Mutex<BTreeMap<String, StoredServer>>),
+    Memory(Mutex<Document>),
 }
-
-/// The file. Several servers on one workspace may use it at the same time.
-pub(super) struct StoreFile(StateFile);
 
 impl Store {
     pub(super) fn in_memory() -> Self {
@@ -66,99 +57,66 @@ impl Store {
     }
 
     pub(super) fn in_directory(state_directory: &Path) -> Self {
-        Self::File(StoreFile::new(state_directory))
+        Self::File(StateFile::new(state_directory.join("servers.json")))
     }
 
     /// What `name` stands for.
     pub(super) fn get(&self, name: &str) -> io::Result<Option<StoredServer>> {
-        match self {
-            Self::File(file) => file.get(name),
-            Self::Memory(records) => {
-                Ok(records.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned())
-            }
-        }
+        let Some(Entry { parameters, tools, for_apps }) = self.entries()?.remove(name) else {
+            return Ok(None);
+        };
+        let parameters = ServerParameters::parse(&parameters).map_err(|error| match self {
+            Self::File(file) => file.damaged(error),
+            Self::Memory(_) => io::Error::other(error),
+        })?;
+        let annotations = tools.into_iter().map(|tool| (tool.name, tool.annotations)).collect();
+        Ok(Some(StoredServer { parameters, annotations, for_apps }))
     }
 
     /// How many tools each server has, by its name.
     pub(super) fn tools(&self) -> io::Result<BTreeMap<String, usize>> {
-        match self {
-            Self::File(file) => {
-                let servers = file.0.read::<Document>()?.servers;
-                Ok(servers.into_iter().map(|(name, entry)| (name, entry.tools.len())).collect())
-            }
-            Self::Memory(records) => {
-                let records = records.lock().unwrap_or_else(PoisonError::into_inner);
-                Ok(records.iter().map(|(name, record)| (name.clone(), record.fingerprints.len())).collect())
-            }
-        }
+        Ok(self.entries()?.into_iter().map(|(name, entry)| (name, entry.tools.len())).collect())
     }
 
     /// What all names stand for, as JSON texts with their placeholders.
     pub(super) fn placeholders(&self) -> io::Result<Vec<String>> {
+        Ok(self.entries()?.into_values().map(|entry| Value::Object(entry.parameters).to_string()).collect())
+    }
+
+    /// Remembers what `name` stands for, or forgets it; on an error, what was there before is still there. Blocks.
+    pub(super) fn put(&self, name: &str, record: Option<&StoredServer>) -> io::Result<()> {
+        let put = |document: &mut Document| match record.map(Entry::of) {
+            Some(entry) => drop(document.servers.insert(name.to_owned(), entry)),
+            None => drop(document.servers.remove(name)),
+        };
         match self {
-            Self::File(file) => file.all(),
-            Self::Memory(records) => {
-                let records = records.lock().unwrap_or_else(PoisonError::into_inner);
-                Ok(records
-                    .values()
-                    .map(|record| Value::Object(record.parameters.to_json()).to_string())
-                    .collect())
+            Self::File(file) => file.change(put),
+            Self::Memory(document) => {
+                put(&mut document.lock().unwrap_or_else(PoisonError::into_inner));
+                Ok(())
             }
         }
     }
 
-    /// Remembers what `name` stands for; on an error, what was there before is still there. Blocks.
-    pub(super) fn put(&self, name: &str, record: &StoredServer) -> io::Result<()> {
+    /// Reads the file: another process may have written it.
+    fn entries(&self) -> io::Result<BTreeMap<String, Entry>> {
         match self {
-            Self::File(file) => file.put(name, record),
-            Self::Memory(records) => {
-                let mut records = records.lock().unwrap_or_else(PoisonError::into_inner);
-                records.insert(name.to_owned(), record.clone());
-                Ok(())
+            Self::File(file) => Ok(file.read::<Document>()?.servers),
+            Self::Memory(document) => {
+                Ok(document.lock().unwrap_or_else(PoisonError::into_inner).servers.clone())
             }
         }
     }
 }
 
-impl StoreFile {
-    fn new(state_directory: &Path) -> Self {
-        Self(StateFile::new(state_directory.join("servers.json")))
-    }
-
-    /// Reads the file: another process may have written it.
-    fn get(&self, name: &str) -> io::Result<Option<StoredServer>> {
-        let Some(entry) = self.0.read::<Document>()?.servers.remove(name) else { return Ok(None) };
-        let parameters = ServerParameters::parse(&entry.parameters).map_err(|error| self.0.damaged(error))?;
-        let annotations = entry.tools.iter().map(|tool| (tool.name.clone(), tool.annotations)).collect();
-        let fingerprints = entry.tools.into_iter().map(|tool| Fingerprint {
-            tool: tool.name,
-            schema: tool.schema,
-            description: tool.description,
-        });
-        let fingerprints = fingerprints.collect();
-        Ok(Some(StoredServer { parameters, fingerprints, annotations, for_apps: entry.for_apps }))
-    }
-
-    fn all(&self) -> io::Result<Vec<String>> {
-        let servers = self.0.read::<Document>()?.servers.into_values();
-        Ok(servers.map(|entry| Value::Object(entry.parameters).to_string()).collect())
-    }
-
-    fn put(&self, name: &str, record: &StoredServer) -> io::Result<()> {
-        let tools = record.fingerprints.iter().map(|fingerprint| ToolEntry {
-            name: fingerprint.tool.clone(),
-            schema: fingerprint.schema.clone(),
-            description: fingerprint.description.clone(),
-            annotations: record.annotations.get(&fingerprint.tool).copied().unwrap_or_default(),
-        });
-        let entry = Entry {
+impl Entry {
+    fn of(record: &StoredServer) -> Self {
+        let tools = record.annotations.iter();
+        Self {
             parameters: record.parameters.to_json(),
-            tools: tools.collect(),
+            tools: tools.map(|(name, &annotations)| ToolEntry { name: name.clone(), annotations }).collect(),
             for_apps: record.for_apps.clone(),
-        };
-        self.0.change(|document: &mut Document| {
-            document.servers.insert(name.to_owned(), entry);
-        })
+        }
     }
 }
 
@@ -174,7 +132,6 @@ mod tests {
         };
         StoredServer {
             parameters: ServerParameters::parse(&parameters).unwrap(),
-            fingerprints: vec![fingerprint()],
             annotations: BTreeMap::from([("t".to_owned(), annotations())]),
             for_apps: BTreeSet::from(["u".to_owned()]),
         }
@@ -184,32 +141,41 @@ mod tests {
         ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() }
     }
 
-    fn fingerprint() -> Fingerprint {
-        Fingerprint { tool: "t".to_owned(), schema: "s".to_owned(), description: "d".to_owned() }
-    }
-
     #[test]
     fn what_is_put_is_found_by_another_process() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::in_directory(directory.path());
-        store.put("a", &record("one")).unwrap();
-        store.put("b", &record("two")).unwrap();
-        store.put("a", &record("three")).unwrap();
+        store.put("a", Some(&record("one"))).unwrap();
+        store.put("b", Some(&record("two"))).unwrap();
+        store.put("a", Some(&record("three"))).unwrap();
         let other = Store::in_directory(directory.path());
         assert_eq!(other.get("a").unwrap().unwrap().parameters.to_json()["command"], "three");
         assert_eq!(other.get("b").unwrap().unwrap().parameters.to_json()["command"], "two");
-        assert_eq!(other.get("b").unwrap().unwrap().fingerprints, [fingerprint()]);
         let record = other.get("b").unwrap().unwrap();
         assert_eq!(record.annotations["t"], annotations());
         assert!(record.for_apps.contains("u"));
         assert!(other.get("c").unwrap().is_none());
         assert_eq!(other.tools().unwrap(), BTreeMap::from([("a".to_owned(), 1), ("b".to_owned(), 1)]));
+        store.put("b", None).unwrap();
+        assert!(other.get("b").unwrap().is_none() && other.get("a").unwrap().is_some());
+    }
+
+    #[test]
+    fn hashes_of_an_earlier_version_are_passed_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let tool =
+            json!({"name": "t", "schema": "5f", "description": "e3", "annotations": {"read_only": true}});
+        let servers = json!({"s": {"parameters": {"command": "x"}, "tools": [tool]}});
+        let text = json!({"version": 1, "servers": servers}).to_string();
+        std::fs::write(directory.path().join("servers.json"), text).unwrap();
+        let record = Store::in_directory(directory.path()).get("s").unwrap().unwrap();
+        assert_eq!(record.annotations["t"], annotations());
     }
 
     #[test]
     fn placeholders_are_stored_unresolved() {
         let directory = tempfile::tempdir().unwrap();
-        Store::in_directory(directory.path()).put("a", &record("x")).unwrap();
+        Store::in_directory(directory.path()).put("a", Some(&record("x"))).unwrap();
         let text = std::fs::read_to_string(directory.path().join("servers.json")).unwrap();
         assert!(text.contains("${KEY}"), "{text}");
     }
@@ -222,7 +188,7 @@ mod tests {
             std::fs::write(&path, damage).unwrap();
             let store = Store::in_directory(directory.path());
             assert!(store.get("a").err().unwrap().to_string().contains("servers.json"));
-            assert!(store.put("a", &record("x")).is_err());
+            assert!(store.put("a", Some(&record("x"))).is_err());
             assert_eq!(std::fs::read_to_string(&path).unwrap(), damage);
         }
     }

@@ -1,19 +1,17 @@
 //! Text from outside, without what steers a terminal. Pure.
 
-/// The longest control string (a window's title, a link) in characters. A longer one is text of some other kind.
-const CONTROL_STRING_CHARS: usize = 4 * 1024;
+/// The longest escape sequence, in bytes: titles and links are long. A longer one is text of some other kind.
+const SEQUENCE_BYTES: usize = 4 * 1024;
 
-/// Leaves out what only means something to a terminal: escape sequences (ECMA-48) and control characters other than tabs
-/// and line breaks. A carriage return becomes a line break.
+/// Leaves out what only means something to a terminal: escape sequences and control characters other than tabs and line
+/// breaks. A carriage return becomes a line break.
 pub(crate) fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(character) = rest.chars().next() {
         let after = &rest[character.len_utf8()..];
         rest = match character {
-            '\u{1b}' => after_escape(after),
-            '\u{9b}' => after_control_sequence(after),
-            '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => after_control_string(after),
+            '\u{1b}' | '\u{80}'..='\u{9f}' => sequence(rest).1,
             _ => {
                 match character {
                     '\r' if !after.starts_with('\n') => plain.push('\n'),
@@ -33,45 +31,68 @@ pub(crate) fn one_line(text: &str) -> String {
     plain(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What follows the escape sequence whose first character has been read.
-fn after_escape(text: &str) -> &str {
+/// An escape sequence ([ECMA-48](https://ecma-international.org/publications-and-standards/standards/ecma-48/)).
+pub(crate) enum Sequence<'a> {
+    /// A control sequence: its parameters, and the character that says what it does.
+    Control(&'a str, char),
+    /// One of another kind, or none: text that only begins like one.
+    Other,
+    /// It may go on with what follows the text.
+    Unfinished,
+}
+
+/// Reads the sequence that `text` begins with. Returns what follows it, which is all but the beginning if it is none.
+pub(crate) fn sequence(text: &str) -> (Sequence<'_>, &str) {
+    let near = &text[..text.floor_char_boundary(SEQUENCE_BYTES)];
+    let (sequence, rest) = near_sequence(near);
+    let is_too_long = near.len() < text.len() && matches!(sequence, Sequence::Unfinished);
+    (if is_too_long { Sequence::Other } else { sequence }, &text[near.len() - rest.len()..])
+}
+
+fn near_sequence(text: &str) -> (Sequence<'_>, &str) {
     let mut characters = text.chars();
-    match characters.next() {
-        Some('[') => after_control_sequence(characters.as_str()),
-        Some(']' | 'P' | 'X' | '^' | '_') => after_control_string(characters.as_str()),
-        // Intermediate characters, as in the choice of a character set: `ESC ( B`.
-        Some(' '..='/') => {
-            let rest = text.trim_start_matches(|character| (' '..='/').contains(&character));
-            let mut characters = rest.chars();
-            if characters.next().is_some_and(|last| ('0'..='~').contains(&last)) {
-                characters.as_str()
-            } else {
-                rest
+    let kind = match characters.next() {
+        Some('\u{1b}') => characters.next(),
+        // The same in one character: `ESC [` is U+009B.
+        Some(single) => char::from_u32(u32::from(single).wrapping_sub(0x40)),
+        None => None,
+    };
+    let inside = characters.as_str();
+    match kind {
+        None => (Sequence::Unfinished, ""),
+        Some('[') => {
+            let rest = inside.trim_start_matches(|character| (' '..='?').contains(&character));
+            let parameters = &inside[..inside.len() - rest.len()];
+            match rest.chars().next() {
+                Some(command @ '@'..='~') => (Sequence::Control(parameters, command), &rest[1..]),
+                Some(_) => (Sequence::Other, rest),
+                None => (Sequence::Unfinished, rest),
             }
         }
-        Some('0'..='~') => characters.as_str(),
-        _ => text,
-    }
-}
-
-/// A control sequence has parameters and intermediate characters, and ends with its first character from `@` to `~`.
-fn after_control_sequence(text: &str) -> &str {
-    let rest = text.trim_start_matches(|character| (' '..='?').contains(&character));
-    let mut characters = rest.chars();
-    match characters.next() {
-        Some('@'..='~') => characters.as_str(),
-        _ => rest,
-    }
-}
-
-/// A control string ends with BEL or ST, which is `ESC \`. One without an end is none.
-fn after_control_string(text: &str) -> &str {
-    let ends = ['\u{7}', '\u{9c}', '\u{1b}'];
-    let near = text.char_indices().take(CONTROL_STRING_CHARS);
-    match near.into_iter().find(|(_, character)| ends.contains(character)) {
-        Some((at, '\u{1b}')) => text[at..].strip_prefix("\u{1b}\\").unwrap_or(&text[at..]),
-        Some((at, end)) => &text[at + end.len_utf8()..],
-        None => text,
+        // Control strings end with BEL or ST, which is `ESC \`.
+        Some(']' | 'P' | 'X' | '^' | '_') => match inside.find(['\u{7}', '\u{9c}', '\u{1b}', '\n']) {
+            None => (Sequence::Unfinished, inside),
+            Some(end) => match &inside[end..] {
+                rest @ "\u{1b}" => (Sequence::Unfinished, rest),
+                rest if rest.starts_with('\n') => (Sequence::Other, inside),
+                rest => {
+                    let mut ends = ["\u{1b}\\", "\u{7}", "\u{9c}"].iter();
+                    let after = ends.find_map(|end| rest.strip_prefix(end));
+                    (Sequence::Other, after.unwrap_or(rest))
+                }
+            },
+        },
+        // Intermediate characters, as in the choice of a character set: `ESC ( B`.
+        Some(' '..='/') => {
+            let rest = inside.trim_start_matches(|character| (' '..='/').contains(&character));
+            match rest.chars().next() {
+                Some('0'..='~') => (Sequence::Other, &rest[1..]),
+                Some(_) => (Sequence::Other, rest),
+                None => (Sequence::Unfinished, rest),
+            }
+        }
+        Some('0'..='~') => (Sequence::Other, inside),
+        Some(_) => (Sequence::Other, text.strip_prefix('\u{1b}').unwrap_or(inside)),
     }
 }
 
@@ -95,6 +116,7 @@ mod tests {
         check("bell\u{7}", "bell");
         check("cut \u{1b}[", "cut ");
         check("cut \u{1b}", "cut ");
+        check("cut \u{1b}]0;title\u{1b}", "cut ");
     }
 
     #[test]
@@ -102,7 +124,9 @@ mod tests {
         check("\u{1b}]0;title and the rest", "0;title and the rest");
         check("\u{1b}[31é", "é");
         check("\u{1b}é", "é");
-        let long = "x".repeat(CONTROL_STRING_CHARS);
+        check("\u{1b}]0;two\nlines\u{7}", "0;two\nlines");
+        check("\u{1b}\u{1b}[31mred", "red");
+        let long = "x".repeat(SEQUENCE_BYTES);
         check(&format!("\u{1b}]{long}\u{7}"), &long);
     }
 

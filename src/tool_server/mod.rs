@@ -101,3 +101,16 @@ pub(crate) fn write_runtime(private_directory: &Path, workspace: &Path) -> io::R
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tracebacks_leave_out_the_frames_of_these_modules() {
+        let mut names = RUNTIME.map(|(name, _)| format!("{name:?}"));
+        names.sort();
+        let frames = include_str!("../kernel/ipybox_frames.py");
+        assert!(frames.contains(&format!("\nRUNTIME = ({})\n", names.join(", "))));
+    }
+}

@@ -11,11 +11,11 @@ pub(super) use package::render as render_package;
 
 use crate::codegen::RunForm;
 
-/// The modules that the generated ones import from, by file name, as they are.
+/// The modules that the generated ones import from, by name, as they are.
 pub(super) const SUPPORT: [(&str, &str); 3] = [
-    ("_base.py", include_str!("base.py")),
-    ("_rules.py", include_str!("rules.py")),
-    ("_values.py", include_str!("values.py")),
+    ("_base", include_str!("base.py")),
+    ("_rules", include_str!("rules.py")),
+    ("_values", include_str!("values.py")),
 ];
 
 /// What the names of the two forms of a function end with, and which of them is asynchronous.
@@ -23,5 +23,17 @@ fn run_forms(form: RunForm) -> [(&'static str, bool); 2] {
     match form {
         RunForm::Sync => [("", false), ("_async", true)],
         RunForm::Async => [("", true), ("_sync", false)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_list_all_modules_but_these() {
+        let names = SUPPORT.map(|(name, _)| format!("{name:?}")).join(", ");
+        let runtime = include_str!("../../tool_server/ipybox_modules.py");
+        assert!(runtime.contains(&format!("\n_SUPPORT = ({names})\n")));
     }
 }

@@ -117,6 +117,20 @@ mod tests {
         assert_eq!(Vec::from_iter(images.iter().map(|image| image.extension)), extensions);
     }
 
+    /// The texts and the images that `ipybox_messages.py` sends; other representations would be sent for nothing.
+    #[test]
+    fn the_kernel_sends_what_is_read() {
+        let script = include_str!("../ipybox_messages.py");
+        let listed = |name: &str| {
+            let list = script.split_once(&format!("\n{name} = (")).unwrap().1.split_once(')').unwrap().0;
+            Vec::from_iter(list.split('"').skip(1).step_by(2))
+        };
+        assert_eq!(listed("READ"), IMAGES.map(|(mime_type, _)| mime_type));
+        let texts = listed("TEXTS");
+        assert_eq!(texts.len(), 5);
+        texts.into_iter().for_each(|mime_type| check(json!({mime_type: "x"}), Some("x"), &[]));
+    }
+
     #[test]
     fn a_picture_is_not_described_by_its_repr() {
         let figure = "<Figure size 640x480 with 1 Axes>";

@@ -27,7 +27,7 @@ pub(crate) use self::running::settle;
 use self::running::{Running, obtain};
 use super::fold::Fold;
 use super::message::{Content, KernelInfo, Message};
-use super::{Death, Error, Event, Limits, ShellCommands};
+use super::{Death, Error, Event, Limits, SHARED_MODULES, ShellCommands};
 use crate::jupyter::{self, Channels, KernelId, Server};
 use crate::text::describe;
 
@@ -51,22 +51,13 @@ const SHORT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What adapts a kernel; the first is run, the others are imported by it.
 const ADAPTER: &str = include_str!("ipybox_remote.py");
-const SOURCES: [(&str, &str); 15] = [
-    ("ipybox_carrier", include_str!("ipybox_carrier.py")),
-    ("ipybox_commands", include_str!("../ipybox_commands.py")),
-    ("ipybox_frames", include_str!("../ipybox_frames.py")),
-    ("ipybox_hints", include_str!("../ipybox_hints.py")),
-    ("ipybox_imports", include_str!("ipybox_imports.py")),
-    ("ipybox_input", include_str!("../ipybox_input.py")),
-    ("ipybox_ipykernel", include_str!("ipybox_ipykernel.py")),
-    ("ipybox_limits", include_str!("../ipybox_limits.py")),
-    ("ipybox_loading", include_str!("../ipybox_loading.py")),
-    ("ipybox_messages", include_str!("../ipybox_messages.py")),
-    ("ipybox_packages", include_str!("ipybox_packages.py")),
-    ("ipybox_session", include_str!("ipybox_session.py")),
-    ("ipybox_shell", include_str!("../ipybox_shell.py")),
-    ("ipybox_streams", include_str!("ipybox_streams.py")),
-    ("ipybox_tracebacks", include_str!("../ipybox_tracebacks.py")),
+const MODULES: [(&str, &str); 6] = python_modules![
+    "ipybox_carrier",
+    "ipybox_imports",
+    "ipybox_ipykernel",
+    "ipybox_packages",
+    "ipybox_session",
+    "ipybox_streams",
 ];
 
 /// What a remote kernel is started with.
@@ -182,7 +173,8 @@ impl RemoteKernel {
 
     /// Makes the kernel like one of our own, before any code of a user.
     async fn adapt(&mut self, launch: &RemoteLaunch) -> Result<(), Error> {
-        let sources: BTreeMap<&str, &str> = SOURCES.iter().chain(launch.runtime).copied().collect();
+        let sources: BTreeMap<&str, &str> =
+            MODULES.iter().chain(&SHARED_MODULES).chain(launch.runtime).copied().collect();
         let settings = json!({
             "environment": launch.environment,
             "lease_seconds": LEASE.as_secs(),

@@ -53,27 +53,17 @@ fn pattern(text: &str) -> Result<Regex, regex::Error> {
     let mut pattern = String::from("(?s)^");
     let mut rest = text;
     while let Some(character) = rest.chars().next() {
-        let taken = match (character, class(rest)) {
-            (_, Some(class)) => {
-                let (negation, members) =
-                    class.strip_prefix(['!', '^']).map_or(("", class), |rest| ("^", rest));
-                let members: String = members.chars().map(escaped_member).collect();
-                pattern.push_str(&format!("[{negation}{members}]"));
-                class.len() + "[]".len()
+        let (taken, meaning) = match (class(rest), character) {
+            (Some(class), _) => {
+                let (not, members) = class.strip_prefix(['!', '^']).map_or(("", class), |rest| ("^", rest));
+                let members = members.split('-').map(regex::escape).collect::<Vec<_>>().join("-");
+                (class.len() + "[]".len(), format!("[{not}{members}]"))
             }
-            ('*', None) => {
-                pattern.push_str(".*");
-                1
-            }
-            ('?', None) => {
-                pattern.push('.');
-                1
-            }
-            (other, None) => {
-                pattern.push_str(&regex::escape(other.encode_utf8(&mut [0; 4])));
-                other.len_utf8()
-            }
+            (None, '*') => (1, ".*".to_owned()),
+            (None, '?') => (1, ".".to_owned()),
+            (None, _) => (character.len_utf8(), regex::escape(&rest[..character.len_utf8()])),
         };
+        pattern.push_str(&meaning);
         rest = &rest[taken..];
     }
     pattern.push('$');
@@ -86,14 +76,6 @@ fn class(text: &str) -> Option<&str> {
     let first = inside.chars().take_while(|c| matches!(c, '!' | '^')).count();
     let end = inside.char_indices().skip(first + 1).find(|(_, character)| *character == ']')?.0;
     Some(&inside[..end])
-}
-
-fn escaped_member(character: char) -> String {
-    if matches!(character, '\\' | '[' | ']' | '^' | '&' | '~') {
-        format!("\\{character}")
-    } else {
-        character.to_string()
-    }
 }
 
 struct Search<'a> {

@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 
 use super::Server;
 use super::dial::Failure;
-use super::idle::Watched;
+use super::idle::Client;
 use crate::sandbox::domain::Host;
 
 /// The longest head of a request: a long URL and some cookies.
@@ -68,7 +68,7 @@ enum Error {
 /// # Errors
 ///
 /// If the client goes away or does not speak HTTP.
-pub(super) async fn serve(client: Watched, server: &Arc<Server>) -> io::Result<()> {
+pub(super) async fn serve(client: impl Client, server: &Arc<Server>) -> io::Result<()> {
     let tunnel = Arc::new(Mutex::new(None));
     let service = service_fn(|request| answer(request, server, &tunnel));
     server::Builder::new()

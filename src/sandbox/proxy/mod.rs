@@ -36,7 +36,7 @@ use tokio_util::task::TaskTracker;
 use self::dial::Dialer;
 pub(crate) use self::dial::{Resolver, system_resolver};
 pub(crate) use self::filter::Filter;
-use self::idle::Watched;
+use self::idle::watched;
 
 /// Connections at a time; more wait in the listener's queue. Programs that download in parallel open some dozens.
 const MOST_CONNECTIONS: usize = 256;
@@ -138,11 +138,9 @@ impl Server {
     fn spawn(self: &Arc<Self>, stream: TcpStream, permit: OwnedSemaphorePermit) {
         let server = Arc::clone(self);
         self.tasks.spawn(async move {
-            let (stream, silence) = Watched::new(stream);
             tokio::select! {
                 biased;
                 () = server.stop.cancelled() => {}
-                () = silence.lasts(server.limits.idle) => tracing::debug!("silent connection closed"),
                 // Clients that go away are everyday life.
                 served = server.serve(stream) => if let Err(error) = served {
                     tracing::debug!(%error, "connection to the sandbox's proxy failed");
@@ -152,12 +150,22 @@ impl Server {
         });
     }
 
-    async fn serve(self: &Arc<Self>, stream: Watched) -> io::Result<()> {
-        let handshake = self.limits.handshake;
-        match timely(handshake, stream.first_byte()).await? {
-            Some(SOCKS_VERSION) => socks::serve(stream, &self.dialer, handshake).await,
-            Some(_) => http::serve(stream, self).await,
-            None => Ok(()),
+    async fn serve(self: &Arc<Self>, stream: TcpStream) -> io::Result<()> {
+        let Limits { handshake, idle, .. } = self.limits;
+        let mut first = [0];
+        if timely(handshake, stream.peek(&mut first)).await? == 0 {
+            return Ok(());
+        }
+        let (client, silence) = watched(stream);
+        let served = async {
+            match first {
+                [SOCKS_VERSION] => socks::serve(client, &self.dialer, handshake).await,
+                _ => http::serve(client, self).await,
+            }
+        };
+        tokio::select! {
+            () = silence.lasts(idle) => Err(io::Error::new(io::ErrorKind::TimedOut, "it was silent")),
+            served = served => served,
         }
     }
 }

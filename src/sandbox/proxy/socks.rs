@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::dial::{Dialer, Failure};
-use super::idle::Watched;
+use super::idle::Client;
 use super::{SOCKS_VERSION, timely};
 use crate::sandbox::domain::Host;
 
@@ -35,7 +35,7 @@ enum Reply {
 /// # Errors
 ///
 /// If the client goes away or does not speak SOCKS5.
-pub(super) async fn serve(mut client: Watched, dialer: &Dialer, handshake: Duration) -> io::Result<()> {
+pub(super) async fn serve(mut client: impl Client, dialer: &Dialer, handshake: Duration) -> io::Result<()> {
     let (host, port) = match timely(handshake, request(&mut client)).await? {
         Ok(target) => target,
         Err(reply) => return answer(&mut client, reply).await,
@@ -49,7 +49,7 @@ pub(super) async fn serve(mut client: Watched, dialer: &Dialer, handshake: Durat
 }
 
 /// Reads greeting and request: what to connect to, or how to refuse.
-async fn request(client: &mut Watched) -> io::Result<Result<(Host, u16), Reply>> {
+async fn request(client: &mut impl Client) -> io::Result<Result<(Host, u16), Reply>> {
     let [version, count] = bytes(client).await?;
     let mut methods = vec![0; count.into()];
     client.read_exact(&mut methods).await?;
@@ -79,7 +79,7 @@ async fn request(client: &mut Watched) -> io::Result<Result<(Host, u16), Reply>>
     Ok(host.filter(|_| port != 0).map(|host| (host, port)).ok_or(Reply::NotAllowed))
 }
 
-async fn bytes<const N: usize>(client: &mut Watched) -> io::Result<[u8; N]> {
+async fn bytes<const N: usize>(client: &mut impl Client) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     client.read_exact(&mut bytes).await?;
     Ok(bytes)
@@ -98,6 +98,6 @@ fn reply_to(failure: &Failure) -> Reply {
 }
 
 /// The address that the connection has on this side is nobody's business: it is told as zeros.
-async fn answer(client: &mut Watched, reply: Reply) -> io::Result<()> {
+async fn answer(client: &mut impl Client, reply: Reply) -> io::Result<()> {
     client.write_all(&[SOCKS_VERSION, reply as u8, 0, IPV4, 0, 0, 0, 0, 0, 0]).await
 }
