@@ -190,6 +190,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_too_long_is_not_kept() {
+        let _turn = crate::mcp_client::tests::LARGE.lock().await;
         let piece = Bytes::from(vec![b'x'; 1 << 20]);
         let many = MESSAGE_BYTES / piece.len() + 1;
         let pieces = std::iter::once(Bytes::from("data: {\"id\":7,\"result\":\""))

@@ -15,7 +15,7 @@ use super::*;
 use crate::env::Variables;
 
 /// Held by tests with large answers, which have one budget together.
-static LARGE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+pub(super) static LARGE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// How long anything here may take that should take no time.
 const SOON: Duration = Duration::from_secs(120);
