@@ -6,33 +6,17 @@ use super::document::{ALSO, Schema};
 use super::regex;
 
 /// Keywords that only a check at run time can enforce.
+#[rustfmt::skip]
 const KEYWORDS: [&str; 12] = [
-    "not",
-    "if",
-    "then",
-    "else",
-    "contains",
-    "minContains",
-    "maxContains",
-    "dependentRequired",
-    "dependentSchemas",
-    "dependencies",
-    "$also",
-    "uniqueItems",
+    "not", "if", "then", "else", "contains", "minContains", "maxContains", "dependentRequired",
+    "dependentSchemas", "dependencies", "$also", "uniqueItems",
 ];
 
 /// Keywords of rules whose value is a schema.
+#[rustfmt::skip]
 const WITH_SCHEMA: [&str; 10] = [
-    "not",
-    "if",
-    "then",
-    "else",
-    "contains",
-    "items",
-    "additionalProperties",
-    "additionalItems",
-    "propertyNames",
-    "unevaluatedItems",
+    "not", "if", "then", "else", "contains", "items", "additionalProperties", "additionalItems",
+    "propertyNames", "unevaluatedItems",
 ];
 
 /// Keywords of rules whose value is a list of schemas.
@@ -42,26 +26,11 @@ const WITH_SCHEMAS: [&str; 5] = ["allOf", "anyOf", "oneOf", "prefixItems", "item
 const WITH_NAMED_SCHEMAS: [&str; 3] = ["properties", "patternProperties", "dependentSchemas"];
 
 /// Keywords of rules whose value is data.
+#[rustfmt::skip]
 const WITH_DATA: [&str; 19] = [
-    "type",
-    "enum",
-    "const",
-    "required",
-    "dependentRequired",
-    "uniqueItems",
-    "minContains",
-    "maxContains",
-    "minProperties",
-    "maxProperties",
-    "minItems",
-    "maxItems",
-    "minLength",
-    "maxLength",
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "multipleOf",
+    "type", "enum", "const", "required", "dependentRequired", "uniqueItems", "minContains", "maxContains",
+    "minProperties", "maxProperties", "minItems", "maxItems", "minLength", "maxLength", "minimum", "maximum",
+    "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
 ];
 
 /// Takes out of `schema` the keywords that are left to rules; `keep` is what types say of the rest.

@@ -8,71 +8,29 @@ use percent_encoding::percent_decode_str;
 const WHO: &[&str] = &["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
 
 /// Which certificates are trusted.
+#[rustfmt::skip]
 pub(crate) const CERTIFICATES: &[&str] = &[
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "NODE_EXTRA_CA_CERTS",
-    "NODE_USE_SYSTEM_CA",
-    "PIP_CERT",
-    "PIP_CLIENT_CERT",
-    "AWS_CA_BUNDLE",
-    "DENO_CERT",
-    "DENO_TLS_CA_STORE",
-    "GIT_SSL_CAINFO",
-    "GIT_SSL_CAPATH",
-    "NIX_SSL_CERT_FILE",
-    "UV_NATIVE_TLS",
-    "UV_SYSTEM_CERTS",
-    "UV_INSECURE_HOST",
-    "PIP_TRUSTED_HOST",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS",
+    "NODE_USE_SYSTEM_CA", "PIP_CERT", "PIP_CLIENT_CERT", "AWS_CA_BUNDLE", "DENO_CERT", "DENO_TLS_CA_STORE",
+    "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "NIX_SSL_CERT_FILE", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS",
+    "UV_INSECURE_HOST", "PIP_TRUSTED_HOST",
 ];
 
 /// Which way leads to the network. `NODE_USE_ENV_PROXY` has Node.js look at the others.
+#[rustfmt::skip]
 pub(crate) const PROXIES: &[&str] = &[
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
-    "NODE_USE_ENV_PROXY",
-    "PIP_PROXY",
+    "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy",
+    "no_proxy", "NODE_USE_ENV_PROXY", "PIP_PROXY",
 ];
 
 /// Where uv, pip, npm and Deno find packages, and where they keep them.
+#[rustfmt::skip]
 const PACKAGES: &[&str] = &[
-    "XDG_CACHE_HOME",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-    "NETRC",
-    "UV_CACHE_DIR",
-    "UV_CONFIG_FILE",
-    "UV_CREDENTIALS_DIR",
-    "UV_DEFAULT_INDEX",
-    "UV_EXCLUDE_NEWER",
-    "UV_EXTRA_INDEX_URL",
-    "UV_FIND_LINKS",
-    "UV_HTTP_RETRIES",
-    "UV_HTTP_TIMEOUT",
-    "UV_INDEX",
-    "UV_KEYRING_PROVIDER",
-    "UV_LINK_MODE",
-    "UV_NO_CACHE",
-    "UV_NO_CONFIG",
-    "UV_OFFLINE",
-    "UV_PYTHON",
-    "UV_TOOL_DIR",
-    "PIP_CACHE_DIR",
-    "PIP_CONFIG_FILE",
-    "PIP_EXTRA_INDEX_URL",
-    "PIP_FIND_LINKS",
-    "PIP_INDEX_URL",
-    "PIP_NO_INDEX",
-    "DENO_DIR",
+    "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "NETRC", "UV_CACHE_DIR", "UV_CONFIG_FILE",
+    "UV_CREDENTIALS_DIR", "UV_DEFAULT_INDEX", "UV_EXCLUDE_NEWER", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS",
+    "UV_HTTP_RETRIES", "UV_HTTP_TIMEOUT", "UV_INDEX", "UV_KEYRING_PROVIDER", "UV_LINK_MODE", "UV_NO_CACHE",
+    "UV_NO_CONFIG", "UV_OFFLINE", "UV_PYTHON", "UV_TOOL_DIR", "PIP_CACHE_DIR", "PIP_CONFIG_FILE",
+    "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_NO_INDEX", "DENO_DIR",
     "COREPACK_NPM_REGISTRY",
 ];
 
@@ -81,24 +39,10 @@ const PACKAGES_PREFIXES: &[&str] = &["UV_INDEX_", "UV_PYTHON_"];
 
 /// npm's options that decide where packages come from and go to, after `npm_config_`, in any case. Others say what is to
 /// be run, and npm sets them itself for what `npx` runs: a server must not inherit those of ours.
+#[rustfmt::skip]
 const NPM: &[&str] = &[
-    "registry",
-    "cache",
-    "ca",
-    "cafile",
-    "cert",
-    "key",
-    "strict_ssl",
-    "proxy",
-    "https_proxy",
-    "http_proxy",
-    "noproxy",
-    "userconfig",
-    "globalconfig",
-    "offline",
-    "prefer_offline",
-    "fetch_retries",
-    "fetch_timeout",
+    "registry", "cache", "ca", "cafile", "cert", "key", "strict_ssl", "proxy", "https_proxy", "http_proxy",
+    "noproxy", "userconfig", "globalconfig", "offline", "prefer_offline", "fetch_retries", "fetch_timeout",
 ];
 const NPM_PREFIX: &str = "npm_config_";
 

@@ -37,24 +37,11 @@ pub const IPYBOX_TOOL_SERVER_HOST_TOKEN: &str = "IPYBOX_TOOL_SERVER_HOST_TOKEN";
 pub(crate) const TMPDIR: &str = "TMPDIR";
 
 /// What every program needs to run: who and where it is, its language, its certificates.
+#[rustfmt::skip]
 const BASE: &[&str] = &[
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "LANGUAGE",
-    "TZ",
-    TMPDIR,
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "PIP_CERT",
-    "NODE_EXTRA_CA_CERTS",
-    "LD_LIBRARY_PATH",
-    "DYLD_LIBRARY_PATH",
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", TMPDIR, "SSL_CERT_FILE",
+    "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "NODE_EXTRA_CA_CERTS",
+    "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH",
 ];
 const BASE_PREFIXES: &[&str] = &["LC_"];
 

@@ -26,22 +26,11 @@ impl Bytecode {
 }
 
 /// Variables by which uv and pip would install elsewhere, something else, or without bytecode.
+#[rustfmt::skip]
 const REDIRECTING: &[&str] = &[
-    "PIP_DRY_RUN",
-    "PIP_EDITABLE",
-    "PIP_NO_COMPILE",
-    "PIP_PREFIX",
-    "PIP_PYTHON",
-    "PIP_REQUIREMENT",
-    "PIP_ROOT",
-    "PIP_TARGET",
-    "PIP_USER",
-    "UV_PROJECT",
-    "UV_PYTHON",
-    "UV_SYSTEM_PYTHON",
-    "UV_VENV_RELOCATABLE",
-    "UV_WORKING_DIR",
-    "UV_WORKING_DIRECTORY",
+    "PIP_DRY_RUN", "PIP_EDITABLE", "PIP_NO_COMPILE", "PIP_PREFIX", "PIP_PYTHON", "PIP_REQUIREMENT",
+    "PIP_ROOT", "PIP_TARGET", "PIP_USER", "UV_PROJECT", "UV_PYTHON", "UV_SYSTEM_PYTHON",
+    "UV_VENV_RELOCATABLE", "UV_WORKING_DIR", "UV_WORKING_DIRECTORY",
 ];
 
 /// Variables that say which way leads to the network.

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use url::Url;
 
-use super::quick_ack::QuickAck;
+use super::quick_ack::quick_ack;
 use crate::text::describe;
 
 /// How long a connection may take to come about.
@@ -106,7 +106,7 @@ impl Dialer {
 async fn connect(host: &str, port: u16) -> Result<Box<dyn Duplex>, String> {
     let address = (host.trim_matches(['[', ']']), port);
     let stream = TcpStream::connect(address).await.map_err(|error| told(&error))?;
-    Ok(Box::new(QuickAck::new(stream).map_err(|error| told(&error))?))
+    Ok(Box::new(quick_ack(stream).map_err(|error| told(&error))?))
 }
 
 /// TLS errors come wrapped in others that repeat them.

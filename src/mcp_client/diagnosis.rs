@@ -3,19 +3,12 @@
 use crate::env::{CERTIFICATES, PROXIES};
 
 /// What programs say of certificates that they do not trust: uv and Rust, Python and OpenSSL, Node.js, Go.
+#[rustfmt::skip]
 const UNTRUSTED: &[&str] = &[
-    "UnknownIssuer",
-    "invalid peer certificate",
-    "certificate verify failed",
-    "CERTIFICATE_VERIFY_FAILED",
-    "self-signed certificate",
-    "self signed certificate",
-    "SELF_SIGNED_CERT",
-    "unable to get local issuer certificate",
-    "UNABLE_TO_GET_ISSUER_CERT",
-    "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
-    "unable to verify the first certificate",
-    "x509: certificate signed by unknown authority",
+    "UnknownIssuer", "invalid peer certificate", "certificate verify failed", "CERTIFICATE_VERIFY_FAILED",
+    "self-signed certificate", "self signed certificate", "SELF_SIGNED_CERT",
+    "unable to get local issuer certificate", "UNABLE_TO_GET_ISSUER_CERT", "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
+    "unable to verify the first certificate", "x509: certificate signed by unknown authority",
 ];
 /// What installers say when they are at work. Only then does a network that is not there tell of proxies.
 const INSTALLERS: &[&str] = &[
@@ -27,18 +20,10 @@ const INSTALLERS: &[&str] = &[
     "pip._vendor",
     "registry",
 ];
+#[rustfmt::skip]
 const UNREACHABLE: &[&str] = &[
-    "ECONNREFUSED",
-    "ECONNRESET",
-    "ENOTFOUND",
-    "EAI_AGAIN",
-    "ETIMEDOUT",
-    "dns error",
-    "failed to lookup address",
-    "name resolution",
-    "Connection refused",
-    "operation timed out",
-    "407 ",
+    "ECONNREFUSED", "ECONNRESET", "ENOTFOUND", "EAI_AGAIN", "ETIMEDOUT", "dns error",
+    "failed to lookup address", "name resolution", "Connection refused", "operation timed out", "407 ",
     "tunnel",
 ];
 /// What Node.js says when files of an installation are missing, or cut off.

@@ -1,6 +1,7 @@
 //! The socket: listens on a loopback address until it is told to stop.
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,20 +13,24 @@ use axum::response::{IntoResponse, Response};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+use tokio_io_timeout::TimeoutWriter;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Error;
 use super::connections::{Connection, Connections};
-use super::paced::Paced;
 
 /// How long clients may take to read their last answers. Those that do not are left alone with a closed port.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 
 /// How long the head of a request may take, and a connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long may be waited for the other end to read. A cell that is interrupted, or busy, may let us wait.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The longest head of a request, in bytes, and the most that is read ahead of a body.
 const READ_BYTES: usize = 32 * 1024;
@@ -124,6 +129,13 @@ async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
     tasks.wait().await;
 }
 
+/// A connection whose other end has to read: what is written to it does not wait for ever.
+fn paced<S: AsyncRead + AsyncWrite>(stream: S) -> Pin<Box<TimeoutWriter<S>>> {
+    let mut paced = TimeoutWriter::new(stream);
+    paced.set_timeout(Some(READ_TIMEOUT));
+    Box::pin(paced)
+}
+
 /// Answers the requests of one connection until it ends, has to leave, or the server stops.
 async fn attend(stream: TcpStream, connection: Arc<Connection>, router: Router, stop: CancellationToken) {
     // Small answers must not wait for acknowledgements of earlier ones.
@@ -133,7 +145,7 @@ async fn attend(stream: TcpStream, connection: Arc<Connection>, router: Router, 
     let router = router.layer(axum::Extension(Arc::clone(&connection)));
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(READ_BYTES);
-    let stream = TokioIo::new(Paced::new(stream));
+    let stream = TokioIo::new(paced(stream));
     let serving = builder.serve_connection(stream, TowerToHyperService::new(router)).with_upgrades();
     let mut serving = std::pin::pin!(serving);
     let ended = tokio::select! {
@@ -195,6 +207,17 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_reads_nothing_is_left() {
+        let (here, mut there) = tokio::io::duplex(16);
+        let mut paced = paced(here);
+        let error = paced.write_all(&[0; 100]).await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+        let mut read = [0; 16];
+        there.read_exact(&mut read).await.unwrap();
+        paced.write_all(&[0; 16]).await.unwrap();
+    }
 
     async fn listener() -> Listener {
         let router = Router::new().route("/", get(|| async { "here" }));

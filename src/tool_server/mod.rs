@@ -17,7 +17,6 @@ mod connections;
 mod endpoint;
 mod host_routes;
 mod listener;
-mod paced;
 mod routes;
 mod standalone;
 pub(crate) mod wire;

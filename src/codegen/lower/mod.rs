@@ -35,22 +35,10 @@ const MAX_READINGS: usize = 64;
 const TOO_LARGE: &str = "grows without bounds";
 
 /// Keywords that say nothing about which values are valid. Those that begin with `$` or `x-` do not either.
+#[rustfmt::skip]
 const ANNOTATIONS: [&str; 16] = [
-    "title",
-    "description",
-    "default",
-    "examples",
-    "example",
-    "deprecated",
-    "readOnly",
-    "writeOnly",
-    "definitions",
-    "nullable",
-    "discriminator",
-    "externalDocs",
-    "xml",
-    "contentMediaType",
-    "contentEncoding",
+    "title", "description", "default", "examples", "example", "deprecated", "readOnly", "writeOnly",
+    "definitions", "nullable", "discriminator", "externalDocs", "xml", "contentMediaType", "contentEncoding",
     "contentSchema",
 ];
 

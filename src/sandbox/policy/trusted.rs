@@ -6,121 +6,44 @@
 use std::path::{Path, PathBuf};
 
 /// Directories of tools. Those that are missing must not come into being.
+#[rustfmt::skip]
 const DIRECTORIES: [&str; 37] = [
     // Editors.
-    ".vscode",
-    ".idea",
-    ".zed",
-    ".fleet",
-    ".helix",
-    ".devcontainer",
-    ".run",
-    ".settings",
+    ".vscode", ".idea", ".zed", ".fleet", ".helix", ".devcontainer", ".run", ".settings",
     // Agents.
-    ".claude",
-    ".cursor",
-    ".codex",
-    ".gemini",
-    ".qwen",
-    ".windsurf",
-    ".codeium",
-    ".continue",
-    ".cline",
-    ".roo",
-    ".kilocode",
-    ".kiro",
-    ".amazonq",
-    ".opencode",
-    ".crush",
-    ".factory",
-    ".junie",
-    ".augment",
+    ".claude", ".cursor", ".codex", ".gemini", ".qwen", ".windsurf", ".codeium", ".continue", ".cline",
+    ".roo", ".kilocode", ".kiro", ".amazonq", ".opencode", ".crush", ".factory", ".junie", ".augment",
     ".agents",
     // Version control, and what it runs.
-    ".hg",
-    ".jj",
-    ".husky",
-    ".githooks",
+    ".hg", ".jj", ".husky", ".githooks",
     // Shells' extensions, package managers and build tools.
-    ".direnv",
-    ".mise",
-    ".yarn",
-    ".bundle",
-    ".cargo",
-    ".mvn",
+    ".direnv", ".mise", ".yarn", ".bundle", ".cargo", ".mvn",
 ];
 
 /// Files of tools. Those that are missing must not come into being, and are empty then: none of them is refused for that.
+#[rustfmt::skip]
 const FILES: [&str; 52] = [
     // Shells, and what they run in a directory.
-    ".bashrc",
-    ".bash_profile",
-    ".bash_login",
-    ".bash_logout",
-    ".profile",
-    ".zshrc",
-    ".zprofile",
-    ".zshenv",
-    ".zlogin",
-    ".zlogout",
-    ".envrc",
-    ".tool-versions",
-    ".mise.toml",
-    "mise.toml",
-    ".rvmrc",
+    ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zprofile", ".zshenv",
+    ".zlogin", ".zlogout", ".envrc", ".tool-versions", ".mise.toml", "mise.toml", ".rvmrc",
     // Version control, and what it runs.
-    ".gitconfig",
-    ".gitmodules",
-    ".gitattributes",
-    ".pre-commit-config.yaml",
-    ".overcommit.yml",
-    "lefthook.yml",
-    ".lefthook.yml",
-    "lefthook-local.yml",
-    ".lefthook-local.yml",
+    ".gitconfig", ".gitmodules", ".gitattributes", ".pre-commit-config.yaml", ".overcommit.yml",
+    "lefthook.yml", ".lefthook.yml", "lefthook-local.yml", ".lefthook-local.yml",
     // Package managers and build tools.
-    ".npmrc",
-    ".yarnrc",
-    ".yarnrc.yml",
-    ".pnpmfile.cjs",
-    ".pnpmfile.mjs",
-    "bunfig.toml",
-    "uv.toml",
-    ".pdm-python",
-    "pip.conf",
-    ".bazelrc",
-    ".bazeliskrc",
+    ".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", ".pnpmfile.mjs", "bunfig.toml", "uv.toml",
+    ".pdm-python", "pip.conf", ".bazelrc", ".bazeliskrc",
     // Agents and editors.
-    ".mcp.json",
-    ".aider.conf.yml",
-    ".devcontainer.json",
-    ".exrc",
-    ".vimrc",
-    ".nvimrc",
-    ".nvim.lua",
+    ".mcp.json", ".aider.conf.yml", ".devcontainer.json", ".exrc", ".vimrc", ".nvimrc", ".nvim.lua",
     ".dir-locals.el",
     // Interpreters and debuggers, which read them where they are started.
-    ".ripgreprc",
-    ".gdbinit",
-    ".lldbinit",
-    ".pdbrc",
-    ".irbrc",
-    ".pryrc",
-    ".Rprofile",
-    ".octaverc",
-    ".ghci",
+    ".ripgreprc", ".gdbinit", ".lldbinit", ".pdbrc", ".irbrc", ".pryrc", ".Rprofile", ".octaverc", ".ghci",
 ];
 
 /// The same, of which an empty one would be refused: they are protected where they are there.
+#[rustfmt::skip]
 const FILES_IF_THERE: [&str; 8] = [
-    "rust-toolchain",
-    "rust-toolchain.toml",
-    "pnpm-workspace.yaml",
-    "opencode.json",
-    "opencode.jsonc",
-    "crush.json",
-    ".RData",
-    ".buckconfig",
+    "rust-toolchain", "rust-toolchain.toml", "pnpm-workspace.yaml", "opencode.json", "opencode.jsonc",
+    "crush.json", ".RData", ".buckconfig",
 ];
 
 /// What names a directory to git that is its repository, where there is no `.git`.
