@@ -22,7 +22,7 @@ mod standing;
 
 pub(crate) use self::action::Action;
 pub use self::action::{Target, ToolAnnotations};
-pub(crate) use self::audit::{Audit, CellEnd, CellOutput, LogSettings, OpenCall, OpenCell, decisions_file};
+pub(crate) use self::audit::{Audit, CellOutput, LogSettings, OpenCall, decisions_file};
 pub use self::audit::{Contents as AuditContents, Error as AuditError};
 pub(crate) use self::gate::{Denied, Gate, Permit};
 pub use self::policy::{Effect, Policy, PolicyError};

@@ -10,7 +10,7 @@ use super::execution::CodeExecution;
 use super::{Code, CodeExecutionError, CodeExecutionResult};
 use crate::config::Config;
 use crate::registry::GenerateError;
-use crate::session::{Session, StartError, ToolOptions};
+use crate::session::{RegisterError, Session, StartError, ToolOptions};
 use crate::text::describe;
 
 /// Runs Python code in an IPython kernel and lets it call the tools of MCP servers.
@@ -93,8 +93,14 @@ impl CodeExecutor {
     ) -> Result<Vec<String>, GenerateError> {
         let parameters = server_params.as_object().ok_or(GenerateError::NotAnObject)?;
         let tell = |what: &str| tracing::debug!(server = server_name, "{what}");
-        let registered = self.session.register(server_name, parameters, None, &tell).await;
-        let registration = registered.map_err(|error| GenerateError::Register(describe(&error)))?;
+        let registration = match self.session.register(server_name, parameters, None, &tell).await {
+            Ok(registration) => registration,
+            Err(RegisterError::Register(error)) => return Err(error.into()),
+            // An application decides by itself, and its executor has tools.
+            Err(error @ (RegisterError::Denied(_) | RegisterError::NoTools)) => {
+                return Err(GenerateError::Unusable(describe(&error)));
+            }
+        };
         for note in &registration.notes {
             tracing::warn!(server = server_name, "{note}");
         }
@@ -183,7 +189,7 @@ impl CodeExecutorBuilder {
             ToolOptions { policy: self.policy(), registry: self.registry, timeout: self.approval_timeout };
         let config = Config::new(self.kernel.into_settings())?;
         let session = Session::open(&config, Some(tools)).await?;
-        session.started().await.map_err(|error| StartError::kernel(&error))?;
+        session.started().await?;
         Ok(CodeExecutor { session: Arc::new(session) })
     }
 }

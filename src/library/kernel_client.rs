@@ -150,7 +150,7 @@ impl KernelClientBuilder {
     pub async fn start(self) -> Result<KernelClient, StartError> {
         let config = Config::new(self.into_settings())?;
         let session = Session::open(&config, None).await?;
-        session.started().await.map_err(|error| StartError::kernel(&error))?;
+        session.started().await?;
         Ok(KernelClient { session: Arc::new(session) })
     }
 }

@@ -23,10 +23,34 @@ pub enum GenerateError {
         /// Why.
         source: std::io::Error,
     },
-    /// The server could not be registered: its name or parameters are wrong, it cannot be connected to, or the package
-    /// cannot be written.
+    /// The name or the parameters cannot be used.
     #[error("{0}")]
-    Register(String),
+    Unusable(String),
+    /// The server could not be connected to, or did not tell its tools.
+    #[error("{0}")]
+    Server(String),
+    /// The package could not be written, or the registration not kept.
+    #[error("{message}")]
+    Files {
+        /// What could not be done.
+        message: String,
+        /// Why.
+        kind: std::io::ErrorKind,
+    },
+}
+
+impl From<super::Error> for GenerateError {
+    /// The words of a server's failure have its cause in them: secrets are removed from the text as a whole.
+    fn from(error: super::Error) -> Self {
+        let words = describe(&error);
+        match error {
+            super::Error::Unusable(_) => Self::Unusable(words),
+            super::Error::Server { .. } => Self::Server(words),
+            super::Error::Package { source, .. } | super::Error::Store { source, .. } => {
+                Self::Files { message: words, kind: source.kind() }
+            }
+        }
+    }
 }
 
 /// Generates a typed Python API for the tools of an MCP server, the package `<root_dir>/<server_name>/`, and registers
@@ -58,11 +82,10 @@ pub async fn generate_mcp_sources(
     std::fs::create_dir_all(path)
         .map_err(|source| GenerateError::Directory { path: path.to_owned(), source })?;
     let parameters = server_params.as_object().ok_or(GenerateError::NotAnObject)?;
-    let failed = |error: super::Error| GenerateError::Register(describe(&error));
-    let candidate = registry.candidate(server_name, parameters).map_err(failed)?;
+    let candidate = registry.candidate(server_name, parameters)?;
     let tell = |what: &str| tracing::debug!(server = server_name, "{what}");
     let registering = registry.register(candidate, Packages::new(path, "."), &tell);
-    let (registration, _, connection) = registering.await.map_err(failed)?;
+    let (registration, _, connection) = registering.await?;
     connection.close().await;
     for warning in registration.notes.iter().chain(&registration.warnings) {
         tracing::warn!(server = server_name, "{warning}");

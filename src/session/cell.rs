@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::end::{End, KernelState};
-use crate::approval::Approver;
+use crate::approval::{Approver, CellOutput};
 use crate::kernel::{self, Content, Event, Fold, Kernel, Message, Missing, PythonError, RateLimit};
 use crate::output::{Late, Record, Recorded, SavedImage, Text};
 
@@ -73,6 +73,27 @@ impl Outcome {
             error: None,
             notes: Vec::new(),
         }
+    }
+
+    /// How it ended, as the audit log says it.
+    pub(super) fn word(&self) -> &'static str {
+        match &self.end {
+            End::Finished if self.error.is_some() => "error",
+            End::Finished => "finished",
+            End::TimedOut { .. } => "timed_out",
+            End::Cancelled(_) => "cancelled",
+            End::NotRun => "not_run",
+            End::Reset => "reset",
+            End::Died(_) => "died",
+            End::Unanswered | End::Unreachable(_) => "unknown",
+        }
+    }
+
+    /// How much it showed, for the audit log.
+    pub(super) fn output(&self) -> CellOutput<'_> {
+        let Text { excerpt, cut } = &self.text;
+        let chars = cut.as_ref().map_or_else(|| excerpt.chars().count(), |cut| cut.chars);
+        CellOutput { excerpt, chars, images: self.images.len() }
     }
 }
 

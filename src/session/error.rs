@@ -23,14 +23,25 @@ pub enum StartError {
     /// There is no place for the kernel's temporary files.
     #[error("create a private directory for the kernel")]
     PrivateDirectory(#[source] std::io::Error),
-    /// The kernel, or the Python environment that runs it, could not be made ready.
+    /// There is no usable Python environment, and none could be made.
+    #[error("{0}")]
+    Environment(String),
+    /// The sandbox could not be started.
+    #[error("{0}")]
+    Sandbox(String),
+    /// The kernel could not be made ready.
     #[error("{0}")]
     Kernel(String),
 }
 
-impl StartError {
-    pub(crate) fn kernel(error: &Error) -> Self {
-        Self::Kernel(describe(error))
+impl From<Error> for StartError {
+    fn from(error: Error) -> Self {
+        let words = describe(&error);
+        match error {
+            Error::Kernel(site::Error::Environment(_)) => Self::Environment(words),
+            Error::Kernel(site::Error::Sandbox(_)) => Self::Sandbox(words),
+            Error::Kernel(_) | Error::Crashed | Error::Stopped => Self::Kernel(words),
+        }
     }
 }
 

@@ -9,7 +9,6 @@
 //! Whatever can be asked of ipybox is a method of [`Session`], and whoever asks is a thin face over it. What an answer
 //! looks like to an MCP client or to an application is not decided here.
 
-mod account;
 mod cell;
 mod end;
 mod error;

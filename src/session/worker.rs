@@ -10,7 +10,6 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::Error;
-use super::account;
 use super::cell::{self, Cell, Outcome};
 use super::end::{End, KernelState};
 use super::phase::Phase;
@@ -87,7 +86,9 @@ impl Worker {
                 self.gate.set_approver(Some(cell.approver.clone()));
                 let outcome = self.execute(&cell, &generation).await;
                 self.gate.set_approver(None);
-                account::tell(on_record, outcome.as_ref());
+                if let Ok(outcome) = &outcome {
+                    on_record.ended(outcome.word(), outcome.output());
+                }
                 let was_reset = outcome.as_ref().is_ok_and(|outcome| matches!(outcome.end, End::Reset));
                 // The caller gave up; there is nobody to tell.
                 reply.send(outcome).ok();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::event::{CellEnd, Event, millis};
+use super::event::{Event, millis};
 use super::handle::{Audit, Log};
 use super::shown;
 
@@ -43,12 +43,12 @@ impl Audit {
 }
 
 impl OpenCell {
-    /// Records how the cell ended.
-    pub(crate) fn ended(mut self, end: CellEnd, output: CellOutput<'_>) {
+    /// Records how the cell ended, in a word.
+    pub(crate) fn ended(mut self, end: &'static str, output: CellOutput<'_>) {
         self.end(end, output);
     }
 
-    fn end(&mut self, end: CellEnd, output: CellOutput<'_>) {
+    fn end(&mut self, end: &'static str, output: CellOutput<'_>) {
         let Some(Running { log, cell, begun }) = self.0.take() else { return };
         log.running.store(0, Ordering::Relaxed);
         log.note(&Event::CellEnded {
@@ -64,6 +64,6 @@ impl OpenCell {
 
 impl Drop for OpenCell {
     fn drop(&mut self) {
-        self.end(CellEnd::Stopped, CellOutput::default());
+        self.end("stopped", CellOutput::default());
     }
 }

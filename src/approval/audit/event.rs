@@ -24,7 +24,7 @@ pub(super) enum Event {
     /// A cell has ended, whether or not its code ran.
     CellEnded {
         cell: u64,
-        end: CellEnd,
+        end: &'static str,
         duration_ms: u64,
         output_chars: usize,
         images: usize,
@@ -98,30 +98,6 @@ pub(super) enum Outcome {
     Error,
     /// Nobody waited for its end.
     Cancelled,
-}
-
-/// How a cell ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum CellEnd {
-    /// All of its code ran.
-    Finished,
-    /// Its code raised an exception.
-    Error,
-    /// Its code took too long.
-    TimedOut,
-    /// The caller gave up while the code ran.
-    Cancelled,
-    /// The caller gave up before the code ran.
-    NotRun,
-    /// The kernel was reset while the cell ran or waited.
-    Reset,
-    /// The kernel's process ended.
-    Died,
-    /// The kernel has not said how it went.
-    Unknown,
-    /// No kernel could be started, or the session ended.
-    Stopped,
 }
 
 /// What each line begins with.

@@ -19,7 +19,6 @@ mod tests;
 mod writer;
 
 pub(crate) use self::call::OpenCall;
-pub(crate) use self::cell::{CellOutput, OpenCell};
-pub(crate) use self::event::CellEnd;
+pub(crate) use self::cell::CellOutput;
 pub(crate) use self::handle::{Audit, Settings as LogSettings, evidence as decisions_file};
 pub use self::handle::{Contents, Error};

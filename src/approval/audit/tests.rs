@@ -85,7 +85,7 @@ async fn a_call_of_a_cell_is_told_from_beginning_to_end() {
     let cell = place.audit.cell_started("é the-secret");
     let (_, call) = gate(&place.audit, Effect::Allow).decide(action(), &Approver::Consent).await.unwrap();
     call.result(|| json!("the-secret"));
-    cell.ended(CellEnd::Error, CellOutput { excerpt: "the-secret", chars: 10, images: 2 });
+    cell.ended("error", CellOutput { excerpt: "the-secret", chars: 10, images: 2 });
     let told = place.told().await;
     assert_eq!(
         fields(&told, &["cell", "decision", "by", "outcome", "result_bytes", "end", "chars", "output_chars"]),
@@ -109,7 +109,7 @@ async fn contents_are_told_if_wanted() {
     let cell = place.audit.cell_started("print('the-secret')");
     let (_, call) = gate(&place.audit, Effect::Allow).decide(action(), &Approver::Consent).await.unwrap();
     call.result(|| json!({"a": "the-secret"}));
-    cell.ended(CellEnd::Finished, CellOutput { excerpt: "the-secret\n", chars: 11, images: 0 });
+    cell.ended("finished", CellOutput { excerpt: "the-secret\n", chars: 11, images: 0 });
     let told = place.told().await;
     assert_eq!(told[0]["code"], "print('${KEY}')");
     assert_eq!(told[2]["result"], json!({"a": "${KEY}"}));
@@ -169,7 +169,7 @@ async fn nothing_runs_that_cannot_be_recorded() {
     std::fs::create_dir(place.path()).unwrap();
     let refused = gate.decide(action(), &Approver::Consent).await;
     assert!(matches!(refused, Err(Denied::Unrecorded { .. })));
-    place.audit.cell_started("").ended(CellEnd::Finished, CellOutput::default());
+    place.audit.cell_started("").ended("finished", CellOutput::default());
     // What is recorded next is written after those, which are lost.
     drop(gate.decide(action(), &Approver::Consent).await);
     std::fs::remove_dir(place.path()).unwrap();
@@ -232,7 +232,7 @@ async fn a_flood_of_calls_drives_out_no_evidence() {
 async fn without_a_log_calls_run_all_the_same() {
     let audit = Audit::off();
     drop(gate(&audit, Effect::Allow).decide(action(), &Approver::Consent).await.unwrap());
-    audit.cell_started("").ended(CellEnd::Finished, CellOutput::default());
+    audit.cell_started("").ended("finished", CellOutput::default());
     audit.close().await;
 }
 
