@@ -190,6 +190,12 @@ impl Kernel {
         }
     }
 
+    /// Whether code has not begun in a kernel that has ended without having said so ([`Content::ExecuteInput`]). What a
+    /// remote kernel says may get lost.
+    pub(crate) fn says_that_code_begins(&self) -> bool {
+        matches!(self, Self::Own(_))
+    }
+
     /// The next message or the kernel's end. Cancellation safe.
     ///
     /// Call it between cells too: what nobody reads slows the kernel down.

@@ -97,6 +97,18 @@ impl Outcome {
     }
 }
 
+/// What came of a cell in one kernel.
+pub(super) struct Followed {
+    /// What it has shown.
+    pub(super) recorded: Recorded,
+    /// The exception that ended its code.
+    pub(super) error: Option<PythonError>,
+    /// How it ended.
+    pub(super) end: End,
+    /// Whether the kernel has said that the code begins.
+    pub(super) has_begun: bool,
+}
+
 /// How far we have gone to stop the code.
 #[derive(Clone, Copy)]
 enum Pressure {
@@ -124,7 +136,7 @@ pub(super) async fn follow(
     cell: &Cell,
     generation: &CancellationToken,
     late: &mut Late,
-) -> (Recorded, Option<PythonError>, End) {
+) -> Followed {
     let mut course = Course {
         fold: Fold::new(request),
         record: Record::new(late.places(), cell.max_output_chars),
@@ -141,11 +153,12 @@ pub(super) async fn follow(
     };
     let stopped = course.run(kernel, cell, generation).await;
     let missing = course.fold.missing().map(told);
+    let has_begun = course.fold.has_begun();
     let (rest, error) = course.fold.finish();
     let end = stopped.map_or_else(End::Unreachable, |end| end.unwrap_or(End::Finished));
     let mut recorded = course.record.finish(rest).await;
     recorded.troubles.extend(missing);
-    (recorded, error, end)
+    Followed { recorded, error, end, has_begun }
 }
 
 /// What is said about output that was lost on its way.

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::Error;
-use super::cell::{self, Cell, Outcome};
+use super::cell::{self, Cell, Followed, Outcome};
 use super::end::{End, KernelState};
 use super::phase::Phase;
 use crate::approval::Gate;
@@ -107,16 +107,30 @@ impl Worker {
     }
 
     async fn execute(&mut self, cell: &Cell, generation: &CancellationToken) -> Result<Outcome, Error> {
-        let request = tokio::select! {
-            // What was cancelled while it waited must not run.
-            biased;
-            () = cell.cancel.cancelled() => return Ok(Outcome::not_run(End::NotRun)),
-            () = generation.cancelled() => return Ok(Outcome::not_run(End::Reset)),
-            request = self.send(&cell.code) => request?,
+        let mut has_failed = false;
+        let (Followed { recorded, error, end, .. }, mut notes) = loop {
+            let request = tokio::select! {
+                // What was cancelled while it waited must not run.
+                biased;
+                () = cell.cancel.cancelled() => return Ok(Outcome::not_run(End::NotRun)),
+                () = generation.cancelled() => return Ok(Outcome::not_run(End::Reset)),
+                request = self.send(&cell.code) => request?,
+            };
+            let notes = Vec::from_iter(self.lost.take());
+            let Some(kernel) = self.kernel.as_mut() else { return Err(Error::Stopped) };
+            let followed = cell::follow(kernel, request, cell, generation, &mut self.late).await;
+            match &followed.end {
+                // It had ended before, and its end was not known yet.
+                End::Died(death) if !followed.has_begun && !has_failed && kernel.says_that_code_begins() => {
+                    has_failed = true;
+                    let why = ended_with(death);
+                    tracing::warn!(%why, "the kernel ended before the cell began; starting it anew");
+                    self.give_up_kernel().await;
+                    self.lost = Some(lost_note(&why));
+                }
+                _ => break (followed, notes),
+            }
         };
-        let mut notes = Vec::from_iter(self.lost.take());
-        let Some(kernel) = self.kernel.as_mut() else { return Err(Error::Stopped) };
-        let (recorded, error, end) = cell::follow(kernel, request, cell, generation, &mut self.late).await;
         if KernelState::of(&end) == KernelState::Lost {
             self.give_up_kernel().await;
             // The next caller need not be this one, and a caller who cancelled hears nothing.

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::json;
 
 use crate::support::{Ipybox, Place, eventually, kernel_python, repository};
@@ -22,6 +24,22 @@ async fn last_words(ipybox: &mut Ipybox, code: &str) -> String {
     );
     assert_eq!(ipybox.cell("1 + 1").await.ok(), "2");
     text
+}
+
+#[tokio::test]
+async fn a_cell_that_has_not_begun_runs_in_the_next_kernel() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let kernel = Pid::from_raw(ipybox.cell("import os; os.getpid()").await.ok().parse().unwrap());
+    // It reads nothing any more, and nobody notices.
+    kill(kernel, Signal::SIGSTOP).unwrap();
+    let running = ipybox.start_cell("print('once', 'kernel' in globals())").await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    kill(kernel, Signal::SIGKILL).unwrap();
+    let text = running.answer().await.ok();
+    assert!(text.starts_with("The kernel was started anew, since it had ended (signal: 9"), "{text}");
+    assert!(text.ends_with("are gone.\n\nonce False"), "{text}");
+    ipybox.stop().await;
 }
 
 #[tokio::test]
