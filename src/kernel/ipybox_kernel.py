@@ -126,8 +126,9 @@ class Kernel:
         self._process = os.getpid()
         self._loop = None
         self._requests = []
-        # What the user's code has made of SIGINT, while no cell runs.
-        self._handler = signal.getsignal(signal.SIGINT)
+        # What the user's code has made of SIGINT, while no cell runs. Not what the host makes of it: shells start programs
+        # in the background with SIGINT ignored.
+        self._handler = signal.default_int_handler
         self._is_in_cell = False
         self._is_interrupted = False
         # When an interrupt found nothing.
