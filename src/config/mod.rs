@@ -10,9 +10,8 @@ use std::sync::Arc;
 
 use etcetera::BaseStrategy as _;
 
-use crate::approval::{self, Audit, AuditError, Effect, Policy};
+use crate::approval;
 use crate::env::{self, Variables};
-use crate::files::small;
 use crate::jupyter;
 use crate::kernel::ShellCommands;
 use crate::sandbox::{Confinement, Exposed, Place, PolicyError};
@@ -23,9 +22,6 @@ pub use self::settings::{
     Settings, ToolServerSettings,
 };
 pub use crate::sandbox::Backend as SandboxBackend;
-
-/// How many files the audit log has beside the one that is written, so that it never takes all of a disk.
-const KEPT_AUDIT_FILES: usize = 5;
 
 /// Variables that Jupyter's gateways start kernels by, and take from their clients, begin with this.
 const START_VARIABLES: &str = "KERNEL_";
@@ -242,34 +238,6 @@ impl Config {
         variables.extend(self.kernel.env.clone());
         variables.retain(|name, _| name.starts_with(START_VARIABLES));
         variables
-    }
-
-    /// The approval policy that these settings ask for.
-    pub(crate) fn policy(&self) -> Result<Policy, approval::PolicyError> {
-        Ok(match &self.approval.mode {
-            ApprovalMode::Auto => Policy::always(Effect::Allow),
-            ApprovalMode::Ask => Policy::always(Effect::Ask),
-            ApprovalMode::Deny => Policy::always(Effect::Deny),
-            ApprovalMode::Policy(path) => {
-                // A file of the workspace may come from a stranger.
-                small::check_link(&self.workspace, path)
-                    .map_err(|source| approval::PolicyError::Read { path: path.clone(), source })?;
-                Policy::read(path)?
-            }
-        })
-    }
-
-    /// The log that these settings ask for.
-    pub(crate) fn open_audit(&self) -> Result<Audit, AuditError> {
-        let Some(file) = &self.audit.file else { return Ok(Audit::off()) };
-        let settings = approval::LogSettings {
-            path: file.clone(),
-            contents: self.audit.contents,
-            max_bytes: self.audit.max_bytes,
-            kept_files: KEPT_AUDIT_FILES,
-            workspace: self.workspace.clone(),
-        };
-        Audit::open(settings, self.variables.redactor().clone())
     }
 
     /// Where the tool server listens on this machine; `None` with a sandbox, which it is reached from inside, and with a

@@ -190,10 +190,13 @@ impl Kernel {
         }
     }
 
-    /// Whether code has not begun in a kernel that has ended without having said so ([`Content::ExecuteInput`]). What a
-    /// remote kernel says may get lost.
-    pub(crate) fn says_that_code_begins(&self) -> bool {
-        matches!(self, Self::Own(_))
+    /// Whether a kernel that has ended reads nothing any more, and has said all that it had to say: if it has not said that
+    /// code begins ([`Content::ExecuteInput`]), then none has. What a remote kernel says may get lost.
+    pub(crate) fn has_said_all(&self) -> bool {
+        match self {
+            Self::Own(kernel) => kernel.has_said_all(),
+            Self::Remote(_) => false,
+        }
     }
 
     /// The next message or the kernel's end. Cancellation safe.

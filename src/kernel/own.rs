@@ -67,6 +67,8 @@ pub(crate) struct OwnKernel {
     /// What the process wrote before its first cell.
     first_words: String,
     end: Option<ExitStatus>,
+    /// Whether nobody writes output any more.
+    is_pipe_closed: bool,
 }
 
 /// Who has the process.
@@ -140,6 +142,7 @@ impl OwnKernel {
             next: VecDeque::new(),
             first_words: String::new(),
             end: None,
+            is_pipe_closed: false,
         };
         kernel.send(
             "configure",
@@ -176,6 +179,16 @@ impl OwnKernel {
             Holder::Us(process) => process.ended().map_err(Error::Files),
             Holder::Sandbox(control) => Ok(control.has_ended()),
         }
+    }
+
+    /// Whether it reads nothing any more, and all that it has said is here. A kernel may outlive the process that has made
+    /// its sandbox for a moment, but not hold the pipe open then.
+    pub(super) fn has_said_all(&self) -> bool {
+        let is_gone = match &self.holder {
+            Holder::Us(_) => true,
+            Holder::Sandbox(control) => control.has_kernel_ended() || self.is_pipe_closed,
+        };
+        self.end.is_some() && is_gone
     }
 
     /// Sends a message as far as the socket takes it; [`next`](Self::next) sends the rest. The kernel reads nothing while
@@ -236,6 +249,7 @@ impl OwnKernel {
             },
             read = self.pipe.read_buf(self.output.buffer()), if self.awaited.is_none() => {
                 if read.map_err(Error::Files)? == 0 {
+                    self.is_pipe_closed = true;
                     self.end_without_connection().await?;
                 }
             }
@@ -258,7 +272,7 @@ impl OwnKernel {
     fn end_with(&mut self, status: ExitStatus) {
         self.end = Some(status);
         // Not by way of the runtime, which may not have noticed yet that there is something.
-        read_rest(&self.pipe, self.output.buffer());
+        self.is_pipe_closed |= read_rest(&self.pipe, self.output.buffer());
         let mut rest = std::mem::take(self.messages.read_buffer_mut());
         read_rest(self.messages.get_ref().as_ref(), &mut rest);
         while let Ok(Some(message)) = self.messages.decoder_mut().decode(&mut rest) {
@@ -430,16 +444,21 @@ impl Holder {
     }
 }
 
-/// Reads what has been written, up to what the system can hold.
-fn read_rest(from: impl AsFd, rest: &mut BytesMut) {
+/// Reads what has been written, up to what the system can hold. Returns whether the other end is closed.
+fn read_rest(from: impl AsFd, rest: &mut BytesMut) -> bool {
     let mut piece = [0; READ_BYTES];
     let mut left = REST_BYTES_MAX;
-    while left > 0
-        && let Ok(read @ 1..) = rustix::io::read(&from, &mut piece)
-    {
-        rest.extend_from_slice(&piece[..read]);
-        left = left.saturating_sub(read);
+    while left > 0 {
+        match rustix::io::read(&from, &mut piece) {
+            Ok(0) => return true,
+            Ok(read) => {
+                rest.extend_from_slice(&piece[..read]);
+                left = left.saturating_sub(read);
+            }
+            Err(_) => return false,
+        }
     }
+    false
 }
 
 /// Waits until a message counts as made up that has a place and does not come. Cancellation safe.

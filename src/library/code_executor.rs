@@ -97,7 +97,7 @@ impl CodeExecutor {
             Ok(registration) => registration,
             Err(RegisterError::Register(error)) => return Err(error.into()),
             // An application decides by itself, and its executor has tools.
-            Err(error @ (RegisterError::Denied(_) | RegisterError::NoTools)) => {
+            Err(error @ (RegisterError::Denied(_) | RegisterError::Cancelled | RegisterError::NoTools)) => {
                 return Err(GenerateError::Unusable(describe(&error)));
             }
         };
@@ -159,7 +159,7 @@ impl CodeExecutor {
     ///
     /// Dropping the executor does the same without waiting.
     pub async fn stop(&self) {
-        self.session.stop().await;
+        self.session.close().await;
     }
 }
 

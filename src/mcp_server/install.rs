@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::{Call, McpServer, Progress, parse, reply, schema};
-use crate::session::InstallError;
+use crate::session::{Client, InstallError};
 
 pub(super) const NAME: &str = "install_package";
 
@@ -46,14 +46,12 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
     };
     let (phase, phases) = watch::channel(String::new());
     let tell = |words: &str| drop(phase.send_replace(words.to_owned()));
-    let installing = server.session.install(&arguments.package_name, Some(&call.approver), &tell);
-    let installing = Progress::tell_while(call.progress, phases, call.approver.waiting(), installing);
-    tokio::select! {
-        installed = installing => match installed {
-            Ok(output) => reply::success(output),
-            Err(InstallError::Denied(denied)) => reply::denied(&denied),
-            Err(error) => reply::error(&error),
-        },
-        () = call.cancelled.cancelled() => reply::failure("Installation was cancelled."),
+    let client = Client { approver: &call.approver, cancelled: &call.cancelled };
+    let installing = server.session.install(&arguments.package_name, Some(client), &tell);
+    match Progress::tell_while(call.progress, phases, call.approver.waiting(), installing).await {
+        Ok(output) => reply::success(output),
+        Err(InstallError::Denied(denied)) => reply::denied(&denied),
+        Err(InstallError::Cancelled) => reply::failure("Installation was cancelled."),
+        Err(error) => reply::error(&error),
     }
 }

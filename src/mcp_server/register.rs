@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::{Call, McpServer, Progress, parse, reply, schema};
 use crate::kernel::plain;
-use crate::session::RegisterError;
+use crate::session::{Client, RegisterError};
 
 pub(super) const NAME: &str = "register_mcp_server";
 
@@ -78,14 +78,12 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
     let Arguments { server_name: name, server_params } = &arguments;
     let (phase, phases) = watch::channel(String::new());
     let tell = |what: &str| drop(phase.send_replace(format!("MCP server `{name}`: {}", plain(what))));
-    let registering = server.session.register(name, server_params, Some(&call.approver), &tell);
-    let registering = Progress::tell_while(call.progress, phases, call.approver.waiting(), registering);
-    tokio::select! {
-        registered = registering => match registered {
-            Ok(registration) => reply::registration(name, &registration),
-            Err(RegisterError::Denied(denied)) => reply::denied(&denied),
-            Err(error) => reply::error(&error),
-        },
-        () = call.cancelled.cancelled() => reply::failure("Registration was cancelled."),
+    let client = Client { approver: &call.approver, cancelled: &call.cancelled };
+    let registering = server.session.register(name, server_params, Some(client), &tell);
+    match Progress::tell_while(call.progress, phases, call.approver.waiting(), registering).await {
+        Ok(registration) => reply::registration(name, &registration),
+        Err(RegisterError::Denied(denied)) => reply::denied(&denied),
+        Err(RegisterError::Cancelled) => reply::failure("Registration was cancelled."),
+        Err(error) => reply::error(&error),
     }
 }

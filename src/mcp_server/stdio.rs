@@ -14,7 +14,8 @@ use super::asking::Parking;
 use super::deliveries::Deliveries;
 use super::lines::Lines;
 use super::{Handler, McpServer};
-use crate::config::Config;
+use crate::approval::{Effect, Policy, PolicyError};
+use crate::config::{ApprovalMode, Config};
 use crate::session::{Session, StartError, ToolOptions};
 
 /// How long a client may take to read the last answers once the kernel and the connections are gone.
@@ -45,7 +46,7 @@ pub enum Error {
 pub async fn serve_stdio(config: Config) -> Result<(), Error> {
     let closed = CancellationToken::new();
     end_on_signals(&closed).map_err(Error::Signals)?;
-    let policy = config.policy().map_err(StartError::Policy)?;
+    let policy = policy(&config).map_err(StartError::Policy)?;
     let tools = ToolOptions { registry: None, policy, timeout: config.approval.timeout };
     let session = Arc::new(Session::open(&config, Some(tools)).await?);
     let server = McpServer {
@@ -66,9 +67,19 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
         served = serving => served,
         () = stopping => Ok(()),
     };
-    // Serving may have ended first: stopping twice is stopping once.
-    session.stop().await;
+    // After the work of calls has ended, so that the record is complete.
+    session.close().await;
     served
+}
+
+/// The approval policy that the settings ask for.
+fn policy(config: &Config) -> Result<Policy, PolicyError> {
+    Ok(match &config.approval.mode {
+        ApprovalMode::Auto => Policy::always(Effect::Allow),
+        ApprovalMode::Ask => Policy::always(Effect::Ask),
+        ApprovalMode::Deny => Policy::always(Effect::Deny),
+        ApprovalMode::Policy(path) => Policy::read_in(&config.workspace, path)?,
+    })
 }
 
 async fn serve(server: Handler, closed: CancellationToken) -> Result<(), Error> {

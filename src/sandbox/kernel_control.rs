@@ -77,6 +77,11 @@ impl KernelControl {
         self.state.borrow().status.or_else(|| self.sandbox.borrow().as_ref().map(|ended| ended.status))
     }
 
+    /// Whether the gateway has said that nothing is left of the kernel.
+    pub(crate) fn has_kernel_ended(&self) -> bool {
+        self.state.borrow().status.is_some()
+    }
+
     /// What the sandbox said, if it has ended.
     pub(crate) fn last_words(&self) -> Option<String> {
         self.sandbox.borrow().as_ref().map(|ended| ended.stderr.clone())

@@ -105,8 +105,8 @@ pub(super) struct Followed {
     pub(super) error: Option<PythonError>,
     /// How it ended.
     pub(super) end: End,
-    /// Whether the kernel has said that the code begins.
-    pub(super) has_begun: bool,
+    /// Whether the kernel has not said that the code begins, and nobody wanted to stop it.
+    pub(super) is_untouched: bool,
 }
 
 /// How far we have gone to stop the code.
@@ -127,7 +127,7 @@ enum Reason {
 }
 
 /// Follows a cell, sent as `request`, to its end, which comes at the latest 6 seconds after its timeout or
-/// cancellation. What other cells say meanwhile goes to `late`.
+/// cancellation. It has `spent` a part of its time before. What other cells say meanwhile goes to `late`.
 ///
 /// If the state is [`KernelState::Lost`], the kernel is of no more use.
 pub(super) async fn follow(
@@ -135,6 +135,7 @@ pub(super) async fn follow(
     request: String,
     cell: &Cell,
     generation: &CancellationToken,
+    spent: Duration,
     late: &mut Late,
 ) -> Followed {
     let mut course = Course {
@@ -142,7 +143,7 @@ pub(super) async fn follow(
         record: Record::new(late.places(), cell.max_output_chars),
         late,
         pressure: Pressure::None,
-        deadline: after(cell.timeout),
+        deadline: after(cell.timeout.saturating_sub(spent)),
         questions: cell.approver.waiting(),
         expired: 0,
         paused_since: None,
@@ -153,12 +154,12 @@ pub(super) async fn follow(
     };
     let stopped = course.run(kernel, cell, generation).await;
     let missing = course.fold.missing().map(told);
-    let has_begun = course.fold.has_begun();
+    let is_untouched = !course.fold.has_begun() && matches!(course.pressure, Pressure::None);
     let (rest, error) = course.fold.finish();
     let end = stopped.map_or_else(End::Unreachable, |end| end.unwrap_or(End::Finished));
     let mut recorded = course.record.finish(rest).await;
     recorded.troubles.extend(missing);
-    Followed { recorded, error, end, has_begun }
+    Followed { recorded, error, end, is_untouched }
 }
 
 /// What is said about output that was lost on its way.

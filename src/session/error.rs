@@ -65,6 +65,9 @@ pub(crate) enum InstallError {
     /// It is not permitted.
     #[error(transparent)]
     Denied(Denied),
+    /// The client no longer wants it.
+    #[error("install: cancelled")]
+    Cancelled,
     /// There is no environment to install into.
     #[error(transparent)]
     Python(Box<Error>),
@@ -82,6 +85,9 @@ pub(crate) enum RegisterError {
     /// It is not permitted.
     #[error(transparent)]
     Denied(Denied),
+    /// The client no longer wants it.
+    #[error("register: cancelled")]
+    Cancelled,
     /// It is not possible.
     #[error(transparent)]
     Register(#[from] registry::Error),

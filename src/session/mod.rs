@@ -25,6 +25,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 pub(crate) use self::cell::{Cell, Outcome};
 pub(crate) use self::end::End;
@@ -35,14 +36,15 @@ pub(crate) use self::phase::Phase;
 pub(crate) use self::queue::Pending;
 use self::queue::Queue;
 use crate::approval::{
-    Action, Approver, Audit, Denied, Effect, Gate, OURSELVES, OpenCall, Policy, Standing, Target,
+    Action, Approver, Audit, AuditError, Denied, Effect, Gate, LogSettings, OURSELVES, OpenCall, Policy,
+    Standing, Target,
 };
 use crate::config::Config;
 use crate::environment::{self, Environment};
-use crate::mcp_client::{Connector, Tell};
+use crate::mcp_client::{Connection, Connector, Tell};
 use crate::output::{OutputFile, Places};
 use crate::registry::{Packages, Registration, Registry};
-use crate::servers::Pool;
+use crate::servers::{Pool, Registered};
 use crate::site::{self, Installer};
 use crate::text::describe;
 use crate::tool_server::Endpoint;
@@ -67,8 +69,19 @@ pub(crate) struct Session {
     tools: Option<Tools>,
     installer: Installer,
     workspace: PathBuf,
+    /// What ends the connections to MCP servers, whoever waits for it.
+    stopping: TaskTracker,
     /// Removed when the session has stopped, or is dropped.
     directory: Mutex<Option<tempfile::TempDir>>,
+}
+
+/// An MCP client that wants something which its user decides about.
+#[derive(Clone, Copy)]
+pub(crate) struct Client<'a> {
+    /// Who is asked, within the policy.
+    pub(crate) approver: &'a Approver,
+    /// Cancelled when the client no longer wants it.
+    pub(crate) cancelled: &'a CancellationToken,
 }
 
 /// What the code of a session can call.
@@ -88,7 +101,7 @@ impl Session {
         config.check_sandbox().await?;
         let (gate, tools) = match tools {
             Some(options) => {
-                let audit = config.open_audit()?;
+                let audit = open_audit(config)?;
                 let standing = Standing::new(config.state_dir.join("approvals.json"));
                 let gate = Arc::new(Gate::new(options.policy, standing, options.timeout, audit));
                 (Arc::clone(&gate), Some(Tools::open(config, options.registry, gate).await?))
@@ -112,6 +125,7 @@ impl Session {
             tools,
             installer,
             workspace: config.workspace.clone(),
+            stopping: TaskTracker::new(),
             directory: Mutex::new(Some(directory)),
         })
     }
@@ -163,21 +177,61 @@ impl Session {
     }
 
     /// Registers an MCP server: connects to it, generates the package `mcptools.<name>`, and keeps the connection for the
-    /// first call. Code finds the package with its next import. `approver` decides about a server that is not known yet,
-    /// within the policy; an application decides by itself, and has none.
+    /// first call. Code finds the package with its next import. The user of a `client` decides about a server that is not
+    /// known yet; an application decides by itself, and is none.
     ///
-    /// Dropping the future leaves what was there before.
+    /// Dropping the future before the package is in place leaves what was there before; later it changes nothing.
     ///
     /// # Errors
-    /// It is not permitted, or not possible.
+    /// It is not permitted, not possible, or no longer wanted.
     pub(crate) async fn register(
+        self: &Arc<Self>,
+        name: &str,
+        parameters: &Map<String, Value>,
+        client: Option<Client<'_>>,
+        tell: Tell<'_>,
+    ) -> Result<Registration, RegisterError> {
+        let registering = self.generate(name, parameters, client.map(|client| client.approver), tell);
+        let registered = match client {
+            None => registering.await,
+            Some(Client { cancelled, .. }) => tokio::select! {
+                registered = registering => registered,
+                () = cancelled.cancelled() => return Err(RegisterError::Cancelled),
+            },
+        };
+        let (registration, server, connection) = registered?;
+        // Whoever waits may stop to wait: the name stands for this server already.
+        let (session, changed) = (Arc::clone(self), registration.changed(name).map(str::to_owned));
+        let owned_name = name.to_owned();
+        let adopting = tokio::spawn(async move {
+            session.queue.refresh_imports(changed.as_deref()).await;
+            let Some(Tools { pool, .. }) = &session.tools else { return };
+            pool.adopt(&owned_name, server, connection).await;
+            if session.queue.is_stopping() {
+                pool.stop().await;
+            }
+        });
+        if let Err(error) = adopting.await {
+            tracing::error!(%error, "the connection to a registered server was not kept");
+        }
+        for warning in &registration.warnings {
+            tracing::warn!(server = %name, "{warning}");
+        }
+        for change in &registration.drift {
+            tracing::info!(server = %name, "since the last registration: {change}");
+        }
+        Ok(registration)
+    }
+
+    /// Puts the package of a server in place, if that is permitted. Returns the server with an open connection.
+    async fn generate(
         &self,
         name: &str,
         parameters: &Map<String, Value>,
         approver: Option<&Approver>,
         tell: Tell<'_>,
-    ) -> Result<Registration, RegisterError> {
-        let Some(Tools { registry, pool, .. }) = &self.tools else { return Err(RegisterError::NoTools) };
+    ) -> Result<(Registration, Registered, Connection), RegisterError> {
+        let Some(Tools { registry, .. }) = &self.tools else { return Err(RegisterError::NoTools) };
         // Nobody is asked about what cannot be done.
         let candidate = registry.candidate(name, parameters)?;
         let on_record = match approver {
@@ -191,35 +245,39 @@ impl Session {
             }
         };
         let packages = Packages::of_workspace(&self.workspace);
-        let (registration, server, connection) = match registry.register(candidate, packages, tell).await {
-            Ok(registered) => registered,
-            Err(error) => {
-                if let Some(on_record) = on_record {
-                    on_record.error(&describe(&error));
-                }
-                return Err(error.into());
-            }
-        };
-        if let Some(on_record) = on_record {
-            on_record.result(|| json!(registration.modules));
+        let registered = registry.register(candidate, packages, tell).await;
+        match (on_record, &registered) {
+            (None, _) => {}
+            (Some(on_record), Ok((registration, ..))) => on_record.result(|| json!(registration.modules)),
+            (Some(on_record), Err(error)) => on_record.error(&describe(error)),
         }
-        self.queue.refresh_imports(registration.changed(name)).await;
-        pool.adopt(name, server, connection).await;
-        for warning in &registration.warnings {
-            tracing::warn!(server = %name, "{warning}");
-        }
-        for change in &registration.drift {
-            tracing::info!(server = %name, "since the last registration: {change}");
-        }
-        Ok(registration)
+        Ok(registered?)
     }
 
-    /// Installs a package where the kernel finds it. Returns what the installer said. `approver` decides, within the policy;
-    /// an application decides by itself, and has none.
+    /// Installs a package where the kernel finds it. Returns what the installer said. The user of a `client` decides; an
+    /// application decides by itself, and is none.
     ///
     /// # Errors
-    /// It is not permitted, or not possible.
+    /// It is not permitted, not possible, or no longer wanted.
     pub(crate) async fn install(
+        &self,
+        package: &str,
+        client: Option<Client<'_>>,
+        progress: environment::Progress<'_>,
+    ) -> Result<String, InstallError> {
+        let installing = self.install_if_permitted(package, client.map(|client| client.approver), progress);
+        let said = match client {
+            None => installing.await?,
+            Some(Client { cancelled, .. }) => tokio::select! {
+                said = installing => said?,
+                () = cancelled.cancelled() => return Err(InstallError::Cancelled),
+            },
+        };
+        self.queue.refresh_imports(None).await;
+        Ok(said)
+    }
+
+    async fn install_if_permitted(
         &self,
         package: &str,
         approver: Option<&Approver>,
@@ -250,9 +308,6 @@ impl Session {
             },
             Installer::Remote => self.install_remotely(package, progress).await,
         };
-        if installed.is_ok() {
-            self.queue.refresh_imports(None).await;
-        }
         match (on_record, &installed) {
             (None, _) => {}
             (Some(on_record), Ok(said)) => on_record.result(|| json!(said)),
@@ -322,20 +377,30 @@ impl Session {
         self.queue.abandon();
     }
 
-    /// Kills the kernel, closes all connections, completes the audit log, and waits until nothing is left.
+    /// Kills the kernel, closes all connections, and waits until nothing is left, also if it was stopped before.
     pub(crate) async fn stop(&self) {
-        let tools_gone = async {
-            if let Some(Tools { pool, server, .. }) = &self.tools {
+        self.queue.abandon();
+        if let Some(Tools { pool, server, .. }) = &self.tools
+            && !self.stopping.is_closed()
+        {
+            let (pool, server) = (Arc::clone(pool), Arc::clone(server));
+            self.stopping.spawn(async move {
                 server.stop().await;
                 pool.stop().await;
-            }
-        };
-        tokio::join!(self.queue.stop(), tools_gone);
+            });
+        }
+        self.stopping.close();
+        tokio::join!(self.queue.stop(), self.stopping.wait());
         // Here and not only by dropping: calls under way may hold the session for as long as the program runs.
         let directory = self.directory.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Err(error)) = directory.map(tempfile::TempDir::close) {
             tracing::warn!(%error, "could not remove the session's temporary files");
         }
+    }
+
+    /// Stops, and completes the audit log: nothing is recorded any more.
+    pub(crate) async fn close(&self) {
+        self.stop().await;
         self.gate.audit().close().await;
     }
 }
@@ -360,6 +425,22 @@ impl Tools {
         }
         Ok(Self { registry, pool, server })
     }
+}
+
+/// How many files the audit log has beside the one that is written, so that it never takes all of a disk.
+const KEPT_LOG_FILES: usize = 5;
+
+/// The audit log that the settings ask for.
+fn open_audit(config: &Config) -> Result<Audit, AuditError> {
+    let Some(file) = &config.audit.file else { return Ok(Audit::off()) };
+    let settings = LogSettings {
+        path: file.clone(),
+        contents: config.audit.contents,
+        max_bytes: config.audit.max_bytes,
+        kept_files: KEPT_LOG_FILES,
+        workspace: config.workspace.clone(),
+    };
+    Audit::open(settings, config.variables.redactor().clone())
 }
 
 /// The longest path of the directory: `srt` makes sockets in it, whose paths are limited to 104 bytes (macOS) or 108

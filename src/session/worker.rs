@@ -107,8 +107,8 @@ impl Worker {
     }
 
     async fn execute(&mut self, cell: &Cell, generation: &CancellationToken) -> Result<Outcome, Error> {
-        let mut has_failed = false;
-        let (Followed { recorded, error, end, .. }, mut notes) = loop {
+        let (mut notes, mut spent, mut has_failed) = (Vec::new(), Duration::ZERO, false);
+        let Followed { recorded, error, end, .. } = loop {
             let request = tokio::select! {
                 // What was cancelled while it waited must not run.
                 biased;
@@ -116,19 +116,21 @@ impl Worker {
                 () = generation.cancelled() => return Ok(Outcome::not_run(End::Reset)),
                 request = self.send(&cell.code) => request?,
             };
-            let notes = Vec::from_iter(self.lost.take());
+            notes.extend(self.lost.take());
             let Some(kernel) = self.kernel.as_mut() else { return Err(Error::Stopped) };
-            let followed = cell::follow(kernel, request, cell, generation, &mut self.late).await;
+            let begun = Instant::now();
+            let followed = cell::follow(kernel, request, cell, generation, spent, &mut self.late).await;
+            spent += begun.elapsed();
             match &followed.end {
                 // It had ended before, and its end was not known yet.
-                End::Died(death) if !followed.has_begun && !has_failed && kernel.says_that_code_begins() => {
+                End::Died(death) if followed.is_untouched && !has_failed && kernel.has_said_all() => {
                     has_failed = true;
                     let why = ended_with(death);
                     tracing::warn!(%why, "the kernel ended before the cell began; starting it anew");
                     self.give_up_kernel().await;
                     self.lost = Some(lost_note(&why));
                 }
-                _ => break (followed, notes),
+                _ => break followed,
             }
         };
         if KernelState::of(&end) == KernelState::Lost {

@@ -39,6 +39,22 @@ async fn a_cell_that_has_not_begun_runs_in_the_next_kernel() {
     let text = running.answer().await.ok();
     assert!(text.starts_with("The kernel was started anew, since it had ended (signal: 9"), "{text}");
     assert!(text.ends_with("are gone.\n\nonce False"), "{text}");
+    // But not if its time was over by then.
+    let kernel = Pid::from_raw(ipybox.cell("import os; os.getpid()").await.ok().parse().unwrap());
+    kill(kernel, Signal::SIGSTOP).unwrap();
+    let arguments = json!({"code": "open('ran', 'w').close()", "timeout": 0.5});
+    let late = ipybox.start_call("execute_ipython_cell", arguments).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    kill(kernel, Signal::SIGKILL).unwrap();
+    assert!(late.answer().await.is_error);
+    assert!(
+        ipybox
+            .cell("os.path.exists('ran') if 'os' in globals() else 'fresh'")
+            .await
+            .ok()
+            .ends_with("'fresh'")
+    );
+    assert!(!place.workspace().join("ran").exists());
     ipybox.stop().await;
 }
 
