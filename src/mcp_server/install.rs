@@ -45,9 +45,9 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
         Err(refusal) => return reply::failure(refusal),
     };
     let (phase, phases) = watch::channel(String::new());
-    let tell = |words: &str| drop(phase.send_replace(words.to_owned()));
-    let installing = server.session.install(&arguments.package_name, Some(&call.approver), &tell);
-    let installing = Progress::tell_while(call.progress, phases, call.approver.waiting(), installing);
+    let report = |words: &str| drop(phase.send_replace(words.to_owned()));
+    let installing = server.session.install(&arguments.package_name, Some(&call.approver), &report);
+    let installing = Progress::report_while(call.progress, phases, call.approver.waiting(), installing);
     tokio::select! {
         installed = installing => match installed {
             Ok(output) => reply::success(output),

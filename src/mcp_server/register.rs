@@ -77,9 +77,9 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
     };
     let Arguments { server_name: name, server_params } = &arguments;
     let (phase, phases) = watch::channel(String::new());
-    let tell = |what: &str| drop(phase.send_replace(format!("MCP server `{name}`: {}", plain(what))));
-    let registering = server.session.register(name, server_params, Some(&call.approver), &tell);
-    let registering = Progress::tell_while(call.progress, phases, call.approver.waiting(), registering);
+    let report = |what: &str| drop(phase.send_replace(format!("MCP server `{name}`: {}", plain(what))));
+    let registering = server.session.register(name, server_params, Some(&call.approver), &report);
+    let registering = Progress::report_while(call.progress, phases, call.approver.waiting(), registering);
     tokio::select! {
         registered = registering => match registered {
             Ok(registration) => reply::registration(name, &registration),

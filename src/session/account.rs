@@ -1,4 +1,4 @@
-//! What the audit log is told of a cell's end.
+//! Writes a cell's end to the audit log.
 
 use super::Error;
 use super::cell::Outcome;
@@ -7,7 +7,7 @@ use crate::approval::{CellEnd, CellOutput, OpenCell};
 use crate::output::Text;
 
 /// Records how a cell ended and how much it showed.
-pub(super) fn tell(on_record: OpenCell, outcome: Result<&Outcome, &Error>) {
+pub(super) fn record_end(on_record: OpenCell, outcome: Result<&Outcome, &Error>) {
     let Ok(outcome) = outcome else { return on_record.ended(CellEnd::Stopped, CellOutput::default()) };
     let output = CellOutput {
         excerpt: &outcome.text.excerpt,

@@ -1,4 +1,4 @@
-//! A session: a kernel, the tools that its code can call, and who decides what may run.
+//! A session: a kernel, the tools that its code can call, and the gate that decides what may run.
 //!
 //! ```text
 //! mcp_server, library → Session ┬ queue → worker (owns the kernel) → cell (one cell's course)
@@ -6,8 +6,8 @@
 //!                               └ approval::Gate
 //! ```
 //!
-//! Whatever can be asked of ipybox is a method of [`Session`], and whoever asks is a thin face over it. What an answer
-//! looks like to an MCP client or to an application is not decided here.
+//! Every operation of ipybox is a method of [`Session`]; the MCP server and the library are thin faces over
+//! it, and decide how results look to an MCP client or an application.
 
 mod account;
 mod cell;
@@ -48,16 +48,16 @@ use crate::site::{self, Installer};
 use crate::text::describe;
 use crate::tool_server::Endpoint;
 
-/// How long a cell may run unless its caller says otherwise.
+/// How long a cell may run unless its caller sets a timeout.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Which tools the code of a session can call, and who decides about its calls.
+/// The tools that the code of a session can call, and the approval of its calls.
 pub(crate) struct ToolOptions {
-    /// The servers that code can call; the workspace's own if there is none.
+    /// The registered servers that code can call; the workspace's own registry if `None`.
     pub(crate) registry: Option<Registry>,
     /// Decides about calls.
     pub(crate) policy: Policy,
-    /// How long somebody may take to answer a question.
+    /// How long an approval request waits for its answer.
     pub(crate) timeout: Duration,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Session {
     directory: Mutex<Option<tempfile::TempDir>>,
 }
 
-/// What the code of a session can call.
+/// The tools that the code of a session can call.
 struct Tools {
     registry: Registry,
     pool: Arc<Pool>,
@@ -94,7 +94,7 @@ impl Session {
                 let gate = Arc::new(Gate::new(options.policy, standing, options.timeout, audit));
                 (Arc::clone(&gate), Some(Tools::open(config, options.registry, gate).await?))
             }
-            // There is nothing to decide about.
+            // Code without tools makes no calls to decide about.
             None => {
                 let policy = Policy::always(Effect::Deny);
                 (Arc::new(Gate::new(policy, Standing::default(), Duration::ZERO, Audit::off())), None)
@@ -117,7 +117,7 @@ impl Session {
         })
     }
 
-    /// Waits until the first kernel is ready, or has not started, in which case there is no session.
+    /// Waits until the first kernel is ready. If it does not start, the session is stopped.
     pub(crate) async fn started(&self) -> Result<(), Error> {
         let started = self.queue.started().await;
         if started.is_err() {
@@ -131,7 +131,7 @@ impl Session {
         &self.workspace
     }
 
-    /// What is done before the first cell can run.
+    /// The progress of starting, until the first cell can run.
     pub(crate) fn phase(&self) -> watch::Receiver<Phase> {
         self.queue.phase()
     }
@@ -146,7 +146,7 @@ impl Session {
         self.queue.cell_token()
     }
 
-    /// Interrupts the cell that runs and gives up those that wait.
+    /// Interrupts the running cell and cancels the queued ones.
     pub(crate) fn cancel(&self) {
         self.queue.cancel();
     }
@@ -163,11 +163,11 @@ impl Session {
         self.tools.as_ref().map(|tools| tools.registry.servers()).unwrap_or_default()
     }
 
-    /// Registers an MCP server: connects to it, generates the package `mcptools.<name>`, and keeps the connection for the
-    /// first call. Code finds the package with its next import. `approver` decides about a server that is not known yet,
-    /// within the policy; an application decides by itself, and has none.
+    /// Registers an MCP server: connects to it, generates the package `mcptools.<name>`, and keeps the
+    /// connection for the first call. Code finds the package with its next import. `approver` decides about a
+    /// server that is not known yet, within the policy; an application decides by itself and passes `None`.
     ///
-    /// Dropping the future leaves what was there before.
+    /// Dropping the future leaves the earlier registration unchanged.
     ///
     /// # Errors
     /// It is not permitted, or not possible.
@@ -184,7 +184,7 @@ impl Session {
         let on_record = match approver {
             None => None,
             Some(approver) => {
-                // Nor again about what has been.
+                // Nor about a server that is registered already.
                 let approver = if candidate.is_known() { &Approver::Consent } else { approver };
                 let arguments = [("server_name", json!(name)), ("server_params", json!(parameters))];
                 let permitted = self.permit("register_mcp_server", arguments, approver).await;
@@ -215,8 +215,8 @@ impl Session {
         Ok(registration)
     }
 
-    /// Installs a package where the kernel finds it. Returns what the installer said. `approver` decides, within the policy;
-    /// an application decides by itself, and has none.
+    /// Installs a package where the kernel finds it. Returns the installer's output. `approver` decides,
+    /// within the policy; an application decides by itself and passes `None`.
     ///
     /// # Errors
     /// It is not permitted, or not possible.
@@ -262,7 +262,7 @@ impl Session {
         installed
     }
 
-    /// Has the kernel itself install a package, when it is its turn.
+    /// Queues a cell in which the remote kernel installs the package itself.
     async fn install_remotely(
         &self,
         package: &str,
@@ -270,15 +270,15 @@ impl Session {
     ) -> Result<String, InstallError> {
         progress("installing where the Jupyter server runs the kernel");
         let cancel = self.cell_token();
-        // Whoever no longer waits wants no installation.
+        // If the caller drops this future, the installation is cancelled.
         let _guard = cancel.clone().drop_guard();
         let outcome = self.execute(remote_packages::cell(package.trim(), cancel)).await.outcome().await;
         let outcome = outcome.map_err(|error| InstallError::Python(Box::new(error)))?;
-        remote_packages::told(outcome)
+        remote_packages::output_or_reason(outcome)
             .map_err(|why| InstallError::Remote(format!("install `{package}`: {why}")))
     }
 
-    /// Lets it be decided whether ipybox itself does what its client wants.
+    /// Asks the gate whether ipybox itself may do what its client requests.
     async fn permit<const N: usize>(
         &self,
         tool: &str,
@@ -297,7 +297,7 @@ impl Session {
         Ok(on_record)
     }
 
-    /// The Python environment of the kernel; waits until it is there.
+    /// The Python environment of the kernel; waits until it is ready.
     pub(crate) async fn environment(
         &self,
         progress: environment::Progress<'_>,
@@ -311,7 +311,7 @@ impl Session {
         }
     }
 
-    /// Keeps a text where the long output of cells is kept, and returns its path.
+    /// Writes a text to a file beside the long outputs of cells, and returns its path.
     pub(crate) async fn keep_output(&self, text: &str) -> std::io::Result<PathBuf> {
         let mut file = OutputFile::create(&self.workspace).await?;
         file.append(text).await?;
@@ -353,7 +353,7 @@ impl Tools {
             }
             None => Registry::in_directory(&config.state_dir, connector.clone()),
         };
-        registry.tell_placeholders(&config.variables);
+        registry.report_placeholders(&config.variables);
         let pool = Arc::new(Pool::new(registry.lookup(&config.workspace), connector));
         let server = Arc::new(Endpoint::new(Arc::clone(&pool), gate));
         if let Some((host, port)) = config.tool_server_address() {
