@@ -1,4 +1,4 @@
-//! A connection whose other end has to read: what is written to it does not wait for ever.
+//! A connection with a timeout for writes, if its client does not read.
 
 use std::io;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// How long may be waited for the other end to read. A cell that is interrupted, or busy, may let us wait.
+/// How long a write waits for the client to read. A cell that is interrupted, or busy, may not read at once.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) struct Paced<S> {
@@ -22,7 +22,7 @@ impl<S> Paced<S> {
         Self { stream, deadline: Box::pin(tokio::time::sleep(READ_TIMEOUT)), is_waiting: false }
     }
 
-    /// `written`, or an error if it has been waited for too long.
+    /// `written`, or an error if it has been pending for too long.
     fn pace<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.is_waiting = false;
