@@ -41,7 +41,7 @@ pub(crate) static ANSWERS: Budget = Budget::new("answers of MCP servers that are
 /// Memory that may be taken by all messages of one side of this process.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    whose: &'static str,
+    owner: &'static str,
     /// In KiB.
     left: Semaphore,
 }
@@ -79,8 +79,8 @@ pub(crate) enum Excess {
 
 impl Budget {
     /// One whose leases are refused in these words for what has taken it.
-    pub(crate) const fn new(whose: &'static str) -> Self {
-        Self { whose, left: Semaphore::const_new(POOL_BYTES / KIB) }
+    pub(crate) const fn new(owner: &'static str) -> Self {
+        Self { owner, left: Semaphore::const_new(POOL_BYTES / KIB) }
     }
 
     /// A lease of nothing.
@@ -98,7 +98,7 @@ impl Lease {
         let lacking = self.lacking(weight);
         if lacking > 0 {
             let permit = self.budget.left.try_acquire_many(lacking);
-            self.add(permit.map_err(|_| Excess::Spent(self.budget.whose))?);
+            self.add(permit.map_err(|_| Excess::Spent(self.budget.owner))?);
         }
         Ok(())
     }
@@ -111,7 +111,7 @@ impl Lease {
         let lacking = self.lacking(weight);
         if lacking > 0 {
             let permit = tokio::time::timeout(ROOM_TIMEOUT, self.budget.left.acquire_many(lacking)).await;
-            let Ok(Ok(permit)) = permit else { return Err(Excess::Spent(self.budget.whose)) };
+            let Ok(Ok(permit)) = permit else { return Err(Excess::Spent(self.budget.owner)) };
             self.add(permit);
         }
         Ok(())

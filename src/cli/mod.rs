@@ -35,7 +35,7 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::SandboxExec(args)) => become_program(&args.hardening, &args.command),
         None => match refusal(&args.serve) {
             Some(refusal) => {
-                tell(refusal);
+                report(refusal);
                 return ExitCode::from(USAGE);
             }
             None => serve(args.serve).map(|()| ExitCode::SUCCESS),
@@ -44,7 +44,7 @@ pub(crate) fn main() -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) => {
-            tell(&format!("failed to {}", ipybox::describe(error.as_ref())));
+            report(&format!("failed to {}", ipybox::describe(error.as_ref())));
             ExitCode::FAILURE
         }
     }
@@ -87,7 +87,7 @@ fn become_program(hardening: &str, command: &[OsString]) -> anyhow::Result<ExitC
 }
 
 /// Tells the user something on stderr; stdout is the protocol's.
-fn tell(message: &str) {
+fn report(message: &str) {
     // Nothing can be done for a user whose stderr is closed.
     writeln!(std::io::stderr(), "ipybox: {message}").ok();
 }

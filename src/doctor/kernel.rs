@@ -55,8 +55,8 @@ async fn python(
 }
 
 /// An error and its hint as a finding.
-fn failed(name: &'static str, told: &str, consequence: &str) -> Finding {
-    let (found, hint) = told.split_once("\nhint: ").unwrap_or((told, "see `ipybox --help`"));
+fn failed(name: &'static str, text: &str, consequence: &str) -> Finding {
+    let (found, hint) = text.split_once("\nhint: ").unwrap_or((text, "see `ipybox --help`"));
     let command = hint.strip_prefix("run `").and_then(|rest| rest.strip_suffix('`'));
     let remedy = match command {
         Some(command) if !command.contains('`') => Remedy::Command(command.to_owned()),

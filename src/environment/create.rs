@@ -29,7 +29,7 @@ pub(super) async fn create(managed: &ManagedPlace<'_>, turn: &Turn<'_>) -> Resul
             Ok(()) => return Ok(Tool::Uv),
             Err(attempt) => {
                 tracing::warn!(output = %attempt.output, "uv made no environment; trying venv and pip");
-                turn.tell(&format!("{} failed, trying venv and pip instead", attempt.what));
+                turn.report(&format!("{} failed, trying venv and pip instead", attempt.what));
                 attempts.0.push(attempt);
                 managed.clear().await?;
             }
@@ -64,7 +64,7 @@ pub(super) async fn fill(
         Tool::Uv => "`uv pip install`",
         Tool::Pip => "`python -m pip install`",
     };
-    turn.tell("installing IPython and pydantic");
+    turn.report("installing IPython and pydantic");
     let invocation = installer.install(tool, python, &requirements, bytecode);
     let Err(failed) = attempt(what, &invocation, turn).await else { return Ok(()) };
     if tool == Tool::Uv {
@@ -97,7 +97,7 @@ async fn with_uv(
 async fn with_venv(managed: &ManagedPlace<'_>, base: &Facts, turn: &Turn<'_>) -> Result<(), Attempt> {
     let python = &base.details.base_executable;
     let version = dotted(base.version);
-    turn.tell(&format!("creating a virtual environment with Python {version}"));
+    turn.report(&format!("creating a virtual environment with Python {version}"));
     let invocation = managed.installer.venv(python, &managed.directory);
     attempt("`python -m venv`", &invocation, turn).await?;
     fill(managed.installer, Tool::Pip, &managed.directory.join("bin/python"), managed.bytecode(), turn).await

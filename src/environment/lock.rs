@@ -28,14 +28,14 @@ impl<'a> Turn<'a> {
         let failed = |source| Error::File { path: path.to_owned(), source };
         let file = File::options().create(true).read(true).append(true).open(path).map_err(failed)?;
         let turn = Self { file, progress };
-        let mut is_told = false;
+        let mut is_reported = false;
         loop {
             match turn.file.try_lock() {
                 Ok(()) => return Ok(turn),
                 Err(TryLockError::WouldBlock) => {
-                    if !is_told {
-                        turn.tell("waiting until another installation into this environment has finished");
-                        is_told = true;
+                    if !is_reported {
+                        turn.report("waiting until another installation into this environment has finished");
+                        is_reported = true;
                     }
                     tokio::time::sleep(RETRY).await;
                 }
@@ -48,7 +48,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    pub(super) fn tell(&self, phrase: &str) {
+    pub(super) fn report(&self, phrase: &str) {
         (self.progress)(phrase);
     }
 

@@ -89,7 +89,7 @@ impl ManagedPlace<'_> {
     ) -> Result<(Tool, Facts), Error> {
         let lacking = lacking.join(" and ");
         tracing::warn!(%lacking, "the managed environment is repaired");
-        turn.tell(&format!("repairing the Python environment, which lacks {lacking}"));
+        turn.report(&format!("repairing the Python environment, which lacks {lacking}"));
         create::fill(self.installer, tool, python, self.bytecode(), turn)
             .await
             .map_err(|Attempt { what, output }| self.not_repaired(&what, &output))?;
@@ -98,11 +98,11 @@ impl ManagedPlace<'_> {
 
     async fn rebuild(&self, python: &Path, reason: &str, turn: &Turn<'_>) -> Result<(Tool, Facts), Error> {
         if reason.is_empty() {
-            turn.tell("creating a Python environment for this workspace");
+            turn.report("creating a Python environment for this workspace");
         } else {
-            let told = rebuilding(reason, requested_packages(&self.directory));
-            tracing::warn!("{told}");
-            turn.tell(&told);
+            let message = rebuilding(reason, requested_packages(&self.directory));
+            tracing::warn!("{message}");
+            turn.report(&message);
         }
         self.record.forget().map_err(|source| self.failed(source))?;
         let tool = create::create(self, turn).await?;
@@ -137,13 +137,13 @@ impl ManagedPlace<'_> {
 }
 
 fn rebuilding(reason: &str, lost: Vec<String>) -> String {
-    let told = format!("the Python environment is made again, because {reason}");
+    let message = format!("the Python environment is made again, because {reason}");
     if lost.is_empty() {
-        return told;
+        return message;
     }
     let more = if lost.len() > NAMED_PACKAGES { ", …" } else { "" };
     let named = Vec::from_iter(lost.into_iter().take(NAMED_PACKAGES)).join(", ");
-    format!("{told}; packages to install again: {named}{more}")
+    format!("{message}; packages to install again: {named}{more}")
 }
 
 #[cfg(test)]
@@ -152,8 +152,8 @@ mod tests {
 
     fn check_rebuilding(lost: &[&str], expected: &str) {
         let lost = lost.iter().map(|name| (*name).to_owned()).collect();
-        let told = rebuilding("it was moved", lost);
-        assert_eq!(told, format!("the Python environment is made again, because it was moved{expected}"));
+        let message = rebuilding("it was moved", lost);
+        assert_eq!(message, format!("the Python environment is made again, because it was moved{expected}"));
     }
 
     #[test]

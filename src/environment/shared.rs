@@ -37,11 +37,11 @@ impl Shared {
         if let Some(environment) = &*place {
             return Ok(Arc::clone(environment));
         }
-        let tell = |words: &str| {
+        let report = |words: &str| {
             progress(words);
             self.phase.send_replace(words.to_owned());
         };
-        let environment = Arc::new(Environment::prepare(&self.settings, &tell).await?);
+        let environment = Arc::new(Environment::prepare(&self.settings, &report).await?);
         *place = Some(Arc::clone(&environment));
         Ok(environment)
     }

@@ -31,7 +31,7 @@ impl Transcript {
         self.dropped += excess;
         for &byte in bytes {
             match byte {
-                b'\n' | b'\r' => self.tell_line(progress),
+                b'\n' | b'\r' => self.report_line(progress),
                 _ if self.line.len() < LINE_BYTES => self.line.push(byte),
                 _ => {}
             }
@@ -48,7 +48,7 @@ impl Transcript {
         plain(&String::from_utf8_lossy(&bytes))
     }
 
-    fn tell_line(&mut self, progress: Progress<'_>) {
+    fn report_line(&mut self, progress: Progress<'_>) {
         let line = plain(&String::from_utf8_lossy(&self.line));
         self.line.clear();
         let line = line.trim();
@@ -67,10 +67,10 @@ mod tests {
     #[test]
     fn lines_are_told_when_complete() {
         let told = Mutex::new(Vec::new());
-        let tell = |line: &str| told.lock().unwrap().push(line.to_owned());
+        let report = |line: &str| told.lock().unwrap().push(line.to_owned());
         let mut transcript = Transcript::default();
         for part in ["Coll", "ecting a\n\n 10%\r", "20%", "x".repeat(1000).as_str(), "\nrest"] {
-            transcript.push(part.as_bytes(), &tell);
+            transcript.push(part.as_bytes(), &report);
         }
         let told = told.lock().unwrap();
         assert_eq!(told[..2], ["Collecting a", "10%"]);

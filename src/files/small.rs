@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_a_workspace_are_not_read_elsewhere() {
+    fn files_of_a_workspace_are_not_read_outside_of_it() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().canonicalize().unwrap();
         std::fs::create_dir(root.join("ws")).unwrap();

@@ -190,7 +190,7 @@ impl Gateway {
                     let channel = Rc::clone(&channel);
                     tokio::task::spawn_local(async move {
                         let wait_status = run_program(program, output).await;
-                        tell(&channel, &Notice::Ended { run, wait_status }).await;
+                        notify(&channel, &Notice::Ended { run, wait_status }).await;
                     });
                 }
                 _ => return Err(Error::Unexpected),
@@ -219,7 +219,7 @@ impl Gateway {
                 stop.cancel();
                 return tracing::error!(?left, "a kernel has left processes that cannot be killed");
             }
-            tell(&channel, &Notice::KernelEnded { kernel, wait_status }).await;
+            notify(&channel, &Notice::KernelEnded { kernel, wait_status }).await;
         });
         Ok(())
     }
@@ -237,7 +237,7 @@ impl Gateway {
 }
 
 /// Tells the host, which may have gone.
-async fn tell(channel: &Channel, notice: &Notice) {
+async fn notify(channel: &Channel, notice: &Notice) {
     if let Err(error) = channel.send(notice, None).await {
         tracing::debug!(%error, ?notice, "could not tell the host");
     }
@@ -269,7 +269,7 @@ async fn run_kernel(
         tokio::select! {
             Some(signal) = signals.recv() => {
                 process.signal(signal);
-                tell(channel, &Notice::Signalled { kernel }).await;
+                notify(channel, &Notice::Signalled { kernel }).await;
             }
             status = process.wait() => {
                 process.signal(Signal::KILL);

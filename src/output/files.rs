@@ -204,9 +204,9 @@ mod tests {
     #[tokio::test]
     async fn a_link_out_of_the_workspace_is_not_followed() {
         let workspace = tempfile::tempdir().unwrap();
-        let elsewhere = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink(elsewhere.path(), workspace.path().join(DIRECTORY)).unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(outside.path(), workspace.path().join(DIRECTORY)).unwrap();
         OutputFile::create(workspace.path()).await.unwrap_err();
-        assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
     }
 }

@@ -78,9 +78,9 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_elsewhere_is_made() {
-        let [workspace, elsewhere] = [(); 2].map(|()| tempfile::tempdir().unwrap());
-        let images = elsewhere.path().join("a/b");
+    fn a_directory_outside_the_workspace_is_made() {
+        let [workspace, outside] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let images = outside.path().join("a/b");
         let places = Places { workspace: workspace.path().to_owned(), images: images.clone() };
         let saved = save(&places, image("png", b"\x89")).unwrap();
         assert_eq!(saved.path.parent().unwrap(), images);
@@ -102,9 +102,9 @@ mod tests {
     #[test]
     fn a_link_out_of_the_workspace_is_not_followed() {
         let workspace = tempfile::tempdir().unwrap();
-        let elsewhere = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink(elsewhere.path(), workspace.path().join("images")).unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(outside.path(), workspace.path().join("images")).unwrap();
         save(&places(workspace.path()), image("png", b"\x89")).unwrap_err();
-        assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
     }
 }

@@ -16,27 +16,27 @@ static GUARDIAN: LazyLock<Mutex<Option<ChildStdin>>> = LazyLock::new(|| Mutex::n
 
 /// Has the process group killed if we are killed before it ends.
 pub(super) fn add_group(group: i32) {
-    tell(&format!("+ {group}\n"));
+    send(&format!("+ {group}\n"));
 }
 
 /// Has the process group asked to end, and given a minute for it, before it is killed.
 pub(super) fn be_gentle(group: i32) {
-    tell(&format!("~ {group}\n"));
+    send(&format!("~ {group}\n"));
 }
 
 /// The process group has been asked to end already.
 pub(super) fn has_been_asked(group: i32) {
-    tell(&format!(". {group}\n"));
+    send(&format!(". {group}\n"));
 }
 
 /// The process group is killed at once again.
 pub(super) fn be_firm(group: i32) {
-    tell(&format!("= {group}\n"));
+    send(&format!("= {group}\n"));
 }
 
 /// The process group has ended.
 pub(super) fn remove_group(group: i32) {
-    tell(&format!("- {group}\n"));
+    send(&format!("- {group}\n"));
 }
 
 /// Has a directory removed if we are killed before we remove it.
@@ -44,11 +44,11 @@ pub(super) fn remove_group(group: i32) {
 /// A path that is not text of one line is left alone.
 pub(crate) fn guard_directory(directory: &Path) {
     if let Some(path) = directory.to_str().filter(|path| !path.contains('\n')) {
-        tell(&format!("/ {path}\n"));
+        send(&format!("/ {path}\n"));
     }
 }
 
-fn tell(line: &str) {
+fn send(line: &str) {
     let mut guardian = GUARDIAN.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(pipe) = guardian.as_mut() else { return };
     if let Err(error) = pipe.write_all(line.as_bytes()) {

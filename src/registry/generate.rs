@@ -34,7 +34,7 @@ pub(super) async fn listed_by(
         source: Box::new(source),
     };
     tell("connecting");
-    let connection = connector.connect_telling(name, parameters, tell).await.map_err(server_error)?;
+    let connection = connector.connect_reporting(name, parameters, tell).await.map_err(server_error)?;
     tell("listing its tools");
     match connection.list_tools().await {
         Ok(tools) => {

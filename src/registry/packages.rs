@@ -185,22 +185,22 @@ mod tests {
     #[test]
     fn a_link_in_place_of_the_directory_is_not_followed() {
         let workspace = tempfile::tempdir().unwrap();
-        let elsewhere = tempfile::tempdir().unwrap();
-        std::fs::create_dir(elsewhere.path().join("s")).unwrap();
-        std::os::unix::fs::symlink(elsewhere.path(), workspace.path().join("mcptools")).unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::create_dir(outside.path().join("s")).unwrap();
+        std::os::unix::fs::symlink(outside.path(), workspace.path().join("mcptools")).unwrap();
         assert!(Packages::new(workspace.path(), WORKSPACE_DIRECTORY).replace("s", &package("one")).is_err());
-        assert_eq!(entries(elsewhere.path()), ["s"]);
+        assert_eq!(entries(outside.path()), ["s"]);
     }
 
     #[test]
     fn a_link_in_place_of_a_package_is_replaced_and_its_target_left_alone() {
         let workspace = tempfile::tempdir().unwrap();
-        let elsewhere = tempfile::tempdir().unwrap();
-        std::fs::write(elsewhere.path().join("precious"), "x").unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("precious"), "x").unwrap();
         std::fs::create_dir(workspace.path().join("mcptools")).unwrap();
-        std::os::unix::fs::symlink(elsewhere.path(), workspace.path().join("mcptools/s")).unwrap();
+        std::os::unix::fs::symlink(outside.path(), workspace.path().join("mcptools/s")).unwrap();
         Packages::new(workspace.path(), WORKSPACE_DIRECTORY).replace("s", &package("one")).unwrap().confirm();
-        assert_eq!(entries(elsewhere.path()), ["precious"]);
+        assert_eq!(entries(outside.path()), ["precious"]);
         assert!(!workspace.path().join("mcptools/s").is_symlink());
     }
 }

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::policy::{Pattern, Rules, way};
+use super::policy::{Pattern, Rules, resolution_steps};
 
 /// What stands before and after a path in an argument or a variable, as in `--root=/a:/b` or `sh -c "cd '/a'; ls"`.
 const DELIMITERS: &[char] = &[
@@ -51,8 +51,8 @@ impl Exposed {
 
     /// The place on the way to `path` that code can change, if there is one: `path` itself, or a link to it.
     pub(crate) fn on_the_way(&self, path: &Path) -> Option<PathBuf> {
-        match way(path) {
-            Ok(way) => way.into_iter().find(|place| self.is_open(place)),
+        match resolution_steps(path) {
+            Ok(steps) => steps.into_iter().find(|place| self.is_open(place)),
             // Whoever made the circle can also end it.
             Err(_) => Some(path.to_owned()),
         }
@@ -61,7 +61,7 @@ impl Exposed {
     /// The open directory that `directory` is, or lies in, even where it is closed itself: programs look for their
     /// configuration in the directories above theirs, too.
     pub(crate) fn above(&self, directory: &Path) -> Option<PathBuf> {
-        let real = way(directory).ok().and_then(|mut way| way.pop());
+        let real = resolution_steps(directory).ok().and_then(|mut steps| steps.pop());
         let open = |path: &Path| self.open.iter().find(|open| path.starts_with(open)).cloned();
         real.map_or_else(|| Some(directory.to_owned()), |real| open(&real))
             .or_else(|| self.on_the_way(directory))
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_elsewhere_is_not_exposed() {
+    fn what_lies_outside_is_not_exposed() {
         for text in
             ["", "-y", "pkg@1.2", "https://example.com/ws", "ROOT/other/x", "ROOT/ws2/x", "/usr/bin/env"]
         {

@@ -96,7 +96,7 @@ impl Remedy {
 }
 
 /// Findings as they follow the first words of an error: one line each, and then the hints.
-pub(super) fn told(findings: &[Finding]) -> String {
+pub(super) fn text_of(findings: &[Finding]) -> String {
     let mut text = String::new();
     let mut hints = String::new();
     for (number, Finding { name, found, remedy, .. }) in findings.iter().enumerate() {

@@ -72,7 +72,7 @@ pub(crate) async fn missing(backend: Backend, variables: &Variables) -> Vec<Find
 
 /// The sandbox that was asked for cannot start on this machine.
 #[derive(Debug, thiserror::Error)]
-#[error("start the sandbox ({}){}", backend.name(), finding::told(findings))]
+#[error("start the sandbox ({}){}", backend.name(), finding::text_of(findings))]
 pub(crate) struct Unusable {
     /// What should have made it.
     pub(crate) backend: Backend,

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 pub use self::paths::PathProblem;
-pub(crate) use self::paths::{Pattern, way};
+pub(crate) use self::paths::{Pattern, resolution_steps};
 pub(crate) use self::place::Place;
 pub(crate) use self::rules::Rules;
 pub(super) use self::trusted::is_directory;

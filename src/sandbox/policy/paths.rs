@@ -191,7 +191,7 @@ const MOST_LINKS: usize = 40;
 /// # Errors
 /// Links lead in a circle.
 pub(super) fn real(path: &Path) -> io::Result<PathBuf> {
-    way(path).map(|mut way| way.pop().unwrap_or_default())
+    resolution_steps(path).map(|mut steps| steps.pop().unwrap_or_default())
 }
 
 /// The places whose contents decide where an absolute path leads: its symbolic links, the directories before a `..`, and
@@ -199,14 +199,14 @@ pub(super) fn real(path: &Path) -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// Links lead in a circle.
-pub(crate) fn way(path: &Path) -> io::Result<Vec<PathBuf>> {
+pub(crate) fn resolution_steps(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut ahead: VecDeque<OsString> = names(path);
     let mut reached = PathBuf::from("/");
-    let mut way = Vec::new();
+    let mut steps = Vec::new();
     let mut links = 0;
     while let Some(name) = ahead.pop_front() {
         if name == ".." {
-            way.push(reached.clone());
+            steps.push(reached.clone());
             reached.pop();
             continue;
         }
@@ -217,7 +217,7 @@ pub(crate) fn way(path: &Path) -> io::Result<Vec<PathBuf>> {
             let message = format!("more than {MOST_LINKS} symbolic links");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        way.push(reached.clone());
+        steps.push(reached.clone());
         reached.pop();
         if target.is_absolute() {
             reached = PathBuf::from("/");
@@ -226,8 +226,8 @@ pub(crate) fn way(path: &Path) -> io::Result<Vec<PathBuf>> {
         through.append(&mut ahead);
         ahead = through;
     }
-    way.push(reached);
-    Ok(way)
+    steps.push(reached);
+    Ok(steps)
 }
 
 /// The names of a path, with `..`.
