@@ -14,8 +14,8 @@ use super::{Attempt, Attempts, Error};
 /// How much of a failed tool's output its error shows.
 const SHOWN_LINES: usize = 12;
 
-/// Makes the environment in its final place: console scripts hold absolute paths, so it cannot be
-/// made elsewhere and moved. That it is complete is for the caller to write down.
+/// Makes the environment in its final place: console scripts hold absolute paths, so it cannot be created in
+/// another place and moved. The caller records that it is complete.
 pub(super) async fn create(managed: &ManagedPlace<'_>, turn: &Turn<'_>) -> Result<Tool, Error> {
     let installer = managed.installer;
     let base = match &managed.executable {
@@ -48,7 +48,7 @@ pub(super) async fn create(managed: &ManagedPlace<'_>, turn: &Turn<'_>) -> Resul
     }
 }
 
-/// Installs what a kernel needs, and pip for `%pip`.
+/// Installs the packages that a kernel needs, and pip for `%pip`.
 pub(super) async fn fill(
     installer: &Installer,
     tool: Tool,
@@ -68,7 +68,7 @@ pub(super) async fn fill(
     let invocation = installer.install(tool, python, &requirements, bytecode);
     let Err(failed) = attempt(what, &invocation, turn).await else { return Ok(()) };
     if tool == Tool::Uv {
-        // Without a network, what an earlier environment needed is still in uv's cache.
+        // Without a network, the packages of an earlier environment are still in uv's cache.
         let offline = invocation.env("UV_OFFLINE", "1");
         if attempt(what, &offline, turn).await.is_ok() {
             tracing::warn!(output = %failed.output, "packages were taken from uv's cache, as the index did not serve");

@@ -1,4 +1,4 @@
-//! What an installer says: plain text, its newest line at once, head and tail if there is much. Pure.
+//! The output of an installer as plain text: the newest line at once, head and tail if it is long. Pure.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::text::plain;
 /// How much of the beginning and of the end is kept: together 1 MiB, more than any reader wants.
 const HEAD_BYTES: usize = 512 * 1024;
 const TAIL_BYTES: usize = 512 * 1024;
-/// The longest line that is told as progress, in bytes.
+/// The longest line that is reported as progress, in bytes.
 const LINE_BYTES: usize = 300;
 
 /// Collects output without keeping more than 1 MiB of it.
@@ -21,7 +21,7 @@ pub(super) struct Transcript {
 }
 
 impl Transcript {
-    /// Adds `bytes` and tells each line that they complete.
+    /// Adds `bytes` and reports each line that they complete.
     pub(super) fn push(&mut self, bytes: &[u8], progress: Progress<'_>) {
         let (head, rest) = bytes.split_at(bytes.len().min(HEAD_BYTES - self.head.len()));
         self.head.extend_from_slice(head);
@@ -38,7 +38,7 @@ impl Transcript {
         }
     }
 
-    /// All that was kept, with a note where something is missing.
+    /// The kept output, with a note where a part is missing.
     pub(super) fn into_text(self) -> String {
         let mut bytes = self.head;
         if self.dropped > 0 {

@@ -16,7 +16,7 @@ use url::Url;
 use super::quick_ack::QuickAck;
 use crate::text::describe;
 
-/// How long a connection may take to come about.
+/// The timeout for connecting.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bytes both ways.
@@ -92,7 +92,7 @@ impl Dialer {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| failed(describe(&error)))?;
-        // Ends when the tunnel does.
+        // This task ends with the tunnel.
         tokio::spawn(connection.with_upgrades());
         let response = sender.send_request(request).await.map_err(|error| failed(describe(&error)))?;
         if !response.status().is_success() {
