@@ -102,8 +102,8 @@ impl Traceback {
     }
 }
 
-/// An HTTP client that never follows a redirect: our headers are for the server alone, and what is redirected is a
-/// request for a password.
+/// An HTTP client that never follows a redirect: our headers are for the server alone, and a
+/// redirect leads to a login page.
 ///
 /// On loopback, where tunnels end, no proxy must see the token.
 pub(super) fn client(
