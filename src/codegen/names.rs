@@ -90,7 +90,7 @@ const BUILTINS: [&str; 76] = [
     "__debug__",
 ];
 
-/// What a module may import, or defines besides its classes and fields.
+/// Names that a module may import, or defines besides its classes and fields.
 const MODULE: [&str; 14] = [
     "AnyEnum",
     "CLIENT",
@@ -108,7 +108,7 @@ const MODULE: [&str; 14] = [
     "run",
 ];
 
-/// What of it stands within classes: in annotations and defaults.
+/// Those of them that occur within classes: in annotations and defaults.
 const MODULE_IN_CLASSES: [&str; 10] =
     ["Annotated", "Any", "Field", "Float", "FromList", "Int", "Literal", "Nullable", "Rule", "json_default"];
 
@@ -158,7 +158,7 @@ pub(super) fn is_keyword(name: &str) -> bool {
     KEYWORDS.contains(&name)
 }
 
-/// Whether every module has `name` already, so that no class can be called so.
+/// Whether every module uses `name` already, so that no class can have it.
 pub(super) fn is_taken(name: &str) -> bool {
     BUILTINS.contains(&name) || MODULE.contains(&name) || MODULE_IN_CLASSES.contains(&name)
 }
