@@ -44,7 +44,7 @@ def permit(arguments):
 
 
 def ask_first(shell, is_only_escape):
-    """Make the shell commands of `shell` request approval; with `is_only_escape`, block all else that starts programs."""
+    """Make the shell commands of `shell` request approval; with `is_only_escape`, block other ways to start programs."""
     global permit
     if is_only_escape:
         permit = block_programs()

@@ -1,4 +1,4 @@
-"""Patches modules when they are imported, so that none is imported at the start only for that. Standard library only."""
+"""Patches modules when they are imported, so none is imported at the start only for that. Standard library only."""
 
 import os
 import sys

@@ -1,7 +1,8 @@
 """Shortens tracebacks to the useful parts: frames of the user's code, where a library raised, and the message.
 
-A failed call of a tool shows neither the generated module nor the runtime that sends the call. These frames are left out
-of copies of the tracebacks, while these are formatted: the exceptions stay unchanged. `%xmode Verbose` shows everything.
+A failed call of a tool shows neither the generated module nor the runtime that sends the call. These frames are
+left out of copies of the tracebacks, while these are formatted: the exceptions stay unchanged. `%xmode Verbose`
+shows everything.
 
 Standard library only.
 """

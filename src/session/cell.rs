@@ -196,7 +196,8 @@ impl Course<'_> {
                     if last_call.is_some() || self.is_time_running() => {
                     match self.escalation {
                         _ if last_call.is_some() => {
-                            return Ok(stopped_by(cell, self.escalation, KernelState::Kept).or_else(|| self.unanswered()));
+                            let end = stopped_by(cell, self.escalation, KernelState::Kept);
+                            return Ok(end.or_else(|| self.unanswered()));
                         }
                         Escalation::Signalled(_) => {
                             self.kill(kernel).await;
