@@ -31,9 +31,10 @@
 //! # }
 //! ```
 //!
-//! It needs Python 3.10 or newer, and makes the Python environment itself. **Without a sandbox the kernel has the rights
-//! of your program**: approval is about tools, not about what Python does. [`CodeExecutorBuilder::sandbox`] puts it into
-//! one, for which the program `ipybox` has to be installed too; `docs/sandbox.md` tells all about it.
+//! It needs Python 3.10 or newer, and makes the Python environment itself. **Without a sandbox the kernel has
+//! the rights of your program**: approval is about tools, not about what Python does.
+//! [`CodeExecutorBuilder::sandbox`] puts it into one, which needs the program `ipybox` installed too; see
+//! `docs/sandbox.md`.
 //!
 //! # What to use for what
 //!
@@ -42,7 +43,7 @@
 //! | run code and agree to what it calls | [`CodeExecutor::execute`], with a [`Code`] for its timeout and limits |
 //! | decide about each call, see output as it comes | [`CodeExecutor::stream`]: a [`CodeExecution`] of [`CodeExecutionEvent`]s |
 //! | choose directories, interpreter, limits, timeouts | [`CodeExecutor::builder`] |
-//! | answer a question | [`ApprovalRequest`], with its [`Target`] and [`ToolAnnotations`] |
+//! | answer an approval request | [`ApprovalRequest`], with its [`Target`] and [`ToolAnnotations`] |
 //! | decide by rules | [`ApprovalPolicy`], given to [`CodeExecutorBuilder::approval_policy`] |
 //! | make the tools of an MCP server callable | [`CodeExecutor::register_mcp_server`]; [`generate_mcp_sources`], which fills a [`Registry`] |
 //! | write a package without a session | [`apigen`]; [`codegen`] alone is pure |
@@ -60,9 +61,10 @@
 //!
 //! # What may change
 //!
-//! The version is 0.1: a minor version may change anything here, and `CHANGELOG.md` tells it. What is `#[non_exhaustive]`
-//! may grow with any version. The texts of errors and notes, and the inside of generated modules, are for people and
-//! models, not for programs to take apart. Log output is by [`tracing`] events, whose words and fields are no promise.
+//! The version is 0.1: a minor version may change anything here, and `CHANGELOG.md` lists the changes.
+//! `#[non_exhaustive]` types may grow with any version. The texts of errors and notes, and the inside of
+//! generated modules, are for people and models: programs should not parse them. Log output is [`tracing`]
+//! events, whose texts and fields may change.
 //!
 //! # The walks of the data
 //!

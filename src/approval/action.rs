@@ -1,28 +1,30 @@
-//! What asks for permission: the names and arguments of a call, and what stands behind them.
+//! An action: the names and arguments of a call, and the target that the server's name refers to.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::text::visible::line;
 
-/// Something that wants to run.
+/// An action that needs a decision before it runs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Action {
-    /// The name under which the MCP server is registered; [`OURSELVES`](super::OURSELVES) for what is no MCP tool.
+    /// The name under which the MCP server is registered; [`OURSELVES`](super::OURSELVES) for actions that
+    /// are no MCP tool.
     pub(crate) server_name: String,
-    /// The tool's name, as its server calls it.
+    /// The tool's name on its server.
     pub(crate) tool_name: String,
     /// The arguments that will be used if the action is permitted.
     pub(crate) tool_args: Map<String, Value>,
-    /// What stands behind the server's name.
+    /// The target that the server's name refers to.
     pub(crate) target: Target,
-    /// A hash of all that stands behind it, with what `target` does not show: variables, headers, the directory.
+    /// A hash of the server's full definition, with what `target` does not show: variables, headers, the
+    /// directory.
     pub(crate) definition: Option<String>,
-    /// What the server says of the tool; `None` if it is not known.
+    /// The server's hints on the tool; `None` if they are not known.
     pub(crate) annotations: Option<ToolAnnotations>,
 }
 
-/// What stands behind the name that an action is asked for by.
+/// The target of an action.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Target {
@@ -36,15 +38,15 @@ pub enum Target {
     Host,
 }
 
-/// A server's hints on what calling a tool does (MCP, `ToolAnnotations`). Hints: nothing enforces them, and a server
-/// that lies may give any.
+/// A server's hints on what calling a tool does (MCP, `ToolAnnotations`). Nothing enforces them, and a
+/// malicious server may give wrong ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolAnnotations {
     /// `readOnlyHint`: it changes nothing. MCP's default: `false`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// `destructiveHint`: it may destroy what was there. MCP's default: `true`.
+    /// `destructiveHint`: it may destroy existing data. MCP's default: `true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destructive: Option<bool>,
     /// `idempotentHint`: calling it again with the same arguments changes nothing more. MCP's default: `false`.

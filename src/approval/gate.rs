@@ -1,4 +1,4 @@
-//! The one place where a decision is made.
+//! The gate: all decisions about actions are made here.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,17 +10,17 @@ use super::queue::{ApprovalQueue, Approver};
 use super::request::{Answer, ApprovalRequest};
 use super::standing::Standing;
 
-/// Decides about actions, one way for all of a session, and records each decision before it takes effect.
+/// Decides about all actions of a session, and records each decision before it takes effect.
 pub(crate) struct Gate {
     policy: Policy,
     standing: Arc<Standing>,
     timeout: Duration,
     audit: Audit,
-    /// Who answers for what code in the kernel calls now.
+    /// Decides about the current calls of code in the kernel.
     approver: Mutex<Approver>,
 }
 
-/// The permission to do one thing, which cannot be changed. Only the gate makes it, from a decision that is on record.
+/// The permission for one action, which cannot be changed. Only the gate makes it, from a recorded decision.
 #[derive(Debug)]
 pub(crate) struct Permit(Arc<Action>);
 
@@ -40,19 +40,19 @@ pub(super) struct Decision {
 pub(super) enum By {
     /// The policy: a rule in words, or its default.
     Policy(Option<Arc<str>>),
-    /// Somebody, just now.
+    /// A user's answer to this request.
     Answer(Answer),
-    /// Somebody, earlier.
+    /// A standing answer.
     Standing(Answer),
-    /// Whoever started the work agreed to everything beforehand.
+    /// The caller agreed to everything beforehand.
     Consent,
     /// Nobody answered in time.
     Expiry,
-    /// There was nobody to ask, or they went away.
+    /// No user could be asked, or the user's client went away.
     Nobody,
 }
 
-/// Why an action may not run, in words for who wrote the code.
+/// Why an action may not run, as a text for the author of the code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Denied {
     /// The policy denies it.
@@ -63,7 +63,7 @@ pub(crate) enum Denied {
         /// The rule that denies it.
         rule: Option<Arc<str>>,
     },
-    /// Somebody said no.
+    /// The user rejected it.
     #[error("the call of `{call}` was rejected")]
     Rejected {
         /// `server.tool`.
@@ -74,10 +74,10 @@ pub(crate) enum Denied {
     Expired {
         /// `server.tool`.
         call: String,
-        /// How long was waited.
+        /// How long the gate waited.
         after: Duration,
     },
-    /// Nobody can be asked.
+    /// No user can be asked.
     #[error("the call of `{call}` needs approval, and nobody can be asked: {why}")]
     Nobody {
         /// `server.tool`.
@@ -85,7 +85,7 @@ pub(crate) enum Denied {
         /// Why, and what to do about it.
         why: &'static str,
     },
-    /// A user could not read all that has to be shown.
+    /// The request is too long for a user to read.
     #[error(
         "the call of `{call}` needs approval, and is too long to be shown to a user even if long texts in it are shortened\n\
          hint: pass fewer values in one call, or hand over a file; the user can allow the call beforehand in a policy \
@@ -95,7 +95,7 @@ pub(crate) enum Denied {
         /// `server.tool`.
         call: String,
     },
-    /// An answer that was to hold for good could not be saved, so it does not count.
+    /// An answer that was to hold for good could not be saved, so it has no effect.
     #[error("the answer to `{call}` cannot be saved: {why}")]
     NotSaved {
         /// `server.tool`.
@@ -103,7 +103,7 @@ pub(crate) enum Denied {
         /// Why.
         why: String,
     },
-    /// It was permitted, but what is not on record does not run.
+    /// It was permitted, but the decision could not be recorded.
     #[error("`{call}` may not run, since the audit log cannot be written: {why}")]
     Unrecorded {
         /// `server.tool`.
@@ -113,40 +113,41 @@ pub(crate) enum Denied {
     },
 }
 
-/// Said when code calls a tool and no cell runs: a thread that an earlier one left behind, say.
+/// The reason if code calls a tool while no cell runs, for instance a thread of an earlier cell.
 const NO_CELL: &str = "no cell is running";
 
 impl Permit {
-    /// Permits what `_on_record` is the record of.
+    /// Permits `action`; `_on_record` proves that the decision is recorded.
     fn new(action: Arc<Action>, _on_record: &OpenCall) -> Self {
         Self(action)
     }
 
-    /// What may be done.
+    /// The permitted action.
     pub(crate) fn into_action(self) -> Action {
         Arc::unwrap_or_clone(self.0)
     }
 }
 
 impl Gate {
-    /// Decides by `policy`; what has to be asked must be answered within `timeout`. Decisions are recorded in `audit`.
+    /// Decides by `policy`; approval requests must be answered within `timeout`. Decisions are recorded in
+    /// `audit`.
     pub(crate) fn new(policy: Policy, standing: Standing, timeout: Duration, audit: Audit) -> Self {
         let approver = Mutex::new(Approver::Nobody(NO_CELL));
         Self { policy, standing: Arc::new(standing), timeout, audit, approver }
     }
 
-    /// Records what cells do, and closes the record.
+    /// The audit log of this session.
     pub(crate) fn audit(&self) -> &Audit {
         &self.audit
     }
 
-    /// From now on `approver` answers for what code in the kernel calls; nobody does if it is `None`.
+    /// Sets the approver for calls of code in the kernel; without one, calls that need approval are denied.
     pub(crate) fn set_approver(&self, approver: Option<Approver>) {
         let approver = approver.unwrap_or(Approver::Nobody(NO_CELL));
         *self.approver.lock().unwrap_or_else(PoisonError::into_inner) = approver;
     }
 
-    /// Who answers for what code in the kernel calls now.
+    /// The approver of the current calls of code in the kernel.
     pub(crate) fn approver(&self) -> Approver {
         self.approver.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -159,9 +160,10 @@ impl Gate {
         self.decide(action, &self.approver()).await
     }
 
-    /// Decides about `action`, and records the decision before it takes effect. If somebody has to be asked, `approver` is.
+    /// Decides about `action`, and records the decision before it takes effect. If the policy says to ask,
+    /// `approver` is asked.
     ///
-    /// Dropping the future withdraws the question, which is recorded too.
+    /// Dropping the future withdraws the approval request, which is recorded too.
     ///
     /// # Errors
     /// The action is denied, or it is permitted and that could not be recorded.
@@ -226,7 +228,7 @@ impl Gate {
         }
     }
 
-    /// The answer; `Some(None)` if the question was dropped, `None` if it has expired.
+    /// The answer; `Some(None)` if the request was dropped, `None` if it has expired.
     async fn ask(&self, action: &Arc<Action>, queue: &ApprovalQueue) -> Option<Option<Answer>> {
         let _counted = queue.count();
         let (request, mut waiting) = ApprovalRequest::new(Arc::clone(action));
@@ -244,7 +246,7 @@ impl Gate {
             () = &mut unattended => return expired(queue),
         }
         let handed_out = async {
-            // It ends by an error if the request is dropped, which the answer tells too.
+            // An error means that the request was dropped; then `waiting.answer` ends too.
             match (&mut waiting.handed_out).await {
                 Ok(()) => tokio::time::sleep(self.timeout).await,
                 Err(_) => std::future::pending().await,
@@ -256,7 +258,7 @@ impl Gate {
             () = handed_out => {}
             () = &mut unattended => {}
         }
-        // An answer that was accepted at the last moment counts: whoever gave it has been told so.
+        // An answer that was accepted at the last moment counts: its sender got a confirmation.
         waiting.answer.close();
         match waiting.answer.try_recv() {
             Ok(answer) => Some(Some(answer)),
@@ -318,7 +320,7 @@ mod tests {
         *queue.waiting().borrow()
     }
 
-    /// Decides while `answer` answers the request that is put into the queue.
+    /// Decides while `answer` answers the queued request.
     async fn decide(gate: &Gate, answer: impl AsyncFnOnce(ApprovalRequest)) -> Decision {
         let (queue, mut requests) = ApprovalQueue::new();
         let approver = Approver::User(Arc::clone(&queue));
@@ -333,7 +335,7 @@ mod tests {
         decision
     }
 
-    /// Decides where nobody is to be asked.
+    /// Decides without asking a user.
     async fn decide_unasked(gate: &Gate) -> Decision {
         let (queue, _requests) = ApprovalQueue::new();
         let (action, approver) = (Arc::new(action("s")), Approver::User(queue));

@@ -1,4 +1,4 @@
-//! What counts as the like of an action, so that one answer may hold for both.
+//! Which actions are alike, so that one standing answer covers them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,22 +6,23 @@ use sha2::{Digest as _, Sha256};
 
 use super::action::{Action, Target, ToolAnnotations};
 
-/// What an action has in common with its like.
+/// What alike actions have in common.
 ///
-/// Calls of an MCP tool are alike whatever their arguments are, as long as the same stands behind the server's name and
-/// the server says the same of the tool: the answer was given to that. Shell commands, registrations and installations
-/// are alike if their arguments are the same, since these say all of what is done.
+/// Calls of an MCP tool are alike whatever their arguments are, as long as the server's name has the same
+/// definition and the tool has the same annotations: the user's answer was about these. Shell commands,
+/// registrations and installations are alike if their arguments are the same, since these determine what is
+/// done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Like {
     server_name: String,
     tool_name: String,
     target: Behind,
-    /// Of all that stands behind the name.
+    /// Hash of the server's definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     definition_sha256: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     annotations: Option<ToolAnnotations>,
-    /// Of the arguments as JSON, keys sorted, in hexadecimal digits.
+    /// Hash of the arguments as JSON, keys sorted, in hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     arguments_sha256: Option<String>,
 }
@@ -54,7 +55,7 @@ impl Like {
         }
     }
 
-    /// Whether the arguments make a difference.
+    /// Whether the arguments are compared.
     pub(super) fn has_arguments(&self) -> bool {
         self.arguments_sha256.is_some()
     }

@@ -1,4 +1,4 @@
-//! May this run? Asked on the host for every tool call, before anything reaches an MCP server.
+//! Approval: the host decides about every tool call before it reaches an MCP server.
 //!
 //! ```text
 //! action → policy ┬ allow ────────────────────────────────→ permit
@@ -6,8 +6,8 @@
 //!                 └ ask → standing answers → queue → answer → permit or denied
 //! ```
 //!
-//! The decision is made by the [`Gate`] and nowhere else; code in the kernel has no way to reach it. What may run is a
-//! [`Permit`], which holds the very action that was decided about, and is made from a decision that is on record.
+//! Only the [`Gate`] decides; code in the kernel cannot reach it. A [`Permit`] holds the very action that was
+//! decided about, and is made from a recorded decision.
 
 mod action;
 mod audit;
@@ -32,6 +32,6 @@ pub use self::request::ApprovalRequest;
 pub(crate) use self::shown::{TooLong, question};
 pub(crate) use self::standing::Standing;
 
-/// The name under which ipybox itself asks: for shell commands, registrations and installations. No MCP server can
-/// be registered by it.
+/// The server name of ipybox's own actions: shell commands, registrations and installations. No MCP server
+/// can be registered by it.
 pub(crate) const OURSELVES: &str = "ipybox";

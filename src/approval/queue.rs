@@ -1,4 +1,4 @@
-//! Where approval requests wait for the user who answers them.
+//! The queue in which approval requests wait for the user's answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,15 +9,15 @@ use super::action::Action;
 use super::request::ApprovalRequest;
 use super::shown::question;
 
-/// How many requests may wait there unread. More wait for room.
+/// How many unread requests the queue holds. More wait for room.
 const CAPACITY: usize = 64;
 
-/// Who answers for a piece of work, a cell say.
+/// Decides about the calls of a piece of work, for instance a cell.
 #[derive(Debug, Clone)]
 pub(crate) enum Approver {
-    /// Nobody: what has to be asked is denied. The words say to a user why, and what to do.
+    /// Nobody: actions that need approval are denied. The text tells a user why, and what to do.
     Nobody(&'static str),
-    /// Everything that would be asked may run.
+    /// Every action that needs approval may run.
     Consent,
     /// The user who reads the queue.
     User(Arc<ApprovalQueue>),
@@ -28,7 +28,7 @@ impl Approver {
     pub(crate) fn waiting(&self) -> watch::Receiver<usize> {
         match self {
             Self::User(queue) => queue.waiting(),
-            // Closed: nothing will ever wait.
+            // Closed: no request will ever wait.
             Self::Nobody(_) | Self::Consent => watch::channel(0).1,
         }
     }
@@ -42,7 +42,7 @@ impl Approver {
     }
 }
 
-/// A queue of approval requests. When its reader goes away, the requests that nobody has taken are rejected.
+/// A queue of approval requests. When its reader is dropped, unread requests are rejected.
 #[derive(Debug)]
 pub(crate) struct ApprovalQueue {
     pub(super) requests: mpsc::Sender<ApprovalRequest>,
@@ -53,16 +53,16 @@ pub(crate) struct ApprovalQueue {
     shows_dialogs: bool,
 }
 
-/// A request that waits, counted as long as this lives.
+/// Counts a waiting request as long as this lives.
 pub(super) struct Counted<'a>(&'a ApprovalQueue);
 
 impl ApprovalQueue {
-    /// A queue, and its other end.
+    /// A queue, and its receiver.
     pub(crate) fn new() -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
         Self::make(false)
     }
 
-    /// A queue whose requests are shown in dialogs: what is too long for one is denied.
+    /// A queue whose requests are shown in dialogs: a request that is too long for one is denied.
     pub(crate) fn of_dialogs() -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
         Self::make(true)
     }
@@ -91,18 +91,18 @@ impl ApprovalQueue {
         self.waiting.subscribe()
     }
 
-    /// Says whether somebody reads the queue. While nobody does, the time to answer runs for all requests in it.
+    /// Sets whether the queue is read. While it is not, the timeout runs for all requests in it.
     pub(crate) fn attend(&self, is_attended: bool) {
         self.is_attended.send_replace(is_attended);
     }
 
-    /// Waits until nobody reads the queue.
+    /// Waits until the queue is not read.
     pub(super) async fn left(&self) {
-        // The sender is here: it does not go away.
+        // `self` owns the sender, so this cannot fail.
         self.is_attended.subscribe().wait_for(|is_attended| !is_attended).await.ok();
     }
 
-    /// Notes that a request has expired.
+    /// Counts a request that has expired.
     pub(super) fn expire(&self) {
         self.expired.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! An action that waits for somebody's answer.
+//! An approval request: an action that waits for a user's answer.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::action::{Action, Target, ToolAnnotations};
 use super::shown;
 
-/// Somebody's answer to an [`ApprovalRequest`].
+/// A user's answer to an [`ApprovalRequest`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// This one may run.
@@ -24,11 +24,13 @@ pub(crate) enum Answer {
 
 /// A tool call that waits for permission. Dropped without an answer, it is rejected.
 ///
-/// What it shows is what will run: nobody can change it between the answer and the call. `Display` writes the call as
-/// Python would, `server.tool(name='value')`, with everything escaped that could mislead who reads it on a terminal.
+/// The shown action is the one that will run: it cannot change between the answer and the call. `Display`
+/// writes the call as Python would, `server.tool(name='value')`, and escapes characters that could mislead a
+/// reader on a terminal.
 ///
-/// The approval timeout begins when the request is handed out. Each answer returns whether it came in time: it comes too
-/// late if the request has expired, or its code does not wait any more. Then the call does not run, whatever the answer.
+/// The approval timeout begins when the request is handed out. Each answer returns whether it came in time:
+/// it is too late if the request has expired, or its code no longer waits. Then the call does not run,
+/// whatever the answer.
 #[must_use = "a request that is dropped is rejected"]
 pub struct ApprovalRequest {
     action: Arc<Action>,
@@ -36,7 +38,7 @@ pub struct ApprovalRequest {
     handed_out: Option<oneshot::Sender<()>>,
 }
 
-/// The other end of an [`ApprovalRequest`].
+/// The gate's side of an [`ApprovalRequest`].
 pub(super) struct Waiting {
     pub(super) answer: oneshot::Receiver<Answer>,
     pub(super) handed_out: oneshot::Receiver<()>,
@@ -50,33 +52,33 @@ impl ApprovalRequest {
         (request, Waiting { answer: answer_receiver, handed_out: handed_out_receiver })
     }
 
-    /// A request that nobody waits for.
+    /// A request without a waiting gate.
     #[cfg(test)]
     pub(crate) fn for_tests(action: Action) -> Self {
         Self::new(Arc::new(action)).0
     }
 
-    /// A request that another process has made, and where its answer comes out.
+    /// A request of another process, and the receiver of its answer.
     pub(crate) fn of_another_process(action: Action) -> (Self, oneshot::Receiver<Answer>) {
         let (answer, receiver) = oneshot::channel();
         (Self { action: Arc::new(action), answer, handed_out: None }, receiver)
     }
 
-    /// Begins the time in which an answer must come.
+    /// Starts the approval timeout.
     pub(crate) fn hand_out(&mut self) {
         if let Some(handed_out) = self.handed_out.take() {
-            // Whoever asked may be gone.
+            // The gate may have given up.
             handed_out.send(()).ok();
         }
     }
 
-    /// The name under which the MCP server is registered. `ipybox` stands for ipybox itself: its tools are `shell` and
-    /// `shell_magic` (`!command`, `%%bash` and `%%sh` cells, with the argument `cmd`).
+    /// The name under which the MCP server is registered. `ipybox` is ipybox itself: its tools are `shell`
+    /// and `shell_magic` (`!command`, `%%bash` and `%%sh` cells, with the argument `cmd`).
     pub fn server_name(&self) -> &str {
         &self.action.server_name
     }
 
-    /// The tool's name, as its server calls it.
+    /// The tool's name on its server.
     pub fn tool_name(&self) -> &str {
         &self.action.tool_name
     }
@@ -86,7 +88,7 @@ impl ApprovalRequest {
         &self.action.tool_args
     }
 
-    /// What stands behind the server's name.
+    /// The target that the server's name refers to.
     pub fn target(&self) -> &Target {
         &self.action.target
     }
@@ -105,9 +107,9 @@ impl ApprovalRequest {
         self.answer(Answer::Once)
     }
 
-    /// Lets the call run, and its like as long as the session lasts: every call of the same tool of the same server,
-    /// whatever its arguments, as long as the server's name stands for the same thing; of a shell command, the same
-    /// command. Returns whether the answer came in time.
+    /// Lets the call run, and its like as long as the session lasts: every call of the same tool of the same
+    /// server, whatever its arguments, as long as the server's name refers to the same target; of a shell
+    /// command, the same command. Returns whether the answer came in time.
     pub fn accept_for_session(self) -> bool {
         self.answer(Answer::Session)
     }
@@ -132,7 +134,7 @@ impl ApprovalRequest {
         self.answer.is_closed()
     }
 
-    /// Ready when an answer would be too late.
+    /// Resolves when an answer would be too late.
     pub(crate) fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.answer.poll_closed(context)
     }

@@ -11,7 +11,7 @@ use super::like::Like;
 use super::shown;
 use crate::files::StateFile;
 
-/// How much of a call is kept for whoever reads the file; scripts may be long.
+/// How many characters of a call are saved for readers of the file; scripts may be long.
 const SHOWN_CHARS: usize = 500;
 
 #[derive(Default, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ struct Document {
 struct Approval {
     #[serde(flatten)]
     like: Like,
-    /// The call, where its arguments make a difference; for readers alone.
+    /// The call, if its arguments are compared; for readers only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     shown: Option<String>,
 }
@@ -37,13 +37,13 @@ impl Saved {
         Self(StateFile::new(path))
     }
 
-    /// Whether the like of an action is always allowed. Reads the file: another process may have written it. Blocks.
+    /// Whether alike actions are always allowed. Reads the file: another process may have written it. Blocks.
     pub(super) fn contains(&self, like: &Like) -> io::Result<bool> {
         let document: Document = self.0.read()?;
         Ok(document.approvals.iter().any(|approval| approval.like == *like))
     }
 
-    /// Allows the like of `action` from now on; on an error, what was there before is still there. Blocks.
+    /// Always allows actions like `action` from now on; an error leaves the file unchanged. Blocks.
     pub(super) fn add(&self, action: &Action) -> io::Result<()> {
         let like = Like::of(action);
         let shown = like.has_arguments().then(|| {

@@ -1,7 +1,7 @@
-//! An action as a human reads it: as Python would write the call.
+//! An action as text for a user: the call as Python would write it.
 //!
-//! Long texts in it can be shortened, each for itself, so that whoever chooses the arguments does not choose what is
-//! hidden: names, numbers and short texts are always shown, and of a long text both ends and its length.
+//! Long texts in it can be shortened, each for itself, so that code cannot choose what is hidden: names,
+//! numbers and short texts are always shown, and of a long text both ends and its length.
 
 use std::fmt::{self, Formatter, Write};
 
@@ -15,23 +15,24 @@ use crate::text::visible::{Literal, Name, Use};
 /// whole files.
 const COMFORTABLE_CHARS: usize = 4_000;
 
-/// How long it may be then. A user who is to read more approves without reading.
+/// How long it may be after that. Users approve longer ones without reading them.
 const MOST_CHARS: usize = 16_000;
 
-/// How much of a long text may be left, in characters, the longest that fits first.
+/// How many characters of a long text may be left; the largest value that fits is used.
 const SHARES: [usize; 6] = [3_500, 1_800, 900, 450, 220, 100];
 
-/// What is too long for a question, however much of it is shortened.
+/// The action is too long for an approval request, even if shortened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
-/// Writes all of `server.tool(name=value)`, the values as Python literals. Names that Python could not write so, and that
-/// might be taken for something else, are quoted: `server.tool(**{'odd name': value})`.
+/// Writes all of `server.tool(name=value)`, the values as Python literals. Names that are no Python
+/// identifiers are quoted, since they could be misread: `server.tool(**{'odd name': value})`.
 pub(super) fn call(action: &Action, formatter: &mut Formatter<'_>) -> fmt::Result {
     Writer { to: formatter, used: used(action), longest: usize::MAX }.call(action)
 }
 
-/// The same for a question. What we do ourselves at a caller's wish (commands, registrations, packages) is not shortened.
+/// The same for an approval request. ipybox's own actions (commands, registrations, packages) are not
+/// shortened.
 ///
 /// # Errors
 /// It, or the command line behind it, is longer than a user can be expected to read.
@@ -53,12 +54,13 @@ pub(crate) fn question(action: &Action) -> Result<String, TooLong> {
     Err(TooLong)
 }
 
-/// A command, a command line or the name of a package is code; what a tool is sent may be in any language.
+/// How texts are escaped: a command, a command line or a package name as code; arguments of a tool as text in
+/// any language.
 fn used(action: &Action) -> Use {
     if action.server_name == OURSELVES { Use::Code } else { Use::Text }
 }
 
-/// A text that does not take more than it has room for, in characters.
+/// A text with a limit of its length, in characters.
 struct Page {
     text: String,
     room: usize,
@@ -101,7 +103,7 @@ impl<W: Write> Writer<'_, W> {
         self.to.write_str(")")
     }
 
-    /// The name of a server or tool: as it is if it looks like one, else quoted.
+    /// The name of a server or tool: unchanged if it looks like one, else quoted.
     fn name(&mut self, name: &str) -> fmt::Result {
         let is_usual = |character: char| character.is_ascii_alphanumeric() || "_-./".contains(character);
         if !name.is_empty() && name.len() <= self.longest && name.chars().all(is_usual) {
@@ -144,8 +146,8 @@ impl<W: Write> Writer<'_, W> {
         if index == 0 { Ok(()) } else { self.to.write_str(", ") }
     }
 
-    /// A text as `literal` writes it; of a long one both ends. What is left out is said between them, outside of the
-    /// quotes, where no text can say it.
+    /// A text as `literal` writes it; of a long one both ends. The mark between them is outside of the
+    /// quotes, where no text can imitate it.
     fn text(&mut self, text: &str, literal: &dyn Fn(&str) -> String) -> fmt::Result {
         if self.longest == usize::MAX {
             return self.to.write_str(&literal(text));
@@ -167,7 +169,8 @@ impl<W: Write> Writer<'_, W> {
             literal(if count == 0 { "" } else { &text[start..] })
         });
         match all.checked_sub(begin.0 + end.0) {
-            // Letters come first: a number would be drawn into a text from right to left.
+            // The mark begins with letters: beside right-to-left text a number would be displayed in that
+            // direction.
             Some(hidden @ 1..) => {
                 write!(self.to, "{} [… not shown: {hidden} of {all} characters …] {}", begin.1, end.1)
             }
@@ -176,13 +179,14 @@ impl<W: Write> Writer<'_, W> {
     }
 }
 
-/// The longest literal of at most `room` characters, beside its quotes, and of how many characters of the text it is.
+/// The longest literal of at most `room` characters, without its quotes, and how many characters of the text
+/// it contains.
 fn fitting(room: usize, all: usize, literal: impl Fn(usize) -> String) -> (usize, String) {
     let fits = |count: usize| {
         let literal = literal(count);
         (literal.chars().count() <= room + 2).then_some((count, literal))
     };
-    // A character takes at most ten.
+    // An escaped character takes at most ten.
     let (mut low, mut high) = ((room / 10).min(all), (room + 1).min(all));
     let mut found = fits(low).unwrap_or_else(|| (0, literal(0)));
     while low + 1 < high {

@@ -1,4 +1,4 @@
-//! Answers that hold for more than one question. They replace questions, never a denial.
+//! Standing answers: they replace approval requests, never a denial.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,18 +13,18 @@ use super::saved::Saved;
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
     session: Mutex<Vec<Like>>,
-    /// Without it, what holds for good holds for the session.
+    /// Without it, answers that hold for good hold for the session.
     saved: Option<Saved>,
 }
 
 impl Standing {
-    /// Answers that hold for good are kept in the file at `path`, where its owner may take them back; its directory must
-    /// exist.
+    /// Answers that hold for good are saved in the file at `path`, where its owner may remove them; its
+    /// directory must exist.
     pub(crate) fn new(path: PathBuf) -> Self {
         Self { session: Mutex::default(), saved: Some(Saved::new(path)) }
     }
 
-    /// The answer that holds for `action`, if there is one. A file that cannot be used has no answers. Blocks.
+    /// The standing answer for `action`, if there is one. An unusable file counts as empty. Blocks.
     pub(super) fn find(&self, action: &Action) -> Option<Answer> {
         let like = Like::of(action);
         if self.session.lock().unwrap_or_else(PoisonError::into_inner).contains(&like) {
@@ -40,7 +40,7 @@ impl Standing {
     /// Remembers `answer`, if it holds for more than this action. Blocks.
     ///
     /// # Errors
-    /// If the answer was to hold for good and cannot be saved. It holds for nothing then.
+    /// An answer that was to hold for good cannot be saved. It has no effect then.
     pub(super) fn remember(&self, action: &Action, answer: Answer) -> io::Result<()> {
         match (answer, &self.saved) {
             (Answer::Once | Answer::No, _) => {}

@@ -1,7 +1,7 @@
-//! How much memory what comes from outside may take: from the code in the kernel, and from MCP servers.
+//! Memory limits for messages from outside: from code in the kernel, and from MCP servers.
 //!
-//! A message is weighed while it comes in ([`Scan`]), before anything is made of it, and holds a [`Lease`] of its weight
-//! for as long as its data lives. What weighs more than there is, is refused.
+//! A message is weighed while it is read ([`Scan`]), before it is parsed, and holds a [`Lease`] of its weight
+//! as long as its data lives. A message that exceeds the budget is refused.
 
 mod scan;
 
@@ -18,30 +18,31 @@ const MIB: usize = 1024 * KIB;
 /// The longest message, in bytes: it holds a file of 30 MB as Base64. Three times as much (see [`Scan::weight`]) for one
 /// message from either side, and what the program takes itself, stay below 300 MB.
 pub(crate) const MESSAGE_BYTES: usize = 40 * MIB;
-/// What all messages of one side may weigh together: the longest one, and small ones beside it.
+/// The weight of all messages of one side together: the longest one, and small ones beside it.
 const POOL_BYTES: usize = 3 * MESSAGE_BYTES + 4 * MIB;
 /// How deeply a message may be nested: as deep as serde_json reads.
 pub(crate) const DEPTH: usize = 127;
-/// What weighs no more needs no lease: there are as many such messages at most as connections or open calls.
+/// Messages up to this weight need no lease: there are at most as many of them as connections or open calls.
 const FREE_BYTES: usize = 16 * KIB;
-/// How much more a lease takes than it must, so that a message that grows does not ask for each of its pieces.
+/// How much more a lease takes than it must, so that a growing message does not lease memory for each of its
+/// pieces.
 const STEP_BYTES: usize = 256 * KIB;
-/// What weighs more is worked on by a thread of its own, so that others do not wait for the runtime's threads.
+/// Heavier data is processed by a thread of its own, so that it does not block the runtime's threads.
 const APART_BYTES: usize = 768 * KIB;
-/// How much is weighed before others have their turn.
+/// How many bytes are weighed before the task yields.
 const TURN_BYTES: usize = 128 * KIB;
-/// How long an answer waits for others to be done before it counts as too much. Meanwhile its server has to wait.
+/// How long an answer waits for memory before it is refused. Meanwhile its server has to wait.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What code in the kernel sends: calls that come in, wait for approval, or are carried out.
+/// Calls of code in the kernel: incoming, waiting for approval, or running.
 pub(crate) static CALLS: Budget = Budget::new("calls that are under way");
-/// What MCP servers send: answers that come in, or are on their way to the kernel.
+/// Answers of MCP servers: incoming, or being sent to the kernel.
 pub(crate) static ANSWERS: Budget = Budget::new("answers of MCP servers that are under way");
 
 /// Memory that may be taken by all messages of one side of this process.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    whose: &'static str,
+    owner: &'static str,
     /// In KiB.
     left: Semaphore,
 }
@@ -53,7 +54,7 @@ pub(crate) struct Lease {
     permit: Option<SemaphorePermit<'static>>,
 }
 
-/// Why a message is not taken.
+/// Why a message is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Excess {
     /// It is too long.
@@ -68,7 +69,7 @@ pub(crate) enum Excess {
         POOL_BYTES / MIB
     )]
     Heavy,
-    /// Others take the memory.
+    /// Other messages take the memory.
     #[error(
         "together with {0} it would take more than {limit} MiB of memory\n\
          hint: make fewer large calls at the same time",
@@ -78,32 +79,32 @@ pub(crate) enum Excess {
 }
 
 impl Budget {
-    /// One whose leases are refused in these words for what has taken it.
-    pub(crate) const fn new(whose: &'static str) -> Self {
-        Self { whose, left: Semaphore::const_new(POOL_BYTES / KIB) }
+    /// A budget; `owner` describes in errors what takes its memory.
+    pub(crate) const fn new(owner: &'static str) -> Self {
+        Self { owner, left: Semaphore::const_new(POOL_BYTES / KIB) }
     }
 
-    /// A lease of nothing.
+    /// An empty lease.
     pub(crate) fn lease(&'static self) -> Lease {
         Lease { budget: self, permit: None }
     }
 }
 
 impl Lease {
-    /// Takes what is lacking of `weight` bytes, if it is there.
+    /// Extends the lease to `weight` bytes, if they are available.
     ///
     /// # Errors
-    /// [`Excess::Spent`] if it is not.
+    /// [`Excess::Spent`] if they are not.
     pub(crate) fn grow(&mut self, weight: usize) -> Result<(), Excess> {
         let lacking = self.lacking(weight);
         if lacking > 0 {
             let permit = self.budget.left.try_acquire_many(lacking);
-            self.add(permit.map_err(|_| Excess::Spent(self.budget.whose))?);
+            self.add(permit.map_err(|_| Excess::Spent(self.budget.owner))?);
         }
         Ok(())
     }
 
-    /// The same, and waits a while for others to be done. Cancellation safe.
+    /// The same, but waits a while for memory. Cancellation safe.
     ///
     /// # Errors
     /// [`Excess::Spent`] if they are not.
@@ -111,13 +112,13 @@ impl Lease {
         let lacking = self.lacking(weight);
         if lacking > 0 {
             let permit = tokio::time::timeout(ROOM_TIMEOUT, self.budget.left.acquire_many(lacking)).await;
-            let Ok(Ok(permit)) = permit else { return Err(Excess::Spent(self.budget.whose)) };
+            let Ok(Ok(permit)) = permit else { return Err(Excess::Spent(self.budget.owner)) };
             self.add(permit);
         }
         Ok(())
     }
 
-    /// Gives back what is more than `weight` bytes.
+    /// Reduces the lease to `weight` bytes.
     pub(crate) fn shrink(&mut self, weight: usize) {
         let extra = self.held().saturating_sub(weight.div_ceil(KIB));
         drop(self.permit.as_mut().and_then(|permit| permit.split(extra)));
@@ -146,14 +147,14 @@ impl Lease {
     }
 }
 
-/// Lets others have the thread now and then, while so many bytes have become so many.
+/// Yields now and then, while the count of processed bytes goes from `before` to `after`.
 pub(crate) async fn take_turns(before: usize, after: usize) {
     if before / TURN_BYTES != after / TURN_BYTES {
         tokio::task::yield_now().await;
     }
 }
 
-/// How much memory the values of an object take, about, in bytes.
+/// The approximate memory of an object's values, in bytes.
 pub(crate) fn members_weight(members: &Map<String, Value>) -> usize {
     members.iter().map(|(name, value)| name.len() + value_weight(value)).sum()
 }
@@ -168,7 +169,7 @@ fn value_weight(value: &Value) -> usize {
     size_of::<Value>() + within
 }
 
-/// Does `work` on data of this weight: at once if it is little, else in a thread where nothing else waits for it.
+/// Runs `work` on data of this weight: at once if it is light, else in a thread of its own.
 ///
 /// # Errors
 /// The work has panicked.

@@ -2,12 +2,12 @@
 
 use super::{DEPTH, Excess, MESSAGE_BYTES, POOL_BYTES};
 
-/// How much of a member's name or value is kept.
+/// How many bytes of a member's name or value are kept.
 const KEPT_BYTES: usize = 256;
 
-/// What has been seen of a document so far.
+/// The scan of a document so far.
 ///
-/// It counts what parsing would make of it. Whether it is JSON at all is for the parser to say.
+/// It counts the memory that parsing would take. It does not validate the JSON.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     bytes: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Scan {
     method: Vec<u8>,
 }
 
-/// What is being read.
+/// The name or value that is being kept.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Kept {
     #[default]
@@ -35,7 +35,7 @@ enum Kept {
 }
 
 impl Scan {
-    /// Takes in the next piece.
+    /// Scans the next piece.
     pub(crate) fn read(&mut self, piece: &[u8]) {
         self.bytes = self.bytes.saturating_add(piece.len());
         let mut rest = piece;
@@ -56,7 +56,7 @@ impl Scan {
         self.bytes.saturating_mul(3).saturating_add(self.values_bytes)
     }
 
-    /// Why it is not taken, if it is not.
+    /// Why it is refused, if it is.
     pub(crate) fn excess(&self) -> Option<Excess> {
         if self.bytes > MESSAGE_BYTES {
             Some(Excess::Long)
@@ -87,7 +87,7 @@ impl Scan {
                     self.end_text(&rest[..read]);
                     return read + 1;
                 }
-                // What follows is a part of the text, whatever it is.
+                // The next character is part of the text, whatever it is.
                 Some(escape) => read += escape + 2,
                 None => {
                     self.is_escaped = read > rest.len();
@@ -98,7 +98,7 @@ impl Scan {
         }
     }
 
-    /// A string has come to its end. The quotes belong to a value, not to a name.
+    /// Ends a string. The quotes belong to a value, not to a name.
     fn end_text(&mut self, last: &[u8]) {
         self.is_in_string = false;
         self.keep(last);

@@ -10,7 +10,7 @@ use ipybox::{ApigenSource, apigen};
 use serde_json::Value;
 
 use super::args::ApigenArgs;
-use super::tell;
+use super::print_message;
 
 pub(super) fn run(args: ApigenArgs) -> anyhow::Result<()> {
     let source = match (args.server_params, args.tools) {
@@ -37,7 +37,7 @@ pub(super) fn run(args: ApigenArgs) -> anyhow::Result<()> {
     let generating = apigen(&args.server_name, &args.root_dir, source, &results, options, variables);
     let report = runtime.block_on(generating)?;
     for warning in &report.warnings {
-        tell(&format!("warning: {warning}"));
+        print_message(&format!("warning: {warning}"));
     }
     let mut stdout = std::io::stdout().lock();
     for module in &report.modules {

@@ -1,4 +1,4 @@
-//! `ipybox doctor`: prints what was found on stdout.
+//! `ipybox doctor`: prints its report on stdout.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use ipybox::{SandboxBackend, Settings, doctor};
 
 use super::args::{Backend, DoctorArgs};
 
-/// Ends with success if what was asked for can run.
+/// Exits with success if ipybox, and the requested sandbox, can run.
 pub(super) fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     let mut settings = Settings::default();
     settings.workspace = args.workspace;

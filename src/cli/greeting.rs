@@ -1,9 +1,9 @@
-//! What a person sees who starts the server by hand.
+//! The greeting for a person who starts the server by hand.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 
-/// Says what this is and how an MCP client starts it, if a person is there to read it.
+/// Prints what this is and how an MCP client starts it, if stdin is a terminal.
 pub(crate) fn show(workspace: &Path) {
     if !std::io::stdin().is_terminal() {
         return;
@@ -26,7 +26,7 @@ fn text(workspace: &Path) -> String {
     )
 }
 
-/// A command that starts `program` tomorrow too: npx and uvx run it from caches, where it does not stay.
+/// A command that keeps working: npx and uvx run `program` from caches, where it does not stay.
 fn lasting(program: &Path) -> (String, Vec<String>) {
     let is_below = |is_it: fn(&str) -> bool| program.iter().filter_map(|name| name.to_str()).any(is_it);
     if is_below(|name| name == "_npx") {

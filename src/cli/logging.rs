@@ -7,7 +7,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::args::LogLevel;
 
-/// How many lines may wait for a slow reader of stderr.
+/// How many lines are queued for a slow reader of stderr.
 const QUEUED_LINES: usize = 10_000;
 
 /// Logs messages of `level` and above.
@@ -15,8 +15,8 @@ const QUEUED_LINES: usize = 10_000;
 /// Libraries log at most warnings: below that they quote messages, arguments and secrets included.
 /// `rustls_platform_verifier` logs what is an error of ours, too.
 ///
-/// A thread of its own writes them, and drops what stderr does not take: a client that does not read it must not stop
-/// us. Keep the guard until the end, so that the last lines are written.
+/// A thread of its own writes them, and drops lines that stderr does not accept: a client that does not read
+/// it must not stop us. Keep the guard until the end, so that the last lines are written.
 pub(crate) fn init(level: LogLevel) -> WorkerGuard {
     let filter = match level {
         LogLevel::Debug => "warn,ipybox=debug",

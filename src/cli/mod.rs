@@ -18,7 +18,7 @@ use ipybox::Config;
 
 use self::args::{Approval, Args, Command, ServeArgs};
 
-/// What clap exits with on wrong flags, for what only shows after it has parsed them.
+/// clap's exit code for wrong flags, for errors that only show after parsing.
 const USAGE: u8 = 2;
 
 /// Runs the program.
@@ -35,7 +35,7 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::SandboxExec(args)) => become_program(&args.hardening, &args.command),
         None => match refusal(&args.serve) {
             Some(refusal) => {
-                tell(refusal);
+                print_message(refusal);
                 return ExitCode::from(USAGE);
             }
             None => serve(args.serve).map(|()| ExitCode::SUCCESS),
@@ -44,13 +44,13 @@ pub(crate) fn main() -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) => {
-            tell(&format!("failed to {}", ipybox::describe(error.as_ref())));
+            print_message(&format!("failed to {}", ipybox::describe(error.as_ref())));
             ExitCode::FAILURE
         }
     }
 }
 
-/// Why flags that are right one by one are wrong together.
+/// Why a combination of valid flags is refused.
 fn refusal(args: &ServeArgs) -> Option<&'static str> {
     if args.approval_policy.is_some() && !matches!(args.approval, None | Some(Approval::Policy)) {
         Some("`--approval-policy` goes with `--approval policy` alone: its rules would not decide")
@@ -86,8 +86,8 @@ fn become_program(hardening: &str, command: &[OsString]) -> anyhow::Result<ExitC
     match never {}
 }
 
-/// Tells the user something on stderr; stdout is the protocol's.
-fn tell(message: &str) {
+/// Prints a message for the user on stderr; stdout is the protocol's.
+fn print_message(message: &str) {
     // Nothing can be done for a user whose stderr is closed.
     writeln!(std::io::stderr(), "ipybox: {message}").ok();
 }

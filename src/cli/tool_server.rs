@@ -1,4 +1,4 @@
-//! `ipybox tool-server`: prints where it listens as one line of JSON on stdout, and serves until a signal ends it.
+//! `ipybox tool-server`: prints its address as one line of JSON on stdout, and serves until a signal ends it.
 
 use std::io::Write as _;
 
@@ -17,7 +17,7 @@ pub(super) fn run(args: ToolServerArgs) -> anyhow::Result<()> {
 }
 
 async fn serve(args: ToolServerArgs) -> anyhow::Result<()> {
-    // Before anything is printed, so that whoever has read the line can end us.
+    // Before anything is printed, so that a reader of the line can end us.
     let mut signals = Signals::new().context("handle signals")?;
     let token = given(env::IPYBOX_TOOL_SERVER_TOKEN)?;
     let host_token = given(env::IPYBOX_TOOL_SERVER_HOST_TOKEN)?;
@@ -64,7 +64,7 @@ fn given(name: &str) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Tokens that were given are known, and need not be in one more place.
+/// Prints the address and the generated tokens; given tokens are known, and are not printed.
 fn announce(server: &ToolServer, generated: (bool, bool)) -> std::io::Result<()> {
     let mut line = serde_json::Map::new();
     line.insert("address".to_owned(), server.address().to_string().into());

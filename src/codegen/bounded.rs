@@ -1,4 +1,5 @@
-//! Schemas of bounded depth. Everything after this walks schemas by recursion, so what a server sends is cut here.
+//! Schemas of bounded depth. Everything after this walks schemas by recursion, so a server's schemas are cut
+//! here.
 
 use serde_json::{Map, Value};
 
@@ -15,7 +16,7 @@ pub(super) struct Bounded {
     pub(super) is_cut: bool,
 }
 
-/// A copy of `schema`, with `true`, the schema that admits everything, in place of what lies too deep.
+/// A copy of `schema`, with `true`, the schema that admits everything, in place of too deep parts.
 pub(super) fn bounded(schema: &Map<String, Value>) -> Bounded {
     let mut copy = Bounded { value: Value::Null, nodes: 1, is_cut: false };
     copy.value = copy.members(schema, MAX_JSON_DEPTH);

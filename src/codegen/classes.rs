@@ -1,12 +1,12 @@
-//! All the classes of one schema, and what is settled only when they are all there: their names beside each other.
+//! All the classes of one schema, and resolving conflicts of their names.
 
 use std::collections::{HashMap, HashSet};
 
 use super::model::{Body, Check, Class, ClassId, Type};
 use super::scope::{Numbering, Scope};
 
-/// Settles what is known of the fields only when all classes of a module are: which fields admit `null`, and that none is
-/// called like a class, because its value would stand for the class in the annotations after it.
+/// Completes the fields once all classes of a module are known: which fields admit `null`, and that none has
+/// the name of a class, because its value would replace the class in the annotations after it.
 pub(super) fn settle_fields(sides: &mut [Classes]) {
     let names = sides.iter().flat_map(|classes| &classes.0).map(|class| class.name.clone());
     let names: HashSet<String> = names.collect();
@@ -23,7 +23,7 @@ impl Classes {
         &self.0[id.0]
     }
 
-    /// Makes one class of those that wanted the same name and came to the same, as datamodel-code-generator does.
+    /// Merges equal classes with the same preferred name, as datamodel-code-generator does.
     pub(super) fn join_equals(&mut self) {
         let mut latest: HashMap<&str, usize> = HashMap::new();
         let mut replaced: HashMap<ClassId, ClassId> = HashMap::new();

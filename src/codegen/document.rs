@@ -1,4 +1,4 @@
-//! One JSON Schema document: what its `$ref`s point at. Knows nothing of Python.
+//! One JSON Schema document: the targets of its `$ref`s. Independent of Python.
 
 use std::collections::HashMap;
 
@@ -21,11 +21,11 @@ pub(super) struct Document<'a> {
     anchors: HashMap<String, &'a Value>,
 }
 
-/// Where a `$ref` leads.
+/// The target of a `$ref`.
 pub(super) struct Target<'a> {
     /// The same for all spellings of the same place.
     pub(super) key: String,
-    /// What the place is called: the last step of the reference.
+    /// The name of the place: the last step of the reference.
     pub(super) name: String,
     pub(super) schema: &'a Value,
 }

@@ -1,10 +1,11 @@
-//! MCP tool schemas → typed Python. Pure: text comes out, and whoever asked for it writes the files.
+//! MCP tool schemas → typed Python. Pure: it returns text, and the caller writes the files.
 //!
-//! A schema is cut to a bounded depth (`bounded`), and its references are found (`document`). Then `lower` makes types
-//! and `classes` of it (`model`), with the help of `merge`, `rules`, `regex`, `identifier`, `scope` and `singular`; and
-//! `python` writes them down. Nothing fails: what a schema says and Python cannot is left out at that spot, and reported.
+//! A schema is cut to a bounded depth (`bounded`), and its references are found (`document`). Then `lower`
+//! makes types and `classes` of it (`model`), with the help of `merge`, `rules`, `regex`, `identifier`,
+//! `scope` and `singular`; and `python` writes them down. Nothing fails: a part of a schema that Python
+//! cannot express is left out at that spot, and reported.
 //!
-//! Where a tool does not say what its results look like, `observed` makes a schema of results that were seen.
+//! For a tool without an output schema, `observed` infers a schema from observed results.
 
 mod bounded;
 mod classes;
@@ -38,7 +39,7 @@ pub struct Tool {
     /// A name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What the tool does, for whoever decides to call it.
+    /// What the tool does, for models and users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The JSON Schema of the arguments object.
@@ -46,17 +47,17 @@ pub struct Tool {
     /// The JSON Schema of the structured result, if the tool has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Map<String, Value>>,
-    /// What its results have looked like. With it, the module has `ParseResult` and `run_parsed` too.
+    /// The observed shape of its results. With it, the module has `ParseResult` and `run_parsed` too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<Observed>,
 }
 
-/// The package to generate for: its Python name, and what the server says of itself.
+/// The server to generate a package for: its Python name, and its description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
     /// The name of the package, and of the server in the tool server's registry: see [`validate_package_name`].
     pub name: String,
-    /// What the server says of itself.
+    /// The server's description of itself.
     pub description: Option<String>,
 }
 
@@ -113,15 +114,15 @@ pub struct Module {
     pub tool: String,
     /// The name of the module in the package.
     pub name: String,
-    /// What the schemas say and the module does not, in the order of the schemas.
+    /// Parts of the schemas that the module does not express, in the order of the schemas.
     pub degraded: Vec<Degradation>,
 }
 
 /// A spot in a tool's schemas that Python could not express.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Degradation {
-    /// The way to the spot: `input`, `output` or `results`, then the names of properties, `[]` for items and `*` for
-    /// the values of undeclared properties.
+    /// The path to the spot: `input`, `output` or `results`, then the names of properties, `[]` for items and
+    /// `*` for the values of undeclared properties.
     pub path: String,
     /// What is left out there, and why.
     pub what: String,
@@ -135,7 +136,7 @@ impl std::fmt::Display for Degradation {
 
 /// Generates the package for `server`. The same input gives the same bytes.
 ///
-/// Never fails: a tool whose schemas make no sense still gets a module that takes anything.
+/// Never fails: a tool with invalid schemas still gets a module that accepts anything.
 pub fn generate(server: &Server, tools: &[Tool]) -> Package {
     generate_with(server, tools, Options::default())
 }
@@ -157,7 +158,8 @@ pub fn generate_with(server: &Server, tools: &[Tool], options: Options) -> Packa
     Package { files, modules: described }
 }
 
-/// A module for each tool. A tool whose name is a module name as it stands keeps it, whatever others come to.
+/// A module for each tool. A tool whose name is a valid module name keeps it, whatever the names of other
+/// tools become.
 pub(crate) fn module_names(tools: &[Tool]) -> Vec<String> {
     let mut scope = Scope::with(["__init__"].into_iter().chain(python::SUPPORT.map(|(name, _)| name)));
     let mut names = vec![None; tools.len()];
@@ -199,7 +201,7 @@ fn module(tool: &Tool, options: Options) -> (python::RenderedModule, Vec<Degrada
     (python::render_module(tool, &classes, options.form), degraded.concat())
 }
 
-/// One schema of a tool as classes, the first of which is called `name`. Reports say that it is at `place`.
+/// One schema of a tool as classes, the first of which is called `name`. Reports give its path as `place`.
 fn schema(schema: &Map<String, Value>, name: &str, side: Side, place: &str) -> Lowered {
     let bounded = bounded::bounded(schema);
     let mut lowered = lower(&bounded.value, bounded.nodes, name, side);

@@ -1,4 +1,4 @@
-//! What a tool's schemas come to: types, classes and fields, as Python will have them but not yet as text.
+//! The model of a tool's schemas: types, classes and fields for Python, not yet as text.
 
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ pub(super) enum Type {
     },
     Class(ClassId),
     Union(Vec<Type>),
-    /// A union of classes that the property `wire` tells apart.
+    /// A union of classes that the property `wire` distinguishes.
     Tagged {
         members: Vec<Type>,
         wire: String,
@@ -71,7 +71,7 @@ impl Check {
 #[derive(Debug)]
 pub(super) struct Class {
     pub(super) name: String,
-    /// The name that it would have if it were the only one to want it.
+    /// The preferred name, before conflicts are resolved.
     pub(super) wanted: String,
     /// What a reader is told about it.
     pub(super) description: Option<String>,
@@ -83,7 +83,7 @@ pub(super) struct Class {
 /// What a class is.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Body {
-    /// Reserved and then not needed, or not filled yet.
+    /// Reserved, and not filled yet or not needed.
     Vacant,
     Model(Model),
     Enum(Vec<Member>),
@@ -100,7 +100,7 @@ pub(super) struct Model {
     pub(super) rules: Schema,
 }
 
-/// What becomes of properties that are not declared.
+/// How undeclared properties are handled.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Extra {
     Allowed,

@@ -30,14 +30,14 @@ const BUILTINS: [&str; 76] = [
     "__debug__",
 ];
 
-/// What a module may import, or defines besides its classes and fields.
+/// Names that a module may import, or defines besides its classes and fields.
 #[rustfmt::skip]
 const MODULE: [&str; 14] = [
     "AnyEnum", "CLIENT", "IntEnum", "OpenModel", "StrEnum", "ToolModel", "ToolModule", "ToolResult",
     "ToolRoot", "annotations", "arguments", "parsed", "reply", "run",
 ];
 
-/// What of it stands within classes: in annotations and defaults.
+/// Those of them that occur within classes: in annotations and defaults.
 const MODULE_IN_CLASSES: [&str; 10] =
     ["Annotated", "Any", "Field", "Float", "FromList", "Int", "Literal", "Nullable", "Rule", "json_default"];
 
@@ -62,7 +62,7 @@ pub(super) fn is_keyword(name: &str) -> bool {
     KEYWORDS.contains(&name)
 }
 
-/// Whether every module has `name` already, so that no class can be called so.
+/// Whether every module uses `name` already, so that no class can have it.
 pub(super) fn is_taken(name: &str) -> bool {
     BUILTINS.contains(&name) || MODULE.contains(&name) || MODULE_IN_CLASSES.contains(&name)
 }

@@ -1,4 +1,4 @@
-//! Which names a package of generated tools may have.
+//! The valid names of a package of generated tools.
 
 use super::names::is_keyword;
 

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_refers_elsewhere_is_no_rule() {
+    fn what_refers_to_another_place_is_no_rule() {
         assert_eq!(value_rule(&json!({"not": {"$ref": "#/$defs/a"}})), None);
     }
 }

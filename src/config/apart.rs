@@ -1,4 +1,5 @@
-//! A session with a sandbox: what code in it can write, and what of the host's programs is kept apart from that.
+//! A session with a sandbox: the places that its code can write, and keeping the host's programs away from
+//! them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use crate::text::describe;
 /// The directory in the state directory that MCP servers start in.
 const SERVERS_DIRECTORY: &str = "servers";
 
-/// What the host itself starts by name: the sandbox's makers with their helpers, and the installer.
+/// Programs that the host itself starts by name: those that make the sandbox, with their helpers, and the
+/// installer.
 const PROGRAMS: [&str; 7] = ["srt", "node", "bwrap", "socat", "rg", "which", "uv"];
 
 impl Config {
@@ -28,7 +30,7 @@ impl Config {
             None => Policy::embedded()?,
         };
         tracing::info!(policy = policy.name(), "kernels run in a sandbox");
-        // Nothing is there yet, and nobody has the names.
+        // Placeholder paths: the session's directories do not exist yet.
         let mut place = self.sandbox_place("/run/ipybox/p".into(), "/run/ipybox/w".into());
         place.python_prefixes.extend(self.kernel.python.as_deref().and_then(prefix));
         let rules = policy.rules(&place).map_err(|error| Error::Sandbox(describe(&error)))?;
@@ -40,7 +42,8 @@ impl Config {
         Ok(())
     }
 
-    /// What keeps MCP servers from taking code and configuration from code in the sandbox, if there is one.
+    /// The guard that keeps MCP servers from reading code and configuration that sandboxed code can write, if
+    /// there is a sandbox.
     pub(crate) fn guard(&self) -> Option<Guard> {
         match &self.site {
             Site::Sandboxed { exposed, .. } => {
@@ -50,7 +53,7 @@ impl Config {
         }
     }
 
-    /// Refuses programs on `PATH` that are links to where code in the sandbox can write.
+    /// Refuses programs on `PATH` that are links to exposed places.
     fn check_programs(&self, exposed: &Exposed) -> Result<(), Error> {
         let path = self.variables.in_process("PATH").unwrap_or_default();
         let found = PROGRAMS.iter().filter_map(|name| on_path(name, path));
@@ -65,14 +68,14 @@ impl Config {
     pub(super) fn home_in_workspace(&self) -> Option<PathBuf> {
         let of_user = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten().map(|user| user.dir);
         let homes = [Some(self.home.clone()), of_user].into_iter().flatten();
-        // A user without a home has `/` for one, or what does not exist.
+        // A user without a home has `/`, or a missing directory.
         let mut homes = homes.filter_map(|home| home.canonicalize().ok()).chain([PathBuf::from("/")]);
         homes.find(|home| home.starts_with(&self.workspace))
     }
 }
 
-/// Takes from the variables of the host's programs what leads to where code in the sandbox can write. `directory` is what
-/// relative paths are taken to be relative to.
+/// Removes paths to exposed places from the variables of the host's programs. Relative paths are relative to
+/// `directory`.
 fn withhold(variables: &mut Variables, exposed: &Exposed, directory: &Path) {
     let left: Vec<(String, Option<String>)> = variables
         .of_programs()
@@ -119,7 +122,7 @@ fn confinement(
     })
 }
 
-/// The running program, if it is the one that can run in a sandbox.
+/// The running program, if it is the program `ipybox`, which can run in a sandbox.
 fn own_program() -> Option<PathBuf> {
     std::env::current_exe().ok().filter(|program| program.file_name().is_some_and(|name| name == "ipybox"))
 }

@@ -1,4 +1,4 @@
-//! Everything that is decided at start.
+//! The configuration of a session, complete at its start.
 
 mod apart;
 mod settings;
@@ -23,7 +23,7 @@ pub use self::settings::{
 };
 pub use crate::sandbox::Backend as SandboxBackend;
 
-/// Variables that Jupyter's gateways start kernels by, and take from their clients, begin with this.
+/// The prefix of variables that Jupyter's gateways accept from clients to configure a kernel's start.
 const START_VARIABLES: &str = "KERNEL_";
 
 /// Why the settings cannot be used.
@@ -51,7 +51,7 @@ pub enum Error {
         /// The home directory, which is the workspace or in it.
         home: PathBuf,
     },
-    /// A program that the host starts is a link to where code in the sandbox can write.
+    /// A program that the host starts is a link to an exposed place.
     #[error(
         "use `{program}` beside a sandbox: it leads to `{place}`, where code in the sandbox can write\n\
          hint: install it elsewhere, or take its directory from `PATH`",
@@ -87,7 +87,7 @@ pub enum Error {
     /// The sandbox cannot be made on this machine, or its policy cannot be held.
     #[error("{0}")]
     Sandbox(String),
-    /// The program to run in the sandbox is none.
+    /// The program to run in the sandbox is not executable.
     #[error(
         "run `{program}` in the sandbox: it is not an executable file\nhint: give the path of the program `ipybox`",
         program = program.display()
@@ -105,32 +105,32 @@ pub enum Error {
     /// The Jupyter server that is to run kernels cannot be used.
     #[error("{0}")]
     Remote(String),
-    /// Kernels are to run on a Jupyter server, and something is asked for that is of this machine.
+    /// Kernels are to run on a Jupyter server, and a setting is only for this machine.
     #[error(
         "run kernels on a Jupyter server with {what}: that is for kernels on this machine\n\
          hint: leave it out; where the kernel runs, the server decides"
     )]
     NotRemote {
-        /// What is asked for.
+        /// The setting.
         what: &'static str,
     },
-    /// Shell commands are to be the only way to start programs, and run unasked.
+    /// Only shell commands may start programs, but they need no approval.
     #[error(
         "require shell commands without their approval\nhint: add `--approve-shell-cmds` (`approve_shell_cmds` in Rust)"
     )]
     EscapeWithoutApproval,
 }
 
-/// Where kernels run. It is decided here, and nowhere else.
+/// Where kernels run. It is decided only here.
 #[derive(Debug, Clone)]
 pub(crate) enum Site {
     /// On this machine.
     Local,
     /// In a sandbox on this machine.
     Sandboxed {
-        /// What the sandbox is made from.
+        /// The plan of the sandbox.
         confinement: Arc<Confinement>,
-        /// What code in it can write.
+        /// The exposed places.
         exposed: Box<Exposed>,
     },
     /// Where a Jupyter server runs them.
@@ -146,7 +146,7 @@ pub struct Config {
     pub(crate) images_dir: PathBuf,
     pub(crate) kernel: KernelSettings,
     pub(crate) site: Site,
-    /// What `~` stands for.
+    /// The home directory, `~`.
     pub(crate) home: PathBuf,
     pub(crate) shell_commands: ShellCommands,
     pub(crate) tool_server: ToolServerSettings,
@@ -232,7 +232,7 @@ impl Config {
         variables
     }
 
-    /// What Jupyter's gateways start the kernel by.
+    /// The variables by which Jupyter's gateways start the kernel.
     pub(crate) fn start_variables(&self) -> BTreeMap<String, String> {
         let mut variables = self.variables.meant_for_kernel_in_process();
         variables.extend(self.kernel.env.clone());
@@ -240,14 +240,15 @@ impl Config {
         variables
     }
 
-    /// Where the tool server listens on this machine; `None` with a sandbox, which it is reached from inside, and with a
-    /// Jupyter server, whose kernels reach it over their own connection.
+    /// The address of the tool server on this machine; `None` with a sandbox, inside which it listens, and
+    /// with a Jupyter server, whose kernels send calls over their own connection.
     pub(crate) fn tool_server_address(&self) -> Option<(&str, u16)> {
         let ToolServerSettings { host, port, .. } = &self.tool_server;
         matches!(self.site, Site::Local).then_some((host.as_str(), port.unwrap_or(0)))
     }
 
-    /// Where things are that a sandbox has to do with. Code in it can read the first directory and write the second.
+    /// The paths for the sandbox's policy. Code in it can read `private_directory` and write
+    /// `writable_directory`.
     pub(crate) fn sandbox_place(&self, private_directory: PathBuf, writable_directory: PathBuf) -> Place {
         let policy = match &self.approval.mode {
             ApprovalMode::Policy(path) => Some(path.clone()),
@@ -269,7 +270,7 @@ impl Config {
         }
     }
 
-    /// Looks whether the sandbox that these settings ask for can be made, as far as that shows without making one.
+    /// Checks whether the sandbox of these settings can be made, as far as possible without making one.
     ///
     /// # Errors
     /// A program that it needs is missing, or its policy cannot be held.
@@ -340,7 +341,7 @@ fn default_state_dir(variables: &Variables) -> Result<PathBuf, Error> {
 /// How much of a workspace's name its state directory shows. File names are limited to 255 bytes.
 const NAME_CHARS: usize = 40;
 
-/// The workspace's own directory below `states`, which may not be there yet.
+/// The workspace's own directory below `states`, which may not exist yet.
 pub(crate) fn workspace_state_dir(states: &Path, workspace: &Path) -> PathBuf {
     use std::os::unix::ffi::OsStrExt as _;
 
@@ -351,7 +352,7 @@ pub(crate) fn workspace_state_dir(states: &Path, workspace: &Path) -> PathBuf {
     states.join("workspaces").join(format!("{name}-{:016x}", hash.as_u64_pair().0))
 }
 
-/// Makes it, for this user alone.
+/// Creates it, for this user alone.
 fn create_state_dir(states: &Path, workspace: &Path) -> io::Result<PathBuf> {
     use std::os::unix::fs::DirBuilderExt as _;
 

@@ -1,4 +1,4 @@
-//! What a user may ask for, in groups.
+//! The settings of a user, in groups.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use crate::approval::AuditContents as Contents;
 use crate::kernel::Limits;
 use crate::mcp_client::DEFAULT_CONNECT_TIMEOUT;
 
-/// What a user asks for; each field has the default of the flag of the same name.
+/// The settings of a user; each field has the default of the flag of the same name.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Settings {
@@ -58,8 +58,9 @@ pub struct KernelSettings {
     pub max_file_size: Option<u64>,
     /// Whether IPython's shell commands (`!command`, `%%bash`, …) ask for approval. Default: they do not.
     pub approve_shell_cmds: bool,
-    /// Whether Python's own functions that start programs are blocked, so that shell commands are the way; needs
-    /// [`approve_shell_cmds`](Self::approve_shell_cmds). Not a boundary: only a sandbox is. Default: they are not.
+    /// Whether Python's own functions that start programs are blocked, so that only shell commands start
+    /// them; needs [`approve_shell_cmds`](Self::approve_shell_cmds). Not a boundary: only a sandbox is.
+    /// Default: they are not.
     pub require_shell_escape: bool,
 }
 
@@ -67,7 +68,7 @@ pub struct KernelSettings {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SandboxSettings {
-    /// What makes it. Default: [`SandboxBackend::Srt`](crate::SandboxBackend::Srt).
+    /// The program that makes it. Default: [`SandboxBackend::Srt`](crate::SandboxBackend::Srt).
     pub backend: SandboxBackend,
     /// What code in it may do: a file in the settings format of sandbox-runtime. Default: the policy
     /// `sandbox-default.json`, which is part of the program.
@@ -75,8 +76,8 @@ pub struct SandboxSettings {
     /// Whether `sandbox-config.json` in the workspace is that file if it is there, and no `config` is named. Code in a
     /// sandbox can never write it. Default: `false`, because a workspace may come from a stranger.
     pub workspace_config: bool,
-    /// Whether the workspace may be the user's home directory, or contain it. Code could then write what shells, editors and
-    /// the desktop obey, and so run programs outside. Default: `false`.
+    /// Whether the workspace may be the user's home directory, or contain it. Code could then write files
+    /// that shells, editors and the desktop act upon, and so run programs outside. Default: `false`.
     pub allow_home_workspace: bool,
     /// The program `ipybox`, of this very version, which runs inside. Default: the running program if it is that, else
     /// `ipybox` on `PATH`.
@@ -107,7 +108,7 @@ impl Default for SandboxSettings {
 pub struct RemoteSettings {
     /// Its URL, with its base path: `https://host:8888/base/`.
     pub url: String,
-    /// The token that it wants, or with a blank in it the whole value of the header `Authorization`. Default: none.
+    /// Its token, or with a blank in it the whole value of the header `Authorization`. Default: none.
     pub token: Option<String>,
     /// The variable that holds it, of the environment or the workspace's `.env`, if `token` does not. Default: none.
     pub token_env: Option<String>,
@@ -146,8 +147,8 @@ pub struct ToolServerSettings {
     pub host: String,
     /// The port that the tool server listens on. Default: a free one.
     pub port: Option<u16>,
-    /// How long a registration or a tool call waits for an MCP server to start. One that is not ready then goes on to
-    /// start, and the next that wants it waits for it. Default: 120 seconds.
+    /// How long a registration or a tool call waits for an MCP server to start. One that is not ready then
+    /// goes on to start, and the next call for it waits for it. Default: 120 seconds.
     pub connect_timeout: Duration,
 }
 
@@ -157,9 +158,9 @@ pub struct ToolServerSettings {
 pub struct AuditSettings {
     /// The file, in a directory that exists and code in the kernel cannot write to. Default: no log is kept.
     pub file: Option<PathBuf>,
-    /// What it tells beside names, decisions, durations and sizes. Default: [`Contents::Arguments`].
+    /// What it contains beside names, decisions, durations and sizes. Default: [`Contents::Arguments`].
     pub contents: Contents,
-    /// The size in bytes at which the file is renamed and begun anew. Default: 10 MiB.
+    /// The size in bytes at which the file is rotated. Default: 10 MiB.
     pub max_bytes: u64,
 }
 
@@ -169,13 +170,13 @@ impl Default for AuditSettings {
     }
 }
 
-/// Who decides what may run: tool calls, and what ipybox itself does at the wish of its client.
+/// The approval of tool calls, and of ipybox's own actions for its client.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ApprovalSettings {
     /// How it is decided. Default: [`ApprovalMode::Auto`].
     pub mode: ApprovalMode,
-    /// How long a question waits for its answer. Default: 60 seconds.
+    /// How long an approval request waits for its answer. Default: 60 seconds.
     pub timeout: Duration,
 }
 
@@ -186,7 +187,7 @@ pub enum ApprovalMode {
     /// Everything runs.
     #[default]
     Auto,
-    /// The user is asked, each time that no earlier answer holds.
+    /// The user is asked, unless a standing answer holds.
     Ask,
     /// Nothing runs.
     Deny,
@@ -200,7 +201,7 @@ impl Default for ApprovalSettings {
     }
 }
 
-/// What a cell's reply holds of its images, all of which are saved in the workspace.
+/// How a cell's reply returns its images, all of which are saved in the workspace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Images {

@@ -1,4 +1,4 @@
-//! What the kernel needs: a Python, and places for its files.
+//! Checks for the kernel: a Python, and directories for its files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::sandbox::check::{Finding, Remedy};
 use crate::text::describe;
 
 pub(super) async fn examine(settings: &Settings, variables: &Variables) -> Vec<Finding> {
-    // A workspace that is not there yet has no other name than its own.
+    // A workspace that does not exist yet has no real path.
     let named = std::path::absolute(&settings.workspace).unwrap_or_else(|_| settings.workspace.clone());
     let workspace = named.canonicalize().unwrap_or(named);
     let states = config::states_dir(settings.state_dir.clone(), variables);
@@ -37,7 +37,7 @@ async fn python(
     let settings = environment::EnvironmentSettings {
         is_sandboxed: false,
         python: settings.kernel.python.clone(),
-        // Without one nothing is recalled.
+        // Without a state directory no record is read.
         state_dir: state_dir.unwrap_or_default(),
         workspace,
         variables: Arc::new(variables.clone()),
@@ -55,8 +55,8 @@ async fn python(
 }
 
 /// An error and its hint as a finding.
-fn failed(name: &'static str, told: &str, consequence: &str) -> Finding {
-    let (found, hint) = told.split_once("\nhint: ").unwrap_or((told, "see `ipybox --help`"));
+fn failed(name: &'static str, text: &str, consequence: &str) -> Finding {
+    let (found, hint) = text.split_once("\nhint: ").unwrap_or((text, "see `ipybox --help`"));
     let command = hint.strip_prefix("run `").and_then(|rest| rest.strip_suffix('`'));
     let remedy = match command {
         Some(command) if !command.contains('`') => Remedy::Command(command.to_owned()),

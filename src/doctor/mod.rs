@@ -1,6 +1,6 @@
-//! Whether ipybox can run on this machine, with a sandbox or without: found out by trying.
+//! Checks by trying whether ipybox can run on this machine, with a sandbox or without.
 //!
-//! It creates nothing that stays, and judges no session: what it tells is what a session would meet if it began now.
+//! It leaves no files, and examines no running session: it reports what a session that starts now would find.
 //!
 //! ```text
 //! settings → kernel, servers, sandbox::check (all at once) → Report → text (Display) or JSON (Serialize)
@@ -18,7 +18,7 @@ use crate::env::Variables;
 use crate::sandbox::Backend;
 use crate::sandbox::check::{self, Finding};
 
-/// What was found out about this machine.
+/// The findings about this machine.
 ///
 /// `Display` is for people, in about 80 columns. `Serialize` is for programs: `version` and `platform`; `can_run`;
 /// `can_sandbox` with `srt` and `bwrap`; `groups` with `kernel`, `mcp_servers`, `sandbox_srt`, `sandbox_bwrap` and
@@ -48,7 +48,8 @@ struct Groups {
     hardening: Vec<Finding>,
 }
 
-/// Looks at everything that a session with these settings needs. Takes less than two seconds, unless a program hangs.
+/// Checks everything that a session with these settings needs. Takes less than two seconds, unless a program
+/// hangs.
 pub async fn examine(settings: &Settings) -> Report {
     let variables = Variables::load(&settings.workspace);
     let (kernel, mcp_servers, sandbox_srt, sandbox_bwrap) = tokio::join!(

@@ -9,16 +9,16 @@ use crate::sandbox::check::{Finding, Remedy};
 /// An environment for the kernel takes 150 MB, and some packages as much each.
 const ROOM_BYTES: u64 = 500 * 1024 * 1024;
 
-/// What a path is good for.
+/// How a path can be used.
 #[derive(Debug, PartialEq, Eq)]
 enum Use {
     Full(String),
-    /// It is there, and nothing can be written.
+    /// It exists, and cannot be written.
     Reading(String),
     None(String),
 }
 
-/// Looks at the directory that the kernel works in.
+/// Checks the kernel's working directory.
 pub(super) fn workspace(path: &Path) -> Finding {
     let remedy = || Remedy::Advice("name a directory that you can write to by `--workspace`".to_owned());
     match examine(path) {
@@ -33,7 +33,7 @@ pub(super) fn workspace(path: &Path) -> Finding {
     }
 }
 
-/// Looks at the directory that ipybox keeps its state in.
+/// Checks ipybox's state directory.
 pub(super) fn state_directory(path: &Path) -> Finding {
     match examine(path) {
         Use::Full(found) => Finding::ok("state-directory", found),
@@ -52,7 +52,7 @@ fn examine(path: &Path) -> Use {
     if !there.is_dir() {
         return Use::None(format!("`{}` is not a directory", there.display()));
     }
-    // As who we act, not as who started us.
+    // By the effective user id, not the real one.
     let is_writable = accessat(CWD, there, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS);
     let refused = |error| format!("`{}` cannot be written to: {error}", there.display());
     match is_writable {
@@ -63,7 +63,7 @@ fn examine(path: &Path) -> Use {
     }
 }
 
-/// Tells if there is little room where `path` is.
+/// A finding if the disk of `path` has little space.
 pub(super) fn room(path: &Path) -> Option<Finding> {
     let there = existing(path)?;
     let system = statvfs(there).ok()?;
@@ -78,7 +78,7 @@ pub(super) fn room(path: &Path) -> Option<Finding> {
     })
 }
 
-/// The path, or the nearest above it that is there.
+/// The path, or its nearest existing parent.
 fn existing(path: &Path) -> Option<&Path> {
     path.ancestors().find(|above| above.symlink_metadata().is_ok())
 }

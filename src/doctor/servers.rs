@@ -1,4 +1,4 @@
-//! What most MCP servers are started with. Without them other servers work.
+//! The programs that start most MCP servers. Other servers work without them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

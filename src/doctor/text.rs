@@ -1,4 +1,4 @@
-//! The report as people read it. Pure.
+//! The report as text for people. Pure.
 
 use std::fmt;
 
@@ -72,7 +72,7 @@ fn folded(text: &str) -> Vec<String> {
     lines
 }
 
-/// Words, and what is between backticks as one word.
+/// Words; text between backticks is one word.
 fn pieces(line: &str) -> Vec<String> {
     let mut pieces: Vec<String> = Vec::new();
     let mut is_inside = false;
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_tells_what_is_wrong_and_what_mends_it() {
+    fn a_report_tells_what_is_wrong_and_how_to_fix_it() {
         let ok = || vec![Finding::ok("node", "24.1.0 (`/usr/bin/node`)")];
         let missing = Finding::failed(
             "socat",

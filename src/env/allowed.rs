@@ -1,26 +1,28 @@
-//! Which variables `<workspace>/.env` may set without the user's word: secrets, by the shape of their names.
+//! Which variables `<workspace>/.env` may set without the user's permission: secrets, recognised by their
+//! names.
 //!
-//! A `.env` may have come with a cloned workspace. Programs that the user allows (a shell, git, npm, pip, less, ssh)
-//! act upon hundreds of variables, so that a list of bad names is never complete. What is named as a secret is data to
-//! them all; other variables take effect from the real environment, or if that names them in [`IPYBOX_DOTENV`].
+//! A `.env` may have come with a cloned workspace. Programs that the user allows (a shell, git, npm, pip,
+//! less, ssh) act upon hundreds of variables, so that a list of bad names is never complete. Variables named
+//! like secrets are mere data to all of them; other variables take effect from the real environment, or if it
+//! names them in [`IPYBOX_DOTENV`].
 //!
 //! [`IPYBOX_DOTENV`]: super::IPYBOX_DOTENV
 
 use super::KERNEL_ENV_PREFIX;
 
-/// How the name of a secret ends, after its last `_`. `LESSKEY` and `SSH_ASKPASS`, by which programs run others, have
-/// no `_` there.
+/// The last words of a secret's name, after its last `_`. `LESSKEY` and `SSH_ASKPASS`, by which programs run
+/// others, have no `_` there.
 const LAST_WORDS: &[&str] =
     &["KEY", "APIKEY", "PASS", "PASSWD", "PASSPHRASE", "PAT", "CREDENTIAL", "USERNAME", "ID"];
 /// The same, also behind other letters: `PGPASSWORD`.
 const ENDINGS: &[&str] = &["TOKEN", "SECRET", "PASSWORD"];
 
-/// How the names begin of what a program is configured by, whatever their ends: `GIT_CONFIG_KEY_0` is a part of an option
-/// of git.
+/// Prefixes of variables that configure programs, whatever their ends: `GIT_CONFIG_KEY_0` is a part of an
+/// option of git.
 const SETTINGS: &[&str] =
     &["GIT_", "LD_", "DYLD_", "PYTHON", "JUPYTER_", "IPYTHON", "IPYBOX_", "NPM_CONFIG_"];
 
-/// What the user has said in [`IPYBOX_DOTENV`](super::IPYBOX_DOTENV): names, with commas or white space between them.
+/// The value of [`IPYBOX_DOTENV`](super::IPYBOX_DOTENV): names, with commas or white space between them.
 #[derive(Default)]
 pub(super) struct Allowed<'a>(pub(super) &'a str);
 

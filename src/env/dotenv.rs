@@ -10,7 +10,7 @@ use super::{IPYBOX_DOTENV, KERNEL_ENV_PREFIX};
 use crate::files::small;
 use crate::text::listed;
 
-/// What a file says, and what was wrong with it.
+/// The variables of a file, and its problems.
 #[derive(Default)]
 pub(super) struct Dotenv {
     pub(super) variables: BTreeMap<String, String>,
@@ -31,7 +31,7 @@ pub enum DotenvProblem {
         /// The line's number, from 1.
         line: usize,
     },
-    /// Variables for the kernel that are not named as secrets. Programs would act upon them.
+    /// Variables for the kernel that are not named like secrets. Programs would act upon them.
     #[error(
         "{} of `{path}` not passed to the kernel: without your word that file sets secrets only, whose names end as \
          `API_KEY`, `TOKEN`, `SECRET` or `PASSWORD` do\n\
@@ -57,7 +57,7 @@ pub enum DotenvProblem {
     },
 }
 
-/// Reads a file. What is wrong with it is told with what is right.
+/// Reads a file. Problems are returned beside the valid variables.
 pub(super) fn read(path: &Path, allowed: &Allowed<'_>) -> Dotenv {
     let mut dotenv = Dotenv::default();
     let workspace = path.parent().unwrap_or(path);
@@ -100,7 +100,7 @@ impl Dotenv {
         }
     }
 
-    /// The text of a file with the lines emptied that no variable can be made of.
+    /// The text of a file in which invalid lines are emptied.
     fn valid_lines(&mut self, path: &Path, content: &[u8]) -> String {
         let content = content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(content);
         let mut text = String::with_capacity(content.len());
@@ -117,10 +117,10 @@ impl Dotenv {
     }
 }
 
-/// Makes each `$` stand for itself, also where the parser would put the value of a variable in its place.
+/// Escapes each `$`, so that the parser substitutes no variables.
 ///
-/// It would take that from the process environment: a `.env` that came with a workspace could hand any secret of it to
-/// the kernel, `KERNEL_ENV_X=$SECRET`.
+/// It would take them from the process environment: a `.env` that came with a workspace could pass any secret
+/// of it to the kernel, `KERNEL_ENV_X=$SECRET`.
 fn without_substitution(text: &str) -> String {
     let mut literal = String::with_capacity(text.len());
     let mut quote = None;

@@ -1,8 +1,8 @@
-//! What an MCP server inherits of ipybox's environment, and which parts of that are credentials.
+//! The variables that an MCP server inherits from ipybox's environment, and the credentials in them.
 
 use percent_encoding::percent_decode_str;
 
-/// Who and where the server is: the variables that the MCP SDKs let a stdio server inherit.
+/// User, paths and terminal: the variables that the MCP SDKs let a stdio server inherit.
 ///
 /// Source: `DEFAULT_INHERITED_ENV_VARS` of the official Python and TypeScript SDKs.
 const WHO: &[&str] = &["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
@@ -16,7 +16,7 @@ pub(crate) const CERTIFICATES: &[&str] = &[
     "UV_INSECURE_HOST", "PIP_TRUSTED_HOST",
 ];
 
-/// Which way leads to the network. `NODE_USE_ENV_PROXY` has Node.js look at the others.
+/// Proxies. `NODE_USE_ENV_PROXY` makes Node.js use the others.
 #[rustfmt::skip]
 pub(crate) const PROXIES: &[&str] = &[
     "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy",
@@ -37,8 +37,9 @@ const PACKAGES: &[&str] = &[
 /// The same, of uv: names and passwords of indexes are in `UV_INDEX_…`.
 const PACKAGES_PREFIXES: &[&str] = &["UV_INDEX_", "UV_PYTHON_"];
 
-/// npm's options that decide where packages come from and go to, after `npm_config_`, in any case. Others say what is to
-/// be run, and npm sets them itself for what `npx` runs: a server must not inherit those of ours.
+/// npm's options that decide where packages come from and go to, after `npm_config_`, in any case. Others
+/// configure what is run, and npm sets them itself for programs that `npx` runs: a server must not inherit
+/// ours.
 #[rustfmt::skip]
 const NPM: &[&str] = &[
     "registry", "cache", "ca", "cafile", "cert", "key", "strict_ssl", "proxy", "https_proxy", "http_proxy",
@@ -62,7 +63,7 @@ fn npm_option(name: &str) -> Option<String> {
     lower.strip_prefix(NPM_PREFIX).map(|option| option.replace('-', "_"))
 }
 
-/// What of a variable's value is a credential.
+/// The credentials in a variable's value.
 pub(super) fn credentials(name: &str, value: &str) -> Vec<String> {
     let lower = name.to_lowercase();
     if ["_password", "_token", ":_authtoken", ":_password", ":_auth"].iter().any(|end| lower.ends_with(end)) {
@@ -72,7 +73,7 @@ pub(super) fn credentials(name: &str, value: &str) -> Vec<String> {
     value.split([' ', ',']).filter_map(of_url).flatten().collect()
 }
 
-/// Name and password in a URL, as they are written, and the password as it is.
+/// User and password in a URL as written, and the decoded password.
 fn of_url(url: &str) -> Option<Vec<String>> {
     let (_, rest) = url.split_once("://").unwrap_or(("", url));
     let authority = rest.split(['/', '?', '#']).next()?;

@@ -1,4 +1,4 @@
-//! Every environment variable that ipybox reads or sets, and who gets to see which.
+//! Every environment variable that ipybox reads or sets, and which programs get which.
 //!
 //! The process environment and `<workspace>/.env` are read once, at start, into [`Variables`];
 //! nothing is ever written back to the process environment.
@@ -36,7 +36,7 @@ pub const IPYBOX_TOOL_SERVER_HOST_TOKEN: &str = "IPYBOX_TOOL_SERVER_HOST_TOKEN";
 /// The directory for temporary files.
 pub(crate) const TMPDIR: &str = "TMPDIR";
 
-/// What every program needs to run: who and where it is, its language, its certificates.
+/// The variables that every program needs: user, paths, language, certificates.
 #[rustfmt::skip]
 const BASE: &[&str] = &[
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", TMPDIR, "SSL_CERT_FILE",
@@ -45,7 +45,7 @@ const BASE: &[&str] = &[
 ];
 const BASE_PREFIXES: &[&str] = &["LC_"];
 
-/// What package installers are configured by, beyond [`BASE`] and [`PROXIES`].
+/// Variables that configure package installers, beyond [`BASE`] and [`PROXIES`].
 const INSTALLER: &[&str] =
     &["NETRC", "SSH_AUTH_SOCK", "GIT_SSH_COMMAND", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"];
 const INSTALLER_PREFIXES: &[&str] = &["PIP_", "UV_"];
@@ -55,16 +55,16 @@ const INSTALLER_PREFIXES: &[&str] = &["PIP_", "UV_"];
 pub struct Variables {
     process: BTreeMap<String, String>,
     dotenv: BTreeMap<String, String>,
-    /// What was taken from `process`, as it was: programs of the host do not get it.
+    /// Original values removed from `process`: programs of the host do not get them.
     withheld: BTreeMap<String, String>,
-    /// What `.env` may not set.
+    /// Variables that `.env` may not set.
     refused: BTreeSet<String>,
     problems: Vec<DotenvProblem>,
     /// Knows the values of `.env` and those that placeholders were filled with.
     redactor: Redactor,
 }
 
-/// A variable that a `${NAME}` placeholder asks for and that is set nowhere.
+/// A variable of a `${NAME}` placeholder that is not set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the variable `{name}` is set neither in the environment nor in the workspace's `.env`{note}")]
 pub struct MissingVariable {
@@ -76,7 +76,7 @@ pub struct MissingVariable {
 impl Variables {
     /// Reads the process environment and `<workspace>/.env`.
     ///
-    /// What is wrong with `.env` does not stop the start; it is told by [`problems`](Self::problems).
+    /// Errors in `.env` do not prevent the start; [`problems`](Self::problems) returns them.
     pub fn load(workspace: &Path) -> Self {
         let process = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -96,7 +96,7 @@ impl Variables {
         Self { process, ..Self::default() }
     }
 
-    /// What was wrong with `.env`.
+    /// The errors in `.env`.
     pub fn problems(&self) -> &[DotenvProblem] {
         &self.problems
     }
@@ -112,7 +112,7 @@ impl Variables {
         self.process.get(name).map(String::as_str)
     }
 
-    /// What programs of the host get of the process environment.
+    /// The part of the process environment for programs of the host.
     pub(crate) fn of_programs(&self) -> impl Iterator<Item = (&str, &str)> {
         let is_inherited = |name: &str| {
             let installers = [BASE, INSTALLER, &[UV]].concat();
@@ -125,8 +125,8 @@ impl Variables {
         inherited.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// From now on programs of the host get `rest` as the value of `name`, or no such variable. Code in a sandbox gets it as
-    /// it was, and so do placeholders.
+    /// From now on programs of the host get `rest` as the value of `name`, or no such variable. Code in a
+    /// sandbox and placeholders get the original value.
     pub(crate) fn withhold(&mut self, name: &str, rest: Option<String>) {
         let before = match rest {
             Some(rest) => self.process.insert(name.to_owned(), rest),
@@ -144,13 +144,12 @@ impl Variables {
         !is_real && self.dotenv.contains_key(name) && !allowed.is_named(name)
     }
 
-    /// Takes the values of `.env`, and those that placeholders are filled with, out of what is shown.
+    /// Replaces the values of `.env`, and those that placeholders are filled with, in shown texts.
     pub(crate) fn redactor(&self) -> &Redactor {
         &self.redactor
     }
 
-    /// From now on the values of all placeholders in `text` are taken out of what is shown, even if nothing is ever
-    /// filled with them.
+    /// From now on the values of all placeholders in `text` are redacted, even if they are never filled.
     pub(crate) fn expect_placeholders(&self, text: &str) {
         for placeholder in text.split("${").skip(1) {
             let name = placeholder.split(['}', ':']).next().unwrap_or_default();
@@ -160,10 +159,10 @@ impl Variables {
         }
     }
 
-    /// Fills each `${NAME}` in `text`; `${NAME:-default}` stands for `default` where `NAME` is unset.
+    /// Fills each `${NAME}` in `text`; `${NAME:-default}` becomes `default` if `NAME` is unset.
     ///
     /// # Errors
-    /// [`MissingVariable`] for the first name that is set nowhere and has no default.
+    /// [`MissingVariable`] for the first name that is not set and has no default.
     pub fn fill(&self, text: &str) -> Result<String, MissingVariable> {
         self.fill_noting(text, &mut BTreeMap::new())
     }
@@ -198,7 +197,7 @@ impl Variables {
                     (None, None) => return Err(self.missing(name)),
                 }
             } else {
-                // Not a placeholder: `${}` or `${a b}` stand for themselves.
+                // Not a placeholder: `${}` or `${a b}` stay unchanged.
                 filled.push_str(&after[..placeholder.len() + 3]);
             }
             rest = tail;
@@ -238,8 +237,8 @@ impl Variables {
         installer
     }
 
-    /// The environment of what makes a sandbox: nothing that is secret, because all that runs in the sandbox sees it,
-    /// and no proxies, which would be let through to.
+    /// The environment of the program that makes a sandbox: no secrets, because everything in the sandbox
+    /// sees it, and no proxies, since the sandbox would allow connections to them.
     pub(crate) fn for_sandbox(&self) -> BTreeMap<String, String> {
         self.pick(BASE, BASE_PREFIXES)
     }
@@ -247,7 +246,7 @@ impl Variables {
     /// The environment that a stdio MCP server inherits before its own `env` is added: what the MCP SDKs let through, and
     /// what it takes to download a server (certificates, proxies, indexes and caches of packages).
     ///
-    /// Nothing of `.env`. Values that are shell functions (`() …`) are left out, as the MCP SDKs do.
+    /// Without `.env`. Values that are shell functions (`() …`) are left out, as the MCP SDKs do.
     pub(crate) fn for_mcp_server(&self) -> BTreeMap<String, String> {
         let is_inherited =
             |name: &str, value: &str| inherited::is_for_servers(name) && !value.starts_with("()");
@@ -264,8 +263,8 @@ impl Variables {
         of_each.collect()
     }
 
-    /// The `KERNEL_ENV_*` values of the process environment alone, for those who start kernels: `.env` must not choose the
-    /// image or the namespace that a kernel runs in.
+    /// The `KERNEL_ENV_*` values of the process environment alone, for servers that start kernels: `.env`
+    /// must not choose the image or the namespace that a kernel runs in.
     pub(crate) fn meant_for_kernel_in_process(&self) -> BTreeMap<String, String> {
         short_names(&self.process)
     }

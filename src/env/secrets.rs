@@ -1,7 +1,7 @@
-//! Values that must not be shown: each is replaced by the placeholder that stands for it.
+//! Values that must not be shown: each is replaced by its placeholder.
 //!
-//! A value is found as it is, as it stands in a JSON text and as it stands in a URL. One that was changed in any other
-//! way (Base64, a hash, a part of it) is not.
+//! A value is found verbatim, and as escaped in JSON and in URLs. Other forms (Base64, a hash, a part of it)
+//! are not found.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,21 +13,21 @@ use serde_json::Value;
 
 use crate::text::plain;
 
-/// Shorter values are not looked for in texts: they would be found everywhere and hide nothing.
+/// Shorter values are not searched for: they would match everywhere and hide nothing.
 const SHORTEST_SECRET: usize = 4;
 
-/// What `encodeURIComponent` and Python's `quote(…, safe='')` leave as it is.
+/// Characters that `encodeURIComponent` and Python's `quote(…, safe='')` do not escape.
 const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-/// What Python's `quote` leaves as it is.
+/// Characters that Python's `quote` does not escape.
 const PATH: &AsciiSet = &COMPONENT.remove(b'/');
-/// What the URL standard leaves as it is in a query, the part of a URL in which it escapes least.
+/// Characters that the URL standard does not escape in a query, the part of a URL in which it escapes least.
 const QUERY: &AsciiSet =
     &percent_encoding::CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>').add(b'\'');
 
-/// Stands for a text in which secrets could not be looked for.
+/// Replaces a text that could not be searched for secrets.
 const WITHHELD: &str = "[withheld]";
 
-/// Some values to be taken out of what is shown and logged.
+/// Values to redact in shown and logged texts.
 #[derive(Clone, Default)]
 pub(crate) struct Secrets(Option<Arc<Search>>);
 
@@ -52,19 +52,19 @@ impl Secrets {
             return Self::default();
         }
         let longest = patterns.keys().map(String::len).max().unwrap_or_default();
-        // The longest, so that no value is taken for a shorter one that it begins with.
+        // The longest match, since a value may begin with a shorter one.
         let automaton =
             AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(patterns.keys()).ok();
         let names = patterns.into_values().collect();
         Self(Some(Arc::new(Search { names, automaton, longest })))
     }
 
-    /// `text` with each secret in it replaced by the placeholder that stands for it.
+    /// `text` with each secret in it replaced by its placeholder.
     pub(crate) fn redact(&self, text: &str) -> String {
         self.redacted(text).into_owned()
     }
 
-    /// A text from outside as it may be shown: redacted, and without what steers a terminal.
+    /// A foreign text that is safe to show: redacted, and without terminal control characters.
     pub(crate) fn clean(&self, text: &str) -> String {
         // Before and after: a secret may have control characters, or be in pieces because of them.
         self.redact(&plain(&self.redact(text)))
@@ -89,12 +89,12 @@ impl Secrets {
     }
 }
 
-/// A value as it is, and as it is written in places where it often stands.
+/// A value, and its common escaped forms.
 fn spellings(value: &str) -> Vec<String> {
     let as_json = Value::from(value).to_string();
     let component = utf8_percent_encode(value, COMPONENT).to_string();
     vec![
-        // Headers, and much else, lose the white space around them.
+        // Headers, for instance, lose surrounding white space.
         value.trim().to_owned(),
         value.to_owned(),
         as_json[1..as_json.len() - 1].to_owned(),
@@ -106,7 +106,7 @@ fn spellings(value: &str) -> Vec<String> {
     ]
 }
 
-/// All the values that must not be shown, those too that turn up later.
+/// All values that must not be shown, including those added later.
 ///
 /// Clones share what they know.
 #[derive(Clone, Default)]
@@ -116,7 +116,7 @@ pub(crate) struct Redactor(Arc<Mutex<Known>>);
 struct Known {
     /// The variables' names by their values.
     names: BTreeMap<String, String>,
-    /// Made when it is needed, since it takes all the values.
+    /// Built on demand from all values.
     secrets: Option<Secrets>,
 }
 
@@ -142,21 +142,21 @@ impl Redactor {
         secrets.get_or_insert_with(|| Secrets::new(variables)).clone()
     }
 
-    /// As [`redact`](Self::redact), of a text of which only the first `length` bytes are to be shown. The rest is
-    /// looked at no further than it must be, and a value at the cut is not shown in part.
+    /// As [`redact`](Self::redact), for a text of which only the first `length` bytes are to be shown. The
+    /// rest is read only as far as needed, and a value at the cut is not shown in part.
     pub(crate) fn redact_beginning(&self, text: &str, length: usize) -> String {
         let secrets = self.secrets();
         let end = text.floor_char_boundary(length.saturating_add(secrets.longest()));
         let mut beginning = secrets.redact(&text[..end]);
         if end < text.len() {
-            // What may be the first half of a value.
+            // The end may be the first half of a value.
             let uncertain = beginning.len().saturating_sub(secrets.longest());
             beginning.truncate(beginning.floor_char_boundary(uncertain));
         }
         beginning
     }
 
-    /// How many bytes more than `length` [`redact_beginning`](Self::redact_beginning) looks at.
+    /// How many bytes beyond `length` [`redact_beginning`](Self::redact_beginning) reads.
     pub(crate) fn lookahead(&self) -> usize {
         self.secrets().longest()
     }

@@ -1,4 +1,4 @@
-//! Which packages an environment holds that cannot be asked any more: read from its files.
+//! The packages of a broken environment, read from its files.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -10,12 +10,12 @@ use rustix::fs::{Mode, OFlags};
 /// How much of a package's metadata is read. Its requirements come before its description.
 const METADATA_BYTES: u64 = 1024 * 1024;
 
-/// What the managed environment is created with, by us, by an earlier ipybox or by an old `venv`.
+/// Packages that the managed environment is created with, by us, by an earlier ipybox or by an old `venv`.
 const OWN: [&str; 6] = ["ipython", "pydantic", "pip", "setuptools", "wheel", "ipykernel"];
 
-/// The packages that no other package there requires: what somebody asked for by name.
+/// The packages that no other package there requires: those that were installed by name.
 ///
-/// The `REQUESTED` files of PEP 376 would say it, but uv writes one for every package.
+/// The `REQUESTED` files of PEP 376 are useless, since uv writes one for every package.
 pub(super) fn requested_packages(environment: &Path) -> Vec<String> {
     let libraries = entries(&environment.join("lib"));
     let packages: Vec<PathBuf> = libraries
@@ -33,7 +33,7 @@ pub(super) fn requested_packages(environment: &Path) -> Vec<String> {
     names
 }
 
-/// What cannot be read cannot be named either.
+/// An unreadable directory counts as empty.
 fn entries(directory: &Path) -> Vec<PathBuf> {
     let read = std::fs::read_dir(directory).into_iter().flatten();
     read.filter_map(|entry| Some(entry.ok()?.path())).collect()
@@ -53,7 +53,8 @@ fn requirements(package: &Path) -> Vec<String> {
         .collect()
 }
 
-/// The beginning of a regular file. What is installed may have put anything there: a pipe that nobody writes to, a link.
+/// The beginning of a regular file. Installed packages may have put anything there: a pipe that nobody writes
+/// to, a link.
 fn text_of(path: &Path) -> io::Result<String> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);

@@ -14,8 +14,8 @@ use super::{Attempt, Attempts, Error};
 /// How much of a failed tool's output its error shows.
 const SHOWN_LINES: usize = 12;
 
-/// Makes the environment in its final place: console scripts hold absolute paths, so it cannot be
-/// made elsewhere and moved. That it is complete is for the caller to write down.
+/// Makes the environment in its final place: console scripts hold absolute paths, so it cannot be created in
+/// another place and moved. The caller records that it is complete.
 pub(super) async fn create(managed: &ManagedPlace<'_>, turn: &Turn<'_>) -> Result<Tool, Error> {
     let installer = managed.installer;
     let base = match &managed.executable {
@@ -29,7 +29,7 @@ pub(super) async fn create(managed: &ManagedPlace<'_>, turn: &Turn<'_>) -> Resul
             Ok(()) => return Ok(Tool::Uv),
             Err(attempt) => {
                 tracing::warn!(output = %attempt.output, "uv made no environment; trying venv and pip");
-                turn.tell(&format!("{} failed, trying venv and pip instead", attempt.what));
+                turn.report(&format!("{} failed, trying venv and pip instead", attempt.what));
                 attempts.0.push(attempt);
                 managed.clear().await?;
             }
@@ -48,7 +48,7 @@ pub(super) async fn create(managed: &ManagedPlace<'_>, turn: &Turn<'_>) -> Resul
     }
 }
 
-/// Installs what a kernel needs, and pip for `%pip`.
+/// Installs the packages that a kernel needs, and pip for `%pip`.
 pub(super) async fn fill(
     installer: &Installer,
     tool: Tool,
@@ -64,11 +64,11 @@ pub(super) async fn fill(
         Tool::Uv => "`uv pip install`",
         Tool::Pip => "`python -m pip install`",
     };
-    turn.tell("installing IPython and pydantic");
+    turn.report("installing IPython and pydantic");
     let invocation = installer.install(tool, python, &requirements, bytecode);
     let Err(failed) = attempt(what, &invocation, turn).await else { return Ok(()) };
     if tool == Tool::Uv {
-        // Without a network, what an earlier environment needed is still in uv's cache.
+        // Without a network, the packages of an earlier environment are still in uv's cache.
         let offline = invocation.env("UV_OFFLINE", "1");
         if attempt(what, &offline, turn).await.is_ok() {
             tracing::warn!(output = %failed.output, "packages were taken from uv's cache, as the index did not serve");
@@ -97,7 +97,7 @@ async fn with_uv(
 async fn with_venv(managed: &ManagedPlace<'_>, base: &Facts, turn: &Turn<'_>) -> Result<(), Attempt> {
     let python = &base.details.base_executable;
     let version = dotted(base.version);
-    turn.tell(&format!("creating a virtual environment with Python {version}"));
+    turn.report(&format!("creating a virtual environment with Python {version}"));
     let invocation = managed.installer.venv(python, &managed.directory);
     attempt("`python -m venv`", &invocation, turn).await?;
     fill(managed.installer, Tool::Pip, &managed.directory.join("bin/python"), managed.bytecode(), turn).await

@@ -1,4 +1,4 @@
-//! What `prepare` would find or do: found out without creating or changing anything.
+//! Predicts what `prepare` would find or do, without creating or changing anything.
 
 use std::path::PathBuf;
 
@@ -15,16 +15,16 @@ use crate::env::Variables;
 /// The Python that the kernel would get.
 #[derive(Debug)]
 pub(crate) enum Outlook {
-    /// It is there and has what it needs.
+    /// It exists and has the required packages.
     Ready {
         /// Version, path and packages, in words.
         words: String,
         /// Whether it is newer than what ipybox is tested with.
         is_untested: bool,
     },
-    /// An environment will be made, or made good, when the first cell runs.
+    /// An environment will be created or repaired when the first cell runs.
     ToBeMade {
-        /// From what, in words.
+        /// How, as text.
         words: String,
     },
 }
@@ -34,10 +34,11 @@ pub(crate) fn find_uv(variables: &Variables) -> Option<PathBuf> {
     search::uv(variables)
 }
 
-/// Looks at the Python that `settings` lead to.
+/// Examines the Python that `settings` select.
 ///
 /// # Errors
-/// As [`Environment::prepare`](super::Environment::prepare), but for what only shows when an environment is made.
+/// As [`Environment::prepare`](super::Environment::prepare), except those that only occur while an
+/// environment is made.
 pub(crate) async fn examine(settings: &EnvironmentSettings) -> Result<Outlook, Error> {
     let installer = Installer::new(&settings.variables);
     let path = settings.variables.in_process("PATH").unwrap_or_default();
@@ -71,7 +72,7 @@ fn is_same_minor(one: Version, other: Version) -> bool {
     (one.0, one.1) == (other.0, other.1)
 }
 
-/// What an environment would be made with.
+/// How an environment would be made.
 async fn made(place: &ManagedPlace<'_>, installer: &Installer) -> Result<Outlook, Error> {
     if let Some(uv) = installer.uv() {
         return Ok(to_be_made(&format!("`{}`", uv.display())));

@@ -1,7 +1,7 @@
 //! The hosts that packages come from, as the user has configured uv and pip.
 //!
-//! An installation in a sandbox reaches these hosts and no others. A URL that is to be installed opens none: whoever
-//! chooses the package would choose who is sent what its build can read.
+//! An installation in a sandbox reaches these hosts and no others. The requirement is untrusted: a URL in it
+//! opens no host, since its build could send there everything that it can read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -13,9 +13,9 @@ use crate::files::small;
 /// PyPI's own: its index, and where that says the files are.
 const PYPI: [&str; 2] = ["https://pypi.org", "https://files.pythonhosted.org"];
 
-/// What takes the place of PyPI.
+/// Variables that replace PyPI.
 const REPLACING: [&str; 3] = ["UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"];
-/// What is looked at beside it; several, separated by white space.
+/// Variables with further indexes; several, separated by white space.
 const ADDING: [&str; 5] =
     ["UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS"];
 
@@ -23,7 +23,7 @@ const ADDING: [&str; 5] =
 pub(super) fn hosts(environment: &BTreeMap<String, String>) -> Vec<String> {
     let mut urls = Urls::default();
     for file in configurations(environment) {
-        // What cannot be read does not configure the tool, either.
+        // An unreadable file does not configure the tool, either.
         let Ok(text) = small::read_text(&file, small::BY_HAND) else { continue };
         if file.extension().is_some_and(|extension| extension == "toml") {
             urls.take_uv(&text);
@@ -49,7 +49,7 @@ pub(super) fn host_of(requirement: &str) -> Option<String> {
     url_in(requirement).and_then(host)
 }
 
-/// The URL that a requirement is or names after its `@`. What follows in it, such as a marker, is none.
+/// The URL that a requirement is or names after its `@`, without text after it, such as a marker.
 fn url_in(requirement: &str) -> Option<&str> {
     let (before, _) = requirement.split_once("://")?;
     let start = match before.rsplit_once('@') {
@@ -80,9 +80,9 @@ struct Urls {
 }
 
 impl Urls {
-    /// Takes what `uv.toml` says, at its top level and for `uv pip`.
+    /// Reads the indexes in `uv.toml`, at its top level and for `uv pip`.
     fn take_uv(&mut self, text: &str) {
-        // A file that is damaged stops uv, which says what is wrong.
+        // uv stops at a damaged file, and reports it.
         let Ok(document) = text.parse::<toml::Table>() else { return };
         let pip = document.get("pip").and_then(toml::Value::as_table);
         for table in std::iter::once(&document).chain(pip) {
@@ -97,7 +97,7 @@ impl Urls {
         }
     }
 
-    /// Takes what `pip.conf` says; values may go on in indented lines.
+    /// Reads the indexes in `pip.conf`; values may go on in indented lines.
     fn take_pip(&mut self, text: &str) {
         let mut list = None;
         for line in text.lines() {
@@ -132,8 +132,8 @@ fn texts(value: Option<&toml::Value>) -> Vec<String> {
     }
 }
 
-/// The files that uv and pip are configured by. Those of virtual environments are not among them: what has been
-/// installed there does not say where more comes from.
+/// The configuration files of uv and pip, without those of virtual environments: installed packages must not
+/// choose where more come from.
 fn configurations(environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
     let variable = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = variable("HOME");

@@ -15,7 +15,7 @@ use crate::env::Variables;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum InstallError {
-    /// What was asked for is not one requirement.
+    /// The text is not one requirement.
     #[error(transparent)]
     Requirement(#[from] RequirementError),
     /// The installer ran and did not succeed.
@@ -23,7 +23,7 @@ pub(crate) enum InstallError {
     Failed {
         /// The requirement.
         package: String,
-        /// Everything that the installer said.
+        /// The installer's whole output.
         output: String,
     },
     /// There is neither uv nor a pip in the environment.
@@ -37,7 +37,7 @@ pub(crate) enum InstallError {
         /// The interpreter.
         python: PathBuf,
     },
-    /// A sandboxed installation opens the whole environment, which must be one.
+    /// A sandboxed installation makes the whole environment writable, so it must be a virtual environment.
     #[error(
         "install `{package}` in a sandbox: `{}` is no virtual environment\n\
          hint: name the python of one with `--python`, or leave that out to have one made", python.display()
@@ -48,7 +48,7 @@ pub(crate) enum InstallError {
         /// The interpreter.
         python: PathBuf,
     },
-    /// A sandboxed installation reaches the package index, and no host that a package is asked for from.
+    /// A sandboxed installation reaches the package index only, and not the host of a requested URL.
     #[error(
         "install `{package}` in a sandbox: `{host}` is neither the package index nor allowed beside it\n\
          hint: give the name that the package has in the index; the user can allow the host by \
@@ -68,7 +68,7 @@ pub(crate) enum InstallError {
     Environment(#[from] Error),
 }
 
-/// Whether `package` is something that could be installed at all, for code that lives in `workspace`.
+/// Whether `package` is an acceptable requirement, relative to `workspace`.
 ///
 /// # Errors
 /// [`InstallError::Requirement`] says what is wrong with it.
@@ -77,8 +77,8 @@ pub(crate) fn check_requirement(package: &str, workspace: &Path) -> Result<(), I
     Ok(())
 }
 
-/// Whether a sandboxed installation may go where `package` is to come from: to the index as `variables` configure it, or to
-/// a host (`host:port`) that `is_allowed`.
+/// Whether a sandboxed installation may reach the source of `package`: the index as `variables` configure it,
+/// or a host (`host:port`) that `is_allowed`.
 ///
 /// # Errors
 /// [`InstallError::Host`].
@@ -95,7 +95,7 @@ pub(crate) fn check_host(
 }
 
 impl Environment {
-    /// Installs one requirement and returns what the installer said.
+    /// Installs one requirement and returns the installer's output.
     ///
     /// `package` is a requirement of PEP 508, a URL or a local path relative to the workspace.
     /// Installations are serialised, also among servers that share a managed environment. Dropping
@@ -115,7 +115,7 @@ impl Environment {
         let bytecode = Bytecode::for_kernel(sandbox.is_some());
         let run = match sandbox {
             None => turn.run(&self.installer.install(tool, self.python(), &[requirement], bytecode)).await,
-            // All of an installation would have to be writable by code that packages are built with.
+            // Otherwise a whole Python installation would have to be writable by build code of packages.
             Some(_) if !self.facts.details.is_venv && !self.facts.details.is_conda => {
                 return Err(InstallError::NoVirtualEnvironment {
                     package: package.trim().to_owned(),

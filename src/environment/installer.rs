@@ -1,4 +1,5 @@
-//! The command lines of `uv`, `venv` and `pip`. What is installed, and when, is decided elsewhere.
+//! The command lines of `uv`, `venv` and `pip`. What is installed, and when, is decided by `create` and
+//! `install`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,21 +12,21 @@ use crate::env::Variables;
 /// When the bytecode of installed packages is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bytecode {
-    /// With the packages: what the kernel cannot write later, each of its starts would have to compile again.
+    /// With the packages: a kernel that cannot write it later would compile again at each start.
     Installed,
-    /// By Python itself, of what it imports. Of what a kernel comes with that is a tenth: compiling all of it takes
-    /// ten times as long as the rest of the installation.
+    /// By Python itself, for imported modules: a tenth of a kernel's packages. Compiling all takes ten times
+    /// as long as the rest of the installation.
     Imported,
 }
 
 impl Bytecode {
-    /// What a kernel needs that runs in a sandbox, where it can write to no environment, or outside.
+    /// The choice for a kernel in a sandbox, where it can write to no environment, or outside.
     pub(super) fn for_kernel(is_sandboxed: bool) -> Self {
         if is_sandboxed { Self::Installed } else { Self::Imported }
     }
 }
 
-/// Variables by which uv and pip would install elsewhere, something else, or without bytecode.
+/// Variables by which uv and pip would install into another place, something else, or without bytecode.
 #[rustfmt::skip]
 const REDIRECTING: &[&str] = &[
     "PIP_DRY_RUN", "PIP_EDITABLE", "PIP_NO_COMPILE", "PIP_PREFIX", "PIP_PYTHON", "PIP_REQUIREMENT",
@@ -33,10 +34,10 @@ const REDIRECTING: &[&str] = &[
     "UV_VENV_RELOCATABLE", "UV_WORKING_DIR", "UV_WORKING_DIRECTORY",
 ];
 
-/// Variables that say which way leads to the network.
+/// Variables that set proxies.
 const PROXIES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
 
-/// Where users of pip alone keep their package index, and what uv calls it. uv does not read pip's.
+/// Variables of pip for package indexes, and uv's names for them. uv does not read pip's.
 const INDEXES: &[(&str, &str, &[&str])] = &[
     ("PIP_INDEX_URL", "UV_INDEX_URL", &["UV_INDEX_URL", "UV_DEFAULT_INDEX"]),
     ("PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL", &["UV_EXTRA_INDEX_URL", "UV_INDEX"]),
@@ -59,17 +60,17 @@ impl Installer {
         self.uv.as_deref()
     }
 
-    /// What the tools run in, and interpreters that are asked what they are.
+    /// The environment of the tools, and of probed interpreters.
     pub(super) fn environment(&self) -> &BTreeMap<String, String> {
         &self.environment
     }
 
-    /// What installs into an environment of which nothing else is known.
+    /// The tool for an environment without a record.
     pub(super) fn default_tool(&self) -> Tool {
         self.available(Tool::Uv)
     }
 
-    /// `tool`, or pip where uv is gone.
+    /// `tool`, or pip if uv is gone.
     pub(super) fn available(&self, tool: Tool) -> Tool {
         if self.uv.is_some() { tool } else { Tool::Pip }
     }
@@ -80,7 +81,7 @@ impl Installer {
         Invocation::new(uv, &self.environment).args(options).args([directory])
     }
 
-    /// Makes a virtual environment with the interpreter's own means.
+    /// Makes a virtual environment with the interpreter's own `venv`.
     pub(super) fn venv(&self, python: &Path, directory: &Path) -> Invocation {
         Invocation::new(python, &self.environment).args(["-I", "-m", "venv", "--"]).args([directory])
     }
@@ -114,8 +115,8 @@ impl Installer {
 }
 
 impl Installer {
-    /// For a run in a sandbox: what is built there must not get into the user's caches, and the way to the network is
-    /// the sandbox's.
+    /// For a run in a sandbox: its builds must not get into the user's caches, and its proxy is the
+    /// sandbox's.
     pub(super) fn without_cache(mut invocation: Invocation) -> Invocation {
         for name in PROXIES.iter().flat_map(|name| [(*name).to_owned(), name.to_lowercase()]) {
             invocation = invocation.without_env(&name);
@@ -124,7 +125,7 @@ impl Installer {
     }
 }
 
-/// The installers' environment: the user's, without what redirects them and without colours.
+/// The installers' environment: the user's, without redirecting variables and without colours.
 fn environment(mut variables: BTreeMap<String, String>) -> BTreeMap<String, String> {
     variables.retain(|name, _| !REDIRECTING.contains(&name.as_str()));
     for (pip, uv, known) in INDEXES {
@@ -136,7 +137,7 @@ fn environment(mut variables: BTreeMap<String, String>) -> BTreeMap<String, Stri
     }
     let quiet = [("NO_COLOR", "1"), ("TERM", "dumb"), ("UV_NO_PROGRESS", "1"), ("PYTHONUNBUFFERED", "1")];
     variables.extend(quiet.map(|(name, value)| (name.to_owned(), value.to_owned())));
-    // git would ask for a password on the terminal, which nobody sees.
+    // git would wait for a password on a terminal that nobody sees.
     variables.insert("GIT_TERMINAL_PROMPT".to_owned(), "0".to_owned());
     variables
 }

@@ -1,4 +1,4 @@
-//! One at a time: the turnstile in front of whatever changes an environment, across processes.
+//! The lock for changing an environment, across processes.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -15,27 +15,27 @@ const RETRY: Duration = Duration::from_millis(100);
 
 /// The right to change an environment, until dropped.
 ///
-/// Installers get the locked file as their stdin. If we are killed they may live on for a while,
-/// and with them the lock: nobody clears a directory that an orphan still writes to.
+/// Installers get the locked file as their stdin. If we are killed they may live on for a while, and keep the
+/// lock: no other process clears a directory that an orphan still writes to.
 pub(super) struct Turn<'a> {
     file: File,
     progress: Progress<'a>,
 }
 
 impl<'a> Turn<'a> {
-    /// Waits until nobody else holds the lock at `path`; that it waits is told once.
+    /// Waits until no other process holds the lock at `path`; waiting is reported once.
     pub(super) async fn wait(path: &Path, progress: Progress<'a>) -> Result<Self, Error> {
         let failed = |source| Error::File { path: path.to_owned(), source };
         let file = File::options().create(true).read(true).append(true).open(path).map_err(failed)?;
         let turn = Self { file, progress };
-        let mut is_told = false;
+        let mut is_reported = false;
         loop {
             match turn.file.try_lock() {
                 Ok(()) => return Ok(turn),
                 Err(TryLockError::WouldBlock) => {
-                    if !is_told {
-                        turn.tell("waiting until another installation into this environment has finished");
-                        is_told = true;
+                    if !is_reported {
+                        turn.report("waiting until another installation into this environment has finished");
+                        is_reported = true;
                     }
                     tokio::time::sleep(RETRY).await;
                 }
@@ -48,16 +48,16 @@ impl<'a> Turn<'a> {
         }
     }
 
-    pub(super) fn tell(&self, phrase: &str) {
+    pub(super) fn report(&self, phrase: &str) {
         (self.progress)(phrase);
     }
 
-    /// Runs an installer, its newest line told as progress.
+    /// Runs an installer, and reports its newest line as progress.
     pub(super) async fn run(&self, invocation: &Invocation) -> io::Result<Run> {
         run::run(invocation, Stdio::from(self.file.try_clone()?), self.progress).await
     }
 
-    /// Runs an installer sandbox, its newest line told as progress.
+    /// Runs an installer in a sandbox, and reports its newest line as progress.
     pub(super) async fn run_in_sandbox(
         &self,
         program: Contained,
@@ -69,7 +69,7 @@ impl<'a> Turn<'a> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // Closing would not do: what an installer has left behind may hold the same open file.
+        // Closing is not enough: processes that an installer has left behind may hold the same open file.
         if let Err(error) = self.file.unlock() {
             tracing::debug!(%error, "could not let go of a lock");
         }

@@ -1,4 +1,4 @@
-//! The environment that belongs to the workspace: recalled, repaired or made anew. How it is made is `create`'s.
+//! The environment of the workspace: recalled, repaired or made again. `create` makes it.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use super::{Attempt, Attempts, Error, Progress};
 /// How many lost packages are named in a message.
 const NAMED_PACKAGES: usize = 20;
 
-/// What an environment that is not known to be good needs.
+/// What to do with an environment that may be broken.
 enum Need {
     Nothing(Tool, Facts),
     Repair(Tool, Vec<String>),
@@ -21,21 +21,21 @@ enum Need {
 }
 
 impl ManagedPlace<'_> {
-    /// Finds the environment good, or makes it so; returns what installs into it and what it is.
+    /// Checks the environment, and repairs or creates it if needed; returns its installer and its facts.
     pub(super) async fn prepare(&self, progress: Progress<'_>) -> Result<(Tool, Facts), Error> {
         let python = self.directory.join("bin/python");
         if let Recalled::True(record) = self.record.recall(&python) {
             return Ok((record.tool, record.facts));
         }
         let turn = Turn::wait(self.lock, progress).await?;
-        // Whoever held the lock may have done it.
+        // The earlier holder of the lock may have done it.
         let need = match self.record.recall(&python) {
             Recalled::True(record) => return Ok((record.tool, record.facts)),
             Recalled::Missing if !self.directory.exists() => Need::Rebuild(""),
             Recalled::Missing => Need::Rebuild("its creation was interrupted"),
             Recalled::Stale(_) if !self.directory.exists() => Need::Rebuild("it was removed"),
             Recalled::Stale(record) if record.python != python => Need::Rebuild("it was moved"),
-            // To look at it is to run it, and with it what was installed in a sandbox.
+            // Examining it means running it, with packages that were installed in a sandbox.
             Recalled::Stale(_) | Recalled::Unreadable if self.is_sandboxed => {
                 Need::Rebuild("its Python has changed")
             }
@@ -56,7 +56,8 @@ impl ManagedPlace<'_> {
     async fn examine(&self, python: &Path, tool: Tool, known: Option<Version>) -> Result<Need, Error> {
         let tool = self.installer.available(tool);
         let error = match probe::probe(python, self.installer.environment()).await {
-            // A link to `python3` may lead to a newer Python by now, which looks for packages elsewhere.
+            // A link to `python3` may lead to a newer Python by now, which looks for packages in another
+            // directory.
             Ok(facts)
                 if known.is_some_and(|known| (known.0, known.1) != (facts.version.0, facts.version.1)) =>
             {
@@ -72,14 +73,14 @@ impl ManagedPlace<'_> {
             _ => false,
         };
         if is_overloaded {
-            // The machine's trouble is no reason to throw packages away.
+            // An error of the machine is no reason to delete packages.
             return Err(self.not_made("asking its interpreter", error.to_string()));
         }
         tracing::warn!(%error, "the interpreter of the managed environment does not run");
         Ok(Need::Rebuild("its interpreter does not run any more"))
     }
 
-    /// Puts back what was removed; the other packages stay.
+    /// Installs missing required packages; the other packages stay.
     async fn repair(
         &self,
         python: &Path,
@@ -89,7 +90,7 @@ impl ManagedPlace<'_> {
     ) -> Result<(Tool, Facts), Error> {
         let lacking = lacking.join(" and ");
         tracing::warn!(%lacking, "the managed environment is repaired");
-        turn.tell(&format!("repairing the Python environment, which lacks {lacking}"));
+        turn.report(&format!("repairing the Python environment, which lacks {lacking}"));
         create::fill(self.installer, tool, python, self.bytecode(), turn)
             .await
             .map_err(|Attempt { what, output }| self.not_repaired(&what, &output))?;
@@ -98,11 +99,11 @@ impl ManagedPlace<'_> {
 
     async fn rebuild(&self, python: &Path, reason: &str, turn: &Turn<'_>) -> Result<(Tool, Facts), Error> {
         if reason.is_empty() {
-            turn.tell("creating a Python environment for this workspace");
+            turn.report("creating a Python environment for this workspace");
         } else {
-            let told = rebuilding(reason, requested_packages(&self.directory));
-            tracing::warn!("{told}");
-            turn.tell(&told);
+            let message = rebuilding(reason, requested_packages(&self.directory));
+            tracing::warn!("{message}");
+            turn.report(&message);
         }
         self.record.forget().map_err(|source| self.failed(source))?;
         let tool = create::create(self, turn).await?;
@@ -110,7 +111,7 @@ impl ManagedPlace<'_> {
         Ok((tool, self.check(python).await?))
     }
 
-    /// Whether what was made can run a kernel.
+    /// Whether the new environment can run a kernel.
     async fn check(&self, python: &Path) -> Result<Facts, Error> {
         let failed = |output: String| self.not_repaired("checking the result", &output);
         let facts = probe::probe(python, self.installer.environment())
@@ -124,7 +125,7 @@ impl ManagedPlace<'_> {
         }
     }
 
-    /// What cannot be repaired is not thrown away with all its packages: the user may want them.
+    /// An environment that cannot be repaired is not deleted: the user may want its packages.
     fn not_repaired(&self, what: &str, output: &str) -> Error {
         let hint = format!("{output}\nhint: remove `{}` to have it made again", self.directory.display());
         self.not_made(what, hint)
@@ -137,13 +138,13 @@ impl ManagedPlace<'_> {
 }
 
 fn rebuilding(reason: &str, lost: Vec<String>) -> String {
-    let told = format!("the Python environment is made again, because {reason}");
+    let message = format!("the Python environment is made again, because {reason}");
     if lost.is_empty() {
-        return told;
+        return message;
     }
     let more = if lost.len() > NAMED_PACKAGES { ", …" } else { "" };
     let named = Vec::from_iter(lost.into_iter().take(NAMED_PACKAGES)).join(", ");
-    format!("{told}; packages to install again: {named}{more}")
+    format!("{message}; packages to install again: {named}{more}")
 }
 
 #[cfg(test)]
@@ -152,8 +153,8 @@ mod tests {
 
     fn check_rebuilding(lost: &[&str], expected: &str) {
         let lost = lost.iter().map(|name| (*name).to_owned()).collect();
-        let told = rebuilding("it was moved", lost);
-        assert_eq!(told, format!("the Python environment is made again, because it was moved{expected}"));
+        let message = rebuilding("it was moved", lost);
+        assert_eq!(message, format!("the Python environment is made again, because it was moved{expected}"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Where the managed environment of a workspace is, and what it is made with.
+//! The paths and settings of a workspace's managed environment.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ pub(super) struct ManagedPlace<'a> {
     pub(super) directory: PathBuf,
     pub(super) lock: &'a Path,
     pub(super) record: RecordFile,
-    /// Whether what is in it must not be run here.
+    /// Whether its interpreter must not run outside a sandbox.
     pub(super) is_sandboxed: bool,
     pub(super) installer: &'a Installer,
     /// The value of `PATH`, where interpreters are looked for.
@@ -23,7 +23,7 @@ pub(super) struct ManagedPlace<'a> {
 impl<'a> ManagedPlace<'a> {
     /// The managed environment in a workspace's state directory.
     ///
-    /// There is another for sandboxed kernels: what is installed for those need not be trusted.
+    /// Sandboxed kernels have another one, whose packages are not trusted.
     pub(super) fn of(
         settings: &EnvironmentSettings,
         lock: &'a Path,
@@ -47,7 +47,7 @@ impl<'a> ManagedPlace<'a> {
         Bytecode::for_kernel(self.is_sandboxed)
     }
 
-    /// Removes what a broken or interrupted creation has left.
+    /// Removes the files of a failed or interrupted creation.
     pub(super) async fn clear(&self) -> Result<(), Error> {
         match tokio::fs::remove_dir_all(&self.directory).await {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(self.failed(error)),

@@ -1,7 +1,7 @@
 //! The Python that runs the kernel: found or created, and packages installed into it.
 //!
-//! It knows no kernel and no Jupyter; whoever starts the kernel asks it for the interpreter and for
-//! the variables that make `!pip`, `%pip` and `!python` mean this environment.
+//! It knows no kernel and no Jupyter; it returns the interpreter for the kernel, and the variables that make
+//! `!pip`, `%pip` and `!python` use this environment.
 //!
 //! ```text
 //! --python  → named   → probe → record          (used as it is, or refused)
@@ -43,10 +43,10 @@ pub(crate) use shared::Shared;
 
 use crate::env::Variables;
 
-/// Told short phrases about what is going on, and an installer's newest line.
+/// Receives progress: short phrases, and an installer's newest line.
 pub(crate) type Progress<'a> = &'a (dyn Fn(&str) + Send + Sync);
 
-/// What the environment is made from.
+/// The settings of the environment.
 #[derive(Debug, Clone)]
 pub(crate) struct EnvironmentSettings {
     /// The interpreter that the user named; without one, the workspace gets an environment of its own.
@@ -57,12 +57,12 @@ pub(crate) struct EnvironmentSettings {
     pub(crate) workspace: PathBuf,
     /// The process environment.
     pub(crate) variables: Arc<Variables>,
-    /// Whether packages are installed in a sandbox. They run there only: an environment that holds them is never run
-    /// outside, not even to ask it what it is.
+    /// Whether packages are installed in a sandbox. They run there only: an environment that holds them is
+    /// never run outside, not even to examine it.
     pub(crate) is_sandboxed: bool,
 }
 
-/// A Python that can run the kernel, and what installs packages into it.
+/// A Python that can run the kernel, and the installer for its packages.
 #[derive(Debug)]
 pub(crate) struct Environment {
     facts: Facts,
@@ -74,7 +74,7 @@ pub(crate) struct Environment {
     path: String,
 }
 
-/// Why there is no Python to run the kernel.
+/// Why no Python can run the kernel.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Error {
@@ -108,12 +108,12 @@ pub(crate) enum Error {
         /// What was tried before.
         attempts: Attempts,
     },
-    /// Everything was there, and creating the environment failed.
+    /// Creating the environment failed, though all tools exist.
     #[error("make the Python environment `{}`{attempts}", directory.display())]
     Create {
         /// The environment.
         directory: PathBuf,
-        /// What was tried, and what came of it.
+        /// The attempts and their results.
         attempts: Attempts,
     },
     /// A file or directory of the state directory could not be read or written.
@@ -167,7 +167,7 @@ impl fmt::Display for Attempts {
 }
 
 impl Environment {
-    /// Finds the Python that the user named fit, or finds, repairs or creates the workspace's own.
+    /// Checks the Python that the user named, or finds, repairs or creates the workspace's own.
     ///
     /// Creation takes seconds; an environment that was found good before takes less than a
     /// millisecond. Two servers may do this at once: one waits for the other.
@@ -184,7 +184,7 @@ impl Environment {
         let path = settings.variables.in_process("PATH").unwrap_or_default();
         let (tool, facts) = match &settings.python {
             Some(named) => {
-                // Records of their own: the managed environment stays complete while another is used.
+                // A record of its own: that of the managed environment stays valid while another is used.
                 let record = RecordFile::new(state("python-named.json"));
                 (installer.default_tool(), named::prepare(named, path, &record, &installer).await?)
             }
@@ -199,8 +199,8 @@ impl Environment {
         &self.facts.details.executable
     }
 
-    /// What has to be set in the kernel so that `!pip`, `%pip`, `!python` and the console scripts of
-    /// installed packages mean this environment.
+    /// The variables by which `!pip`, `%pip`, `!python` and the console scripts of installed packages use
+    /// this environment.
     pub(crate) fn variables(&self) -> BTreeMap<String, String> {
         let details = &self.facts.details;
         let mut variables = BTreeMap::new();
@@ -214,7 +214,7 @@ impl Environment {
             set("CONDA_PREFIX", &details.prefix);
         }
         if !details.has_pip {
-            // `!pip` finds somebody else's pip, which installs here when told so.
+            // `!pip` finds the pip of another Python, which installs here with this variable.
             set("PIP_PYTHON", &details.executable);
         }
         variables

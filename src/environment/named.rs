@@ -1,4 +1,4 @@
-//! The interpreter that the user named by `--python`: used as it is, or refused with what would be right.
+//! The interpreter that the user named by `--python`: used unchanged, or refused with a hint.
 
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,7 @@ pub(super) async fn examine(named: &Path, path: &str, installer: &Installer) -> 
     Ok(facts)
 }
 
-/// The program that is meant: a bare name is looked up on `PATH` first, a virtual environment has its python.
+/// The interpreter's path: a bare name is looked up on `PATH` first, a virtual environment has its python.
 fn locate(named: &Path, path: &str) -> Result<PathBuf, Unusable> {
     let is_bare = named.components().count() == 1 && !named.is_absolute();
     if is_bare && let Some(program) = named.to_str().and_then(|name| crate::process::on_path(name, path)) {

@@ -1,4 +1,4 @@
-//! What an interpreter is: all facts from one short run of it. What follows from them is decided elsewhere.
+//! The facts about an interpreter, from one short run of it. Other modules decide whether it is usable.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,26 +9,26 @@ use serde::{Deserialize, Serialize};
 
 use super::run::{self, Invocation};
 
-/// Printed by the interpreter: its version, and the details if it is new enough to tell them.
+/// Printed by the interpreter: its version, and the details if it is new enough to run the rest of the probe.
 const PROBE: &str = include_str!("probe.py");
-/// A probe takes 40 ms, and seconds on a cold network file system; what takes longer hangs.
+/// A probe takes 40 ms, and seconds on a cold network file system; a longer one hangs.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// How much of what another program says is shown: some repeat the whole probe.
+/// How much of a program's error output is shown: some repeat the whole probe.
 const SHOWN_CHARS: usize = 200;
 
 /// The oldest Python that is supported.
 pub(super) const OLDEST: (u32, u32) = (3, 10);
 /// The newest Python that is tested; newer ones are tried.
 pub(super) const NEWEST: (u32, u32) = (3, 14);
-/// What the kernel and the generated code import: the requirement, and its oldest version, `(major, minor)`. Kernels of
+/// What the kernel and the generated code import: the requirement, and its oldest version, `(major, minor)`.
 /// The oldest IPython for which there are tests.
 const NEEDED: [(&str, (u32, u32)); 2] = [("ipython", (8, 0)), ("pydantic", (2, 0))];
 
 /// `major.minor.micro`.
 pub(crate) type Version = (u32, u32, u32);
 
-/// What an interpreter of a supported version told about itself.
+/// The facts about an interpreter of a supported version.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) version: Version,
@@ -64,7 +64,7 @@ pub(super) struct Distribution {
     pub(super) path: Option<PathBuf>,
 }
 
-/// Why a program is of no use as an interpreter.
+/// Why a program cannot be used as an interpreter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ProbeError {
     #[error("it could not be run: {0}")]
@@ -84,7 +84,7 @@ struct Answer {
     details: Option<Details>,
 }
 
-/// Runs `python` once and takes down what it says about itself.
+/// Runs `python` once and returns its facts.
 pub(super) async fn probe(
     python: &Path,
     environment: &BTreeMap<String, String>,
@@ -97,7 +97,7 @@ pub(super) async fn probe(
     parse(&run.output)
 }
 
-/// Finds the answer in what the interpreter wrote: `.pth` files of its environment may write too.
+/// Finds the answer in the interpreter's output: `.pth` files of its environment may write too.
 fn parse(output: &str) -> Result<Facts, ProbeError> {
     let answer = output.lines().rev().find_map(|line| serde_json::from_str::<Answer>(line).ok());
     match answer {
@@ -129,7 +129,7 @@ impl Facts {
         ])
     }
 
-    /// Says in the log if this Python is newer than what ipybox is tested with.
+    /// Logs if this Python is newer than the ones that ipybox is tested with.
     pub(super) fn note_newer_than_tested(&self) {
         if (self.version.0, self.version.1) > NEWEST {
             tracing::warn!(version = %dotted(self.version), "this Python is newer than what ipybox is tested with");
@@ -155,7 +155,7 @@ fn requirement((name, oldest): &(&str, (u32, u32))) -> String {
 
 /// What a version begins with; the minor number is 0 if there is none.
 fn major_and_minor(version: &str) -> Option<(u32, u32)> {
-    // An epoch (`1!2.0`) is none of our packages' habits.
+    // Our packages use no epochs (`1!2.0`).
     let mut numbers = version.split(|character: char| !character.is_ascii_digit());
     let major = numbers.next()?.parse().ok()?;
     Some((major, numbers.next().and_then(|minor| minor.parse().ok()).unwrap_or_default()))

@@ -1,9 +1,9 @@
-//! What was found out about an interpreter, kept on disk so that the next start need not run it.
+//! The recorded facts about an interpreter, so that the next start need not run it.
 //!
-//! A start that finds its record true costs one small read and three `stat`s, instead of 40–100 ms
-//! for the interpreter. For the managed environment the record, written last, also says that its
-//! creation came to its end. It lies beside the environment and not in it: code in the kernel may
-//! be allowed to write there, and the record says what the host runs.
+//! A start with a valid record costs one small read and three `stat`s, instead of 40–100 ms for the
+//! interpreter. For the managed environment the record, written last, also shows that its creation was
+//! completed. It lies beside the environment and not in it: code in the kernel may be allowed to write there,
+//! and the record chooses what the host runs.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -20,7 +20,7 @@ pub(super) struct RecordFile {
     path: PathBuf,
 }
 
-/// What installs packages into an environment.
+/// The installer of an environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Tool {
@@ -28,7 +28,7 @@ pub(super) enum Tool {
     Pip,
 }
 
-/// An interpreter by the path that it was asked for, and what it was then.
+/// An interpreter's requested path, and its facts at that time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct EnvironmentRecord {
     pub(super) python: PathBuf,
@@ -37,7 +37,7 @@ pub(super) struct EnvironmentRecord {
     stamp: Stamp,
 }
 
-/// Tells one version of a file from another.
+/// Distinguishes versions of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Stamp {
     inode: u64,
@@ -46,10 +46,10 @@ struct Stamp {
     modified_nanos: i64,
 }
 
-/// What a record file says.
+/// The content of a record file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Recalled {
-    /// What it says still holds, as far as `stat` can tell.
+    /// It is still valid, as far as `stat` shows.
     True(EnvironmentRecord),
     /// Something has changed since.
     Stale(EnvironmentRecord),
@@ -64,7 +64,7 @@ impl RecordFile {
         Self { path }
     }
 
-    /// Reads the record and compares it with what is there for `python`.
+    /// Reads the record and compares it with the files of `python`.
     // Blocking calls on purpose: a handful of `stat`s in a local directory take microseconds.
     pub(super) fn recall(&self, python: &Path) -> Recalled {
         let text = match small::read(&self.path, small::BY_HAND) {
@@ -79,9 +79,9 @@ impl RecordFile {
         }
     }
 
-    /// Keeps `facts` about `python`; what cannot be checked by `stat` later is not kept.
+    /// Saves `facts` about `python`, unless `stat` cannot check them later.
     ///
-    /// A shim is not kept: which interpreter it stands for depends on more than its own file.
+    /// A shim is not saved: which interpreter it runs depends on more than its own file.
     pub(super) fn keep(&self, python: &Path, tool: Tool, facts: &Facts) -> io::Result<()> {
         let record = EnvironmentRecord {
             python: python.to_owned(),
@@ -90,7 +90,7 @@ impl RecordFile {
             stamp: Stamp::of(python)?,
         };
         let text = serde_json::to_vec_pretty(&record)?;
-        // Written beside and renamed, so that nobody reads half a record.
+        // Written to another file and renamed, so that nobody reads half a record.
         let directory = self.path.parent().unwrap_or(Path::new("."));
         let mut file = tempfile::NamedTempFile::new_in(directory)?;
         io::Write::write_all(&mut file, &text)?;
@@ -98,7 +98,7 @@ impl RecordFile {
         Ok(())
     }
 
-    /// Removes the record: what it speaks about is about to change.
+    /// Removes the record before the environment is changed.
     pub(super) fn forget(&self) -> io::Result<()> {
         match std::fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -1,5 +1,5 @@
-//! What may be asked for in an installation: one requirement that cannot be anything else. Pure, but
-//! for a look whether a local path exists.
+//! Parses the requirement of an installation, and refuses everything that is not exactly one. Pure, except
+//! for checking whether a local path exists.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ const VERSION_CONTROL_TRANSPORTS: &[&str] = &["https", "http", "ssh", "file", "g
 /// Version comparisons of PEP 440, longer ones before their prefixes.
 const COMPARISONS: &[&str] = &["===", "==", "~=", "!=", "<=", ">=", "<", ">"];
 
-/// Why a text is not taken as a requirement.
+/// Why a text is not accepted as a requirement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum RequirementError {
@@ -95,7 +95,7 @@ fn local_path(text: &str, workspace: &Path) -> Result<String, RequirementError> 
     }
 }
 
-/// What follows the requirement that `text` begins with; `None` if it begins with none.
+/// The rest of `text` after its requirement; `None` if it begins with none.
 fn after_requirement(text: &str) -> Option<&str> {
     let rest = after_extras(after_name(text)?)?;
     match rest.strip_prefix('@') {
@@ -142,7 +142,7 @@ fn after_versions(text: &str) -> Option<&str> {
     Some(rest)
 }
 
-/// A URL ends with white space; `${NAME}`, which uv would fill, is none of its characters.
+/// A URL ends with white space; `${NAME}`, which uv would fill, is not allowed in it.
 fn after_url(text: &str) -> Option<&str> {
     let (url, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let (scheme, address) = url.split_once("://")?;
@@ -161,7 +161,7 @@ fn after_url(text: &str) -> Option<&str> {
     (is_known && is_url && !hides_option).then(|| rest.trim_start())
 }
 
-/// Whether something that could be installed as well follows, with a comma before it or not.
+/// Whether another requirement follows, with a comma before it or not.
 fn is_another(rest: &str) -> bool {
     let rest = rest.strip_prefix(',').unwrap_or(rest).trim_start();
     rest.starts_with(|first: char| first.is_ascii_alphanumeric())

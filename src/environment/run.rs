@@ -1,4 +1,4 @@
-//! Runs one program to its end and keeps what it says, in order and bounded. It does not judge the result.
+//! Runs one program to its end and keeps its output, in order and bounded. It does not judge the result.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -23,32 +23,32 @@ pub(super) struct Invocation {
     environment: BTreeMap<String, String>,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) status: ExitStatus,
-    /// stdout and stderr as they came, without terminal control sequences.
+    /// stdout and stderr in order of arrival, without terminal control sequences.
     pub(super) output: String,
 }
 
 /// A program that runs in a sandbox, until it has ended.
 pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = io::Result<ExitStatus>> + Send + Sync + 'a>>;
 
-/// A place to run installers in where they can do nothing but install.
+/// A sandbox for installers.
 pub(crate) trait SandboxRunner: Send + Sync {
-    /// Runs a program to its end there.
+    /// Runs a program in it to its end.
     fn run(&self, program: Contained, output: OwnedFd) -> Running<'_>;
 }
 
-/// A program to be run in a sandbox, and what it may do.
+/// A program to be run in a sandbox, and its permissions.
 #[derive(Debug)]
 pub(crate) struct Contained {
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<String>,
     pub(crate) environment: BTreeMap<String, String>,
-    /// What it may write beneath, beside a directory for temporary files.
+    /// The directory that it may write, beside one for temporary files.
     pub(crate) writable: PathBuf,
-    /// What it may reach: `host:port`.
+    /// The hosts that it may reach: `host:port`.
     pub(crate) hosts: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ pub(super) async fn run(invocation: &Invocation, stdin: Stdio, progress: Progres
     Ok(Run { status, output: transcript.into_text() })
 }
 
-/// Runs a program sandbox; its working directory is `/` there too.
+/// Runs a program in a sandbox; its working directory is `/` there too.
 pub(super) async fn run_in_sandbox(
     program: Contained,
     sandbox: &dyn SandboxRunner,
@@ -111,7 +111,7 @@ pub(super) async fn run_in_sandbox(
     let (reader, writer) = io::pipe()?;
     let mut output = Receiver::from_owned_fd(OwnedFd::from(reader))?;
     let mut transcript = Transcript::default();
-    // The place closes the pipe when it is gone, with all that the program has left there.
+    // The sandbox closes the pipe when it ends, with all processes that the program has left there.
     let running = sandbox.run(program, writer.into());
     let mut take = |chunk: &[u8]| transcript.push(chunk, progress);
     let (status, read) = tokio::join!(running, read_to_end(&mut output, &mut take));
@@ -119,7 +119,7 @@ pub(super) async fn run_in_sandbox(
     Ok(Run { status: status?, output: transcript.into_text() })
 }
 
-/// The last `count` lines of `output` that say something.
+/// The last `count` lines of `output` that are not blank.
 pub(super) fn last_lines(output: &str, count: usize) -> String {
     let mut lines: Vec<&str> =
         output.lines().rev().filter(|line| !line.trim().is_empty()).take(count).collect();

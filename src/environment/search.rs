@@ -1,4 +1,4 @@
-//! Where programs are: on `PATH`, beside our own executable, behind a path that the user typed.
+//! Finds programs: on `PATH`, beside our own executable, at a path that the user typed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(super) fn uv(variables: &Variables) -> Option<PathBuf> {
 
 /// The interpreter under the virtual environment that `executable` lives in, as with `uvx`.
 ///
-/// Only the base: the environment itself belongs to whoever installed us and is not touched.
+/// Only the base: the environment itself belongs to another installer and is not touched.
 pub(super) async fn base_beside(executable: &Path, environment: &BTreeMap<String, String>) -> Option<Facts> {
     let directory = executable.canonicalize().ok()?.parent()?.to_owned();
     if !directory.parent()?.join("pyvenv.cfg").is_file() {
@@ -33,8 +33,8 @@ pub(super) async fn base_beside(executable: &Path, environment: &BTreeMap<String
 
 /// The interpreters on `PATH` of a supported version, best first.
 ///
-/// `python3` comes first because it is what the user means by Python; then versioned names,
-/// newest first. Each is run, because a name may be a shim for nothing.
+/// `python3` comes first because users mean it by Python; then versioned names, newest first. Each is run,
+/// because a name may be a shim for nothing.
 pub(super) async fn pythons_on_path(path: &str, environment: &BTreeMap<String, String>) -> Vec<Facts> {
     let plain = ["python3".to_owned(), "python".to_owned()];
     let versioned = (OLDEST.1..=NEWEST.1).rev().map(|minor| format!("python3.{minor}"));

@@ -1,4 +1,4 @@
-//! One environment for everybody who asks: prepared once, waited for together.
+//! One environment for all callers: prepared once, with the others waiting for it.
 
 use std::sync::Arc;
 
@@ -6,22 +6,22 @@ use tokio::sync::{Mutex, watch};
 
 use super::{Environment, EnvironmentSettings, Error, Progress};
 
-/// The environment, or the way to it.
+/// The environment, prepared on first use.
 pub(crate) struct Shared {
     settings: EnvironmentSettings,
-    /// Held while preparing. A failure is not kept: who asks next tries again.
+    /// Held while preparing. A failure is not kept: the next caller tries again.
     place: Mutex<Option<Arc<Environment>>>,
-    /// What the one who prepares is doing, for those who wait.
+    /// The progress of the preparing caller, for the waiting ones.
     phase: watch::Sender<String>,
 }
 
 impl Shared {
-    /// Nothing is prepared before somebody asks.
+    /// Nothing is prepared before the first call of [`get`](Self::get).
     pub(crate) fn new(settings: EnvironmentSettings) -> Self {
         Self { settings, place: Mutex::default(), phase: watch::Sender::new(String::new()) }
     }
 
-    /// The environment; prepares it, or waits for who does. Cancellation safe.
+    /// The environment; prepares it, or waits for another caller that does. Cancellation safe.
     pub(crate) async fn get(&self, progress: Progress<'_>) -> Result<Arc<Environment>, Error> {
         let mut phases = self.phase.subscribe();
         let waiting = async {
@@ -37,16 +37,16 @@ impl Shared {
         if let Some(environment) = &*place {
             return Ok(Arc::clone(environment));
         }
-        let tell = |words: &str| {
+        let report = |words: &str| {
             progress(words);
             self.phase.send_replace(words.to_owned());
         };
-        let environment = Arc::new(Environment::prepare(&self.settings, &tell).await?);
+        let environment = Arc::new(Environment::prepare(&self.settings, &report).await?);
         *place = Some(Arc::clone(&environment));
         Ok(environment)
     }
 
-    /// Has the environment looked at again by who asks next: something is wrong with it.
+    /// Forgets the environment, which may be broken: the next caller examines it again.
     pub(crate) async fn forget(&self) {
         *self.place.lock().await = None;
     }

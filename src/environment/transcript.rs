@@ -1,4 +1,4 @@
-//! What an installer says: plain text, its newest line at once, head and tail if there is much. Pure.
+//! The output of an installer as plain text: the newest line at once, head and tail if it is long. Pure.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::text::plain;
 /// How much of the beginning and of the end is kept: together 1 MiB, more than any reader wants.
 const HEAD_BYTES: usize = 512 * 1024;
 const TAIL_BYTES: usize = 512 * 1024;
-/// The longest line that is told as progress, in bytes.
+/// The longest line that is reported as progress, in bytes.
 const LINE_BYTES: usize = 300;
 
 /// Collects output without keeping more than 1 MiB of it.
@@ -21,7 +21,7 @@ pub(super) struct Transcript {
 }
 
 impl Transcript {
-    /// Adds `bytes` and tells each line that they complete.
+    /// Adds `bytes` and reports each line that they complete.
     pub(super) fn push(&mut self, bytes: &[u8], progress: Progress<'_>) {
         let (head, rest) = bytes.split_at(bytes.len().min(HEAD_BYTES - self.head.len()));
         self.head.extend_from_slice(head);
@@ -31,14 +31,14 @@ impl Transcript {
         self.dropped += excess;
         for &byte in bytes {
             match byte {
-                b'\n' | b'\r' => self.tell_line(progress),
+                b'\n' | b'\r' => self.report_line(progress),
                 _ if self.line.len() < LINE_BYTES => self.line.push(byte),
                 _ => {}
             }
         }
     }
 
-    /// All that was kept, with a note where something is missing.
+    /// The kept output, with a note where a part is missing.
     pub(super) fn into_text(self) -> String {
         let mut bytes = self.head;
         if self.dropped > 0 {
@@ -48,7 +48,7 @@ impl Transcript {
         plain(&String::from_utf8_lossy(&bytes))
     }
 
-    fn tell_line(&mut self, progress: Progress<'_>) {
+    fn report_line(&mut self, progress: Progress<'_>) {
         let line = plain(&String::from_utf8_lossy(&self.line));
         self.line.clear();
         let line = line.trim();
@@ -67,10 +67,10 @@ mod tests {
     #[test]
     fn lines_are_told_when_complete() {
         let told = Mutex::new(Vec::new());
-        let tell = |line: &str| told.lock().unwrap().push(line.to_owned());
+        let report = |line: &str| told.lock().unwrap().push(line.to_owned());
         let mut transcript = Transcript::default();
         for part in ["Coll", "ecting a\n\n 10%\r", "20%", "x".repeat(1000).as_str(), "\nrest"] {
-            transcript.push(part.as_bytes(), &tell);
+            transcript.push(part.as_bytes(), &report);
         }
         let told = told.lock().unwrap();
         assert_eq!(told[..2], ["Collecting a", "10%"]);

@@ -1,4 +1,5 @@
-//! Files that other processes write too: documents that processes share, and what a stranger may have made.
+//! Files that other processes write too: documents that processes share, and files that a stranger may have
+//! made.
 
 pub(crate) mod small;
 mod state;

@@ -1,6 +1,6 @@
-//! Files that a stranger may have put where they are: read only if they are small regular files.
+//! Files that may come from a stranger: read only if they are small regular files.
 //!
-//! A device or a FIFO in the place of one would fill the memory, or make the start hang.
+//! A device or a FIFO instead would fill the memory, or make the start hang.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
@@ -18,13 +18,13 @@ pub(crate) const BY_HAND: u64 = 1024 * 1024;
 /// As for [`std::fs::read`], and [`io::ErrorKind::InvalidInput`] if it is something else, or larger.
 pub(crate) fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let refused = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
-    // A FIFO would wait to be opened, and a device may act on that.
+    // Opening a FIFO would block, and a device may react to it.
     if !std::fs::metadata(path)?.is_file() {
         return Err(refused("it is not a regular file".to_owned()));
     }
     let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or_default();
     let file = File::options().read(true).custom_flags(flags).open(path)?;
-    // Another one may be there by now.
+    // The file may have been replaced meanwhile.
     if !file.metadata().as_ref().is_ok_and(Metadata::is_file) {
         return Err(refused("it is not a regular file".to_owned()));
     }
@@ -35,7 +35,7 @@ pub(crate) fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Opens a file to be locked, which is made if it is missing.
+/// Opens a file to be locked, and creates it if it is missing.
 ///
 /// # Errors
 /// It is something else, or cannot be opened or made.
@@ -62,10 +62,11 @@ pub(crate) fn read_in(workspace: &Path, path: &Path, limit: u64) -> io::Result<V
     read(path, limit)
 }
 
-/// Refuses a path in `workspace` that leads out of it by a link; others are whoever's who names them.
+/// Refuses a path in `workspace` that leads out of it by a link; paths outside are the responsibility of the
+/// user who names them.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`], or what keeps it from being looked at.
+/// [`io::ErrorKind::InvalidInput`], or the error of resolving it.
 pub(crate) fn check_link(workspace: &Path, path: &Path) -> io::Result<()> {
     if !std::path::absolute(path)?.starts_with(workspace) {
         return Ok(());
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_a_workspace_are_not_read_elsewhere() {
+    fn files_of_a_workspace_are_not_read_outside_of_it() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().canonicalize().unwrap();
         std::fs::create_dir(root.join("ws")).unwrap();

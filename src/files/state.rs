@@ -1,7 +1,6 @@
 //! A JSON document in the state directory that several processes read and write, and its owner may edit.
 //!
-//! It is written whole and put in place in one step; one that is damaged, or of a newer version, is refused and never
-//! overwritten.
+//! It is replaced atomically; one that is damaged, or of a newer version, is refused and never overwritten.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Write as _};
@@ -42,7 +41,7 @@ impl StateFile {
         Self { path }
     }
 
-    /// What is in the file now; the default if there is none.
+    /// The document in the file; the default if there is no file.
     pub(crate) fn read<T: DeserializeOwned + Default>(&self) -> io::Result<T> {
         let content = match small::read(&self.path, LARGEST) {
             Ok(content) => content,
@@ -56,7 +55,7 @@ impl StateFile {
         }
     }
 
-    /// Changes what is in the file, and no other process does meanwhile. On an error, what was there before is still there.
+    /// Changes the document, under a lock against other processes. An error leaves the file unchanged.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut T)) -> io::Result<()>
     where
         T: Serialize + DeserializeOwned + Default,
@@ -76,7 +75,7 @@ impl StateFile {
         io::Error::new(error.kind(), format!("`{}` cannot be {what}: {error}", self.path.display()))
     }
 
-    /// Waits for other processes, but not for one that never lets go.
+    /// Waits for other processes, with a timeout.
     fn lock(&self) -> io::Result<File> {
         let file = small::create(&self.path.with_extension("lock"))?;
         let deadline = Instant::now() + LOCK_TIMEOUT;

@@ -1,21 +1,22 @@
 //! Processes that outlive the kernel that started them.
 //!
-//! Whatever was in the sandbox when the gateway began belongs there; whatever came later and is not the gateway's own
-//! child was left behind by a kernel.
+//! Processes that were in the sandbox when the gateway started belong there; later ones that are not the
+//! gateway's own children were left behind by a kernel.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How often to look again: what is killed may have started more. Limits on processes bound how much.
+/// How often to search again: killed processes may have started more. Process limits bound their number.
 const ROUNDS: usize = 100;
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// How often in a row nothing must be found: what forks and exits all the time can be missed by one look.
+/// How many searches in a row must find nothing: one search can miss a process that forks and exits all the
+/// time.
 const EMPTY_ROUNDS: usize = 3;
 
-/// What was there before any kernel.
+/// The processes that existed before any kernel.
 pub(super) struct Leftovers {
     before: BTreeMap<i32, Process>,
 }
@@ -33,12 +34,12 @@ pub(super) struct Process {
 }
 
 impl Leftovers {
-    /// Takes what is there for what belongs there.
+    /// Records the current processes as those that belong there.
     pub(super) fn found() -> Self {
         Self { before: processes() }
     }
 
-    /// Kills what does not belong there; the error is what is left all the same.
+    /// Kills the processes that do not belong there; the error lists the survivors.
     pub(super) async fn kill(&self) -> Result<(), BTreeMap<i32, Process>> {
         let own = rustix::process::getpid().as_raw_nonzero().get();
         let mut left = BTreeMap::new();
@@ -55,11 +56,11 @@ impl Leftovers {
                 return Ok(());
             }
             for pid in found.keys().copied().filter_map(Pid::from_raw) {
-                // It may have ended by itself.
+                // The process may have ended by itself.
                 kill_process(pid, Signal::KILL).ok();
             }
             left = found;
-            // One look right after the other first: mostly there is nothing.
+            // No pause at first: mostly nothing is found.
             if empty == 0 {
                 tokio::time::sleep(PAUSE).await;
             }
@@ -77,7 +78,7 @@ fn processes() -> BTreeMap<i32, Process> {
 }
 
 fn process(shown: i32, depth: usize) -> Option<(i32, Process)> {
-    // A process that ends meanwhile is none.
+    // A process that ends meanwhile is skipped.
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{shown}/{name}")).ok();
     parse(shown, depth, &read("status")?, &read("stat")?)
 }

@@ -1,9 +1,10 @@
 //! The small process that runs *inside* a sandbox: it locks itself in, starts kernels and programs, and connects them
 //! with the host.
 //!
-//! Its stdin is the only connection to the host. What it hands out are sockets that listen in the sandbox's own network;
-//! what it is handed are sockets and pipes for each thing it starts. It decides nothing: what may run, and what of the
-//! outside can be reached, is the host's business. It hands a kernel's socket and pipe through, and reads neither.
+//! Its stdin is the only connection to the host. It sends the host sockets that listen in the sandbox's own
+//! network, and receives sockets and pipes for each process that it starts. It decides nothing: the host
+//! decides what may run, and which hosts can be reached. It passes a kernel's socket and pipe on, and reads
+//! neither.
 
 mod leftovers;
 
@@ -54,7 +55,7 @@ enum Error {
 /// Runs the gateway until the host closes the connection.
 pub fn run() -> ExitCode {
     let done = inherited().map_err(Error::Channel).and_then(|descriptor| {
-        // One thread: what is locked is locked for the thread that does it, and for those that it starts.
+        // One thread: restrictions hold for the thread that applies them, and for those that it starts.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(LocalSet::new().run_until(serve(descriptor)))
     });
@@ -67,7 +68,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Locks itself in as code in a kernel must be, and becomes the program.
+/// Restricts itself like a kernel, and becomes the program.
 ///
 /// Returns why that failed.
 pub fn exec(hardening: &str, program: &OsString, arguments: &[OsString]) -> io::Result<Infallible> {
@@ -76,7 +77,7 @@ pub fn exec(hardening: &str, program: &OsString, arguments: &[OsString]) -> io::
     Err(std::process::Command::new(program).args(arguments).exec())
 }
 
-/// Takes the connection away from stdin, where children would find it.
+/// Moves the connection away from stdin, which children would inherit.
 fn inherited() -> io::Result<OwnedFd> {
     let stdin = io::stdin();
     let descriptor = rustix::io::fcntl_dupfd_cloexec(&stdin, 3)?;
@@ -143,18 +144,18 @@ async fn begin(channel: &Channel, configuration: Configuration) -> Result<Gatewa
     })
 }
 
-/// What a kernel's command line begins with.
+/// The wrapper at the beginning of a kernel's command line.
 fn wrapper(hardening: &Hardening) -> io::Result<Vec<OsString>> {
     let hardening = serde_json::to_string(hardening)?;
     Ok(vec![std::env::current_exe()?.into(), "sandbox-exec".into(), hardening.into(), "--".into()])
 }
 
 struct Gateway {
-    /// What the makers of the sandbox have set, proxies above all.
+    /// Variables set by the program that made the sandbox, above all proxies.
     environment: BTreeMap<String, String>,
     wrapper: Vec<OsString>,
     leftovers: Rc<Leftovers>,
-    /// What the kernel that is started next writes into.
+    /// The output pipe of the kernel that is started next.
     kernel_output: Option<OwnedFd>,
     kernels: BTreeMap<u64, mpsc::UnboundedSender<Signal>>,
     /// Cancelled when the sandbox has to end.
@@ -162,7 +163,7 @@ struct Gateway {
 }
 
 impl Gateway {
-    /// Works until the host closes the connection. What was started is killed then.
+    /// Handles requests until the host closes the connection. Then all started processes are killed.
     async fn obey(mut self, channel: Rc<Channel>) -> Result<(), Error> {
         loop {
             let received = tokio::select! {
@@ -190,7 +191,7 @@ impl Gateway {
                     let channel = Rc::clone(&channel);
                     tokio::task::spawn_local(async move {
                         let wait_status = run_program(program, output).await;
-                        tell(&channel, &Notice::Ended { run, wait_status }).await;
+                        notify(&channel, &Notice::Ended { run, wait_status }).await;
                     });
                 }
                 _ => return Err(Error::Unexpected),
@@ -215,20 +216,20 @@ impl Gateway {
         tokio::task::spawn_local(async move {
             let wait_status = run_kernel(kernel, &program, &wrapper, stdin, output, signals, &channel).await;
             if let Err(left) = leftovers.kill().await {
-                // What cannot be killed one by one dies with the sandbox, which is ours to end.
+                // Processes that cannot be killed one by one die with the sandbox, which we end.
                 stop.cancel();
                 return tracing::error!(?left, "a kernel has left processes that cannot be killed");
             }
-            tell(&channel, &Notice::KernelEnded { kernel, wait_status }).await;
+            notify(&channel, &Notice::KernelEnded { kernel, wait_status }).await;
         });
         Ok(())
     }
 
-    /// What the host wants, over what the sandbox needs.
+    /// The host's variables, over those of the sandbox.
     fn environment_for(&self, wanted: BTreeMap<String, String>) -> BTreeMap<String, String> {
         let mut environment = self.environment.clone();
         environment.extend(wanted);
-        // Made here, where links that code has put there lead nowhere else.
+        // Created inside the sandbox, where symbolic links of code cannot lead out of it.
         if let Some(Err(error)) = environment.get("TMPDIR").map(std::fs::create_dir_all) {
             tracing::warn!(%error, "there is no directory for temporary files");
         }
@@ -236,14 +237,14 @@ impl Gateway {
     }
 }
 
-/// Tells the host, which may have gone.
-async fn tell(channel: &Channel, notice: &Notice) {
+/// Sends a notice to the host, which may have gone.
+async fn notify(channel: &Channel, notice: &Notice) {
     if let Err(error) = channel.send(notice, None).await {
         tracing::debug!(%error, ?notice, "could not tell the host");
     }
 }
 
-/// Runs a kernel to its end, and returns what `wait` says of it.
+/// Runs a kernel to its end, and returns its wait status.
 async fn run_kernel(
     kernel: u64,
     program: &KernelProgram,
@@ -259,7 +260,7 @@ async fn run_kernel(
         Err(error) => {
             let why = format!("failed to start `{}`: {}", program.python.display(), describe(&error));
             tracing::error!("{why}");
-            // The host reads it as what the kernel said.
+            // The host reads this as output of the kernel.
             drop(words.map(|words| rustix::io::write(words, why.as_bytes())));
             return NOT_STARTED;
         }
@@ -269,7 +270,7 @@ async fn run_kernel(
         tokio::select! {
             Some(signal) = signals.recv() => {
                 process.signal(signal);
-                tell(channel, &Notice::Signalled { kernel }).await;
+                notify(channel, &Notice::Signalled { kernel }).await;
             }
             status = process.wait() => {
                 process.signal(Signal::KILL);
@@ -279,10 +280,10 @@ async fn run_kernel(
     }
 }
 
-/// What a shell says of a program that it cannot start, as `wait` does.
+/// The wait status by which shells report a program that cannot be started.
 const NOT_STARTED: i32 = 127 << 8;
 
-/// Runs a program to its end, and returns what `wait` says of it.
+/// Runs a program to its end, and returns its wait status.
 async fn run_program(program: Program, output: OwnedFd) -> i32 {
     let spawned = output.try_clone().and_then(|errors| {
         let mut command = Command::new(&program.program);

@@ -1,4 +1,4 @@
-//! Where a server is, and what it is shown.
+//! The address of a Jupyter server, and the credentials for it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,10 +11,10 @@ use url::Url;
 
 use crate::files::small;
 
-/// Why a server cannot be asked for anything.
+/// Why a server cannot be accessed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AccessError {
-    /// The URL is none, or has parts that it must not have.
+    /// The URL is invalid, or has parts that it must not have.
     #[error(
         "use `{url}` as the URL of a Jupyter server: {reason}\n\
          hint: as in `https://host:8888/` or, with a base path, `https://host/user/name/`"
@@ -33,7 +33,7 @@ pub(crate) enum AccessError {
         /// The variable's name.
         variable: String,
     },
-    /// What should name the variable does not.
+    /// The given name of the variable is invalid.
     #[error(
         "take the token of the Jupyter server from a variable: that is no name of one\n\
          hint: give the name of a variable that holds the token, not the token"
@@ -52,15 +52,15 @@ pub(crate) enum AccessError {
         /// Why.
         reason: String,
     },
-    /// There can be no encrypted connections.
+    /// TLS cannot be configured.
     #[error("prepare encrypted connections: {0}")]
     Tls(#[from] rustls::Error),
-    /// There is no HTTP client.
+    /// The HTTP client cannot be created.
     #[error("make an HTTP client: {0}")]
     HttpClient(String),
 }
 
-/// Where a server is, and what it is shown. The token is in no output of `Debug`.
+/// The address of a server, and the token for it. The token is in no output of `Debug`.
 #[derive(Clone)]
 pub(crate) struct Access {
     /// With a path that ends in a slash.
@@ -87,7 +87,7 @@ impl Access {
         Ok(Self { base, name, authorization, roots: roots.map_or_else(|| Ok(Vec::new()), read_roots)? })
     }
 
-    /// Whether it is on this machine, or looks as if: the end of a tunnel.
+    /// Whether it is on this machine, or reached through a tunnel that ends here.
     pub(super) fn is_loopback(&self) -> bool {
         is_loopback(&self.base)
     }
@@ -137,7 +137,7 @@ fn parse(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// What may be shown of a URL that may hold secrets.
+/// A URL that may hold secrets, in a form to be shown.
 fn url_without_password(text: &str) -> String {
     let Ok(mut url) = Url::parse(text) else {
         return text.split(['?', '#', '@']).next().unwrap_or_default().to_owned();
@@ -153,7 +153,7 @@ fn url_without_password(text: &str) -> String {
     percent_encoding::percent_decode_str(url.as_str()).decode_utf8_lossy().into_owned()
 }
 
-/// Jupyter's scheme is `token`; a value with a blank says itself what it is.
+/// Jupyter's scheme is `token`; a value with a blank contains its own scheme.
 fn authorization(token: &str) -> Result<HeaderValue, AccessError> {
     let token = token.trim();
     let text = if token.contains(' ') { token.to_owned() } else { format!("token {token}") };

@@ -16,7 +16,7 @@ use url::Url;
 use super::quick_ack::quick_ack;
 use crate::text::describe;
 
-/// How long a connection may take to come about.
+/// The timeout for connecting.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bytes both ways.
@@ -63,7 +63,7 @@ impl Dialer {
     async fn encrypt(&self, stream: Box<dyn Duplex>, host: &str) -> Result<Box<dyn Duplex>, String> {
         let name = host.trim_matches(['[', ']']).to_owned();
         let name = ServerName::try_from(name).map_err(|error| error.to_string())?;
-        let stream = self.tls.connect(name, stream).await.map_err(|error| told(&error))?;
+        let stream = self.tls.connect(name, stream).await.map_err(|error| innermost_text(&error))?;
         Ok(Box::new(stream))
     }
 
@@ -92,7 +92,7 @@ impl Dialer {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| failed(describe(&error)))?;
-        // Ends when the tunnel does.
+        // This task ends with the tunnel.
         tokio::spawn(connection.with_upgrades());
         let response = sender.send_request(request).await.map_err(|error| failed(describe(&error)))?;
         if !response.status().is_success() {
@@ -105,11 +105,11 @@ impl Dialer {
 
 async fn connect(host: &str, port: u16) -> Result<Box<dyn Duplex>, String> {
     let address = (host.trim_matches(['[', ']']), port);
-    let stream = TcpStream::connect(address).await.map_err(|error| told(&error))?;
-    Ok(Box::new(quick_ack(stream).map_err(|error| told(&error))?))
+    let stream = TcpStream::connect(address).await.map_err(|error| innermost_text(&error))?;
+    Ok(Box::new(quick_ack(stream).map_err(|error| innermost_text(&error))?))
 }
 
 /// TLS errors come wrapped in others that repeat them.
-fn told(error: &io::Error) -> String {
+fn innermost_text(error: &io::Error) -> String {
     error.get_ref().map_or_else(|| error.to_string(), ToString::to_string)
 }

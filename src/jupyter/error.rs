@@ -1,19 +1,19 @@
-//! What can go wrong between us and a server, in words that say what would help.
+//! Errors of requests to a Jupyter server, with hints.
 
-/// Why a server did not do what it was asked for.
+/// Why a request to a server failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// There is no connection to it.
+    /// It cannot be connected to.
     #[error("connect to the Jupyter server at `{server}`: {reason}\nhint: {}", advice(.reason))]
     Unreachable {
         server: String,
         /// Why.
         reason: String,
     },
-    /// It does not let us in.
+    /// It refuses our credentials.
     #[error("{what} at `{server}`: the Jupyter server answers {status}\nhint: {advice}")]
     Refused { what: &'static str, server: String, status: http::StatusCode, advice: &'static str },
-    /// Something else is there.
+    /// Something else answers at its URL.
     #[error(
         "{what} at `{server}`: there is no Jupyter server; what is there answers {status}\n\
          hint: give the URL of a Jupyter Server, Kernel Gateway or Enterprise Gateway with its base path, as in \
@@ -36,7 +36,7 @@ pub(crate) enum Error {
     NoSubprotocol,
 }
 
-/// What would help where there is no connection.
+/// The hint for a failed connection.
 fn advice(reason: &str) -> &'static str {
     if reason.contains("certificate") {
         "the server's certificate is not trusted: if it is your own, or its authority is, name it in PEM by `--kernel-gateway-ca`"

@@ -1,7 +1,8 @@
 //! A client of the servers that run kernels: Jupyter Server, Kernel Gateway, Enterprise Gateway.
 //!
-//! Kernels are asked for by the [REST API](https://jupyter-server.readthedocs.io/en/latest/developers/rest-api.html) and
-//! spoken to over a WebSocket for each. What is said there is not known here.
+//! Kernels are asked for by the [REST
+//! API](https://jupyter-server.readthedocs.io/en/latest/developers/rest-api.html) and have a WebSocket each
+//! for messages, which are not parsed here.
 
 mod access;
 mod dial;
@@ -42,7 +43,7 @@ pub(crate) struct Channels {
 }
 
 impl Server {
-    /// A client that has not spoken to the server yet.
+    /// A client that has sent no request yet.
     pub(crate) fn new(access: Access) -> Result<Self, AccessError> {
         let tls = tls::config(access.roots())?;
         let is_loopback = access.is_loopback();
@@ -52,13 +53,13 @@ impl Server {
         Ok(Self { access, http, dialer, is_json_only: AtomicBool::new(false) })
     }
 
-    /// How people know it.
+    /// Its name for people.
     pub(crate) fn name(&self) -> &str {
         self.access.name()
     }
 
-    /// Opens a connection to a kernel's channels. What was said while a connection of the same `session` was broken comes
-    /// first, where the server keeps it.
+    /// Opens a connection to a kernel's channels. Messages from while a connection of the same `session` was
+    /// broken come first, if the server keeps them.
     pub(crate) async fn channels(
         &self,
         kernel: &KernelId,
@@ -88,7 +89,7 @@ impl Server {
         url.query_pairs_mut().append_pair("session_id", session);
         let stream = self.dialer.dial(&url).await.map_err(|reason| self.unreachable(reason))?;
         let is_secure = url.scheme() == "https";
-        // Both are special schemes, so that the one can be put in the place of the other.
+        // Both are special schemes of the URL standard, so one can replace the other.
         url.set_scheme(if is_secure { "wss" } else { "ws" }).ok();
         let mut request =
             url.as_str().into_client_request().map_err(|error| self.unreachable(error.to_string()))?;

@@ -11,23 +11,23 @@ use serde_json::{Value, json};
 
 use super::{Error, Server};
 
-/// How long a connection may take to come about.
+/// The timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a request may take that starts no kernel. Ending one takes 5 seconds and more if it does not react.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a look at a kernel may take.
+/// The timeout for checking a kernel.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest answer. Kernel specs come with their icons' addresses and are a kilobyte each.
 const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// How many kernel specs are told, and how long their names may be.
+/// How many kernel specs an error lists, and how long their names may be.
 const SPECS_TOLD: usize = 20;
 const SPEC_BYTES_MAX: usize = 100;
 
-/// How much of an error's text is told.
+/// How many characters of an error's text are shown.
 const MESSAGE_CHARS: usize = 1000;
 
 /// A kernel's name on its server.
@@ -35,7 +35,7 @@ const MESSAGE_CHARS: usize = 1000;
 #[serde(try_from = "String")]
 pub(crate) struct KernelId(String);
 
-/// It becomes a part of paths, so that it must not be one.
+/// It becomes a segment of URL paths, so it may only have letters, digits, `-` and `_`.
 impl TryFrom<String> for KernelId {
     type Error = &'static str;
 
@@ -66,7 +66,7 @@ struct Kernel {
     id: KernelId,
 }
 
-/// What a server says when it fails. Which of the fields it uses differs from one to the other.
+/// A server's error response. Servers use different fields of it.
 #[derive(Default, Deserialize)]
 struct Failure {
     #[serde(default)]
@@ -77,7 +77,7 @@ struct Failure {
     traceback: Traceback,
 }
 
-/// Its lines, whole or in pieces.
+/// A traceback, as one text or in lines.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Traceback {
@@ -92,7 +92,7 @@ impl Default for Traceback {
 }
 
 impl Traceback {
-    /// The exception; what is above it are paths of the server.
+    /// The exception; the lines above it show paths of the server.
     fn last_line(&self) -> Option<String> {
         let text = match self {
             Self::Text(text) => text.clone(),
@@ -102,10 +102,10 @@ impl Traceback {
     }
 }
 
-/// An HTTP client that never follows a redirect: our headers are for the server alone, and what is redirected is a
-/// request for a password.
+/// An HTTP client that never follows a redirect: our headers are for the server alone, and a
+/// redirect leads to a login page.
 ///
-/// On loopback, where tunnels end, no proxy has to see the token.
+/// On loopback, where tunnels end, no proxy must see the token.
 pub(super) fn client(
     tls: &rustls::ClientConfig,
     is_loopback: bool,
@@ -115,7 +115,7 @@ pub(super) fn client(
     builder
         .user_agent(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT_TIMEOUT)
-        // A connection that was kept may have died with a network, and a request on it waits for its timeout.
+        // A kept connection may have died with a network, and a request on it would wait for its timeout.
         .pool_max_idle_per_host(0)
         .redirect(redirect::Policy::none())
         .tls_backend_preconfigured(tls.clone())
@@ -158,7 +158,7 @@ impl Server {
         Ok(kernel.id)
     }
 
-    /// Sends the kernel's process a SIGINT, or what its kernel spec asks for in its place.
+    /// Sends the kernel's process a SIGINT, or the interrupt that its kernel spec defines.
     pub(crate) async fn interrupt_kernel(&self, kernel: &KernelId) -> Result<(), Error> {
         let request = self.request(Method::POST, &["api", "kernels", kernel.as_str(), "interrupt"]);
         self.send_to_kernel("interrupt the kernel", request).await
@@ -170,7 +170,7 @@ impl Server {
         self.send_to_kernel("restart the kernel", request.timeout(timeout)).await
     }
 
-    /// Ends the kernel. One that is gone already is as good.
+    /// Ends the kernel. One that is gone already is no error.
     pub(crate) async fn delete_kernel(&self, kernel: &KernelId) -> Result<(), Error> {
         let request = self.request(Method::DELETE, &["api", "kernels", kernel.as_str()]);
         match self.send_to_kernel("delete the kernel", request).await {
@@ -179,7 +179,7 @@ impl Server {
         }
     }
 
-    /// Looks whether the server has the kernel still.
+    /// Checks whether the server still has the kernel.
     pub(crate) async fn check_kernel(&self, kernel: &KernelId) -> Result<(), Error> {
         let request = self.request(Method::GET, &["api", "kernels", kernel.as_str()]).timeout(LOOK_TIMEOUT);
         self.send_to_kernel("ask for the kernel", request).await
@@ -243,7 +243,7 @@ impl Server {
             .map_err(|_| self.not_jupyter(what, format!("{status} and something else than it should")))
     }
 
-    /// What a status that is no success means.
+    /// The error for an unsuccessful status.
     pub(super) fn refusal(&self, what: &'static str, status: StatusCode, body: &[u8]) -> Error {
         let server = self.name().to_owned();
         let message = message(body);
@@ -284,7 +284,7 @@ impl Server {
     }
 }
 
-/// What went wrong at the bottom: what is above it repeats that something did.
+/// The innermost cause: the outer errors add nothing.
 fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
@@ -293,7 +293,7 @@ fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     error.to_string()
 }
 
-/// What a body says of a failure. One that is not JSON says nothing: Jupyter Server's pages hold the token.
+/// The error message in a body. One that is not JSON is dropped: Jupyter Server's pages contain the token.
 fn message(body: &[u8]) -> String {
     let Ok(failure) = serde_json::from_slice::<Failure>(body) else { return String::new() };
     let mut texts: Vec<String> = [failure.message, failure.reason, failure.traceback.last_line()]
@@ -324,7 +324,7 @@ mod tests {
         check_message(r#"{"message": "m", "traceback": ["a\n", "KeyError: 1\n"]}"#, "m: KeyError: 1");
     }
 
-    /// Jupyter Server's page for a path that it does not have holds the token of who asks.
+    /// Jupyter Server's page for an unknown path contains the client's token.
     #[test]
     fn a_page_is_not_repeated() {
         check_message(r#"<body data-jupyter-api-token="secret">"#, "");

@@ -1,4 +1,4 @@
-//! Whom we trust: the system's roots, and certificates that a user names.
+//! Trusted certificates: the system's roots, and those that a user names.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) fn config(named: &[CertificateDer<'static>]) -> Result<ClientConfig, 
         .with_no_client_auth())
 }
 
-/// What verifies certificates that were not named: nothing can, on a system without roots.
+/// The verifier of other certificates: `None` without any roots.
 fn others(
     named: &[CertificateDer<'static>],
     provider: &Arc<CryptoProvider>,
@@ -39,8 +39,8 @@ fn others(
     Ok(Some(verifier.map_err(|error| rustls::Error::General(error.to_string()))?))
 }
 
-/// Takes a certificate that was named for what it is, also where it signs itself: Jupyter's documentation has people make
-/// such ones, and they are no authorities' to the libraries, nor anybody else's.
+/// Accepts a named certificate even if it is self-signed: Jupyter's documentation recommends such ones, and
+/// TLS libraries accept them neither as authorities nor as issued by one.
 #[derive(Debug)]
 struct Trust {
     named: Vec<CertificateDer<'static>>,

@@ -33,7 +33,8 @@ def main():
     import ipybox_loading
     import ipybox_shell
 
-    # Whether commands ask first is settled before any code of a user, or a file of that name, can be there.
+    # Shell commands are wrapped before any user code runs, or a file of that name can be
+    # imported.
     is_free = settings["shell_commands"] == "free"
     if not is_free:
         import ipybox_commands
@@ -57,7 +58,7 @@ def main():
 
 
 def end_of_library():
-    """Where the places of the standard library end in `sys.path`."""
+    """The index after the standard library's entries in `sys.path`."""
     import sysconfig
 
     library = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")]
@@ -69,7 +70,7 @@ def end_of_library():
 
 
 def take_connection():
-    """The socket to the host, away from stdin, which is at its end from here on."""
+    """The socket to the host, moved away from stdin, which is empty from here on."""
     connection = socket.socket(fileno=os.dup(0))
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -89,14 +90,14 @@ def leave_terminal():
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
     except OSError:
-        # There is none.
+        # There is no terminal.
         return
     fcntl.ioctl(terminal, termios.TIOCNOTTY)
     os.close(terminal)
 
 
 def open_directory():
-    """Make the directory of this script a place to import from, the last one, and return its name."""
+    """Append the directory of this script to `sys.path`, and return its name."""
     if not getattr(sys.flags, "safe_path", False):
         del sys.path[0]
     here = os.path.dirname(os.path.abspath(__file__))
@@ -107,9 +108,9 @@ def open_directory():
 def watch_host(connection, private_directory):
     """End this process group when the host's end of the connection closes, however that happens.
 
-    A process watches, not a thread: one long C call that holds the interpreter's lock would keep a
-    thread from running. It is forked twice, so that it is nobody's child here: code that waits for
-    all its children must not wait for it.
+    A process watches, not a thread: one long C call that holds the GIL would keep a thread
+    from running. It is forked twice, so that it is no child of this process: code that waits
+    for all its children must not wait for it.
     """
     child = os.fork()
     if child:
@@ -117,7 +118,7 @@ def watch_host(connection, private_directory):
         return
     if os.fork():
         os._exit(0)
-    # The host reads the end of our output when the kernel has died.
+    # The host reads the end of the pipe when the kernel has died.
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.dup2(null, 2)
@@ -134,7 +135,7 @@ def watch_host(connection, private_directory):
 
 
 def remove_tree(top):
-    """Remove what can be removed; the kernel may still be writing."""
+    """Remove the directory as far as possible; the kernel may still be writing."""
     for directory, directories, files in os.walk(top, topdown=False):
         for name in files + directories:
             path = os.path.join(directory, name)

@@ -1,4 +1,4 @@
-//! How a kernel's process ended, and what can be said about why.
+//! How a kernel's process ended, and its possible causes.
 
 use std::fmt;
 use std::os::unix::process::ExitStatusExt as _;
@@ -13,16 +13,16 @@ pub(crate) struct Death {
     pub(crate) manner: Manner,
     /// What it wrote before its first cell, or why its sandbox ended; often nothing.
     pub(crate) stderr: String,
-    /// What it was limited to.
+    /// Its limits.
     pub(crate) limits: Limits,
 }
 
 /// How a kernel ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// What `wait` says of its process.
+    /// The exit status of its process.
     Process(ExitStatus),
-    /// What is known of a process on another machine.
+    /// A report about a process on another machine.
     Remote(String),
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for Manner {
 }
 
 impl Death {
-    /// Of a kernel on another machine, of which no more is known than these words.
+    /// The death of a remote kernel, of which only this text is known.
     pub(crate) fn remote(words: impl Into<String>, limits: Limits) -> Self {
         Self { manner: Manner::Remote(words.into()), stderr: String::new(), limits }
     }

@@ -1,7 +1,7 @@
-"""Shell commands that ask for approval before they run, and nothing else that starts programs if that is wanted.
+"""Makes shell commands request approval before they run, and optionally blocks other functions that start programs.
 
-What is asked is what runs: IPython's variables are put in first, and only once. It is a rule for code that keeps it.
-Code in this process can undo all that is done here, or go around it (ctypes): only a sandbox is a boundary.
+The approved text is the one that runs: IPython's variables are expanded first, and only once.
+Code in this process can undo or bypass all of this (ctypes): only a sandbox is a boundary.
 
 Standard library and IPython only.
 """
@@ -14,7 +14,7 @@ import os
 import shlex
 import sys
 
-# Imported at the start, when the working directory is not yet a place to import from.
+# Imported at the start, before the working directory is on `sys.path`.
 import ipybox_runtime
 from ipybox_shell import NO_INPUT, refuse_background
 
@@ -25,7 +25,7 @@ BLOCKED = (
 
 
 class ProcessBlockedError(PermissionError):
-    """Code wanted to start a program by other means than a shell command.
+    """Code tried to start a program by other means than a shell command.
 
     An OSError, as if the program could not be run: libraries have an answer to that, and between fork and exec it is
     the one kind that they expect.
@@ -33,18 +33,18 @@ class ProcessBlockedError(PermissionError):
 
 
 class Approved(str):
-    """A command in which no variables are to be expanded any more."""
+    """A command whose variables are expanded already."""
 
     __slots__ = ()
 
 
 def permit(arguments):
-    """Let what ends with these arguments start within the context that is returned: nothing is blocked yet."""
+    """The context manager for a permitted command line, before anything is blocked: it does nothing."""
     return contextlib.nullcontext()
 
 
 def ask_first(shell, is_only_escape):
-    """Let the shell commands of `shell` ask first; with `is_only_escape`, let nothing else start programs."""
+    """Make the shell commands of `shell` request approval; with `is_only_escape`, block other ways to start programs."""
     global permit
     if is_only_escape:
         permit = block_programs()
@@ -68,7 +68,7 @@ def ask_first(shell, is_only_escape):
 
 
 def approved(command):
-    # It would not run, so nobody need be asked.
+    # It would not run, so no approval is needed.
     refuse_background(command)
     ipybox_runtime.approve_shell("shell", command)
     return Approved(command)
@@ -84,7 +84,7 @@ def expand_unless_approved(var_expand):
 
 
 def let_scripts_ask(shell, permit):
-    """Let `%%script` ask, and with it `%%bash` and all the others that are made of it."""
+    """Make `%%script` request approval, and with it `%%bash` and all other magics based on it."""
     from IPython.core.magics.script import ScriptMagics
     from IPython.utils.process import arg_split
 
@@ -99,30 +99,31 @@ def let_scripts_ask(shell, permit):
             return run(self, line, cell)
 
     ScriptMagics.shebang = shebang
-    # Some IPythons have made the magics by now, others make them when they are used.
+    # Some versions of IPython have created the magics by now, others create them on first use.
     magics = shell.magics_manager.registry.get("ScriptMagics")
     if magics is not None:
         shell.magics_manager.magics["cell"]["script"] = magics.shebang
 
 
 def shown(arguments, cell):
-    """What is asked for a cell that `arguments` gets as its input: for a plain shell the cell alone."""
-    # A cell must not be able to look as if it were for another program.
+    """The text to approve for a cell that is the input of `arguments`: for a plain shell the cell alone."""
+    # A cell must not be able to look like one for another program.
     if arguments in (["bash"], ["sh"]) and not cell.startswith("%%"):
         return cell
     return f"%%script {shlex.join(arguments)}\n{cell}"
 
 
 def block_programs():
-    """Let whatever starts programs raise an exception, for good, and return how to permit one.
+    """Make every function that starts programs raise an exception, and return a function that permits one.
 
-    What is returned makes a context manager of the last arguments of a command line. Within it the thread (and what
-    it gives to asyncio) can start what ends with these arguments, and no other thread can.
+    The returned function makes a context manager from the last arguments of a command line. Within it this
+    thread (and work that it gives to asyncio) can start programs whose arguments end with these; other
+    threads cannot.
 
     Forking is not blocked: the child is this same program under the same rules, and multiprocessing needs it.
     """
     permitted = contextvars.ContextVar("permitted", default=None)
-    # Where the audit events of Python have the command line.
+    # The position of the command line in Python's audit events.
     places = {
         "os.exec": 1,
         "os.posix_spawn": 1,
@@ -155,18 +156,18 @@ def block_programs():
 
 
 def check_silent_starts(check):
-    """Let the functions check that tell the audit hooks nothing, or only those of a child that cannot be heard."""
+    """Check in functions that raise no audit event, or only in a child whose events are not seen here."""
     import _posixsubprocess
     import subprocess
 
     fork_exec, spawn = _posixsubprocess.fork_exec, os._spawnvef
 
-    # For multiprocessing, which starts fresh interpreters by it.
+    # multiprocessing starts fresh interpreters with it.
     def checked_fork_exec(arguments, *rest):
         check(arguments)
         return fork_exec(arguments, *rest)
 
-    # For os.spawnv and its like, whose child ends with 127 and no word.
+    # For os.spawnv and the like, whose child ends with 127 without a message.
     def checked_spawn(mode, file, arguments, *rest):
         check(arguments)
         return spawn(mode, file, arguments, *rest)

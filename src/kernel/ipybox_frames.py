@@ -1,4 +1,4 @@
-"""Whose the frames of a traceback are, and copies of tracebacks without some of them.
+"""Classifies the frames of a traceback, and copies tracebacks without some of them.
 
 Standard library only.
 """
@@ -8,7 +8,7 @@ import sys
 import sysconfig
 import types
 
-# What the modules of ipybox that are imported in a kernel are called, with their directory.
+# The file names of ipybox's modules in a kernel, with their directory.
 OWN_MODULES = __file__.rpartition("ipybox_")[0] + "ipybox_"
 # The modules that carry tool calls.
 RUNTIME = ("ipybox_modules", "ipybox_results", "ipybox_runtime")
@@ -22,7 +22,8 @@ PACKAGE_DIRECTORIES = (
     f"{os.sep}site-packages{os.sep}",
     f"{os.sep}dist-packages{os.sep}",
 )
-# Whose a frame is: the user's, a library's, part of a tool call, or of no interest to anybody.
+# The kinds of frames: the user's, a library's, part of a tool call, or ipybox's and IPython's
+# own.
 USER, LIBRARY, TOOL, HIDDEN = "user", "library", "tool", "hidden"
 
 
@@ -31,7 +32,7 @@ def everything(kinds):
 
 
 def is_no_tool_frame(kinds):
-    """All frames but those of a tool call, and of what ipybox has put around the user's code."""
+    """All frames but those of a tool call, and of ipybox's wrappers of the user's code."""
     return [index for index, kind in enumerate(kinds) if kind not in (TOOL, HIDDEN)]
 
 
@@ -56,7 +57,7 @@ def without(tb, keeps, keeps_head=False):
     while keeps_head and head < len(frames) and is_ipython(frames[head][0].tb_frame):
         head += 1
     kinds = [kind for _, kind in frames[head:]]
-    # Where the user's code is nowhere, it is the tool that tells what was done.
+    # Without frames of the user's code, the tool's frames show what was called.
     kept = list(keeps(kinds)) or [
         kinds.index(TOOL) if TOOL in kinds else len(kinds) - 1
     ]
@@ -72,7 +73,7 @@ def without(tb, keeps, keeps_head=False):
 
 
 def kinds_of_frames(tb):
-    """The entries of a traceback, and whose each is. What a tool call calls belongs to it, but for the user's code."""
+    """The entries of a traceback, with their kinds. Frames below a tool call belong to it, except the user's code."""
     frames = []
     is_in_tool = False
     while tb is not None:
@@ -95,13 +96,13 @@ def kind_of(frame):
     if path.startswith(OWN_MODULES):
         return HIDDEN
     if not os.path.isabs(path) and name != "__main__":
-        # Compiled, or made of a text by a library.
+        # Compiled code, or code that a library made from text.
         path = variables.get("__file__") or path
     if not is_library(path):
         return USER
     if name.startswith("pydantic.") and validates_for_tool(frame):
         return TOOL
-    # By which libraries mark what leads nobody to a cause.
+    # Libraries mark uninformative frames by this name.
     return HIDDEN if frame.f_locals.get("__tracebackhide__") else LIBRARY
 
 
@@ -120,7 +121,7 @@ def is_generated(package):
 
 
 def validates_for_tool(frame):
-    """Whether a function of pydantic works for a class of a generated package."""
+    """Whether a function of pydantic handles a class of a generated package."""
     owner = frame.f_locals.get("self", frame.f_locals.get("cls"))
     module = getattr(
         owner if isinstance(owner, type) else type(owner), "__module__", None

@@ -1,7 +1,7 @@
-"""Helps with names that code gets wrong: of registered MCP servers, of their tools, and of what goes with them.
+"""Adds hints to errors about wrong names: of registered MCP servers, of their tools, and of the tools' members.
 
-Only names that are close to one that exists, or that stand in a package of a server, are answered: of anything else the
-exception itself says what there is to say. Standard library only.
+Only names that are close to an existing one, or belong to a server's package, get a hint: for all others
+the exception itself is enough. Standard library only.
 """
 
 import difflib
@@ -14,7 +14,7 @@ import sys
 
 ROOT = "mcptools"
 RUNTIME = "ipybox_runtime"
-# What Python says of the call of a module, which may be that of a tool.
+# Python's error for calling a module, which may be a tool's.
 NO_FUNCTION = re.compile(r"'(module|ToolModule)' object is not callable")
 # How many names a hint lists.
 MOST_NAMES = 8
@@ -22,7 +22,7 @@ HOW_TO_REGISTER = "register one with the tool `register_mcp_server`"
 
 
 def hint_for(error):
-    """What to add to what `error` says, or None."""
+    """The hint to add to the text of `error`, or None."""
     if isinstance(error, ImportError):
         return of_import(error)
     if isinstance(error, UnboundLocalError):
@@ -88,7 +88,7 @@ def of_tool(server, name):
 
 
 def of_name(name):
-    """Help with a name that is defined nowhere. One that only resembles another is none of our business."""
+    """The hint for an undefined name. Names that only resemble others get none."""
     if not name or name == ROOT:
         known = servers() if name else []
         return (
@@ -154,7 +154,7 @@ def nearest(name, known):
 
 
 def plain(name):
-    """A name without what is easily confused."""
+    """A name without parts that are easily confused."""
     return name.replace("_", "").replace("-", "").lower()
 
 

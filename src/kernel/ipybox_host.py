@@ -1,14 +1,14 @@
-"""The ways to the host: a socket for messages, and one pipe for all text, which also says in which order both come.
+"""The connections to the host: a socket for messages, and one pipe for all text, which also gives the order of both.
 
 The pipe is the process's stdout and stderr: what is printed has left the process when `print` returns, in the order in
-which it was written, and whoever wrote it: this code, a library in C, a program. Between the text stand marks, each
+which it was written, whether by this code, a library in C, or a program. Marks are put between the text, each
 `\\0`, the mark that the host has chosen, and one of
 
 - `b` CELL `\\0`: what follows belongs to this cell, which begins;
-- `m` NUMBER `\\0`: here is the place of the message with that number, which is in the socket by now;
+- `m` NUMBER `\\0`: the position of the message with that number, which is in the socket by now;
 - `t` CELL ` ` LENGTH `\\0`: so many bytes, which follow, belong to another cell.
 
-No write is longer than what a pipe takes in one piece, so that nothing is torn by what others write.
+No write is longer than what a pipe writes atomically, so that other writers cannot split it.
 
 A message is its length in bytes (32 bits, little-endian) and a JSON object of `type`, `cell`, `number` and Jupyter's
 `content`. Standard library only.
@@ -27,33 +27,34 @@ import socket
 import struct
 import threading
 
-# The cell that code works for. Threads and tasks have that of the code that started them.
+# The cell of the running code. Threads and tasks inherit it from the code that started them.
 CELL = contextvars.ContextVar("cell", default=b"")
 LENGTH = struct.Struct("<I")
-# The longest content of a message; the host takes no longer ones.
+# The longest content of a message; the host accepts no longer ones.
 MESSAGE_BYTES = 39 * 1024 * 1024
 TOO_LONG = "this would take {:,} bytes, and at most 39 MiB can be shown of one object. Save it to a file."
 # The longest mark is shorter.
 MARK_BYTES = 128
 PIECE_BYTES = select.PIPE_BUF
-# The most characters of which no encoding is longer than a piece that stands behind a mark.
+# The most characters whose encoding always fits in one atomic write behind a mark.
 PIECE_CHARS = (PIECE_BYTES - MARK_BYTES) // 4
 
 
 class Host:
-    """The other end, for the process that serves it and for those that fork from it."""
+    """The connection to the host, for the kernel's process and its forks."""
 
     def __init__(self, stream):
         self._socket = stream
         self._mark = b""
         self._pipe = 1
-        # The cell that text without a mark belongs to. In a forked process nobody knows, since both go on.
+        # The cell that text without a mark belongs to. Unknown in a forked process, since both
+        # go on writing.
         self._current = b""
         self._numbers = 0
-        # Entered again by a signal handler, or it would wait for itself.
+        # Reentrant: a signal handler may write while the lock is held.
         self._lock = threading.RLock()
         self._owner = None
-        # What a signal handler sends while it interrupts the sending of something else.
+        # Messages that a signal handler sends while another one is being sent.
         self._waiting = collections.deque()
         self.is_fork = False
         os.register_at_fork(after_in_child=self._forked)
@@ -63,21 +64,21 @@ class Host:
         self._current = None
 
     def open_output(self, mark):
-        """From here on text goes out, with this mark."""
+        """From here on text is written to the pipe, with this mark."""
         self._mark = b"\0" + mark.encode()
-        # A copy of our own: code may put something else in the place of its stdout.
+        # A duplicate: code may replace its stdout.
         self._pipe = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
 
     def begin(self, cell):
-        """From here on, code works for this cell."""
+        """From here on, running code belongs to this cell."""
         CELL.set(cell)
         self._current = cell
         self._put(b"%bb%b\0" % (self._mark, cell))
 
     def write(self, text):
-        """Write a text, which has left this process then."""
+        """Write a text to the pipe before returning."""
         cell = CELL.get()
-        # Threads that Python did not start work for no cell.
+        # Threads that Python did not start belong to no cell.
         if not cell or cell == self._current:
             if len(text) <= PIECE_CHARS:
                 self._put(text.encode("utf-8", "replace"))
@@ -117,17 +118,17 @@ class Host:
         self._put(b"%bt%b %d\0%b" % (self._mark, cell, len(piece), piece))
 
     def _put(self, piece):
-        """Write a piece, which the pipe takes as a whole."""
+        """Write a piece atomically."""
         while piece:
             try:
                 os.write(self._pipe, piece)
                 return
             except BlockingIOError:
-                # A program with the same pipe does not want to wait when it writes.
+                # Another program has made the shared pipe non-blocking.
                 select.select([], [self._pipe], [])
 
     def send(self, kind, content, cell=None):
-        """Send a message, whose place is behind what has been printed so far."""
+        """Send a message, positioned after the output printed so far."""
         cell = cell or CELL.get() or self._current or b""
         if self._owner == threading.get_ident():
             self._waiting.append((kind, content, cell))
@@ -161,7 +162,7 @@ class Host:
         self._put(b"%bm%d\0" % (self._mark, self._numbers))
 
     def receive(self, is_waiting=True):
-        """The next message of the host; `None` if there is none yet. Ends the process if the host has gone."""
+        """The next message of the host; `None` if there is none yet. Ends the process if the connection is closed."""
         flags = 0 if is_waiting else socket.MSG_DONTWAIT
         try:
             head = self._socket.recv(LENGTH.size, flags)
@@ -186,7 +187,7 @@ class Host:
 
 
 def in_this_cell(run):
-    """A function that does what `run` does, for the cell that the caller works for."""
+    """A function that does the same as `run`, for the caller's cell."""
     cell = CELL.get()
 
     def run_in_cell(*args, **kwargs):
@@ -198,7 +199,7 @@ def in_this_cell(run):
 
 @contextlib.contextmanager
 def interrupted_afterwards():
-    """Within the context, an interrupt waits: half a message would cost the rest of the conversation."""
+    """Within the context, an interrupt is delayed: half a message would break the connection."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -226,7 +227,7 @@ class Bytes(io.BufferedIOBase):
         return self._descriptor
 
     def close(self):
-        """Nothing: it is the process's, as long as that lives, whoever has it in a wrapper."""
+        """Does nothing: the stream stays open as long as the process, even if a wrapper is closed."""
 
     def write(self, data):
         data = memoryview(data).tobytes()
@@ -235,7 +236,7 @@ class Bytes(io.BufferedIOBase):
 
 
 class Text(io.TextIOWrapper):
-    """`sys.stdout` or `sys.stderr`: what is written is not kept back."""
+    """`sys.stdout` or `sys.stderr`, without buffering."""
 
     def __init__(self, host, descriptor, name):
         super().__init__(Bytes(host, descriptor), encoding="utf-8", errors="replace")
@@ -265,4 +266,4 @@ class Text(io.TextIOWrapper):
         return Bytes(self._host, self.fileno())
 
     def close(self):
-        """Nothing, as with `Bytes`."""
+        """Does nothing, as in `Bytes`."""

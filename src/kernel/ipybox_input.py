@@ -1,4 +1,4 @@
-"""What asks for input, here where nobody can answer, fails at once and says what to do instead."""
+"""Makes functions that ask for input fail at once, since nobody can answer, with a hint on what to do instead."""
 
 import builtins
 import sys
@@ -16,7 +16,7 @@ NOBODY_DEBUGS = (
 
 
 def refuse_input():
-    """Let `input`, `getpass` and debuggers that ask for commands raise an exception."""
+    """Make `input`, `getpass` and interactive debuggers raise an exception."""
     sys.breakpointhook = sys.__breakpointhook__
     builtins.input = refuse
     after_import("getpass", refuse_passwords)
@@ -36,12 +36,12 @@ def refuse_passwords(getpass):
 def refuse_debuggers(pdb):
     from IPython.core.error import StdinNotImplementedError
 
-    # ipykernel has put IPython's class in the place of this one, which it is derived from.
+    # ipykernel has replaced this class by IPython's, which is derived from it.
     base = next((kind for kind in pdb.Pdb.__mro__ if kind.__module__ == "pdb"), pdb.Pdb)
     ask_for_commands = base.cmdloop
 
     def cmdloop(self, *args, **kwargs):
-        # One that is given a file of commands may work.
+        # A debugger with a file of commands may work.
         if self.use_rawinput and not self.cmdqueue:
             sys.settrace(None)
             raise StdinNotImplementedError(NOBODY_DEBUGS)

@@ -27,14 +27,14 @@ from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from traitlets import Type
 
-# Within so many seconds a second interrupt means what it is sent for.
+# A second interrupt within so many seconds is taken seriously.
 INSISTENCE_SECONDS = 10
-# What libraries that know notebooks are told to draw into.
+# The matplotlib backend for notebooks.
 INLINE_BACKEND = "module://matplotlib_inline.backend_inline"
 
 
 class Publisher(DisplayPublisher):
-    """Sends what `display` shows."""
+    """Sends the objects of `display` to the host."""
 
     def publish(
         self, data, metadata=None, *args, transient=None, update=False, **kwargs
@@ -47,26 +47,26 @@ class Publisher(DisplayPublisher):
 
 
 class ResultHook(DisplayHook):
-    """Sends the value of a cell's last expression."""
+    """Sends the value of a cell's last expression to the host."""
 
     def write_output_prompt(self):
         pass
 
     def finish_displayhook(self):
-        # IPython's writes to stdout, of which code may have made anything.
+        # IPython's version writes to stdout, which code may have replaced.
         self._is_active = False
 
     def write_format_data(self, format_dict, md_dict=None):
         self.shell.kernel.show("execute_result", format_dict)
 
     def log_output(self, format_dict):
-        # IPython keeps all results here, images too, for as long as the process lives.
+        # IPython would keep all results here, images too, for as long as the process lives.
         if self.shell.logger.log_output:
             super().log_output(format_dict)
 
 
 class Compiler(CachingCompiler):
-    """Names a cell's code as tracebacks name it, so that warnings and messages of syntax errors say which it is."""
+    """Names a cell's code as tracebacks do, so that warnings and syntax errors show the cell."""
 
     def get_code_name(self, raw_code, transformed_code, number):
         return f"Cell In[{number}]"
@@ -82,7 +82,7 @@ class InteractiveShell(interactiveshell.InteractiveShell):
 
     @contextlib.contextmanager
     def _tee(self, channel):
-        # IPython keeps all that is printed here, for as long as the process lives.
+        # IPython would keep all output here, for as long as the process lives.
         yield
 
     def showtraceback(self, exc_tuple=None, *args, **kwargs):
@@ -114,12 +114,12 @@ def described(etype, evalue, stb):
 
 
 def show_output_once(wurlitzer):
-    """Let `%load_ext wurlitzer` do nothing: output of C code is the cell's already, and it would look for a second way."""
+    """Make `%load_ext wurlitzer` do nothing: output of C code belongs to the cell already."""
     wurlitzer.load_ipython_extension = lambda shell: None
 
 
 class Kernel:
-    """Runs what the host asks for. `get_ipython().kernel` for libraries that look for one."""
+    """Handles the host's requests. `get_ipython().kernel` for libraries that look for one."""
 
     def __init__(self, host):
         self._host = host
@@ -131,7 +131,7 @@ class Kernel:
         self._handler = signal.default_int_handler
         self._is_in_cell = False
         self._is_interrupted = False
-        # When an interrupt found nothing.
+        # When an interrupt was last ignored.
         self._ignored = -math.inf
         self.shell = InteractiveShell.instance(config=ipybox_shell.configuration())
         self.shell.kernel = self
@@ -142,7 +142,7 @@ class Kernel:
         after_import("wurlitzer", show_output_once)
 
     def serve(self):
-        """Say that the kernel is ready, and do what is asked, for ever."""
+        """Report that the kernel is ready, and handle requests for ever."""
         self._host.send("ready", {})
         while True:
             request = self._next_request()
@@ -152,13 +152,13 @@ class Kernel:
                 ipybox_shell.refresh_imports(request["content"]["package"])
 
     def get_parent(self, channel=None):
-        """Jupyter's name for what ipywidgets asks for."""
+        """ipywidgets calls this; there is no parent message."""
         return {}
 
-    # What is shown
+    # Output
 
     def send(self, kind, content):
-        # Two processes cannot speak on one socket.
+        # Two processes cannot send on one socket.
         if not self._host.is_fork:
             self._host.send(kind, content)
 
@@ -184,7 +184,7 @@ class Kernel:
                 self._host.send(piece_kind, piece)
 
     def as_interrupt(self, exc_tuple):
-        """The exception, but for the one by which an interrupt ends an `await`: an interrupt."""
+        """The exception; a KeyboardInterrupt instead of the CancelledError by which an interrupt ends an `await`."""
         etype, _, tb = exc_tuple
         if (
             self._is_interrupted
@@ -215,12 +215,12 @@ class Kernel:
             self._show_outside(outside)
         flush_streams()
         if os.getpid() != self._process:
-            # A forked process whose code has come to its end.
+            # A forked process whose code has ended.
             os._exit(exit_status(error))
         self._host.send("execute_reply", self._reply(error), cell)
 
     def _end_of_code(self):
-        """From here on an interrupt finds no code of the user's."""
+        """Mark that no user code runs: from here on an interrupt must not raise."""
         while self._is_in_cell:
             try:
                 self._handler = signal.signal(
@@ -237,7 +237,7 @@ class Kernel:
             traceback.print_exc()
 
     def _interrupt_between_cells(self, number, frame):
-        """Nothing to be interrupted runs, but for a task that lets no cell begin: the second interrupt is for that."""
+        """No cell runs, but a task may block the loop and keep cells from starting: a second interrupt ends it."""
         before, self._ignored = self._ignored, time.monotonic()
         if self._loop is None or self._ignored - before > INSISTENCE_SECONDS:
             return
@@ -262,7 +262,7 @@ class Kernel:
         task = loop.create_task(coroutine)
 
         def interrupt(number, frame):
-            # The second time, code of another task keeps the cell from ending.
+            # On the second interrupt, another task keeps the cell from ending.
             if self._is_interrupted or asyncio.current_task(loop) is task:
                 raise KeyboardInterrupt
             self._is_interrupted = True
@@ -300,7 +300,7 @@ class Kernel:
         return self._requests.pop(0)
 
     def _use_loop(self, asyncio):
-        """Let the code that has just imported asyncio find a loop."""
+        """Create a loop for code that has just imported asyncio."""
         self._living_loop()
         running = asyncio.events._get_running_loop
         main = threading.get_ident()
@@ -316,19 +316,19 @@ class Kernel:
         asyncio.get_running_loop = asyncio.events.get_running_loop = get_running_loop
 
     def _living_loop(self):
-        """The loop that tasks live in. Code may have closed it, as a script does at its end."""
+        """The event loop of tasks; a new one if code has closed it, as a script does at its end."""
         import asyncio
 
         if self._loop is None or self._loop.is_closed():
             self._loop = asyncio.new_event_loop()
             self._loop.add_reader(self._host.fileno(), self._receive)
-        # `asyncio.run` leaves none.
+        # `asyncio.run` leaves no current loop.
         asyncio.set_event_loop(self._loop)
         return self._loop
 
     def _receive(self):
         if self._host.is_fork:
-            # What comes is for the process that this one was forked from.
+            # Requests are for the process that this one was forked from.
             os._exit(0)
         request = self._host.receive(is_waiting=False)
         if request is not None:
@@ -338,7 +338,7 @@ class Kernel:
 
 
 def exit_status(error):
-    """With what a process ends whose code has ended with `error`."""
+    """The exit status of a process whose code has ended with `error`."""
     if isinstance(error, SystemExit) and isinstance(error.code, int):
         return error.code & 0xFF
     return 0 if error is None else 1
@@ -356,11 +356,11 @@ def display_id(transient):
 
 
 def flush_streams():
-    """Let out what is still held: in what code has put in the place of the streams, and in the C library."""
+    """Flush buffers: of streams that code has put in place of ours, and of the C library."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
-    # Only with ctypes is there a quick way.
+    # Only ctypes makes this quick.
     ctypes = sys.modules.get("ctypes")
     if ctypes is not None:
         with contextlib.suppress(Exception):

@@ -4,7 +4,7 @@ import os
 import resource
 import sys
 
-# Threads of a kernel itself; 12 were counted of an ipykernel.
+# Threads of a kernel itself; an ipykernel has 12.
 OWN_TASKS = 16
 
 
@@ -20,19 +20,19 @@ def limit(memory_limit, max_processes, max_file_size):
         # Python ignores the signal that comes with it; a write past the limit fails with EFBIG.
         set_limit("--kernel-max-file-size", resource.RLIMIT_FSIZE, max_file_size)
     if memory_limit is not None:
-        # Not RLIMIT_AS: allocators, numpy and memory-mapped files reserve far more addresses than they use memory.
-        # RLIMIT_DATA counts all private memory that can be written to.
+        # Not RLIMIT_AS: allocators, numpy and memory-mapped files reserve far more address
+        # space than memory. RLIMIT_DATA counts all private memory that can be written to.
         set_limit("--kernel-memory-limit", resource.RLIMIT_DATA, memory_limit)
     if max_processes is not None:
-        # The system counts processes and threads of a user, not of a process, and may count some that are not to be
-        # seen here (in other containers): then there is room for fewer.
+        # The system counts processes and threads of a user, not of a process, and may count
+        # some that are invisible here (in other containers): then fewer can be added.
         most = count_tasks() + OWN_TASKS + max_processes
         set_limit("--kernel-max-processes", resource.RLIMIT_NPROC, most)
 
 
 def set_limit(flag, kind, value):
     _, hard = resource.getrlimit(kind)
-    # A tighter limit that is there already stays.
+    # An existing tighter limit stays.
     if hard != resource.RLIM_INFINITY:
         value = min(value, hard)
     try:
@@ -52,7 +52,7 @@ def count_tasks():
             ) as file:
                 status = dict(line.split(":", 1) for line in file)
         except (OSError, ValueError):
-            # It has ended.
+            # The process has ended.
             continue
         if status["Uid"].split()[0] == user:
             tasks += int(status["Threads"])

@@ -1,4 +1,4 @@
-"""Adjusts modules when they are imported, so that nothing is imported at the start only to be adjusted. Standard library only."""
+"""Patches modules when they are imported, so none is imported at the start only for that. Standard library only."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ def after_import(name, adjust):
 
 
 class _Finder:
-    """Lets the usual finder find those modules, and adjusts each after it has run."""
+    """Finds those modules by the usual finders, and patches each after it was loaded."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
@@ -38,7 +38,7 @@ class _Finder:
 
 
 def prefer_own_tests():
-    """Let `test` be what the working directory has of that name, not Python's tests of itself."""
+    """Prefer a `test` of the working directory to Python's own tests."""
     sys.meta_path.insert(0, _OwnTests)
 
 

@@ -1,4 +1,4 @@
-"""Contents of messages as ipybox wants to read them: none longer than anyone reads. Standard library only."""
+"""Contents of messages in the form that ipybox reads, with bounded lengths. Standard library only."""
 
 import json
 
@@ -17,7 +17,7 @@ def pieces(kind, content):
             yield kind, {**content, "data": data}
         if long_text is None:
             return
-        # The server shows the object's text and what is streamed after it as one.
+        # ipybox shows the object's text and the stream after it as one.
         first, *rest = cut(long_text)
         metadata = {**content.get("metadata", {}), "ipybox_begun": True}
         yield (
@@ -37,9 +37,9 @@ def cut(text):
     return [text[at : at + PIECE_CHARS] for at in range(0, len(text), PIECE_CHARS)]
 
 
-# The representations that are texts, the most telling first.
+# The text representations, the most informative first.
 TEXTS = ("text/markdown", "text/plain", "text/latex", "application/json", "text/html")
-# All those that ipybox reads.
+# All representations that ipybox reads.
 READ = (
     *TEXTS,
     "image/png",
@@ -52,14 +52,14 @@ READ = (
 
 
 def split_bundle(data):
-    """What of an object fits in a message, and its text if that does not."""
+    """The representations of an object that fit in a message, and its text if that does not fit."""
     if isinstance(data.get("application/json"), (dict, list)):
-        # As text, because the server reads what is nested deep as little as anyone.
+        # As text, because ipybox refuses deeply nested JSON.
         data = dict(data)
         try:
             data["application/json"] = to_json(data["application/json"])
         except (RecursionError, TypeError, ValueError):
-            # It is no JSON; there may be other representations.
+            # The value is no JSON; there may be other representations.
             del data["application/json"]
     texts = [kind for kind in TEXTS if isinstance(data.get(kind), str)]
     long = [kind for kind in texts if is_long(data[kind])]
@@ -89,7 +89,7 @@ def shortened(text):
 
 
 def shortened_error(content):
-    """An exception without the middle of what is too long."""
+    """An exception whose too long texts are cut in the middle."""
     return {
         **content,
         "evalue": shortened(content["evalue"]),

@@ -15,9 +15,9 @@ def install():
 
 
 def _start_by_fork(context):
-    """What Python did on Linux until 3.13.
+    """The default start method on Linux until Python 3.13.
 
-    `spawn` would be the other way, but functions that were defined in a cell cannot be sent to a new interpreter.
+    `spawn` is the alternative, but functions that were defined in a cell cannot be sent to a new interpreter.
     """
     default = context._default_context
     if default._default_context is context._concrete_contexts.get("forkserver"):
@@ -25,5 +25,5 @@ def _start_by_fork(context):
 
 
 def _meet_on_loopback(connection):
-    """Whoever connects proves that it knows the process's key, so that a port is no weaker than a file."""
+    """Clients must prove that they know the process's key, so that a port is as safe as a socket file."""
     connection.default_family = "AF_INET"

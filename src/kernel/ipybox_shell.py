@@ -1,4 +1,4 @@
-"""IPython's shell, made for someone who sees nothing but what cells show and types nothing but cells."""
+"""IPython's shell, adapted for a client without a terminal that only runs cells and reads their output."""
 
 import functools
 import importlib
@@ -12,48 +12,50 @@ import warnings
 import ipybox_tracebacks
 from ipybox_loading import after_import
 
-# What a command begins with, so that it reads nothing.
+# The prefix of a command that gives it an empty stdin.
 NO_INPUT = "exec </dev/null; "
 
 
 def configuration():
-    """What IPython offers to be set."""
+    """IPython's own options."""
     from traitlets.config import Config
 
     config = Config()
     config.InteractiveShell.colors = "nocolor"
     config.InteractiveShell.banner1 = ""
-    # What `len?` and `%page` show is output of the cell.
+    # The text of `len?` and `%page` is output of the cell.
     config.InteractiveShell.display_page = True
     config.HistoryManager.enabled = False
-    # `%store`, which ipykernel loads at its start.
+    # Loads `%store`, as ipykernel does at its start.
     config.MagicsManager.lazy_magics = {"store": "IPython.extensions.storemagic"}
     return config
 
 
 def adapt(shell, in_this_cell):
-    """Change what cannot be set. `in_this_cell` makes a function that shows what it shows for the cell of its maker."""
+    """Patch what has no option. `in_this_cell` binds a function's output to the cell of the code that calls it."""
     shell.ask_exit = refuse_to_exit
     shell.system = types.MethodType(system, shell)
     shell.getoutput = interruptible(shell.getoutput)
     ipybox_tracebacks.install(shell)
-    # Links below each line of an error help nobody who reads no pages. pydantic looks when it is first needed.
+    # URLs below each line of an error are useless in text. pydantic reads this variable on
+    # first use.
     os.environ.setdefault("PYDANTIC_ERRORS_INCLUDE_URL", "0")
     warnings.filterwarnings("ignore", message="To exit: use")
-    # As in an interactive Python: ours are nobody's business, and `argparse` reads them.
+    # As in an interactive Python: our own arguments are private, and `argparse` would read
+    # them.
     sys.argv = [""]
     give_threads_their_cell(in_this_cell)
 
 
 def undo_colors():
-    """Our reader is no terminal, whatever IPython has just told every program."""
+    """The output is no terminal, though IPython has just set variables that say so."""
     for name in ("CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR"):
         os.environ.pop(name, None)
     os.environ.update(TERM="dumb", NO_COLOR="1")
 
 
 def refresh_imports(package=None):
-    """Let code find what was installed or generated since it has looked; `package` was generated anew."""
+    """Make newly installed or generated packages importable; `package` was generated again."""
     importlib.invalidate_caches()
     if package is None:
         return
@@ -87,7 +89,7 @@ def system(self, command):
     self.user_ns["_exit_code"] = status
     if interruption.is_noticed:
         raise KeyboardInterrupt
-    # Older IPythons do not have it.
+    # Older versions of IPython do not have it.
     if getattr(self, "system_raise_on_error", False) and status != 0:
         from subprocess import CalledProcessError
 
@@ -95,13 +97,13 @@ def system(self, command):
 
 
 def refuse_background(command):
-    """As IPython does, which says so itself for `lines = !command`."""
+    """As IPython reports it for `lines = !command`."""
     if command.rstrip().endswith("&"):
         raise OSError("Background processes not supported.")
 
 
 def interruptible(getoutput):
-    """Let an interrupt of `lines = !command` be one of the cell, as with `!command`."""
+    """Make an interrupt of `lines = !command` interrupt the cell, as with `!command`."""
 
     # IPython looks for the values of `{names}` in the frames of its callers.
     def getoutput_or_raise(command, split=True, depth=0):
@@ -115,12 +117,12 @@ def interruptible(getoutput):
 
 
 class Interruption:
-    """Notices a SIGINT whose KeyboardInterrupt somebody else catches."""
+    """Records a SIGINT whose KeyboardInterrupt other code catches."""
 
     is_noticed = False
 
     def __enter__(self):
-        # Signals are handled by the main thread, and only it may ask for them.
+        # Only the main thread handles signals and may set handlers.
         self.handler = None
         if threading.current_thread() is threading.main_thread():
             handler = signal.getsignal(signal.SIGINT)
@@ -139,7 +141,7 @@ class Interruption:
 
 
 def give_threads_their_cell(in_this_cell):
-    """Let what a thread shows belong to the cell that started it, or that gave work to it."""
+    """Assign the output of a thread to the cell that started it, or that submitted work to it."""
     start_thread = threading.Thread.start
 
     @functools.wraps(start_thread)
@@ -151,7 +153,7 @@ def give_threads_their_cell(in_this_cell):
             vars(self).pop("run", None)
             run()
 
-        # Not by assignment: a class may have its own ideas of that.
+        # Not by assignment: a class may override `__setattr__`.
         vars(self)["run"] = run_and_forget
         start_thread(self)
 

@@ -1,7 +1,8 @@
-"""Shortens tracebacks to what helps: the frames of the user's code, where a library raised, and the message.
+"""Shortens tracebacks to the useful parts: frames of the user's code, where a library raised, and the message.
 
-A failed call of a tool shows neither the generated module nor what carries the call. The frames are left out of copies
-of the tracebacks, while these are formatted: the exceptions stay as they are. `%xmode Verbose` shows everything.
+A failed call of a tool shows neither the generated module nor the runtime that sends the call. These frames are
+left out of copies of the tracebacks, while these are formatted: the exceptions stay unchanged. `%xmode Verbose`
+shows everything.
 
 Standard library only.
 """
@@ -24,14 +25,14 @@ from ipybox_frames import (
 )
 from ipybox_hints import hint_for
 
-# A shorter message may be in another one by chance.
+# A shorter message may occur in another one by chance.
 SHORTEST_QUOTATION = 12
-# The exceptions that are looked at: a chain may be as long as a loop of the user's.
+# The most exceptions of a chain that are examined: a loop can make a long chain.
 MOST_EXCEPTIONS = 1_000
 
 
 def install(shell):
-    """Shorten what `shell` shows of exceptions, and what Python's own functions print of failed calls of tools."""
+    """Shorten the tracebacks of `shell`, and those of failed tool calls that Python's own functions print."""
     formatter = shell.InteractiveTB
     format_whole = formatter.structured_traceback
 
@@ -47,9 +48,9 @@ def install(shell):
 
 
 def show_group(shell, exc_tuple):
-    """Show an exception that holds others, as Python does: IPython prints it, and reports the exception before it.
+    """Show an exception group as Python does: IPython prints it, and reports the exception before it.
 
-    Return whether there was one to show.
+    Return whether there was a group to show.
     """
     try:
         etype, value, tb = shell._get_exc_info(exc_tuple)
@@ -68,7 +69,7 @@ def show_group(shell, exc_tuple):
 
 def hints(value):
     frames = kinds_of_frames(value.__traceback__)
-    # A name that a library does not know is no name of a tool.
+    # A name that a library does not find is no name of a tool.
     if not frames or (frames[-1][1] != USER and not isinstance(value, ImportError)):
         return []
     try:
@@ -98,7 +99,7 @@ def shorten_native_tracebacks(shell):
 
 
 def show_exception_in_thread(arguments):
-    """As Python's own, by `traceback`: that one shows no lines of cells."""
+    """As Python's own hook, but by `traceback`: Python's own shows no lines of cells."""
     if arguments.exc_type is SystemExit:
         return
     thread = arguments.thread
@@ -110,7 +111,7 @@ def show_exception_in_thread(arguments):
 
 
 def name_cells(formatted, shell):
-    """Say `Cell In[3]` where a frame's file is a cell's, of which nobody has heard."""
+    """Show `Cell In[3]` instead of the temporary file name of a cell."""
     numbers = getattr(shell.compile, "_filename_map", {})
     waiting = [formatted]
     seen = set()
@@ -172,7 +173,8 @@ def shortened_parts(error, keeps):
 
 def set_parts(parts):
     for error, *values in parts:
-        # In this order: a cause sets `__suppress_context__` too. Not by assignment, which a class may refuse.
+        # In this order: setting a cause sets `__suppress_context__` too. Not by assignment,
+        # which a class may refuse.
         for name, value in zip(PARTS, values, strict=True):
             object.__setattr__(error, name, value)
 
@@ -201,7 +203,7 @@ def members(error):
 
 
 def repeats(earlier, later):
-    """Whether `earlier`, which `later` came of, says nothing that is new to a reader of `later`."""
+    """Whether `earlier`, the cause of `later`, adds nothing to the text of `later`."""
     kinds = [kind for _, kind in kinds_of_frames(earlier.__traceback__)]
     if not kinds or USER in kinds:
         return False

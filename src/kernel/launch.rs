@@ -19,31 +19,31 @@ const SCRIPT: &str = "boot";
 const MODULES: [(&str, &str); 4] =
     python_modules!["boot", "ipybox_host", "ipybox_kernel", "ipybox_processes"];
 
-/// What a kernel is started with.
+/// The settings for starting a kernel.
 #[derive(Debug, Clone)]
 pub(crate) struct Launch {
     /// The process.
     pub(crate) program: KernelProgram,
     /// What the kernel and each process that it starts may use.
     pub(crate) limits: Limits,
-    /// What holds where `limits` says nothing; not told as a cause of deaths, since nobody has asked for it.
+    /// Defaults for unset `limits`; not reported as a cause of deaths, since no user has set them.
     pub(crate) default_limits: Limits,
     /// How long it may take to be ready.
     pub(crate) timeout: Duration,
-    /// What its code may start.
+    /// Which programs its code may start.
     pub(crate) shell_commands: ShellCommands,
 }
 
-/// How code in a kernel starts programs. It is a rule for code that keeps it: only a sandbox is a boundary.
+/// How code in a kernel starts programs. Code can circumvent it: only a sandbox is a boundary.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ShellCommands {
-    /// As it likes.
+    /// In any way.
     #[default]
     Free,
-    /// IPython's shell commands ask the tool server first; Python's own functions do not.
+    /// IPython's shell commands need approval; Python's own functions do not.
     Approved,
-    /// IPython's shell commands ask first, and nothing else starts programs.
+    /// IPython's shell commands need approval, and nothing else starts programs.
     OnlyEscape,
 }
 
@@ -76,7 +76,7 @@ impl KernelProcess {
             .arg(file(SCRIPT))
             .current_dir(&program.working_directory)
             .env_clear()
-            // What IPython writes about itself stays out of the user's home and workspace.
+            // Keeps IPython's own files out of the user's home and workspace.
             .env("IPYTHONDIR", program.private_directory.join("ipython"))
             .envs(&program.environment)
             .stdin(socket)

@@ -1,4 +1,4 @@
-//! How much a kernel may use, whatever its code does.
+//! Resource limits of a kernel.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// These where they are set, else `others`.
+    /// These limits; unset ones are taken from `others`.
     pub(crate) fn or(self, others: Self) -> Self {
         Self {
             memory: self.memory.or(others.memory),
@@ -29,7 +29,7 @@ impl Limits {
     }
 }
 
-/// What to say about a death that they may have caused; nothing if there are none.
+/// The text about a death that they may have caused; empty without limits.
 impl fmt::Display for Limits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(bytes) = self.memory {

@@ -1,7 +1,7 @@
-//! What a kernel says, reduced to what a cell's outcome is made of.
+//! Kernel messages, reduced to the parts that a cell's outcome depends on.
 //!
-//! Independent of the transport: what is read are the contents of the
-//! [Jupyter messaging protocol](https://jupyter-client.readthedocs.io/en/stable/messaging.html).
+//! Independent of the transport: it reads message contents of the [Jupyter messaging
+//! protocol](https://jupyter-client.readthedocs.io/en/stable/messaging.html).
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -15,16 +15,16 @@ pub(crate) type MimeBundle = Map<String, Value>;
 /// A message from the kernel.
 #[derive(Debug)]
 pub(crate) struct Message {
-    /// The id of the request that it belongs to; `None` for what the kernel says of its own accord.
+    /// The id of the request that it belongs to; `None` for messages without a request.
     pub(crate) parent: Option<String>,
-    /// What it says.
+    /// The content.
     pub(crate) content: Content,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// Something that is shown to the reader of the output, or shown no more.
+    /// Output that is shown, changed or cleared.
     Shown(Shown),
     /// An uncaught exception.
     Error(PythonError),
@@ -32,17 +32,17 @@ pub(crate) enum Content {
     Idle,
     /// The code of a request is about to run.
     ExecuteInput,
-    /// The answer to a request to execute code, and the exception that ended it. Of some exceptions nothing else tells:
-    /// groups of them, and wrong use of a magic.
+    /// The answer to a request to execute code, and the exception that ended it. Some exceptions are reported
+    /// only here: exception groups, and wrong use of a magic.
     ExecuteReply {
         /// The exception that ended the code.
         error: Option<PythonError>,
-        /// How many messages showed something before, if the kernel says so.
+        /// How many messages with output were sent before, if the kernel reports it.
         shown: Option<u64>,
     },
     /// The answer to a request to interrupt: the signal has been sent.
     InterruptReply,
-    /// What the kernel is.
+    /// The kernel's implementation and language.
     KernelInfoReply(KernelInfo),
     /// The server between us and the kernel drops output because there is too much of it.
     Limited(RateLimit),
@@ -52,7 +52,7 @@ pub(crate) enum Content {
     Other,
 }
 
-/// What a reader of the output sees.
+/// Output for the reader.
 #[derive(Debug)]
 pub(crate) enum Shown {
     /// Text written to stdout or stderr.
@@ -66,16 +66,16 @@ pub(crate) enum Shown {
         /// Whether its text goes on in streams, because it is too long for one message.
         is_begun: bool,
     },
-    /// An object shown before looks different now.
+    /// A new representation of an object shown before.
     Update {
         /// Its representations.
         bundle: MimeBundle,
         /// The id under which it was shown.
         id: Option<String>,
     },
-    /// All that was shown is gone.
+    /// All output is cleared.
     Clear {
-        /// Only when something else is shown.
+        /// Only when the next output is shown.
         is_delayed: bool,
     },
 }
@@ -90,7 +90,7 @@ pub(crate) struct RateLimit {
 }
 
 impl RateLimit {
-    /// Reads the notice of a server, which code in the kernel can imitate: none of its words are taken.
+    /// Reads a server's notice, which code in the kernel can forge: none of its text is used.
     pub(super) fn read(notice: &str) -> Option<Self> {
         let setting = match notice.split_once(" rate exceeded.")?.0 {
             "IOPub data" => "iopub_data_rate_limit",
@@ -106,7 +106,7 @@ impl RateLimit {
     }
 }
 
-/// What a kernel says of itself.
+/// A kernel's description of itself.
 #[derive(Debug)]
 pub(crate) struct KernelInfo {
     /// `ipython`.
@@ -169,7 +169,7 @@ struct Metadata {
 
 #[derive(Default, Deserialize)]
 struct Transient {
-    // Any value: what code in the kernel puts here must not cost its output.
+    // Any JSON value: an odd value that code puts here must not lose its output.
     display_id: Option<Value>,
 }
 

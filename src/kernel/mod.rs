@@ -1,10 +1,11 @@
 //! A conversation with one kernel: start it, run code in it, interrupt it, kill it.
 //!
-//! It is a process of our own, beside us or in a sandbox, or an ipykernel that a Jupyter server runs. Both say what the
-//! [Jupyter messaging protocol](https://jupyter-client.readthedocs.io/en/stable/messaging.html) calls the contents of
-//! messages. It knows nothing of cells in a queue, of time limits or of tools: those are the session's.
+//! It is a process of our own, beside us or in a sandbox, or an ipykernel that a Jupyter server runs. Both
+//! send the message contents of the [Jupyter messaging
+//! protocol](https://jupyter-client.readthedocs.io/en/stable/messaging.html). Queues, time limits and tools
+//! are not known here: they belong to the session.
 
-/// Modules of Python by name, from the files of these names beside the one that lists them.
+/// Python modules by name, from the files of these names in the same directory.
 macro_rules! python_modules {
     ($($name:literal),* $(,)?) => { [$(($name, include_str!(concat!($name, ".py")))),*] };
 }
@@ -38,7 +39,7 @@ use self::remote::RemoteKernel;
 use crate::jupyter::{self, KernelId};
 use crate::sandbox::Sandbox;
 
-/// What every kernel is prepared with; [`launch`] and [`remote`] have what only theirs need.
+/// The modules for every kernel; [`launch`] and [`remote`] have further ones.
 const SHARED_MODULES: [(&str, &str); 9] = python_modules![
     "ipybox_commands",
     "ipybox_frames",
@@ -51,7 +52,7 @@ const SHARED_MODULES: [(&str, &str); 9] = python_modules![
     "ipybox_tracebacks",
 ];
 
-/// Why a kernel could not be started or spoken to.
+/// Why a kernel could not be started or communicated with.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The files of a kernel could not be written, or its process not watched.
@@ -65,7 +66,7 @@ pub(crate) enum Error {
         /// Why.
         source: std::io::Error,
     },
-    /// The process ended before it could be spoken to.
+    /// The process ended before the connection was ready.
     #[error("start the IPython kernel: it ended ({0}){causes}", causes = line_of(&.0.causes()))]
     DiedStarting(Death),
     /// The process has ended.
@@ -77,7 +78,7 @@ pub(crate) enum Error {
     /// The sockets of the kernel failed.
     #[error("speak to the kernel")]
     Connection(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The server that runs it does not do what it was asked for.
+    /// The Jupyter server refused or failed a request.
     #[error(transparent)]
     Server(#[from] jupyter::Error),
     /// It cannot be reached at present. It is not known to have ended.
@@ -89,12 +90,12 @@ pub(crate) enum Error {
          hint: name the kernel spec of an ipykernel by `--kernel-name`"
     )]
     NotPython {
-        /// What runs it.
+        /// Its implementation.
         implementation: String,
-        /// What it runs.
+        /// Its language.
         language: String,
     },
-    /// It cannot be made to work with us.
+    /// It cannot be adapted.
     #[error("prepare the remote kernel: {0}")]
     NotAdapted(String),
     /// A message has no proper frames or signature.
@@ -109,11 +110,11 @@ fn line_of(causes: &str) -> String {
     if causes.is_empty() { String::new() } else { format!("\n{}", causes.trim_start()) }
 }
 
-/// What comes next from a kernel.
+/// The next event of a kernel.
 pub(crate) enum Event {
-    /// It said something.
+    /// A message arrived.
     Message(Message),
-    /// It said something that cannot be understood: an interrupt may have torn it.
+    /// A malformed message arrived: an interrupt may have torn it.
     Torn,
     /// The connection to it has been broken for a while. It may come back.
     Disconnected(String),
@@ -143,17 +144,17 @@ impl Kernel {
         Ok(Self::Remote(Box::new(RemoteKernel::start(launch, earlier).await?)))
     }
 
-    /// Has the kernel find what was installed or generated since it has looked; that of the server `changed` was generated anew.
-    /// Returns what else was said meanwhile.
+    /// Makes newly installed or generated packages importable; the package of the server `changed` was
+    /// generated again. Returns other messages that arrived meanwhile.
     ///
     /// # Errors
-    /// Among others that the kernel has ended; [`next`](Self::next) says so too.
+    /// For instance the kernel has ended; [`next`](Self::next) reports it too.
     pub(crate) async fn refresh_imports(&mut self, changed: Option<&str>) -> Result<Vec<Message>, Error> {
         let package = changed.map(|name| format!("mcptools.{name}"));
         match self {
             Self::Own(kernel) => kernel.refresh_imports(package.as_deref()).map(|()| Vec::new()),
             Self::Remote(_) => {
-                // A string in JSON is one in Python.
+                // A JSON string literal is also a Python one.
                 let package = package.map(|package| json!(package).to_string()).unwrap_or_default();
                 self.run(format!("__import__('sys').modules['ipybox_shell'].refresh_imports({package})"))
                     .await
@@ -161,7 +162,7 @@ impl Kernel {
         }
     }
 
-    /// Runs code of our own to its end and returns what else was said meanwhile.
+    /// Runs code of our own to its end and returns other messages that arrived meanwhile.
     async fn run(&mut self, code: String) -> Result<Vec<Message>, Error> {
         let mut fold = Fold::new(self.execute(code).await?);
         let mut others = Vec::new();
@@ -177,7 +178,7 @@ impl Kernel {
         Ok(others)
     }
 
-    /// Asks for `code` to be run and returns the id that its messages will carry.
+    /// Sends `code` to be run and returns the id that its messages will carry.
     ///
     /// A byte order mark at its beginning is left out, as Python does in files.
     pub(crate) async fn execute(&mut self, mut code: String) -> Result<String, Error> {
@@ -201,7 +202,7 @@ impl Kernel {
 
     /// The next message or the kernel's end. Cancellation safe.
     ///
-    /// Call it between cells too: what nobody reads slows the kernel down.
+    /// Call it between cells too: unread messages block the kernel.
     pub(crate) async fn next(&mut self) -> Result<Event, Error> {
         match self {
             Self::Own(kernel) => kernel.next().await,
@@ -209,8 +210,9 @@ impl Kernel {
         }
     }
 
-    /// Asks for a KeyboardInterrupt in the running code, and for an [`InterruptReply`](Content::InterruptReply) once it can
-    /// no longer hit other code: the gentlest way.
+    /// Asks for a KeyboardInterrupt in the running code, and for an
+    /// [`InterruptReply`](Content::InterruptReply) once it can no longer hit other code: the gentlest
+    /// interrupt.
     pub(crate) fn request_interrupt(&mut self) -> Result<(), Error> {
         match self {
             Self::Own(kernel) => {
@@ -221,7 +223,7 @@ impl Kernel {
         }
     }
 
-    /// Interrupts the kernel and all that it started by another way, if there is one.
+    /// Interrupts the kernel and all that it started by a signal, or another second method if there is one.
     pub(crate) fn signal_interrupt(&mut self) {
         match self {
             Self::Own(kernel) => kernel.interrupt(),
@@ -229,7 +231,7 @@ impl Kernel {
         }
     }
 
-    /// Kills the kernel and all that it started; what it said before is still there to be read.
+    /// Kills the kernel and all that it started; its earlier messages can still be read.
     pub(crate) fn signal_kill(&self) {
         match self {
             Self::Own(kernel) => kernel.signal_kill(),
@@ -237,7 +239,8 @@ impl Kernel {
         }
     }
 
-    /// The name of a kernel that its server can restart, which is left to the caller; the others are killed.
+    /// Leaves a kernel that its server can restart to the caller, and returns its id; other kernels are
+    /// killed.
     pub(crate) async fn release(self) -> Option<KernelId> {
         match self {
             Self::Remote(kernel) => Some(kernel.release()),
@@ -248,8 +251,8 @@ impl Kernel {
         }
     }
 
-    /// Kills the kernel and all that it started. `false` if it is in a sandbox that does not obey, and must be ended
-    /// itself.
+    /// Kills the kernel and all that it started. `false` if it is in a sandbox that does not react, and must
+    /// be ended itself.
     pub(crate) async fn kill(self) -> bool {
         match self {
             Self::Own(kernel) => kernel.kill().await,

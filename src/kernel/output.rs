@@ -1,8 +1,8 @@
-//! What a kernel of our own writes into its one pipe: text, and marks that say whose it is and where messages belong.
-//! Pure. `ipybox_host.py` writes it, and says how it looks.
+//! The output of a kernel of our own in its one pipe: text, and marks that give its cell and the position of
+//! messages. Pure. `ipybox_host.py` writes it, and documents the format.
 //!
-//! Code in the kernel can write anything into the pipe. The worst that it can do with a mark is to put words into the
-//! mouth of its own cells.
+//! Code in the kernel can write anything into the pipe. The worst that a forged mark can do is to forge
+//! output of its own cells.
 
 use bytes::{Buf as _, BytesMut};
 
@@ -10,42 +10,42 @@ use bytes::{Buf as _, BytesMut};
 const MARK_BYTES_MAX: usize = 128;
 const EDGE: u8 = 0;
 
-/// The next of what has been written.
+/// A piece of the output.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     /// Text of a cell; its name is empty before the first.
     Text { cell: String, text: String },
     /// This cell begins.
     Begin(String),
-    /// Here is the place of the message with this number.
+    /// The position of the message with this number.
     Place(u64),
 }
 
-/// Takes the written apart.
+/// Parses the output.
 #[derive(Debug)]
 pub(super) struct Output {
-    /// What a mark begins with.
+    /// The bytes that a mark begins with.
     mark: Vec<u8>,
     unread: BytesMut,
     /// The cell that text without a mark belongs to.
     cell: String,
-    /// Bytes of a text that belongs to another cell, which follow.
+    /// Set if the next bytes are a text of another cell: the cell and their count.
     other: Option<(String, usize)>,
 }
 
 impl Output {
-    /// `mark` is what marks begin with, known to the kernel and to nobody who prints by chance.
+    /// `mark` is the random text that marks begin with, which programs do not print by chance.
     pub(super) fn new(mark: &str) -> Self {
         let mark = [&[EDGE], mark.as_bytes()].concat();
         Self { mark, unread: BytesMut::new(), cell: String::new(), other: None }
     }
 
-    /// Where what is read next goes.
+    /// The buffer for reading from the pipe.
     pub(super) fn buffer(&mut self) -> &mut BytesMut {
         &mut self.unread
     }
 
-    /// The next piece, if it is there as a whole; with `is_end` nothing more will come.
+    /// The next piece, if it is complete; `is_end` is set if no more bytes will come.
     pub(super) fn next(&mut self, is_end: bool) -> Option<Piece> {
         loop {
             if let Some((cell, length)) = self.other.take() {
@@ -69,7 +69,7 @@ impl Output {
         }
     }
 
-    /// So many bytes of text; if more may follow, without a character that is not there as a whole.
+    /// So many bytes of text; if more may follow, without an incomplete last character.
     fn text(&mut self, length: usize, is_whole: bool) -> Option<Piece> {
         let length = if is_whole { length } else { length - unfinished_character(&self.unread[..length]) };
         if length == 0 {
@@ -79,7 +79,7 @@ impl Output {
         Some(Piece::Text { cell: self.cell.clone(), text: decode(&bytes) })
     }
 
-    /// What stands at the beginning, which is an edge.
+    /// Parses the mark at the beginning of the buffer, which is an edge.
     fn read_mark(&mut self, is_end: bool) -> Mark {
         let known = self.mark.len().min(self.unread.len());
         if self.unread[..known] != self.mark[..known] {
@@ -118,10 +118,10 @@ impl Output {
 
 enum Mark {
     Piece(Piece),
-    /// What follows is a text of another cell.
+    /// A text of another cell follows.
     Other,
     Unfinished,
-    /// None: so many bytes are text.
+    /// No mark: so many bytes are text.
     Text(usize),
 }
 
@@ -145,7 +145,7 @@ fn read_body(body: &str) -> Option<Body> {
     }
 }
 
-/// What a pipe takes in one piece, on any system.
+/// The size of a write that is atomic on every system.
 const PIECE_BYTES_MAX: usize = 4096;
 
 /// How many bytes at the end may be the beginning of a character.
@@ -177,7 +177,7 @@ mod tests {
         Piece::Begin(cell.to_owned())
     }
 
-    /// What is read of `bytes` that come in portions of this size; texts that follow one another are joined.
+    /// Parses `bytes` that arrive in portions of this size; consecutive texts are joined.
     fn read(bytes: &[u8], portion: usize) -> Vec<Piece> {
         let mut output = Output::new(MARK);
         let mut pieces: Vec<Piece> = Vec::new();

@@ -1,6 +1,7 @@
 //! A kernel of our own, beside us or in a sandbox: its socket, its pipe, its process.
 //!
-//! `ipybox_host.py` is the other end. What is read from it, code in the kernel may have written: all of it is bounded.
+//! `ipybox_host.py` is the kernel side. Code in the kernel may have written everything read from it: all of
+//! it is bounded.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -28,23 +29,23 @@ use super::{Death, Error, Event, Launch, Limits};
 use crate::budget::{MESSAGE_BYTES, Scan};
 use crate::sandbox::{KernelControl, KernelNews, Sandbox};
 
-/// How much of messages is kept whose places have not been read yet. The kernel sends a message and its place at once,
-/// so that there are few.
+/// How many bytes of messages are kept whose positions have not been read yet. The kernel sends a message and
+/// its position at once, so there are few.
 const PARKED_BYTES_MAX: usize = MESSAGE_BYTES;
-/// How long a message is awaited whose place has been read. It was sent before, so that it is there already unless code
-/// has made the place up.
+/// How long to wait for a message whose position has been read. It was sent before, so it has arrived unless
+/// code has forged the position.
 const MESSAGE_WAIT: Duration = Duration::from_secs(1);
-/// How much the pipe holds, where the system allows it: code that prints waits less often.
+/// The size of the pipe, if the system allows it: code that prints waits less often.
 #[cfg(target_os = "linux")]
 const PIPE_BYTES: usize = 1024 * 1024;
-/// How much is read of what a kernel left when it ended, as much as a pipe or a socket can hold. Whoever survives it may go on
-/// to write.
+/// How much is read after a kernel's end, as much as a pipe or a socket can hold. Surviving child processes
+/// may go on writing.
 const REST_BYTES_MAX: usize = 1024 * 1024;
 /// How much is read at a time.
 const READ_BYTES: usize = 64 * 1024;
-/// How long after its connection closed a process is given to end. A core dump takes a while.
+/// How long a process may take to end after its connection has closed. A core dump takes a while.
 const DEATH_AFTER_DISCONNECT: Duration = Duration::from_secs(1);
-/// How much of what a kernel writes before its first cell is told if it does not start.
+/// How many characters of the kernel's output before its first cell are reported if it does not start.
 const LAST_WORDS_CHARS: usize = 4000;
 
 /// A kernel of our own. Dropping it kills it and all that it started.
@@ -52,26 +53,26 @@ pub(crate) struct OwnKernel {
     holder: Holder,
     limits: Limits,
     socket: OwnedWriteHalf,
-    /// What the socket has not taken yet.
+    /// Bytes that the socket has not accepted yet.
     unsent: BytesMut,
     messages: FramedRead<OwnedReadHalf, LengthDelimitedCodec>,
     pipe: pipe::Receiver,
     output: Output,
-    /// Messages whose places in the output have not been read yet.
+    /// Messages whose positions in the output have not been read yet.
     parked: BTreeMap<u64, Said>,
     parked_bytes: usize,
-    /// The place that has been read, of a message that has not, and until when that is awaited.
+    /// A position that has been read before its message, and the deadline for that message.
     awaited: Option<(u64, Instant)>,
-    /// What was said last, and is to be told first.
+    /// Messages to return next.
     next: VecDeque<Message>,
-    /// What the process wrote before its first cell.
+    /// The output of the process before its first cell.
     first_words: String,
     end: Option<ExitStatus>,
     /// Whether nobody writes output any more.
     is_pipe_closed: bool,
 }
 
-/// Who has the process.
+/// The owner of the process.
 enum Holder {
     Us(KernelProcess),
     Sandbox(KernelControl),
@@ -88,7 +89,7 @@ struct Frame<'a> {
     content: &'a RawValue,
 }
 
-/// A message whose place has not been read yet, and its size.
+/// A message whose position has not been read yet, and its size.
 struct Said {
     message: Message,
     size: usize,
@@ -113,7 +114,7 @@ impl OwnKernel {
     }
 
     fn open(launch: &Launch, sandbox: Option<&Sandbox>) -> Result<Self, Error> {
-        let Ways { socket, pipe, their_socket, their_pipe } = Ways::open().map_err(Error::Files)?;
+        let Endpoints { socket, pipe, their_socket, their_pipe } = Endpoints::open().map_err(Error::Files)?;
         let holder = match sandbox {
             None => Holder::Us(
                 KernelProcess::start(&launch.program, &[], their_socket, their_pipe)
@@ -158,7 +159,7 @@ impl OwnKernel {
         Ok(kernel)
     }
 
-    /// Asks for `code` to be run and returns the id that its messages will carry.
+    /// Sends `code` to be run and returns the id that its messages will carry.
     pub(super) fn execute(&mut self, code: &str) -> Result<String, Error> {
         if let Some(status) = self.has_ended()? {
             return Err(Error::Ended(self.death(status)));
@@ -168,7 +169,7 @@ impl OwnKernel {
         Ok(id)
     }
 
-    /// Has the kernel find what was installed or generated since it has looked, before it runs more code.
+    /// Makes newly installed or generated packages importable, before more code runs.
     pub(super) fn refresh_imports(&mut self, package: Option<&str>) -> Result<(), Error> {
         self.send("refresh_imports", "", &json!({ "package": package }))
     }
@@ -214,7 +215,7 @@ impl OwnKernel {
             Ok(written) => drop(self.unsent.split_to(written)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => {
-                // It has ended, which `next` tells.
+                // The kernel has ended, which `next` reports.
                 tracing::debug!(%error, "could not send to the kernel");
                 self.unsent.clear();
             }
@@ -241,7 +242,7 @@ impl OwnKernel {
         tokio::select! {
             message = self.messages.next(), if has_room => match message {
                 Some(Ok(message)) => self.park(&message),
-                // It is too long, or none.
+                // It is too long, or no message.
                 Some(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
                     return Err(Error::Connection(Box::new(error)));
                 }
@@ -268,7 +269,7 @@ impl OwnKernel {
         Ok(())
     }
 
-    /// Takes note of the end, and of what is there still to be read.
+    /// Records the end, and reads the remaining bytes.
     fn end_with(&mut self, status: ExitStatus) {
         self.end = Some(status);
         // Not by way of the runtime, which may not have noticed yet that there is something.
@@ -280,14 +281,14 @@ impl OwnKernel {
         }
     }
 
-    /// Waits for the end of a process that cannot be spoken to any more, which it usually is the cause of.
+    /// Waits for the end of the process after the connection has failed: usually that end is the cause.
     async fn end_without_connection(&mut self) -> Result<(), Error> {
         let status = self.holder.end_without_connection().await?;
         self.end_with(status);
         Ok(())
     }
 
-    /// Keeps a message until its place has been read.
+    /// Keeps a message until its position has been read.
     fn park(&mut self, bytes: &[u8]) {
         let mut scan = Scan::default();
         scan.read(bytes);
@@ -310,7 +311,7 @@ impl OwnKernel {
         }
     }
 
-    /// The next message that is there as a whole, in the order of the output.
+    /// The next complete message, in the order of the output.
     fn next_message(&mut self) -> Option<Message> {
         loop {
             if let Some(message) = self.next.pop_front() {
@@ -320,7 +321,7 @@ impl OwnKernel {
                 if !self.parked.contains_key(&place) && self.end.is_none() && self.has_room() {
                     return None;
                 }
-                // One before it whose own place has got lost is told, too.
+                // An earlier message whose position was lost is returned, too.
                 match self.parked.first_entry() {
                     Some(first) if *first.key() <= place => return self.take_parked(),
                     _ => self.awaited = None,
@@ -345,7 +346,7 @@ impl OwnKernel {
         }
     }
 
-    /// The first of the messages that are kept.
+    /// The first of the kept messages.
     fn take_parked(&mut self) -> Option<Message> {
         let (number, Said { message, size }) = self.parked.pop_first()?;
         self.parked_bytes -= size;
@@ -371,7 +372,7 @@ impl OwnKernel {
         }
     }
 
-    /// What can be said of the kernel's end.
+    /// The report of the kernel's end.
     fn death(&mut self, status: ExitStatus) -> Death {
         let stderr = match &self.holder {
             Holder::Sandbox(control) => control.last_words().unwrap_or_else(|| self.first_words.clone()),
@@ -384,17 +385,17 @@ impl OwnKernel {
     pub(super) fn interrupt(&mut self) {
         self.holder.signal(Signal::INT);
         if matches!(self.holder, Holder::Us(_)) {
-            // The signal is there already, and handled before the kernel reads more.
+            // The signal has been delivered, and is handled before the kernel reads more.
             self.next.push_back(Message { parent: None, content: Content::InterruptReply });
         }
     }
 
-    /// Kills the kernel and all that it started; what it said before is still there to be read.
+    /// Kills the kernel and all that it started; its earlier messages can still be read.
     pub(super) fn signal_kill(&self) {
         self.holder.signal(Signal::KILL);
     }
 
-    /// Kills the kernel and all that it started. `false` if it is in a sandbox that does not say that it is done.
+    /// Kills the kernel and all that it started. `false` if it is in a sandbox that does not confirm it.
     pub(super) async fn kill(self) -> bool {
         match self.holder {
             Holder::Us(process) => {
@@ -412,7 +413,7 @@ impl Holder {
         match self {
             Self::Us(process) => {
                 let status = process.wait().await.map_err(Error::Files)?;
-                // Nothing of it writes any more.
+                // No process of the kernel writes any more.
                 process.signal(Signal::KILL);
                 Ok(KernelNews::Ended(status))
             }
@@ -461,7 +462,8 @@ fn read_rest(from: impl AsFd, rest: &mut BytesMut) -> bool {
     false
 }
 
-/// Waits until a message counts as made up that has a place and does not come. Cancellation safe.
+/// Waits for the deadline of an awaited message, after which its position counts as forged. Cancellation
+/// safe.
 async fn until(awaited: Option<(u64, Instant)>) {
     match awaited {
         Some((_, until)) => tokio::time::sleep_until(until).await,
@@ -469,20 +471,20 @@ async fn until(awaited: Option<(u64, Instant)>) {
     }
 }
 
-/// Both ends of the two ways between a kernel and us.
-struct Ways {
+/// Both ends of the socket and the pipe between a kernel and us.
+struct Endpoints {
     socket: UnixStream,
     pipe: pipe::Receiver,
     their_socket: OwnedFd,
     their_pipe: OwnedFd,
 }
 
-impl Ways {
+impl Endpoints {
     fn open() -> io::Result<Self> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let (reader, writer) = io::pipe()?;
-        // More is better, but not needed.
+        // A larger pipe is better, but not needed.
         #[cfg(target_os = "linux")]
         rustix::pipe::fcntl_setpipe_size(&reader, PIPE_BYTES).ok();
         Ok(Self {

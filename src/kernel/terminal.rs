@@ -3,8 +3,8 @@
 //! Progress bars collapse to their final state that way, whoever draws them: tqdm returns to the beginning of its line,
 //! pip and rich go up several. It follows the codes that such programs use; the others are dropped.
 //!
-//! Unlike a terminal it never loses text to the edge of a screen: lines do not wrap, what scrolls out of reach of the
-//! cursor is settled, and so is what a program asks to clear.
+//! Unlike a terminal it never loses text to the edge of a screen: lines do not wrap, text that scrolls out of
+//! the cursor's reach is settled, and so is text that a program clears.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -14,10 +14,11 @@ use crate::text::{Sequence, sequence};
 /// How many lines the cursor can go back, as on a tall terminal.
 const ROWS: usize = 100;
 
-/// How many characters of a line can still be overwritten. What is longer is no progress bar, and must not be held.
+/// How many characters of a line can still be overwritten. Longer lines are no progress bars, and must not be
+/// held.
 const COLUMNS: usize = 4 * 1024;
 
-/// How far to the right of a line's end the cursor can be sent. Code in the kernel must not make much of little.
+/// How far to the right of a line's end the cursor can be sent. Short code must not produce huge output.
 const SCREEN_COLUMNS: usize = 256;
 
 /// A stream as a terminal shows it.
@@ -28,10 +29,10 @@ pub(super) struct Terminal {
     rows: VecDeque<Row>,
     row: usize,
     column: usize,
-    /// Where the cursor is in the text of its line, in bytes: at its end, if the column is beyond it. Kept, because
-    /// finding it takes a look at the whole line.
+    /// Where the cursor is in the text of its line, in bytes: at its end, if the column is beyond it. Kept,
+    /// because finding it means scanning the whole line.
     offset: usize,
-    /// An escape sequence that has only begun.
+    /// An incomplete escape sequence.
     unfinished: String,
 }
 
@@ -57,7 +58,7 @@ impl Default for Terminal {
 }
 
 impl Terminal {
-    /// Shows what was written.
+    /// Writes text to the terminal.
     pub(super) fn write(&mut self, text: &str) {
         let begun = mem::take(&mut self.unfinished) + text;
         let mut rest = begun.as_str();
@@ -76,13 +77,13 @@ impl Terminal {
         }
     }
 
-    /// Follows the escape sequence at the beginning of `text`; returns what comes after it.
+    /// Applies the escape sequence at the beginning of `text`; returns the rest.
     fn follow<'a>(&mut self, text: &'a str) -> &'a str {
         match sequence(text) {
             (Sequence::Control(parameters, command), rest) => {
-                // What has another first character is private.
+                // Sequences with another first character are private.
                 if !parameters.contains(|character| ('<'..='?').contains(&character)) {
-                    // The first one is all that the sequences need that we follow.
+                    // The supported sequences need only the first one.
                     let first = parameters.split(|character: char| !character.is_ascii_digit()).next();
                     let first = first.filter(|first| !first.is_empty());
                     self.perform(command, first.map(|first| first.parse().unwrap_or(usize::MAX)));
@@ -109,7 +110,7 @@ impl Terminal {
 
     /// All that is shown.
     pub(super) fn into_text(mut self) -> String {
-        // A sequence that never ends is none.
+        // An unfinished sequence is no sequence.
         let unfinished = mem::take(&mut self.unfinished);
         if !unfinished.is_empty() {
             self.write(sequence(&unfinished).1);
@@ -123,7 +124,7 @@ impl Terminal {
         self.settled.is_empty() && self.rows.iter().all(|row| row.chars == 0) && self.rows.len() == 1
     }
 
-    /// Whether what is shown next stands at the beginning of a line.
+    /// Whether the next text starts at the beginning of a line.
     pub(super) fn is_at_line_start(&self) -> bool {
         self.rows.back().is_none_or(|row| row.chars == 0)
     }
@@ -143,7 +144,7 @@ impl Terminal {
         }
     }
 
-    /// Follows a control sequence.
+    /// Applies a control sequence.
     fn perform(&mut self, command: char, parameter: Option<usize>) {
         let count = parameter.unwrap_or(1).max(1);
         match command {
@@ -154,7 +155,7 @@ impl Terminal {
             'E' => self.go_to(self.row.saturating_add(count), 0),
             'F' => self.go_to(self.row.saturating_sub(count), 0),
             'G' => self.go_to(self.row, count - 1),
-            // To another place of the screen, or a screen that is cleared: what was shown stays.
+            // Absolute positioning or clearing the screen: earlier text is kept.
             'H' | 'f' => self.begin_screen(),
             'J' if parameter.unwrap_or(0) == 0 => {
                 self.rows.truncate(self.row + 1);
@@ -199,7 +200,7 @@ impl Terminal {
         self.column = self.column.saturating_sub(1);
     }
 
-    /// Writes text without control characters where the cursor is.
+    /// Writes text without control characters at the cursor.
     fn put(&mut self, mut text: &str) {
         while !text.is_empty() {
             if self.column >= COLUMNS {
@@ -255,7 +256,8 @@ impl Terminal {
 }
 
 impl Row {
-    /// Writes `text` from `column` on, which is at `offset`, over what stands there; returns how many characters it has.
+    /// Writes `text` from `column` on, which is at `offset`, over the text there; returns how many characters
+    /// it has.
     fn write(&mut self, column: usize, offset: usize, text: &str) -> usize {
         let chars = text.chars().count();
         if column >= self.chars {
@@ -280,7 +282,7 @@ impl Row {
         self.write(0, 0, &blanks);
     }
 
-    /// Where the character at `column` begins, or the end.
+    /// The offset of the character at `column`, or the end.
     fn offset(&self, column: usize) -> usize {
         if self.text.len() == self.chars {
             return column.min(self.chars);
@@ -304,7 +306,7 @@ mod tests {
 
     fn check(written: &str, shown: &str) {
         assert_eq!(plain(written), shown, "{written:?}");
-        // In whatever pieces it comes.
+        // However it is split into pieces.
         let mut terminal = Terminal::default();
         for char in written.chars() {
             terminal.write(char.encode_utf8(&mut [0; 4]));

@@ -10,14 +10,14 @@ use crate::registry::Registry;
 
 /// The options of a [`CodeExecutor`](super::CodeExecutor), each with a default.
 ///
-/// There is none for logging: the library tells what it does by [`tracing`](https://docs.rs/tracing) events, and the
-/// application decides what becomes of them.
+/// There is none for logging: the library emits [`tracing`](https://docs.rs/tracing) events, which the
+/// application may subscribe to.
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing before `start`"]
 pub struct CodeExecutorBuilder {
     pub(super) kernel: KernelClientBuilder,
     pub(super) registry: Option<Registry>,
-    /// `None` if everything is asked for that the next field says.
+    /// `None`: the default policy, by the fields for tool calls and shell commands.
     policy: Option<Policy>,
     asks_for_tool_calls: bool,
     pub(super) approval_timeout: Duration,
@@ -35,7 +35,7 @@ impl Default for CodeExecutorBuilder {
     }
 }
 
-/// Tool calls run, shell commands are asked for.
+/// Tool calls run, shell commands need approval.
 const ONLY_COMMANDS: &str = r#"
 default = "allow"
 [[rule]]
@@ -43,7 +43,7 @@ server = "ipybox"
 effect = "ask"
 "#;
 
-/// How long somebody may take to answer an approval request unless the application says otherwise.
+/// The default timeout of approval requests.
 const DEFAULT_APPROVAL_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl CodeExecutorBuilder {
@@ -68,8 +68,8 @@ impl CodeExecutorBuilder {
         self
     }
 
-    /// Variables for the kernel, which inherits nothing but what every program needs (`PATH`, `HOME`, the locale,
-    /// certificates). Variables that `${NAME}` placeholders of MCP servers stand for need not be given to it.
+    /// Variables for the kernel, which inherits nothing but what every program needs (`PATH`, `HOME`, the
+    /// locale, certificates). Variables in `${NAME}` placeholders of MCP servers need not be given to it.
     pub fn kernel_env<K: Into<String>, V: Into<String>>(
         mut self,
         variables: impl IntoIterator<Item = (K, V)>,
@@ -122,9 +122,10 @@ impl CodeExecutorBuilder {
         self
     }
 
-    /// How long a registration or a tool call waits for an MCP server to start; default: 120 seconds. One that is not ready
-    /// then goes on to start, and the next that wants it waits for it. `timeout` in a server's parameters wins. A
-    /// [`registry`](Self::registry) of your own has [its own](Registry::connect_timeout) for registrations.
+    /// How long a registration or a tool call waits for an MCP server to start; default: 120 seconds. One
+    /// that is not ready then goes on to start, and the next call for it waits for it. `timeout` in a
+    /// server's parameters wins. A [`registry`](Self::registry) of your own has [its
+    /// own](Registry::connect_timeout) for registrations.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.kernel.settings.tool_server.connect_timeout = timeout;
         self
@@ -136,15 +137,16 @@ impl CodeExecutorBuilder {
         self
     }
 
-    /// Whether tool calls of [`CodeExecutor::stream`](super::CodeExecutor::stream) are asked for; default: `true`. Without it they run. An
-    /// [`approval_policy`](Self::approval_policy) takes its place.
+    /// Whether tool calls of [`CodeExecutor::stream`](super::CodeExecutor::stream) need approval; default:
+    /// `true`. Without it they run. An [`approval_policy`](Self::approval_policy) replaces it.
     pub fn approve_tool_calls(mut self, is_asked: bool) -> Self {
         self.asks_for_tool_calls = is_asked;
         self
     }
 
-    /// Whether shell commands of [`CodeExecutor::stream`](super::CodeExecutor::stream) are asked for: `!command`, `%%bash` and the like; default:
-    /// `false`. The request's server is `ipybox`, its tool `shell` or `shell_magic`, its argument `cmd`.
+    /// Whether shell commands of [`CodeExecutor::stream`](super::CodeExecutor::stream) need approval:
+    /// `!command`, `%%bash` and the like; default: `false`. The request's server is `ipybox`, its tool
+    /// `shell` or `shell_magic`, its argument `cmd`.
     ///
     /// It is a rule for code that keeps it; only a sandbox is a boundary.
     pub fn approve_shell_cmds(mut self, is_asked: bool) -> Self {
@@ -152,8 +154,8 @@ impl CodeExecutorBuilder {
         self
     }
 
-    /// Whether Python's own functions that start programs are blocked, so that shell commands are the way; default:
-    /// `false`. Needs [`approve_shell_cmds`](Self::approve_shell_cmds).
+    /// Whether Python's own functions that start programs are blocked, so that only shell commands start
+    /// them; default: `false`. Needs [`approve_shell_cmds`](Self::approve_shell_cmds).
     ///
     /// It is a rule for code that keeps it; only a sandbox is a boundary.
     pub fn require_shell_escape(mut self, is_required: bool) -> Self {
@@ -161,8 +163,8 @@ impl CodeExecutorBuilder {
         self
     }
 
-    /// Decides which calls are asked for, which run and which do not. What it denies is denied in
-    /// [`CodeExecutor::execute`](super::CodeExecutor::execute) too. Default: every call is asked for.
+    /// Decides which calls need approval, which run and which are denied. Denied calls are denied in
+    /// [`CodeExecutor::execute`](super::CodeExecutor::execute) too. Default: every call needs approval.
     pub fn approval_policy(mut self, policy: Policy) -> Self {
         self.policy = Some(policy);
         self
@@ -197,8 +199,9 @@ impl CodeExecutorBuilder {
         self
     }
 
-    /// Whether the workspace may be the user's home directory, or contain it, in a sandbox. Code could then write what shells,
-    /// editors and the desktop obey. Asks for a [`sandbox`](Self::sandbox) too. Default: `false`.
+    /// Whether the workspace may be the user's home directory, or contain it, in a sandbox. Code could then
+    /// write files that shells, editors and the desktop act upon. Asks for a [`sandbox`](Self::sandbox) too.
+    /// Default: `false`.
     pub fn allow_home_workspace(mut self, is_allowed: bool) -> Self {
         self.kernel = self.kernel.allow_home_workspace(is_allowed);
         self
@@ -212,7 +215,8 @@ impl CodeExecutorBuilder {
         self
     }
 
-    /// What makes the sandbox; default: [`SandboxBackend::Srt`]. Asks for a [`sandbox`](Self::sandbox) too.
+    /// The program that makes the sandbox; default: [`SandboxBackend::Srt`]. Asks for a
+    /// [`sandbox`](Self::sandbox) too.
     pub fn sandbox_backend(mut self, backend: SandboxBackend) -> Self {
         self.kernel = self.kernel.sandbox_backend(backend);
         self
@@ -253,12 +257,12 @@ impl CodeExecutorBuilder {
         self
     }
 
-    /// What the options say of the calls that code makes.
+    /// The policy by these options.
     pub(super) fn policy(&self) -> Policy {
         match &self.policy {
             Some(policy) => policy.clone(),
             None if self.asks_for_tool_calls => Policy::always(Effect::Ask),
-            // Asking for everything is the safe side of what cannot happen.
+            // Cannot fail; if it did, asking about everything is safe.
             None => Policy::parse(ONLY_COMMANDS).unwrap_or_else(|_| Policy::always(Effect::Ask)),
         }
     }

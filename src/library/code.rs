@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::session::DEFAULT_TIMEOUT;
 
-/// How many characters of output a result holds unless its caller wants more or fewer.
+/// The default limit of output in a result, in characters.
 const DEFAULT_MAX_OUTPUT_CHARS: usize = 1_000_000;
 
 /// Code to run, and how. A string is code with the defaults.
@@ -43,8 +43,8 @@ impl Code {
         self
     }
 
-    /// Wants output as it is produced, as [`CodeExecutionEvent::Chunk`](super::CodeExecutionEvent::Chunk)s. Default: only
-    /// the result.
+    /// Requests output as it is produced, as
+    /// [`CodeExecutionEvent::Chunk`](super::CodeExecutionEvent::Chunk)s. Default: only the result.
     pub fn with_chunks(mut self) -> Self {
         self.has_chunks = true;
         self

@@ -1,4 +1,4 @@
-//! What a Rust application holds: a kernel whose code can call tools.
+//! `CodeExecutor`, for Rust applications: a kernel whose code can call tools.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,11 +15,12 @@ use crate::text::describe;
 
 /// Runs Python code in an IPython kernel and lets it call the tools of MCP servers.
 ///
-/// Variables and definitions persist from one piece of code to the next. Code runs one piece at a time, in the order in
-/// which it was given; all methods take `&self`, so that one executor may be shared by many tasks.
+/// Variables and definitions persist from one piece of code to the next. Code runs one piece at a time, in
+/// the order of the calls; all methods take `&self`, so that one executor may be shared by many tasks.
 ///
-/// Code that calls a tool waits for permission: [`stream`](Self::stream) hands out an
-/// [`ApprovalRequest`](crate::ApprovalRequest) for each call, [`execute`](Self::execute) agrees to all of them.
+/// A tool call of code needs approval: [`stream`](Self::stream) yields an
+/// [`ApprovalRequest`](crate::ApprovalRequest) for each call, [`execute`](Self::execute) approves all of
+/// them.
 ///
 /// ```no_run
 /// use ipybox::{CodeExecutionEvent, CodeExecutor};
@@ -79,10 +80,11 @@ impl CodeExecutor {
     /// executor's registry, as [`generate_mcp_sources`](crate::generate_mcp_sources) does. Code can import it at once, and the
     /// connection is kept for the first call. Returns the names of the generated modules, one for each tool.
     ///
-    /// If the server's tools have changed since the name was registered last, code that has imported their modules imports
-    /// the new ones with its next `import`; names that it has from before still are the old ones.
+    /// If the server's tools have changed since the name was registered last, code that has imported their
+    /// modules imports the new ones with its next `import`; names that it has imported before still refer to
+    /// the old ones.
     ///
-    /// Dropping the future leaves what was there before.
+    /// Dropping the future leaves the earlier package and registration.
     ///
     /// # Errors
     /// See [`GenerateError`].
@@ -107,10 +109,11 @@ impl CodeExecutor {
         Ok(registration.modules)
     }
 
-    /// Runs code to its end and agrees to its tool calls, except those that the approval policy denies.
+    /// Runs code to its end and approves its tool calls, except those that the approval policy denies.
     ///
-    /// Whoever is asked, or has agreed, is so for all that the kernel calls while this code runs, threads that earlier
-    /// code has left behind included. Do not run code with `execute` in a kernel that has run code which you do not trust.
+    /// The approval covers all calls of the kernel while this code runs, also those of threads that earlier
+    /// code has left behind. Do not run code with `execute` in a kernel that has run code which you do not
+    /// trust.
     ///
     /// Dropping the future cancels the code.
     ///
@@ -120,7 +123,7 @@ impl CodeExecutor {
         CodeExecution::consented(Arc::clone(&self.session), code.into()).end().await
     }
 
-    /// Runs code and tells what happens: approval requests, output if the code asks for it, the result.
+    /// Runs code and streams events: approval requests, output if the [`Code`] requests it, the result.
     pub fn stream(&self, code: impl Into<Code>) -> CodeExecution {
         CodeExecution::asking(Arc::clone(&self.session), code.into())
     }
@@ -137,8 +140,8 @@ impl CodeExecutor {
         reset.map_err(|error| CodeExecutionError::unavailable(&error))
     }
 
-    /// Interrupts the code that runs and gives up what waits for its turn. Variables are kept, unless the code does not
-    /// react to the interrupt within 5 seconds. Returns at once; the code's own stream tells when it has ended.
+    /// Interrupts the running code and cancels queued code. Variables are kept, unless the code does not
+    /// react to the interrupt within 5 seconds. Returns at once; the code's own stream reports its end.
     pub fn cancel(&self) {
         self.session.cancel();
     }
@@ -147,8 +150,8 @@ impl CodeExecutor {
     /// `git+https://…`. It can be imported at once. Returns the installer's output.
     ///
     /// # Errors
-    /// [`CodeExecutionError::Unavailable`] with the installer's words if the package cannot be installed, or with the
-    /// reason why there is no environment.
+    /// [`CodeExecutionError::Unavailable`] with the installer's output if the package cannot be installed, or
+    /// with the reason why there is no environment.
     pub async fn install_package(&self, package: &str) -> Result<String, CodeExecutionError> {
         let output = self.session.install(package, None, &|_| {}).await;
         output.map_err(|error| CodeExecutionError::Unavailable(describe(&error)))
@@ -165,7 +168,7 @@ impl CodeExecutor {
 
 impl Drop for CodeExecutor {
     fn drop(&mut self) {
-        // Streams of it may live on: they end with an error.
+        // Its streams may outlive it: they end with an error.
         self.session.abandon();
     }
 }

@@ -6,7 +6,7 @@ use super::result::CodeExecutionResult;
 use crate::session::{self, End, KernelState, Outcome};
 use crate::text::describe;
 
-/// Why code did not run to its end. What it had shown by then is in [`output`](Self::output).
+/// Why code did not run to its end. Its output until then is in [`output`](Self::output).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodeExecutionError {
@@ -31,7 +31,7 @@ pub enum CodeExecutionError {
         after: Duration,
         /// What became of the variables.
         kernel: KernelState,
-        /// All that there is to say, with the place where the code was.
+        /// The full report, with the position of the code.
         words: String,
         /// What was shown before.
         output: Box<CodeExecutionResult>,
@@ -47,8 +47,8 @@ pub enum CodeExecutionError {
         /// What was shown before.
         output: Box<CodeExecutionResult>,
     },
-    /// The kernel was lost while the code ran: it was reset, it died, the connection to it failed. The next code runs in
-    /// a fresh kernel. Or the kernel did not say how the code ended.
+    /// The kernel was lost while the code ran: it was reset, it died, the connection to it failed. The next
+    /// code runs in a fresh kernel. Or the kernel did not report how the code ended.
     #[error("{words}")]
     #[non_exhaustive]
     Lost {
@@ -65,7 +65,7 @@ pub enum CodeExecutionError {
 }
 
 impl CodeExecutionError {
-    /// What the code had shown by then; `None` if it was not run at all.
+    /// The output until then; `None` if the code was not run at all.
     pub fn output(&self) -> Option<&CodeExecutionResult> {
         match self {
             Self::Raised { output, .. }
@@ -81,7 +81,7 @@ impl CodeExecutionError {
     }
 }
 
-/// What came of a cell, as the caller of code gets it.
+/// Converts a cell's outcome to a result for the application.
 pub(super) fn result_of(outcome: Outcome) -> Result<CodeExecutionResult, CodeExecutionError> {
     let kernel = KernelState::of(&outcome.end);
     let Outcome { text, late, images, end, error, notes } = outcome;

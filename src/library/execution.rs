@@ -1,4 +1,4 @@
-//! Code under way: a stream of what happens, ending with its result.
+//! Running code: a stream of events, ending with its result.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use super::{Code, CodeExecutionError, CodeExecutionResult};
 use crate::approval::{ApprovalQueue, ApprovalRequest, Approver};
 use crate::session::{Cell, Error, Outcome, Session};
 
-/// How many chunks of output may wait for their reader before the kernel has to.
+/// How many unread chunks of output are queued before the kernel has to wait.
 const CHUNKS_CAPACITY: usize = 64;
 
-/// What happens while code runs.
+/// An event of running code.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CodeExecutionEvent {
-    /// The code calls a tool and waits for permission.
+    /// The code calls a tool and waits for approval.
     ApprovalRequest(ApprovalRequest),
-    /// The code has shown something. Only if [`Code::with_chunks`] asks for it.
+    /// The code has produced output. Only with [`Code::with_chunks`].
     Chunk(CodeExecutionChunk),
     /// The code has run to its end. Nothing follows.
     Result(CodeExecutionResult),
@@ -36,14 +36,14 @@ pub struct CodeExecutionChunk {
     pub text: String,
 }
 
-/// The end of a cell that is queued when this is polled first.
+/// The outcome of a cell, which is queued on the first poll.
 type PendingOutcome = Pin<Box<dyn Future<Output = Result<Outcome, Error>> + Send + Sync>>;
 
-/// Code under way: a [`Stream`] of [`CodeExecutionEvent`]s that ends with the result or the error.
+/// Running code: a [`Stream`] of [`CodeExecutionEvent`]s that ends with the result or the error.
 ///
-/// It does nothing before it is polled. Dropping it cancels the code: at once if it waits for its turn, by an interrupt
-/// if it runs. Between two events it may be kept as long as one likes, but what has to be approved waits, and code that
-/// prints much waits for its chunks to be taken.
+/// It does nothing before it is polled. Dropping it cancels the code: at once if it is queued, by an
+/// interrupt if it runs. It may be polled slowly, but then approval requests wait, and code that prints much
+/// waits until its chunks are read.
 #[must_use = "code does not run before its stream is polled"]
 pub struct CodeExecution {
     requests: mpsc::Receiver<ApprovalRequest>,
@@ -54,15 +54,15 @@ pub struct CodeExecution {
 }
 
 impl CodeExecution {
-    /// Code whose tool calls are asked for.
+    /// Code whose tool calls need approval.
     pub(super) fn asking(session: Arc<Session>, code: Code) -> Self {
         let (queue, requests) = ApprovalQueue::new();
         Self::new(session, code, Approver::User(queue), requests)
     }
 
-    /// Code whose tool calls need no answer, for which no policy denies them.
+    /// Code whose tool calls run, unless the policy denies them.
     pub(super) fn consented(session: Arc<Session>, code: Code) -> Self {
-        // The other end is gone: nothing will come.
+        // The sender is dropped: no request will arrive.
         let (_, requests) = ApprovalQueue::new();
         Self::new(session, code, Approver::Consent, requests)
     }
@@ -102,7 +102,7 @@ impl CodeExecution {
         }
     }
 
-    /// The end of code whose events nobody wants.
+    /// The result of code, without its events.
     pub(super) async fn end(mut self) -> Result<CodeExecutionResult, CodeExecutionError> {
         while let Some(event) = self.next().await {
             match event? {
@@ -130,7 +130,7 @@ impl Stream for CodeExecution {
             request.hand_out();
             return Poll::Ready(Some(Ok(CodeExecutionEvent::ApprovalRequest(request))));
         }
-        // First what was said before the end: the outcome does not overtake chunks that are here already.
+        // Chunks first: the outcome does not overtake chunks that have arrived.
         if let Some(outcome) = &mut this.outcome
             && let Poll::Ready(outcome) = outcome.as_mut().poll(context)
         {

@@ -1,4 +1,4 @@
-//! What a Rust application holds that wants a kernel alone: no tools, no approval.
+//! `KernelClient`, for Rust applications that need a kernel only: no tools, no approval.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -87,8 +87,9 @@ impl KernelClientBuilder {
         self
     }
 
-    /// Whether the working directory may be the user's home directory, or contain it, in a sandbox. Code could then write
-    /// what shells, editors and the desktop obey. Asks for a [`sandbox`](Self::sandbox) too. Default: `false`.
+    /// Whether the working directory may be the user's home directory, or contain it, in a sandbox. Code
+    /// could then write files that shells, editors and the desktop act upon. Asks for a
+    /// [`sandbox`](Self::sandbox) too. Default: `false`.
     pub fn allow_home_workspace(mut self, is_allowed: bool) -> Self {
         self.settings.sandbox.get_or_insert_default().allow_home_workspace = is_allowed;
         self
@@ -102,7 +103,8 @@ impl KernelClientBuilder {
         self
     }
 
-    /// What makes the sandbox; default: [`SandboxBackend::Srt`]. Asks for a [`sandbox`](Self::sandbox) too.
+    /// The program that makes the sandbox; default: [`SandboxBackend::Srt`]. Asks for a
+    /// [`sandbox`](Self::sandbox) too.
     pub fn sandbox_backend(mut self, backend: SandboxBackend) -> Self {
         self.settings.sandbox.get_or_insert_default().backend = backend;
         self
@@ -183,7 +185,7 @@ impl KernelClient {
         self.stream(code).end().await
     }
 
-    /// Runs code and tells what it shows, if it asks for that ([`Code::with_chunks`]), and its result.
+    /// Runs code and streams its output, if requested by [`Code::with_chunks`], and its result.
     pub fn stream(&self, code: impl Into<Code>) -> CodeExecution {
         CodeExecution::consented(Arc::clone(&self.session), code.into())
     }
@@ -197,7 +199,7 @@ impl KernelClient {
         reset.map_err(|error| CodeExecutionError::unavailable(&error))
     }
 
-    /// Interrupts the code that runs and gives up what waits for its turn.
+    /// Interrupts the running code and cancels queued code.
     pub fn cancel(&self) {
         self.session.cancel();
     }
@@ -210,7 +212,7 @@ impl KernelClient {
 
 impl Drop for KernelClient {
     fn drop(&mut self) {
-        // Streams of it may live on: they end with an error.
+        // Its streams may outlive it: they end with an error.
         self.session.abandon();
     }
 }

@@ -1,4 +1,4 @@
-//! What a Rust application holds: [`CodeExecutor`] and [`KernelClient`], faces of a session.
+//! The API for Rust applications: [`CodeExecutor`] and [`KernelClient`], faces of a session.
 
 mod builder;
 mod code;

@@ -1,4 +1,4 @@
-//! What code has shown, as its caller gets it.
+//! The output of code, as the application gets it.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ pub struct CodeExecutionResult {
     pub truncated: Option<Truncated>,
     /// What threads and tasks of earlier code have shown since the last result, after that code had ended.
     pub late_text: Option<String>,
-    /// What else the caller must know: that the kernel was started anew before, that an image could not be saved.
+    /// Further notes: the kernel was restarted before, an image could not be saved.
     pub notes: Vec<String>,
 }
 
@@ -26,7 +26,7 @@ pub struct CodeExecutionResult {
 pub struct Truncated {
     /// How many characters there are.
     pub chars: usize,
-    /// A file in the workspace with all of it; `None` if it could not be written, which a note tells then.
+    /// A file in the workspace with all of it; `None` if it could not be written, which a note reports.
     pub file: Option<PathBuf>,
 }
 

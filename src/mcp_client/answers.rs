@@ -1,8 +1,8 @@
-//! Answers that calls wait for. Large ones do not pass through rmcp, which would hold them several times over.
+//! Expected answers. Large ones bypass rmcp, which would hold several copies of them.
 //!
-//! A request carries a [`AnswerPlace`] with it. A large answer is put there as it came, with the memory that it takes, and rmcp
-//! is given an empty one instead; whoever has made the request reads what is in the place. What cannot be read fails the
-//! request that it answers.
+//! A request carries a [`AnswerPlace`] with it. A large answer is put there unparsed, with its memory lease,
+//! and rmcp gets an empty one instead; the sender of the request reads it from there. An unreadable answer
+//! fails its request.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -20,16 +20,16 @@ use serde_json::{Value, json};
 use super::incoming::{Document, Message, plain};
 use crate::budget::Lease;
 
-/// What weighs no more is rmcp's to parse, for which it takes several times as much.
+/// Answers up to this weight are parsed by rmcp, which takes several times as much memory.
 const SMALL_BYTES: usize = 1024 * 1024;
 /// The longest part of a parser's complaint that is shown, in characters: it may quote the server.
 const REASON_CHARS: usize = 300;
 
-/// The answers that are expected on one connection. Clones are of the same.
+/// The answers that are expected on one connection. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Answers(Arc<Mutex<HashMap<RequestId, Weak<Inner>>>>);
 
-/// Where an answer is put that rmcp does not get. Dropping it drops the answer.
+/// Receives an answer that rmcp does not get. Dropping it drops the answer.
 #[derive(Clone)]
 pub(super) struct AnswerPlace(Arc<Inner>);
 
@@ -38,11 +38,11 @@ struct Inner {
     answer: Mutex<Option<Arrived>>,
 }
 
-/// What has become of an answer.
+/// An arrived answer.
 pub(super) enum Arrived {
-    /// It is here; rmcp has an empty one.
+    /// The answer is here; rmcp has an empty one.
     Here(Document),
-    /// rmcp has it. It weighs so much, and this is the memory for it.
+    /// rmcp has the answer; its weight and its memory lease.
     WithRmcp { weight: usize, lease: Lease },
     /// It cannot be read, for this reason.
     Refused(String),
@@ -64,7 +64,7 @@ pub(super) struct Envelope<T> {
 }
 
 impl Answers {
-    /// Notes that `message` is answered one day, if it is a request with a place.
+    /// Records that an answer to `message` is expected, if it is a request with an [`AnswerPlace`].
     pub(super) fn expect(&self, message: &TxJsonRpcMessage<RoleClient>) {
         let JsonRpcMessage::Request(request) = message else { return };
         let Some(place) = request.request.extensions().get::<AnswerPlace>() else { return };
@@ -74,7 +74,7 @@ impl Answers {
         places.insert(request.id.clone(), Arc::downgrade(&place.0));
     }
 
-    /// What rmcp is given of `message`; nothing if it means nothing to us.
+    /// The form of `message` for rmcp; `None` for an unknown message.
     pub(super) fn admit(&self, message: Message) -> Option<RxJsonRpcMessage<RoleClient>> {
         match (message.id(), message.is_answer()) {
             (Some(id), true) => Some(self.admit_answer(id, message)),
@@ -127,7 +127,7 @@ impl AnswerPlace {
         Self(Arc::new(Inner { empty, answer: Mutex::default() }))
     }
 
-    /// Takes what was put there. Nothing if no answer has come.
+    /// Takes the answer; `None` if none has arrived.
     pub(super) fn take(&self) -> Option<Arrived> {
         self.0.answer.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -156,7 +156,7 @@ impl Document {
     }
 }
 
-/// Tells the request `id`, in words if it has a place for them.
+/// Fails the request `id`, with the reason if it has a place for it.
 fn fail(id: RequestId, place: Option<Arc<Inner>>, reason: String) -> RxJsonRpcMessage<RoleClient> {
     tracing::warn!(%id, reason, "an MCP server's answer cannot be used");
     if let Some(place) = place {
@@ -165,7 +165,7 @@ fn fail(id: RequestId, place: Option<Arc<Inner>>, reason: String) -> RxJsonRpcMe
     JsonRpcMessage::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, reason, None), Some(id))
 }
 
-/// A request of a server. All but pings are refused, so that large parameters are not even read.
+/// A request of a server. All but pings are refused, so large parameters are not parsed.
 fn admit_request(message: Message) -> Option<RxJsonRpcMessage<RoleClient>> {
     match message.text {
         Ok(document) if document.weight <= SMALL_BYTES => parse(&document).ok(),

@@ -1,4 +1,4 @@
-//! What we tell servers of ourselves, and how we answer their requests.
+//! Our client information for servers, and our answers to their requests.
 
 // Roots are deprecated in the newest revision of the protocol; refusing them still needs their types.
 #![expect(deprecated)]
@@ -12,16 +12,16 @@ use rmcp::{ClientHandler, RoleClient};
 
 /// The client half without extras: pings are answered, everything else that a server may ask is refused.
 ///
-/// Sampling, elicitation and roots are not among the declared capabilities, so a server that asks for
-/// them all the same gets the protocol's error for it. Most servers pass its text on as the error of the tool that asked,
-/// so that it has to help whoever called the tool.
+/// Sampling, elicitation and roots are not among the declared capabilities, so a server that requests them
+/// anyway gets the protocol's error for it. Most servers pass its text on as the error of the tool that
+/// asked, so the text has to help the caller of the tool.
 pub(super) struct Client;
 
 impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
         let mut implementation = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
         implementation.title = Some("ipybox".to_owned());
-        // rmcp's default is a revision that has no `initialize`; old servers may refuse to hear of it.
+        // rmcp's default is a revision that has no `initialize`; old servers may reject it.
         ClientConfig::new(ClientCapabilities::default(), implementation)
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }

@@ -29,19 +29,20 @@ use super::{
 use crate::env::{Secrets, Variables};
 use crate::process::{is_program, on_path};
 
-/// How long a server may take that starts in the background before it counts as hung, in seconds: nobody waits for it,
-/// and the slowest download has an end.
+/// How long a server may take to start in the background before it counts as hung: no caller waits for it,
+/// and even slow downloads end.
 const START_LIMIT: Duration = Duration::from_secs(30 * 60);
-/// How long the end of a session waits for servers that were starting: clients kill us two seconds after they asked.
+/// How long the end of a session waits for servers that were starting: clients kill us two seconds after they
+/// closed our input.
 const END_GRACE: Duration = Duration::from_millis(1500);
-/// How often who waits for a start is told what the server says.
-const TELL_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the server's output is reported to callers that wait for its start.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a server that exits during the handshake has for its last messages.
 const EXIT_GRACE: Duration = Duration::from_secs(1);
-/// What servers are asked when they are connected to.
+/// The first request to a server.
 const METHOD: &str = "initialize";
 
-/// Is told what the one who waits would like to know.
+/// Receives progress texts for the waiting caller.
 pub(crate) type Tell<'a> = &'a (dyn Fn(&str) + Sync);
 
 /// Connects to MCP servers on behalf of one workspace.
@@ -77,7 +78,7 @@ impl Connector {
         }
     }
 
-    /// Sets how long is waited for a server's answer to `initialize`. Default: [`DEFAULT_CONNECT_TIMEOUT`].
+    /// Sets the timeout for a server's answer to `initialize`. Default: [`DEFAULT_CONNECT_TIMEOUT`].
     pub(crate) fn with_connect_timeout(self, connect_timeout: Duration) -> Self {
         Self { connect_timeout, ..self }
     }
@@ -87,7 +88,7 @@ impl Connector {
         Self { goes_on: false, ..self }
     }
 
-    /// From now on servers start as `guard` has it, if there is one; also those of clones.
+    /// Sets the guard for starting servers, also for clones.
     pub(crate) fn keep_apart(&self, guard: Option<Guard>) {
         self.guards.write().unwrap_or_else(PoisonError::into_inner).extend(guard);
     }
@@ -106,7 +107,7 @@ impl Connector {
         Process::prepare(name, &filled, (&self.workspace, &guards), &self.variables, &secrets).map(drop)
     }
 
-    /// Whether servers can be started by this command.
+    /// Whether this command exists for starting servers.
     pub(crate) fn has_program(&self, command: &str) -> bool {
         match command.contains('/') {
             true => is_program(&self.workspace.join(command)),
@@ -116,8 +117,9 @@ impl Connector {
 
     /// Connects to the server that is registered as `name`.
     ///
-    /// A program that is not ready in time goes on to start, also if the future is dropped, and the next call for the same
-    /// joins it. It ends by [`end_starts`](Self::end_starts), or with the last clone of this.
+    /// A program that is not ready in time goes on to start, also if the future is dropped, and the next call
+    /// for the same server joins it. It ends by [`end_starts`](Self::end_starts), or with the last clone of
+    /// this.
     ///
     /// # Errors
     /// [`Error`] when a placeholder cannot be filled or the server cannot be started or reached, ends,
@@ -127,11 +129,11 @@ impl Connector {
         name: &str,
         parameters: &ServerParameters,
     ) -> Result<Connection, Error> {
-        self.connect_telling(name, parameters, &|_| {}).await
+        self.connect_reporting(name, parameters, &|_| {}).await
     }
 
-    /// As [`connect`](Self::connect); what a program writes meanwhile goes to `tell`.
-    pub(crate) async fn connect_telling(
+    /// As [`connect`](Self::connect); output of the program is reported to `tell` meanwhile.
+    pub(crate) async fn connect_reporting(
         &self,
         name: &str,
         parameters: &ServerParameters,
@@ -147,7 +149,7 @@ impl Connector {
         Ok(connection)
     }
 
-    /// Ends what else is starting as `name`, which stands for these parameters now. Does not wait.
+    /// Ends other starts of `name`, which has these parameters now. Does not wait.
     pub(crate) fn end_other_starts(&self, name: &str, parameters: &ServerParameters) {
         let kept = match &parameters.reach {
             Reach::Stdio(parameters) => Some(parameters),
@@ -156,7 +158,7 @@ impl Connector {
         self.starts.end_others(name, kept);
     }
 
-    /// Ends what is starting as `name`. Does not wait.
+    /// Ends starts of `name`. Does not wait.
     pub(crate) fn end_starts_of(&self, name: &str) {
         self.starts.end_others(name, None);
     }
@@ -166,8 +168,8 @@ impl Connector {
         self.starts.end_all();
     }
 
-    /// Waits until all servers have ended whose start was ended, but not longer than clients wait for us. What remains has
-    /// been asked to end, and is killed a minute later.
+    /// Waits until all servers whose start was ended have exited, but not longer than clients wait for us.
+    /// The remaining ones got SIGTERM, and are killed a minute later.
     pub(crate) async fn starts_ended(&self) {
         if timeout(END_GRACE, self.starts.ended()).await.is_err() {
             tracing::info!("an MCP server that was starting has yet to clean up");
@@ -190,7 +192,7 @@ impl Connector {
             if timeout_at(deadline, followed(&start, tell)).await.is_err() {
                 return Err(self.give_up(start, limit).await);
             }
-            // Else somebody else waited for it too, and has it.
+            // Otherwise another caller waited for it too, and has it.
             if let Some(outcome) = self.starts.take(&start) {
                 return outcome;
             }
@@ -214,7 +216,7 @@ impl Connector {
         }))
     }
 
-    /// What is said of a server that is not ready in time.
+    /// The error for a server that is not ready in time.
     async fn give_up(&self, start: Arc<Start>, after: Duration) -> Error {
         let last_words = start.account().words();
         if self.goes_on {
@@ -269,22 +271,22 @@ impl Connector {
     }
 }
 
-/// Waits for a start and tells what the server says meanwhile.
+/// Waits for a start and reports the server's output meanwhile.
 async fn followed(start: &Start, tell: Tell<'_>) {
-    let telling = async {
-        let mut told = None;
+    let reporting = async {
+        let mut reported = None;
         loop {
-            tokio::time::sleep(TELL_INTERVAL).await;
+            tokio::time::sleep(REPORT_INTERVAL).await;
             let line = start.account().last_line();
-            if let Some(line) = line.as_deref().filter(|_| line != told) {
+            if let Some(line) = line.as_deref().filter(|_| line != reported) {
                 tell(line);
             }
-            told = line;
+            reported = line;
         }
     };
     tokio::select! {
         () = start.done() => {}
-        () = telling => {}
+        () = reporting => {}
     }
 }
 
@@ -302,7 +304,7 @@ async fn start_stdio(
     let result = tokio::select! {
         result = timeout(limit, &mut connecting) => result.map_err(|_| Unready::Silent),
         () = process.exited() => {
-            // As in the keeper: what it started may hold its stdout.
+            // As in the keeper: its children may hold its stdout.
             process.kill();
             Ok(timeout(EXIT_GRACE, &mut connecting).await.unwrap_or(Err(Failure::Closed)))
         }
@@ -335,7 +337,7 @@ where
     T: IntoTransport<RoleClient, E, A>,
     E: std::error::Error + Send + Sync + 'static,
 {
-    // rmcp cancels its token whenever it ends; the keeper must see who wanted the end.
+    // rmcp cancels its token whenever it ends; the keeper must see whether we requested the end.
     serve_client_with_ct(Client, transport, stop.child_token()).await.map_err(Into::into)
 }
 

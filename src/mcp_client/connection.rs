@@ -34,9 +34,9 @@ const LIST_PAGES: usize = 1_000;
 const LIST_BYTES: usize = 32 * 1024 * 1024;
 /// How long a server whose connection is lost may take to exit by itself, so that its exit status is its own.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
-/// Why an answer that asks for more is no result.
+/// The error for an answer that requests input.
 const NEEDS_INPUT: &str = "the server asks for further input, which calls from code cannot give";
-/// Why an answer is none.
+/// The error for an unknown answer.
 const UNKNOWN_FORM: &str = "the server's answer has an unknown form";
 /// The code of JSON-RPC for a method that does not exist.
 const METHOD_NOT_FOUND: i32 = -32601;
@@ -48,21 +48,21 @@ pub(crate) struct Connection {
     secrets: Secrets,
     /// Whether the server is a child of ours.
     has_process: bool,
-    /// Set when a request shows that the server is gone though the transport does not know it (HTTP).
+    /// Set when a request shows that the server is gone before the transport notices (HTTP).
     is_lost: AtomicBool,
     stop: CancellationToken,
     ended: watch::Receiver<Option<Arc<LastWords>>>,
     _stop_on_drop: DropGuard,
 }
 
-/// What a tool returned, or a resource holds, and the memory that it takes.
+/// The result of a tool, or the contents of a resource, with its memory lease.
 #[derive(Debug)]
 pub(crate) struct Received {
     /// What it is.
     pub(crate) output: ToolOutput,
-    /// What it weighs, in bytes.
+    /// Its weight in bytes.
     pub(crate) weight: usize,
-    /// To be held as long as something made of it is.
+    /// To be held as long as anything made of the output.
     pub(crate) lease: Lease,
 }
 
@@ -83,7 +83,7 @@ pub(crate) enum CallError {
     /// The server is gone.
     #[error("{}{last_words}", reason.as_deref().unwrap_or("the server ended while the tool was called"))]
     Disconnected {
-        /// What was noticed of it, if more than that.
+        /// Further details, if known.
         reason: Option<String>,
         /// Whether the server may have seen the call: if not, it is safe to call again.
         may_have_run: bool,
@@ -125,12 +125,12 @@ impl Connection {
         }
     }
 
-    /// What the server says of itself.
+    /// The server's identity.
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Whether calls can be made. A server over HTTP can be gone without anyone noticing before a call.
+    /// Whether calls can be made. The end of a server over HTTP may show only at the next call.
     pub(crate) fn is_alive(&self) -> bool {
         // rmcp's `is_closed` stays false after the server's death.
         !self.peer.is_transport_closed()
@@ -260,7 +260,7 @@ impl Connection {
         self.ended.clone().wait_for(Option::is_some).await.ok();
     }
 
-    /// What a failed request means for the connection.
+    /// Turns a failed request into an error, and closes a broken connection.
     async fn judge(&self, failure: Failure) -> CallError {
         let is_lost_session = failure.is_lost_session();
         let (reason, may_have_run) = match failure {
@@ -280,10 +280,10 @@ impl Connection {
         CallError::Disconnected { reason, may_have_run, last_words: self.last_words().await }
     }
 
-    /// How the server of this lost connection ended: by itself, or else because we end it now.
+    /// How the server of this lost connection ended, by itself or by us now.
     async fn last_words(&self) -> LastWords {
         if !self.has_process {
-            // There is nothing to learn; the session is closed in the background.
+            // There is no process to report on; the session is closed in the background.
             self.stop.cancel();
             return LastWords::default();
         }

@@ -1,8 +1,8 @@
-//! What may be behind a server's failure, as far as its own words tell: pure.
+//! Possible causes of a server's failure, guessed from its output: pure.
 
 use crate::env::{CERTIFICATES, PROXIES};
 
-/// What programs say of certificates that they do not trust: uv and Rust, Python and OpenSSL, Node.js, Go.
+/// Messages of programs about untrusted certificates: uv and Rust, Python and OpenSSL, Node.js, Go.
 #[rustfmt::skip]
 const UNTRUSTED: &[&str] = &[
     "UnknownIssuer", "invalid peer certificate", "certificate verify failed", "CERTIFICATE_VERIFY_FAILED",
@@ -10,7 +10,7 @@ const UNTRUSTED: &[&str] = &[
     "unable to get local issuer certificate", "UNABLE_TO_GET_ISSUER_CERT", "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
     "unable to verify the first certificate", "x509: certificate signed by unknown authority",
 ];
-/// What installers say when they are at work. Only then does a network that is not there tell of proxies.
+/// Messages of working installers. Only then does a network error suggest proxies.
 const INSTALLERS: &[&str] = &[
     "npm error",
     "npm ERR!",
@@ -26,7 +26,7 @@ const UNREACHABLE: &[&str] = &[
     "failed to lookup address", "name resolution", "Connection refused", "operation timed out", "407 ",
     "tunnel",
 ];
-/// What Node.js says when files of an installation are missing, or cut off.
+/// Messages of Node.js if files of an installation are missing or truncated.
 const INCOMPLETE: &[&str] = &[
     "Cannot find module",
     "Cannot find package",
@@ -37,7 +37,7 @@ const INCOMPLETE: &[&str] = &[
     "ECOMPROMISED",
 ];
 
-/// Advice for whoever reads what a server wrote; `variables` are the names of those that it has.
+/// A hint for a server's output; `variables` are the names of its variables.
 pub(super) fn hint(words: &str, variables: &[String]) -> Option<String> {
     let says = |any: &[&str]| any.iter().any(|sign| words.contains(sign));
     if let Some(directory) = npx_directory(words).filter(|_| says(INCOMPLETE)) {

@@ -1,6 +1,6 @@
-//! Server-sent events, read so that none takes more memory than a message may.
+//! Server-sent events, read with the memory limit of a message.
 //!
-//! The crate `sse-stream` collects an event before anybody sees how long it is.
+//! The crate `sse-stream` buffers a whole event before its length can be checked.
 
 use bytes::{Buf as _, Bytes};
 use futures::{Stream, StreamExt as _, stream};
@@ -30,13 +30,13 @@ pub(super) enum Broken {
     Endless,
 }
 
-/// Takes events from pieces of bytes.
+/// Parses events from chunks of bytes.
 #[derive(Default)]
 struct Reader {
     event: Event,
     data: Incoming,
     has_data: bool,
-    /// What has come of a line, without the data that it holds.
+    /// The line so far, without its data.
     line: Vec<u8>,
     /// Whether the line holds data.
     is_data: bool,
@@ -46,7 +46,7 @@ struct Reader {
 }
 
 impl Event {
-    /// Whether it holds a message of JSON-RPC.
+    /// Whether it contains a JSON-RPC message.
     pub(super) fn is_message(&self) -> bool {
         matches!(self.kind.as_deref(), None | Some("" | "message"))
     }
@@ -143,7 +143,7 @@ impl Reader {
             "event" => self.event.kind = Some(value.to_owned()),
             "id" => self.event.id = Some(value.to_owned()),
             "retry" => self.event.retry = value.parse().ok(),
-            // A comment, or what we do not know.
+            // A comment, or an unknown field.
             _ => {}
         }
         None

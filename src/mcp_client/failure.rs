@@ -1,4 +1,4 @@
-//! rmcp's errors → what happened to a request, in our words.
+//! Converts rmcp's errors to our own.
 
 use std::error::Error as StdError;
 
@@ -9,7 +9,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpError;
 use super::http::{self, HttpError};
 use super::sse::SseFailure;
 
-/// What happened to a request that got no result.
+/// Why a request got no result.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// The server answered with a JSON-RPC error.
@@ -61,7 +61,7 @@ impl From<&SseFailure> for Failure {
         let reason = error.to_string();
         match error {
             SseFailure::Request(error) if error.is_connect() => Self::NotDelivered { reason },
-            // The session of the stream is gone; another stream would get a new one.
+            // The session of the stream is gone; a new stream would get a new session.
             SseFailure::Status(reqwest::StatusCode::NOT_FOUND) => Self::NotDelivered { reason },
             SseFailure::Request(_) => Self::Broken { reason },
             _ => Self::Unusable { reason },
@@ -102,10 +102,11 @@ impl Failure {
         }
     }
 
-    /// Whether a server over HTTP says by this that it does not know our session, which rmcp cannot tell.
+    /// Whether a server over HTTP reports by this that it does not know our session, which rmcp does not
+    /// recognise.
     ///
-    /// The protocol wants a 404; servers after the TypeScript SDK's examples answer 400 with a JSON-RPC
-    /// error of this code and such a message instead, for every request until we initialize again.
+    /// The protocol demands a 404; servers modelled on the TypeScript SDK's examples answer 400 with a
+    /// JSON-RPC error of this code and such a message instead, for every request until we initialize again.
     pub(super) fn is_lost_session(&self) -> bool {
         matches!(self, Self::Answered { code: -32000, message } if message.to_lowercase().contains("session"))
     }

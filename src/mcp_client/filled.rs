@@ -72,19 +72,19 @@ impl FilledHttp {
     }
 }
 
-/// Where a placeholder stands. A `.env` that came with the workspace must not choose what is run, nor who is talked to,
-/// behind a name that looks like a secret's.
+/// The position of a placeholder. A `.env` that came with the workspace must not choose the program or the
+/// host, by a variable that is named like a secret.
 #[derive(Clone, Copy)]
 enum Spot<'a> {
-    /// It says what is run, or where.
+    /// The program, or its directory.
     Program,
     /// A word of a command line, which may be a shell's.
     Argument,
     /// A variable that programs may act upon.
     Setting,
-    /// A URL, whose host these characters say.
+    /// A URL; these characters are its host.
     Url(&'a str),
-    /// What nobody acts upon: headers, and variables for secrets.
+    /// Mere data: headers, and variables for secrets.
     Free,
 }
 
@@ -99,7 +99,7 @@ impl<'a> Spot<'a> {
         Spot::Url(&url[..end])
     }
 
-    /// Why `.env` does not fill this place, if so.
+    /// Why `.env` must not fill this position, if so.
     fn refuses(self, name: &str, value: &str) -> Option<&'static str> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=:@%,".contains(&byte);
         let is_in = |text: &str| {
@@ -117,10 +117,10 @@ impl<'a> Spot<'a> {
     }
 }
 
-/// Fills text after text and notes what it filled in.
+/// Fills texts and records the values.
 struct Filler<'a> {
     variables: &'a Variables,
-    /// What `${workspace}` stands for.
+    /// The value of `${workspace}`.
     workspace: Option<&'a str>,
     used: BTreeMap<String, String>,
 }

@@ -1,5 +1,5 @@
-//! What stands between rmcp and each of the transports: notes who waits for an answer, and lets no server make us hold
-//! more answers than it reads.
+//! Wraps each transport for rmcp: records which requests wait for an answer, and limits the answers that a
+//! server leaves unread.
 
 use std::sync::Arc;
 
@@ -11,10 +11,11 @@ use tokio::sync::Semaphore;
 
 use super::answers::Answers;
 
-/// How many answers to requests of a server may wait until it reads them. With more, nothing that it says is heard.
+/// How many answers to requests of a server may wait until it reads them. At the limit, no more of its
+/// messages are read.
 const UNREAD_ANSWERS: usize = 64;
 
-/// A transport whose servers are answered at the pace at which they read.
+/// A transport that reads a server's messages only as fast as the server reads our answers.
 pub(super) struct Gate<T> {
     transport: T,
     answers: Answers,
@@ -36,7 +37,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Gate<T> {
     ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
         self.answers.expect(&message);
         let is_answer = matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
-        // There is one more at most for each task that answers already: `receive` waits then.
+        // At most one more for each task that answers already: then `receive` waits.
         let place = is_answer.then(|| Arc::clone(&self.unread).try_acquire_owned());
         let sending = self.transport.send(message);
         async move {

@@ -1,6 +1,6 @@
-//! Beside a sandbox: servers take neither code nor configuration from a place that code in it can write.
+//! Beside a sandbox, servers must read neither code nor configuration from exposed places.
 //!
-//! It looks at what a server is started with; the server itself is trusted.
+//! This checks a server's parameters and environment; the server itself is trusted.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,12 +13,12 @@ use crate::env::Secrets;
 use crate::process::{is_program, on_path};
 use crate::sandbox::{Exposed, Exposure};
 
-/// How long the first line of a script may be that names its interpreter (Linux, `BINPRM_BUF_SIZE`).
+/// The longest first line of a script that names its interpreter (Linux, `BINPRM_BUF_SIZE`).
 const SHEBANG_BYTES: u64 = 256;
 /// How many scripts may interpret each other (Linux).
 const MOST_INTERPRETERS: usize = 5;
 
-/// Where servers start beside a sandbox, and from where they take nothing.
+/// The directory of servers beside a sandbox, and the exposed places.
 #[derive(Debug, Clone)]
 pub(crate) struct Guard {
     directory: PathBuf,
@@ -37,7 +37,7 @@ impl Guard {
         Self { directory, exposed }
     }
 
-    /// What a server inherits of `environment`.
+    /// The part of `environment` that a server inherits.
     pub(super) fn inherited(&self, environment: BTreeMap<String, String>) -> BTreeMap<String, String> {
         let safe = |(name, value): (String, String)| {
             self.exposed.safe_value(&name, &value, &self.directory).map(|value| (name, value))
@@ -45,10 +45,10 @@ impl Guard {
         environment.into_iter().filter_map(safe).collect()
     }
 
-    /// How a server may be started that has this environment; `workspace` is what its `cwd` is relative to.
+    /// Checks and returns how to start a server with this environment; its `cwd` is relative to `workspace`.
     ///
     /// # Errors
-    /// It would take code or configuration from where code in the sandbox can write.
+    /// It would read code or configuration from an exposed place.
     pub(super) fn start(
         &self,
         name: &str,
@@ -76,7 +76,7 @@ impl Guard {
         Ok(Start { program, directory })
     }
 
-    /// The directory of the server `name`, which is made if it is missing: what one leaves in its own is nothing to another.
+    /// The directory of the server `name`, created if missing: servers do not share a directory.
     fn directory_of(&self, name: &str) -> Result<PathBuf, Error> {
         let directory = self.directory.join(name);
         if let Some(place) = self.exposed.above(&directory) {
@@ -89,7 +89,7 @@ impl Guard {
     }
 }
 
-/// The file that `command` stands for.
+/// The file of `command`.
 fn program(command: &str, directory: &Path, path: &str, secrets: &Secrets) -> Result<PathBuf, Error> {
     let found = match command.contains('/') {
         true => Some(directory.join(command)).filter(|program| program.exists()),
@@ -98,7 +98,7 @@ fn program(command: &str, directory: &Path, path: &str, secrets: &Secrets) -> Re
     found.ok_or_else(|| Error::CommandNotFound { command: secrets.redact(command) })
 }
 
-/// The look at one server's parameters.
+/// The check of one server's parameters.
 struct Check<'a> {
     guard: &'a Guard,
     secrets: &'a Secrets,
@@ -122,7 +122,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Looks at the program's file, and at those that interpret it if it is a script.
+    /// Checks the program's file, and its interpreters if it is a script.
     fn program(&self, program: &Path, command: &str) -> Result<(), Error> {
         let mut file = program.to_owned();
         for _ in 0..MOST_INTERPRETERS {
@@ -166,7 +166,7 @@ fn is_relative(argument: &str) -> bool {
     matches!(value, "." | "..") || value.starts_with("./") || value.starts_with("../")
 }
 
-/// What the first line of a script says after `#!`.
+/// The first line of a script after `#!`.
 fn shebang(file: &Path) -> Option<String> {
     if !is_program(file) {
         return None;

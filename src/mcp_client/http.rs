@@ -1,6 +1,6 @@
-//! The HTTP client that both HTTP transports use, and the words for what goes wrong.
+//! The HTTP client that both HTTP transports use, and its error texts.
 //!
-//! Ours are the policies: whom redirects may lead to, how long a server may be gone, and that no URL, which may hold a
+//! It sets the policies: allowed redirects, how long a server may be gone, and that no URL, which may hold a
 //! secret, gets into an error or a log line.
 
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use super::filled::FilledHttp;
 use super::posts::Posts;
 use crate::text::describe;
 
-/// How long one TCP and TLS connection may take to come about.
+/// The timeout for one TCP and TLS connection.
 const TCP_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a broken event stream is taken up again before the server counts as gone: about 8 s in all.
+/// How often a broken event stream is reopened before the server counts as gone: about 8 s in all.
 const STREAM_RETRIES: usize = 4;
 const STREAM_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// More concurrent calls than this wait for one another. Cells may well start a hundred threads.
@@ -31,7 +31,7 @@ const REDIRECTS: usize = 5;
 /// The error of a Streamable HTTP transport.
 pub(super) type HttpError = StreamableHttpError<reqwest::Error>;
 
-/// Which way requests go.
+/// The proxies of requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Proxies {
     /// Through those that the environment names.
@@ -40,7 +40,7 @@ pub(super) enum Proxies {
     None,
 }
 
-/// Whether the server is on this machine: no proxy reaches it, nor has to see what we say to it.
+/// Whether the server is on this machine: a proxy cannot reach it, and need not see our requests.
 pub(super) fn is_loopback(url: &reqwest::Url) -> bool {
     match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
@@ -70,7 +70,8 @@ pub(super) fn client(proxies: Proxies) -> Result<Client, Error> {
     })
 }
 
-/// Follows 307 and 308 on the same origin: others would lose the message's body or send our headers away.
+/// Follows 307 and 308 on the same origin: other redirects would lose the body, or send our headers to
+/// another origin.
 fn same_origin_redirects() -> redirect::Policy {
     redirect::Policy::custom(|attempt| {
         let keeps_body =
@@ -102,7 +103,7 @@ pub(super) fn transport(
     StreamableHttpClientTransport::with_client(Posts::new(client, answers), config)
 }
 
-/// What happened, without URLs and in words for people.
+/// The error as text for people, without URLs.
 pub(super) fn explain(error: &HttpError) -> String {
     match error {
         StreamableHttpError::Client(error) => request_error(error),
@@ -121,19 +122,19 @@ pub(super) fn explain(error: &HttpError) -> String {
     }
 }
 
-/// Why a request failed, with the advice that it calls for.
+/// Why a request failed, with advice.
 pub(super) fn request_error(error: &reqwest::Error) -> String {
-    let told = describe(error);
-    let is_untrusted = told.contains("invalid peer certificate");
+    let text = describe(error);
+    let is_untrusted = text.contains("invalid peer certificate");
     let advice = if is_untrusted {
         "\nhint: ipybox trusts the system's certificates, or those in the file that `SSL_CERT_FILE` names in its environment"
     } else {
         ""
     };
-    told + advice
+    text + advice
 }
 
-/// A status that wants credentials; `challenge` is the header `WWW-Authenticate` that came with it.
+/// A status that demands credentials; `challenge` is the header `WWW-Authenticate` that came with it.
 pub(super) fn refused(code: StatusCode, challenge: Option<&str>) -> String {
     let challenge = challenge.unwrap_or_default();
     let scope = parameter(challenge, "scope").filter(|_| challenge.contains("insufficient_scope"));
@@ -143,10 +144,10 @@ pub(super) fn refused(code: StatusCode, challenge: Option<&str>) -> String {
         None if wants_sign_in => ": the server wants OAuth, and ipybox does not sign in".to_owned(),
         None => String::new(),
     };
-    let told = format!("the server answered HTTP {code}{wants}\nhint: {CREDENTIALS}");
+    let text = format!("the server answered HTTP {code}{wants}\nhint: {CREDENTIALS}");
     match wants_sign_in {
-        true => told + INSTEAD_OF_OAUTH,
-        false => told,
+        true => text + INSTEAD_OF_OAUTH,
+        false => text,
     }
 }
 
@@ -165,7 +166,7 @@ fn parameter<'a>(challenge: &'a str, name: &str) -> Option<&'a str> {
     is_plain.then_some(value)
 }
 
-/// The status with the advice that it calls for.
+/// The status, with advice.
 pub(super) fn status(status: StatusCode) -> String {
     let advice = match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => return refused(status, None),
@@ -180,13 +181,13 @@ pub(super) fn status(status: StatusCode) -> String {
     format!("the server answered HTTP {status}{advice}")
 }
 
-/// What to say of an answer that is of none of MCP's content types.
+/// The error for an answer with another content type than MCP's.
 pub(super) fn content_type(found: Option<&str>) -> String {
     let found = found.unwrap_or("none");
     format!("the server answered with the content type `{found}`; is this the URL of an MCP server?")
 }
 
-/// Takes apart rmcp's `HTTP 404 Not Found: <body>`.
+/// Parses rmcp's `HTTP 404 Not Found: <body>`.
 fn explain_response(response: &str) -> String {
     let Some((head, body)) = response.strip_prefix("HTTP ").and_then(|rest| rest.split_once(": ")) else {
         return shortened(response);
@@ -208,7 +209,7 @@ pub(super) fn shortened(text: &str) -> String {
     if characters.next().is_some() { format!("{short}…") } else { short }
 }
 
-/// How much of an answer is read that is no message of MCP.
+/// How many bytes of an answer are read if it is no MCP message.
 const BEGINNING_BYTES: usize = 64 * 1024;
 
 /// The beginning of an answer's body, as far as it comes.

@@ -1,12 +1,12 @@
-//! A message of a server as it comes in: weighed piece by piece, and kept as long as it is not too much.
+//! An incoming message of a server: weighed piece by piece, and kept unless it is too large.
 
 use rmcp::model::{NumberOrString, RequestId};
 
 use crate::budget::{ANSWERS, Excess, Lease, Scan, take_turns};
 
-/// How much is read, and dropped, of a message that is too long before its end is given up.
+/// How many bytes of a too long message are read and dropped before its end is given up.
 pub(super) const READ_BYTES: usize = 256 * 1024 * 1024;
-/// A message of which not all has come.
+/// An incomplete message.
 pub(super) struct Incoming {
     scan: Scan,
     text: Vec<u8>,
@@ -14,14 +14,14 @@ pub(super) struct Incoming {
     excess: Option<Excess>,
 }
 
-/// A message that has come whole.
+/// A complete message.
 pub(super) struct Message {
     pub(super) scan: Scan,
-    /// Its text and the memory for it, or why it is not kept.
+    /// Its text with its memory lease, or why it is not kept.
     pub(super) text: Result<Document, Excess>,
 }
 
-/// A text, and the memory that it and what is made of it may take.
+/// A text, and the memory lease for it and its parsed form.
 #[derive(Debug)]
 pub(super) struct Document {
     pub(super) text: Vec<u8>,
@@ -36,7 +36,7 @@ impl Default for Incoming {
 }
 
 impl Incoming {
-    /// Takes in the next piece. Waits a while if there is no room for it.
+    /// Adds the next piece. Waits a while if there is no memory for it.
     pub(super) async fn push(&mut self, piece: &[u8]) {
         let before = self.scan.bytes();
         self.scan.read(piece);
@@ -53,12 +53,12 @@ impl Incoming {
         }
     }
 
-    /// Whether the message is so long that its end is not to be waited for.
+    /// Whether the message is too long to wait for its end.
     pub(super) fn is_endless(&self) -> bool {
         self.scan.bytes() > READ_BYTES
     }
 
-    /// The message that has come to its end; from here on another one comes in.
+    /// Takes the complete message; the next piece begins another one.
     pub(super) fn take(&mut self) -> Message {
         let Self { scan, text, lease, excess } = std::mem::take(self);
         let weight = scan.weight();
@@ -79,7 +79,7 @@ impl Message {
     }
 }
 
-/// Some servers make texts of the numbers that we gave.
+/// Some servers return our numeric ids as strings.
 pub(super) fn plain(id: RequestId) -> RequestId {
     match &id {
         NumberOrString::String(text) => text.parse().map_or(id, NumberOrString::Number),

@@ -1,4 +1,4 @@
-//! The task behind each connection: it outlives the last call and ends what belongs to the connection.
+//! The task that owns each connection: it outlives the last call and cleans up after the connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const PIPES_GRACE: Duration = Duration::from_millis(200);
 /// How long after the server's exit its last messages are read.
 const EXIT_GRACE: Duration = Duration::from_secs(1);
 
-/// Waits for the end of the connection, by `stop` or by itself, cleans up, and tells `ended`.
+/// Waits for the end of the connection, by `stop` or by itself, cleans up, and sends the end to `ended`.
 pub(super) async fn keep(
     service: RunningService<RoleClient, Client>,
     process: Option<Process>,
@@ -30,7 +30,7 @@ pub(super) async fn keep(
         Some(process) => keep_process(service, process, &stop).await,
         None => keep_session(service, &stop).await,
     };
-    // From here on nobody may believe that the connection lives.
+    // From here on the connection must count as ended.
     stop.cancel();
     ended.send_replace(Some(Arc::new(last_words)));
 }
@@ -59,13 +59,13 @@ async fn keep_process(
         ended = &mut service => { drop(ended); (true, stop.is_cancelled()) }
         () = stop.cancelled() => (timeout(PIPES_GRACE, &mut service).await.is_ok(), true),
         () = process.exited() => {
-            // What it started may hold its stdout, and nobody would notice its death. Messages
-            // that are in the pipe already survive the kill and are still read.
+            // Its children may hold its stdout, which would hide its death. Messages in the pipe survive the
+            // kill and are still read.
             process.kill();
             (timeout(EXIT_GRACE, &mut service).await.is_ok(), false)
         }
     };
-    // Only the process's end can unblock what is left of the service then.
+    // Then only the end of the process can unblock the service.
     stop.cancel();
     let last_words = process.end().await;
     if !is_service_over && timeout(EXIT_GRACE, service).await.is_err() {

@@ -1,10 +1,10 @@
-//! Which arguments of a command choose what runs: those of programs that run others, up to and with the name of what they
-//! run. Pure.
+//! Which arguments of a command choose the code that runs: those of programs that run others, up to the name
+//! of the program that they run. Pure.
 //!
-//! `npx -y --prefix DIR server DIR`: the first directory decides which code runs, the second is what the server is told.
-//! In doubt an argument counts as one that chooses.
+//! `npx -y --prefix DIR server DIR`: the first directory decides which code runs, the second is an argument
+//! of the server. In doubt an argument counts as one that chooses.
 
-/// Programs that run what a first argument names: a package, a file, a directory or a command.
+/// Programs that run the target named by a first argument: a package, a file, a directory or a command.
 const LAUNCHERS: &[&str] = &[
     "npx", "npm", "pnpm", "pnpx", "yarn", "bun", "bunx", "node", "nodejs", "deno", "tsx", "ts-node",
     "corepack", "volta", "python", "pythonw", "pypy", "ipython", "uv", "uvx", "pipx", "pixi", "rye",
@@ -13,7 +13,7 @@ const LAUNCHERS: &[&str] = &[
     "go", "cargo", "swift", "julia", "rscript", "r", "elixir", "escript",
 ];
 
-/// Programs that run a command which stands behind `--`, or anywhere among their arguments.
+/// Programs that run a command after `--`, or anywhere among their arguments.
 #[rustfmt::skip]
 const WRAPPERS: &[&str] = &[
     "env", "nice", "ionice", "nohup", "setsid", "stdbuf", "timeout", "time", "chrt", "taskset", "sudo",
@@ -23,7 +23,7 @@ const WRAPPERS: &[&str] = &[
     "micromamba", "make", "just", "task", "git", "ssh", "docker-compose",
 ];
 
-/// Programs that run what is in a container, where nothing of a directory acts unless it is mounted: `docker run`. Their
+/// Programs that run a container, where no directory has effect unless it is mounted: `docker run`. Their
 /// other commands read files of the directory that they are given.
 const CONTAINERS: &[&str] = &["docker", "podman", "nerdctl", "container"];
 

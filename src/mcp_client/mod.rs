@@ -1,4 +1,4 @@
-//! The client of one MCP server: how to reach it, its tools, calls and what comes back.
+//! The client of one MCP server: its parameters, connection, tools, calls and results.
 //!
 //! It keeps no list of servers and no state on disk; it does not generate code and knows no kernel.
 //! Values that `${NAME}` placeholders were filled with are taken out of every error and log line.
@@ -50,7 +50,7 @@ pub(crate) use tool::{Identity, Tool, is_for_apps};
 
 use crate::env::{IPYBOX_DOTENV, MissingVariable};
 
-/// How long is waited for a server to be ready, unless somebody says otherwise: `npx` and `uvx` may have to download it.
+/// The default timeout for a server to be ready: `npx` and `uvx` may have to download it.
 pub(crate) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Why a server could not be connected to, or could not list its tools.
@@ -59,7 +59,7 @@ pub(crate) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(120);
 /// text as a whole. So there are no `source`s, which would say the same again.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// A placeholder asks for a variable that is set nowhere.
+    /// The variable of a placeholder is not set.
     #[error("{missing} (asked for by `{key}`)")]
     Placeholder {
         /// The parameter that holds the placeholder.
@@ -67,7 +67,7 @@ pub(crate) enum Error {
         /// Which variable.
         missing: MissingVariable,
     },
-    /// A value of `.env` would decide more than a secret does. The value is not shown.
+    /// A value of `.env` would choose more than a secret. The value is not shown.
     #[error(
         "fill `${{{name}}}` in `{key}`: its value comes from the workspace's `.env`, which {why}\n\
          hint: set `{name}` in ipybox's environment (`env` in the client's entry), or name it there: \
@@ -102,7 +102,7 @@ pub(crate) enum Error {
         /// The directory.
         path: PathBuf,
     },
-    /// A parameter leads to where code in the sandbox can write, and decides what runs.
+    /// A parameter that decides what runs leads to an exposed place.
     #[error(
         "`{key}` is `{value}`, which leads to `{}`: code in the sandbox can write there, and what it writes would act \
          outside of the sandbox\n\
@@ -129,7 +129,7 @@ pub(crate) enum Error {
         /// Its value, secrets redacted.
         value: String,
     },
-    /// The directory that servers start in has one above it that code in the sandbox can write.
+    /// A directory above the one that servers start in is exposed.
     #[error(
         "MCP servers would start in `{}`, and code in the sandbox can write `{}`, from where they may be configured\n\
          hint: name a state directory that lies elsewhere with `--state-dir`", directory.display(), place.display()
@@ -189,7 +189,7 @@ pub(crate) enum Error {
         /// What it wrote meanwhile.
         last_words: LastWords,
     },
-    /// The start was ended by somebody else than who waited for it.
+    /// The start was ended by another caller.
     #[error("the server had not started yet when a reset or another registration ended it")]
     StartEnded,
     /// The server answered with an error.
@@ -202,7 +202,7 @@ pub(crate) enum Error {
         /// The server's message, secrets redacted.
         message: String,
     },
-    /// The server could not be reached, or answered with what is not MCP.
+    /// The server could not be reached, or its answer is not MCP.
     #[error("`{method}` failed: {reason}{last_words}")]
     Unusable {
         /// What the server was asked.

@@ -1,4 +1,4 @@
-//! Messages to servers as JSON. Large arguments are written apart from the runtime's threads.
+//! Messages to servers as JSON. Large arguments are written off the runtime's threads.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What a tool returned, or a resource holds, in our own types. Pure.
+//! Tool results and resource contents, in our own types. Pure.
 
 use std::fmt;
 
@@ -49,7 +49,7 @@ pub(crate) enum Body {
 }
 
 impl ToolOutput {
-    /// Whether the content as text is more than nothing.
+    /// Whether the content has any text.
     pub(crate) fn has_text(&self) -> bool {
         match self.content.as_slice() {
             [] => false,
@@ -70,7 +70,7 @@ impl ToolOutput {
 }
 
 impl fmt::Display for ToolOutput {
-    /// The content as one text: what is text as it is, all else described in brackets.
+    /// The content as one text: text unchanged, all else described in brackets.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, content) in self.content.iter().enumerate() {
             let newline = if number == 0 { "" } else { "\n" };
@@ -173,7 +173,7 @@ pub(super) fn read(result: CallToolResult) -> Result<ToolOutput, String> {
     Err(text.or_else(structured).unwrap_or_else(|| "the tool reports an error without a message".to_owned()))
 }
 
-/// What a resource holds.
+/// The contents of a resource.
 pub(super) fn read_resource(result: ReadResourceResult) -> ToolOutput {
     ToolOutput {
         structured: None,

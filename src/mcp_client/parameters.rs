@@ -12,12 +12,12 @@ use super::parameters_error::{LONGEST_TIMEOUT_SECS, ParametersError};
 use super::pasted::{self, Adopted};
 use crate::text::visible::{line, word};
 
-/// What a user says of an MCP server; `${NAME}` placeholders stand as the user wrote them.
+/// The parameters of an MCP server; `${NAME}` placeholders are unfilled.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ServerParameters {
     /// How to reach it.
     pub(crate) reach: Reach,
-    /// How long is waited for it to be ready. Default: the connector decides.
+    /// The timeout for it to be ready. Default: the connector's.
     pub(crate) timeout: Option<Duration>,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct ServerParameters {
 pub(crate) enum Reach {
     /// A program that we start and that speaks MCP on its stdin and stdout.
     Stdio(StdioParameters),
-    /// A server that listens already, behind a URL.
+    /// A running server, behind a URL.
     Http(HttpParameters),
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct StdioParameters {
     /// Its working directory, absolute or relative to the workspace. Default: the workspace; beside a sandbox an empty
     /// directory of its own.
     pub(crate) cwd: Option<String>,
-    /// Whether it may take code and configuration from where code in the sandbox can write. Default: `false`.
+    /// Whether it may read code and configuration from exposed places. Default: `false`.
     pub(crate) trusts_workspace: bool,
 }
 
@@ -67,7 +67,7 @@ pub(crate) enum HttpTransport {
 }
 
 const STDIO_KEYS: &[&str] = &["command", "args", "env", "cwd", "type", "timeout", TRUST_WORKSPACE];
-/// The key by which a server may take code and configuration from where code in the sandbox can write.
+/// The key that allows a server to read code and configuration from exposed places.
 pub(crate) const TRUST_WORKSPACE: &str = "trust_workspace";
 const HTTP_KEYS: &[&str] = &["url", "headers", "type", "timeout"];
 
@@ -91,12 +91,12 @@ impl ServerParameters {
         Ok(Self { reach, timeout: parse_timeout(&fields)? })
     }
 
-    /// Reads what the user may have copied from another client's configuration. Returns notes on what was left out or taken
-    /// in another way than one might think. `name` is what the server is to be called, `has_program` knows what commands
-    /// there are.
+    /// Reads what the user may have copied from another client's configuration. Returns notes on parts that
+    /// were left out or reinterpreted. `name` is the server's name, `has_program` says whether a command
+    /// exists.
     ///
     /// # Errors
-    /// As for [`parse`](Self::parse), and for what contradicts itself.
+    /// As for [`parse`](Self::parse), and for contradictions.
     pub(crate) fn adopt(
         name: &str,
         object: &Map<String, Value>,
@@ -135,7 +135,7 @@ impl ServerParameters {
         object
     }
 
-    /// What stands behind the server's name, in one line: its command line or URL.
+    /// The target of the server, in one line: its command line or URL.
     pub(crate) fn summary(&self) -> String {
         match &self.reach {
             Reach::Stdio(StdioParameters { command, args, .. }) => {
@@ -155,7 +155,7 @@ impl std::fmt::Debug for ServerParameters {
 }
 
 impl HttpTransport {
-    /// The transport that `url` tells by its text: `/mcp` before `/sse`, as the reference decides.
+    /// The transport guessed from `url`: `/mcp` before `/sse`, as the reference implementation does.
     pub(crate) fn from_url(url: &str) -> Option<Self> {
         if url.contains("/mcp") {
             Some(Self::Streamable)
@@ -212,7 +212,7 @@ fn parse_http(fields: &Fields<'_>) -> Result<HttpParameters, ParametersError> {
         return Err(ParametersError::InvalidHeader { name: name.clone() });
     }
     let url = fields.required_text("url")?;
-    // What a placeholder stands for is known only when connecting; then both checks are made again.
+    // Values of placeholders are known only when connecting; then both checks are made again.
     if !url.contains("${") {
         check_url(&url)?;
         if transport.or(HttpTransport::from_url(&url)).is_none() {

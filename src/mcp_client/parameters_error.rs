@@ -1,9 +1,9 @@
 //! What can be wrong with the parameters of an MCP server.
 
-/// The longest time that may be waited for a server, in seconds: a day, which no client waits.
+/// The longest timeout for a server, in seconds: a day, longer than any client waits.
 pub(super) const LONGEST_TIMEOUT_SECS: f64 = 86_400.0;
 
-/// Why an object does not say how to reach an MCP server.
+/// Why the parameters of an MCP server are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ParametersError {
     /// Neither of the two keys that decide what kind of server it is.
@@ -28,7 +28,7 @@ pub(crate) enum ParametersError {
         /// What it is.
         found: &'static str,
     },
-    /// A value that is there but empty.
+    /// An empty value.
     #[error("`{key}` must not be empty")]
     Empty {
         /// The key.
@@ -42,7 +42,7 @@ pub(crate) enum ParametersError {
         /// Their names.
         found: Vec<String>,
     },
-    /// Two keys that mean the same say different things.
+    /// Two keys of the same meaning have different values.
     #[error("`{first}` and `{second}` contradict each other: give one of them")]
     Contradiction {
         /// The one.
@@ -50,7 +50,7 @@ pub(crate) enum ParametersError {
         /// The other.
         second: String,
     },
-    /// A key that is nearly one that we know.
+    /// A key that is nearly a known one.
     #[error("`{key}` is not a parameter\nhint: did you mean `{known}`?")]
     Misspelt {
         /// The key.
@@ -96,13 +96,13 @@ pub(crate) enum ParametersError {
         /// What may be given.
         expected: &'static str,
     },
-    /// A time that cannot be waited.
+    /// An invalid timeout.
     #[error("`timeout` must be more than 0 and at most {LONGEST_TIMEOUT_SECS} seconds, not {seconds}")]
     Timeout {
         /// What was given.
         seconds: String,
     },
-    /// Nothing says which HTTP transport it is.
+    /// The HTTP transport is unknown.
     #[error(
         "the transport is unknown: the URL contains neither `/mcp` nor `/sse`\n\
          hint: add `\"type\": \"streamable_http\"` or `\"type\": \"sse\"`"

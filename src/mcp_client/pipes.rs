@@ -20,11 +20,11 @@ use crate::env::Secrets;
 
 /// Messages read ahead of rmcp: enough that reading and handling overlap.
 pub(super) const READ_AHEAD: usize = 4;
-/// One read from a pipe, which holds this much on Linux.
+/// The size of a read: a pipe's capacity on Linux.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// How much of stdout's beginning is kept to show what a program writes that does not speak MCP.
+/// How much of stdout's beginning is kept, to show the output of a program that is no MCP server.
 const OPENING_BYTES: usize = 4_000;
-/// How much of it is shown. Less than is kept: a secret that is cut in two would not be recognised.
+/// How much of it is shown. Less than is kept: a truncated secret would not be recognised.
 const OPENING_CHARS: usize = 300;
 
 /// The pipes of a stdio server, as rmcp wants them.
@@ -34,7 +34,7 @@ pub(super) struct Pipes {
     reader: JoinHandle<()>,
 }
 
-/// How a server's stdout begins, and what is wrong with it. Clones are of the same.
+/// How a server's stdout begins, and what is wrong with it. Clones share it.
 #[derive(Clone, Default)]
 pub(super) struct Opening(Arc<Mutex<Beginning>>);
 
@@ -52,7 +52,7 @@ impl Pipes {
     }
 }
 
-/// Reads until the server has closed its stdout, writes a line without end, or nobody listens any more.
+/// Reads until the server closes its stdout or writes an endless line, or the receiver is dropped.
 async fn read(
     mut stdout: ChildStdout,
     opening: Opening,

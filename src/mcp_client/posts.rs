@@ -1,8 +1,8 @@
-//! The requests of Streamable HTTP, for rmcp, whose protocol it is.
+//! Sends the HTTP requests of Streamable HTTP for rmcp, which implements the protocol.
 //!
-//! rmcp's own client reads a whole answer and parses it before anybody can say that it is too large; drops an answer that
-//! it cannot parse, and an error without an id (the TypeScript SDK's examples refuse lost sessions so), so that the call
-//! waits for ever; and its errors have URLs, which may hold secrets.
+//! rmcp's own client reads and parses a whole answer before its size can be checked; drops an answer that it
+//! cannot parse, and an error without an id (the TypeScript SDK's examples refuse lost sessions so), so that
+//! the call waits for ever; and its errors have URLs, which may hold secrets.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -27,13 +27,13 @@ use super::http::{self, HttpError};
 use super::incoming::Incoming;
 use super::outgoing;
 
-/// What a request may be answered with.
+/// The accepted content types.
 const ACCEPTED: &str = "application/json, text/event-stream";
 
 type Headers = HashMap<HeaderName, HeaderValue>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
-/// Makes the requests of one connection.
+/// Sends the requests of one connection.
 #[derive(Clone)]
 pub(super) struct Posts {
     client: Client,
@@ -64,7 +64,7 @@ impl Posts {
         }
     }
 
-    /// What an answer holds that is no refusal.
+    /// The content of a successful answer.
     async fn succeeded(
         &self,
         response: Response,
@@ -76,7 +76,8 @@ impl Posts {
             return Ok(StreamableHttpPostResponse::Sse(self.events(response), session));
         }
         if asked.is_none() {
-            // The protocol wants 202 for what asks nothing; some servers answer 200, with a body or without.
+            // The protocol demands 202 for messages without an answer; some servers answer 200, with a body
+            // or without.
             return Ok(StreamableHttpPostResponse::Accepted);
         }
         if !is(kind.as_deref(), JSON_MIME_TYPE) {
@@ -105,7 +106,7 @@ impl Posts {
         })
     }
 
-    /// The events that are the body, with what rmcp may have of their messages.
+    /// The events of the body, with their messages in the form for rmcp.
     fn events(&self, response: Response) -> Events {
         let answers = self.answers.clone();
         let events = events(response.bytes_stream().map_err(reqwest::Error::without_url));
@@ -167,7 +168,7 @@ impl StreamableHttpClient for Posts {
     }
 }
 
-/// Sends `request`; a refusal that wants credentials is an error.
+/// Sends `request`; a refusal that demands credentials is an error.
 async fn send(
     request: RequestBuilder,
     session: Option<&str>,

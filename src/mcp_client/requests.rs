@@ -1,4 +1,4 @@
-//! Requests to a server, with a place for an answer that is too large for rmcp.
+//! Requests to a server, with an [`AnswerPlace`] for an answer that is too large for rmcp.
 
 use rmcp::RoleClient;
 use rmcp::model::{
@@ -19,14 +19,14 @@ pub(super) trait Expected: Sized + Send + 'static {
     /// The form that a large answer has.
     type Large: DeserializeOwned + Into<Self> + Send + 'static;
 
-    /// What rmcp gets in its place.
+    /// The answer for rmcp instead.
     const EMPTY: Empty;
 
-    /// Takes it from what rmcp has read.
+    /// Converts rmcp's parsed result.
     fn from_result(result: ServerResult) -> Option<Self>;
 }
 
-/// An answer, what it weighs, and the memory for it.
+/// An answer, its weight, and its memory lease.
 pub(super) struct Answered<T> {
     pub(super) answer: T,
     pub(super) weight: usize,
@@ -90,7 +90,7 @@ pub(super) async fn request<T: Expected>(
         Some(Arrived::Here(document)) => return read(document).await,
         Some(Arrived::Refused(reason)) => return Err(Failure::Unusable { reason }),
         Some(Arrived::WithRmcp { weight, lease }) => (weight, lease),
-        // The transport has failed, or it has found no answer in what came.
+        // The transport has failed, or received no valid answer.
         None => (0, ANSWERS.lease()),
     };
     let answer = T::from_result(result?).ok_or(ServiceError::UnexpectedResponse)?;
@@ -113,7 +113,7 @@ async fn read<T: Expected>(document: Document) -> Result<Answered<T>, Failure> {
     }
 }
 
-/// A request that nobody may want the answer of any more.
+/// Cancels a request if its caller drops it.
 struct Abandoned<'a> {
     peer: &'a Peer<RoleClient>,
     id: Option<RequestId>,
@@ -124,7 +124,7 @@ impl Drop for Abandoned<'_> {
         // Without a runtime there is no connection any more either.
         let (Some(id), Ok(runtime)) = (self.id.take(), Handle::try_current()) else { return };
         let peer = self.peer.clone();
-        // Whether the server hears of it makes no difference to us.
+        // A lost cancellation makes no difference to us.
         runtime.spawn(async move {
             let cancelled =
                 CancelledNotificationParam::new(Some(id), Some("nobody waits for it any more".to_owned()));

@@ -103,7 +103,7 @@ impl Transport<RoleClient> for SseTransport {
             let body = outgoing::encode(message).await?;
             let response = request.header(CONTENT_TYPE, "application/json").body(body).send().await?;
             let response = succeeded(response)?;
-            // The answer's body means nothing; reading it lets the connection be used again.
+            // The body has no meaning; reading it makes the connection reusable.
             drop(http::beginning(response).await);
             Ok(())
         }

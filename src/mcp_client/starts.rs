@@ -1,7 +1,7 @@
 //! Servers that are being started, each by a task of its own.
 //!
-//! A start goes on when nobody waits for it any more: a program that downloads a server and is killed loses the download,
-//! and may leave a broken cache behind. Whoever wants the same server next joins the start.
+//! A start goes on when no caller waits any more: killing a program that downloads a server loses the
+//! download, and may leave a broken cache behind. The next call for the same server joins the start.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,14 +28,14 @@ pub(super) struct Start {
     outcome: Mutex<Option<Result<Connection, Error>>>,
     /// Cancelled when there is an outcome.
     done: CancellationToken,
-    /// Cancelled to end the server, and once somebody has the outcome.
+    /// Cancelled to end the server, and when a caller takes the outcome.
     stop: CancellationToken,
-    /// Whether somebody was told that the start goes on, and so has yet to hear how it went.
+    /// Whether a caller was told that the start goes on, so that its outcome must still be reported.
     is_promised: AtomicBool,
 }
 
 impl Starts {
-    /// The start of this server that is under way, or has ended and was not asked for since.
+    /// The start of this server that is under way, or has ended and was not reported yet.
     pub(super) fn find(&self, name: &str, parameters: &StdioParameters) -> Option<Arc<Start>> {
         let mut running = self.lock();
         let position =
@@ -47,7 +47,7 @@ impl Starts {
         None
     }
 
-    /// Starts a server: `connecting` is told when to give up.
+    /// Starts a server by `connecting`, which gets a token to cancel it.
     pub(super) fn begin<F>(
         &self,
         name: &str,
@@ -72,7 +72,7 @@ impl Starts {
         start
     }
 
-    /// Takes the outcome of a start that is done; `None` if somebody else has it.
+    /// Takes the outcome of a start that is done; `None` if another caller has it.
     pub(super) fn take(&self, start: &Arc<Start>) -> Option<Result<Connection, Error>> {
         self.lock().retain(|other| !Arc::ptr_eq(other, start));
         let outcome = start.outcome().take();
@@ -96,7 +96,7 @@ impl Starts {
         self.lock().drain(..).for_each(|start| start.stop.cancel());
     }
 
-    /// Waits until what was ended has ended.
+    /// Waits until the ended servers have exited.
     pub(super) async fn ended(&self) {
         self.tasks.close();
         self.tasks.wait().await;
@@ -119,12 +119,12 @@ impl Start {
         self.done.cancelled().await;
     }
 
-    /// Has the next attempt hear how the start went, even if it failed.
+    /// Keeps the outcome for the next attempt, even a failure.
     pub(super) fn promise(&self) {
         self.is_promised.store(true, Ordering::Relaxed);
     }
 
-    /// What the server writes.
+    /// The server's output.
     pub(super) fn account(&self) -> &Account {
         &self.account
     }
@@ -132,7 +132,7 @@ impl Start {
     async fn run(self: Arc<Self>, connecting: impl Future<Output = Result<Connection, Error>>) {
         let outcome = connecting.await;
         match &outcome {
-            // Whoever waits tells it; and whoever ended it knows.
+            // A waiting caller reports the error; the caller that ended the start knows it.
             Err(error) if self.is_promised.load(Ordering::Relaxed) && !self.stop.is_cancelled() => {
                 tracing::warn!(name = self.name, %error, "an MCP server did not start in the background");
             }
@@ -141,7 +141,7 @@ impl Start {
         }
         *self.outcome() = Some(outcome);
         self.done.cancel();
-        // Until somebody takes the connection, it is ours to close.
+        // Until a caller takes the connection, this task has to close it.
         self.stop.cancelled().await;
         let left = self.outcome().take();
         if let Some(Ok(connection)) = left {
@@ -149,12 +149,12 @@ impl Start {
         }
     }
 
-    /// Whether it is under way, has succeeded, or has failed and nobody knows who was to be told.
+    /// Whether it is under way, has succeeded, or has failed without that being reported.
     fn is_worth_joining(&self) -> bool {
         match &*self.outcome() {
             Some(Ok(connection)) => connection.is_alive(),
             Some(Err(_)) => self.is_promised.load(Ordering::Relaxed),
-            // Taken by somebody, if it is done.
+            // If it is done, a caller has taken the outcome.
             None => !self.done.is_cancelled(),
         }
     }

@@ -1,4 +1,4 @@
-//! A stdio server: its process, from the start to the last words.
+//! A stdio server: its process, from the start to its last output.
 //!
 //! Not `TokioChildProcess`: that one hides the exit status and kills the leader alone.
 
@@ -26,12 +26,12 @@ use crate::process::{GroupLeader, Tail};
 const STDIN_GRACE: Duration = Duration::from_secs(2);
 /// How long it may take after SIGTERM.
 const TERM_GRACE: Duration = Duration::from_secs(1);
-/// How long one may take after SIGTERM that is still starting. `npx` finishes the downloads that it has begun, then removes
-/// them; killed before, it leaves a copy of the server behind that never runs.
+/// How long a server that is still starting may take after SIGTERM. `npx` finishes the downloads that it has
+/// begun, then removes them; killed before, it leaves a copy of the server behind that never runs.
 const START_GRACE: Duration = Duration::from_secs(60);
 /// How long stderr is read after the group was killed: only a process that left it can hold it open.
 const STDERR_GRACE: Duration = Duration::from_millis(200);
-/// Keeps Python from importing what lies in its working directory, or beside its script.
+/// Keeps Python from importing files in its working directory, or beside its script.
 const PYTHON_SAFE_PATH: &str = "PYTHONSAFEPATH";
 
 /// The process of a stdio server; dropping it kills the process and what it started.
@@ -41,7 +41,7 @@ pub(super) struct Process {
     account: Account,
 }
 
-/// What a server writes, as far as it is kept. Clones are of the same server.
+/// The kept output of a server. Clones share it.
 #[derive(Clone)]
 pub(super) struct Account {
     stderr: Tail,
@@ -51,7 +51,7 @@ pub(super) struct Account {
     variables: Arc<[String]>,
 }
 
-/// What a server left behind: how it exited and what it wrote last. Secrets are redacted.
+/// The end of a server: its exit status and last output. Secrets are redacted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastWords {
     status: Option<ExitStatus>,
@@ -61,8 +61,8 @@ pub(crate) struct LastWords {
 }
 
 impl Process {
-    /// Starts the server `name`, in a process group of its own. `place` is the workspace, which its directory is or is
-    /// relative to, and those who have it otherwise.
+    /// Starts the server `name`, in a process group of its own. `place` has the workspace, which its
+    /// directory is or is relative to, and the guards of sandboxes.
     pub(super) fn start(
         name: &str,
         parameters: &FilledStdio,
@@ -102,7 +102,7 @@ impl Process {
         Ok((Self { leader, stderr_task, account }, pipes))
     }
 
-    /// What would be started, and its environment.
+    /// The command to start, and its environment.
     pub(super) fn prepare(
         name: &str,
         parameters: &FilledStdio,
@@ -130,12 +130,12 @@ impl Process {
         Ok((start, environment))
     }
 
-    /// What it writes.
+    /// Its output.
     pub(super) fn account(&self) -> &Account {
         &self.account
     }
 
-    /// It has started, so that there is no installation that could be left half done.
+    /// Marks it as started: no installation can be interrupted any more.
     pub(super) fn has_started(&self) {
         self.leader.guard_firmly();
     }
@@ -162,8 +162,8 @@ impl Process {
         self.kill_rest(status.ok().and_then(Result::ok)).await
     }
 
-    /// As [`end`](Self::end), of a server that is still starting: an installer does not look at its stdin, and is given
-    /// the time to leave its cache whole.
+    /// As [`end`](Self::end), of a server that is still starting: an installer does not read its stdin, and
+    /// gets the time to complete its cache.
     pub(super) async fn end_start(mut self) -> LastWords {
         self.leader.ask_to_end();
         let status = timeout(START_GRACE, self.leader.wait()).await;
@@ -172,7 +172,7 @@ impl Process {
 
     async fn kill_rest(mut self, status: Option<ExitStatus>) -> LastWords {
         self.leader.kill().await;
-        // Elapsed: something that left the group holds stderr. What it wrote so far is all we tell.
+        // Elapsed: a process that left the group holds stderr. Only the output so far is reported.
         if timeout(STDERR_GRACE, &mut self.stderr_task).await.is_err() {
             self.stderr_task.abort();
         }
@@ -181,7 +181,7 @@ impl Process {
 }
 
 impl Account {
-    /// What it has written so far.
+    /// Its output so far.
     pub(super) fn words(&self) -> LastWords {
         let stderr = self.stderr.text();
         let hint = diagnosis::hint(&stderr, &self.variables);
@@ -195,7 +195,7 @@ impl Account {
 }
 
 impl LastWords {
-    /// Forgets how it exited: it was made to.
+    /// Drops the exit status: we ended it.
     pub(super) fn without_status(self) -> Self {
         Self { status: None, ..self }
     }

@@ -1,4 +1,4 @@
-//! What a server says of itself and of its tools, in our own types.
+//! A server's identity and its tools, in our own types.
 
 use std::sync::Arc;
 
@@ -26,18 +26,18 @@ pub(crate) struct Tool {
     pub(crate) is_for_apps: bool,
 }
 
-/// What a server says of itself when it is connected to.
+/// A server's identity, from its answer to `initialize`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// Its own name, which is not the name that it is registered by; that one if it says none.
+    /// Its own name, which may differ from its registered name; the registered one if it has none.
     pub(crate) name: String,
     /// A name for people.
     pub(crate) title: Option<String>,
-    /// Its version; empty if it says none.
+    /// Its version; empty if unknown.
     pub(crate) version: String,
     /// How it wants to be used.
     pub(crate) instructions: Option<String>,
-    /// The protocol revision that it speaks with us.
+    /// The negotiated protocol revision.
     pub(crate) protocol_version: String,
 }
 

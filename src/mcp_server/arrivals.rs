@@ -1,5 +1,4 @@
-//! Keeps what the transport knows and the handlers do not: in which order requests arrived, and that
-//! the client has closed its end.
+//! Records what only the transport knows: the order in which requests arrived, and the end of the input.
 //!
 //! Handlers run as tasks of their own, so that two calls sent one after the other may start in either
 //! order. Each request gets a turn when it is read, and waits for the turn before it.
@@ -13,17 +12,17 @@ use rmcp::transport::Transport;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-/// A transport that stamps tool calls with their turn and notices the end of the input.
+/// A transport that attaches a turn to each tool call and notices the end of the input.
 pub(super) struct Arrivals<T> {
     transport: T,
-    /// Resolves when the turn given last has been passed on.
+    /// Resolves when the newest turn has been passed on.
     last: Option<oneshot::Receiver<()>>,
     /// How many calls have arrived.
     calls: u64,
     closed: CancellationToken,
 }
 
-/// A place in the order of arrival. Dropping it passes the turn on.
+/// A call's position in the order of arrival. Dropping it passes the turn on.
 #[derive(Default)]
 pub(super) struct Turn {
     before: Option<oneshot::Receiver<()>>,
@@ -33,13 +32,13 @@ pub(super) struct Turn {
 /// When a call arrived.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arrival {
-    /// Greater than that of every call before.
+    /// Greater than that of every earlier call.
     pub(super) number: u64,
     pub(super) at: Instant,
 }
 
 impl Arrival {
-    /// That of the request that these extensions came with.
+    /// The arrival of the request with these extensions.
     pub(super) fn of(extensions: &Extensions) -> Self {
         extensions.get().copied().unwrap_or(Self { number: 0, at: Instant::now() })
     }
@@ -62,7 +61,7 @@ impl<T> Arrivals<T> {
 }
 
 impl Turn {
-    /// The turn of the request that these extensions came with.
+    /// The turn of the request with these extensions.
     pub(super) fn of(extensions: &Extensions) -> Self {
         let stamp = extensions.get::<Stamp>();
         let turn = stamp.and_then(|stamp| stamp.0.lock().unwrap_or_else(PoisonError::into_inner).take());

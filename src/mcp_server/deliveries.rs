@@ -1,10 +1,11 @@
-//! Which answers may not have reached the client. They are told again with the next answer.
+//! Answers that may not have reached the client. The next answer repeats them.
 //!
-//! MCP has no receipt for an answer. A request that was cancelled takes none: that is certain. A client that gives up
-//! without a cancellation (the Python SDK 1.x does when its time limit is over) looks like one that waits, but for two
-//! signs: it calls again while its call is still running, or it has waited long. Both are true of some clients that do
-//! get their answers, so that little is told then. Revision 2026-07-28 obliges clients to cancel: their silence means
-//! that they wait. For all that cannot be known, a cell without code asks for the last answers again.
+//! MCP has no receipt for an answer. A client that cancels a request certainly ignores its answer. A client
+//! that gives up without a cancellation (the Python SDK 1.x does after its timeout) looks like one that
+//! waits, but for two signs: it sends another call while the first is still running, or it has waited long.
+//! Both are also true of some clients that do get their answers, so only a short excerpt is repeated then.
+//! Revision 2026-07-28 obliges clients to cancel: without a cancellation they wait. For all other cases, a
+//! cell without code returns the last answers again.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,38 +22,39 @@ use super::earlier::{Earlier, Why, name_of, prepend, text_of};
 use super::{execute, reset};
 use crate::session::Session;
 
-/// How long after a call another one means that the client may have given up on it: calls that are made in parallel are
-/// sent at once, and nobody gives up as fast.
+/// A call that arrives this long after another one means that the client may have given up on the first:
+/// parallel calls are sent at once, and no client gives up as fast.
 const OVERTAKEN_AFTER: Duration = Duration::from_secs(1);
 
-/// How long a call may take before its answer is in doubt for that alone. It is a common time limit of clients.
+/// The answer to a call that takes longer is in doubt for that alone. It is a common timeout of clients.
 const LONG: Duration = Duration::from_secs(60);
 
-/// How often an answer is told with answers that may be lost as well.
-const MOST_TIMES_TOLD: u32 = 2;
+/// How often an answer is repeated with answers that may be lost as well.
+const MOST_REPEATS: u32 = 2;
 
-/// How many answers are kept for the next one, the newest. A client that cancels calls by the hundred must not fill it.
+/// How many answers, the newest, are kept for the next one. A client that cancels calls by the hundred must
+/// not make it huge.
 const KEPT: usize = 8;
 
-/// How many answers are remembered after they were sent, for a cancellation that crosses its answer.
+/// How many sent answers are remembered, in case a cancellation crosses its answer.
 const REMEMBERED: usize = 4;
 
-/// How long an answer waits for that of an earlier cell which it should tell. The cell has ended by then, so that only
-/// its images may take longer.
+/// How long an answer waits for that of an earlier cell which it should repeat. The cell has ended by then:
+/// only its images may take longer.
 const SETTLING: Duration = Duration::from_secs(1);
 
 /// The answers of one session with a client.
 #[derive(Default)]
 pub(super) struct Deliveries {
     state: Mutex<State>,
-    /// Tells that a request is no longer under way.
+    /// Notified when a request is no longer under way.
     settled: Notify,
 }
 
 #[derive(Default)]
 struct State {
     under_way: HashMap<RequestId, UnderWay>,
-    /// What the next answer tells, oldest first.
+    /// The answers that the next one repeats, oldest first.
     kept: VecDeque<Earlier>,
     /// The newest answers that were sent.
     sent: VecDeque<Sent>,
@@ -61,26 +63,26 @@ struct State {
 /// A request that is being worked on.
 struct UnderWay {
     arrival: Arrival,
-    /// Whether it has to wait for the cells before it.
+    /// Whether it waits in the session's queue for the cells before it.
     is_queued: bool,
     /// Cancelled with the request.
     cancelled: CancellationToken,
-    /// Whether the client has to cancel what it gives up on.
+    /// Whether the protocol obliges the client to cancel requests that it gives up on.
     must_cancel: bool,
     is_overtaken: bool,
 }
 
-/// An answer that was sent, and what it told of earlier ones.
+/// An answer that was sent, with the earlier ones that it repeated.
 struct Sent {
     id: RequestId,
     own: Earlier,
     carried: Vec<Earlier>,
-    /// Whether it told the last answers again.
+    /// Whether it answered a recall, see [`is_recall`].
     is_recall: bool,
 }
 
 impl Deliveries {
-    /// Takes note of a request that has arrived.
+    /// Records a request that has arrived.
     pub(super) fn begin(&self, request: &CallToolRequestParams, context: &RequestContext<RoleServer>) {
         let call = UnderWay {
             arrival: Arrival::of(&context.extensions),
@@ -94,24 +96,24 @@ impl Deliveries {
         self.state().begin(context.id.clone(), call);
     }
 
-    /// Takes note of a request that is answered with something else than a result.
+    /// Removes a request that is answered with something else than a result.
     pub(super) fn forget(&self, id: &RequestId) {
         self.state().under_way.remove(id);
         self.settled.notify_waiters();
     }
 
-    /// Takes note of a cancellation. One that comes before the answer is seen by [`answer`](Self::answer).
+    /// Handles a cancellation after the answer. [`answer`](Self::answer) handles one that comes before.
     pub(super) fn cancelled(&self, id: &RequestId) {
         self.state().take_back(id);
     }
 
-    /// Keeps an answer that nobody has asked for so far.
+    /// Keeps an answer whose client has not come back for it.
     pub(super) fn keep(&self, earlier: Earlier) {
         self.state().keep(earlier);
     }
 
-    /// Completes the answer to a request by those that may not have reached the client, and keeps it if it may not reach
-    /// the client either.
+    /// Adds the answers that may not have reached the client to the answer to a request, and keeps this
+    /// answer if it may not reach the client either.
     pub(super) async fn answer(
         &self,
         request: &CallToolRequestParams,
@@ -119,7 +121,7 @@ impl Deliveries {
         session: &Session,
         mut result: CallToolResult,
     ) -> CallToolResult {
-        // What is missing after that is told with a later answer.
+        // After the timeout, a later answer repeats the missing ones.
         tokio::time::timeout(SETTLING, self.earlier_cells(&context.id)).await.ok();
         let call = name_of(&request.name, request.arguments.as_ref());
         let text = text_of(&result);
@@ -128,13 +130,13 @@ impl Deliveries {
             Why::Sent => Earlier::new(&call, &text, why, after),
             _ => Earlier::with_file(&call, &text, why, after, session).await,
         };
-        let told = self.state().send(&context.id, why, own, is_recall(request));
-        prepend(&told, &mut result);
+        let repeated = self.state().send(&context.id, why, own, is_recall(request));
+        prepend(&repeated, &mut result);
         self.settled.notify_waiters();
         result
     }
 
-    /// Waits until earlier cells have been answered whose answers this one should tell.
+    /// Waits for the answers of earlier cells that this one should repeat.
     async fn earlier_cells(&self, id: &RequestId) {
         loop {
             let mut settled = std::pin::pin!(self.settled.notified());
@@ -151,7 +153,7 @@ impl Deliveries {
     }
 }
 
-/// Whether a model asks for the last answers again: by a cell without code.
+/// Whether a model requests the last answers again, by a cell without code.
 fn is_recall(request: &CallToolRequestParams) -> bool {
     let code = request.arguments.as_ref().and_then(|arguments| arguments.get("code")?.as_str());
     request.name == execute::NAME && code.is_some_and(|code| code.trim().is_empty())
@@ -165,7 +167,7 @@ impl State {
         self.under_way.insert(id, call);
     }
 
-    /// Whether a cell is still under way that came before this one and may be lost.
+    /// Whether an earlier cell whose answer may be lost is still under way.
     fn has_to_wait(&self, id: &RequestId) -> bool {
         let Some(own) = self.under_way.get(id) else { return false };
         let is_lost = |call: &UnderWay| call.cancelled.is_cancelled() || call.is_overtaken;
@@ -187,41 +189,42 @@ impl State {
         (why, after)
     }
 
-    /// Takes note of an answer that is sent now, unless its request was cancelled. Returns what it tells of earlier ones.
+    /// Records an answer that is sent now, unless its request was cancelled. Returns the texts of earlier
+    /// answers to send with it.
     fn send(&mut self, id: &RequestId, why: Why, own: Earlier, is_recall: bool) -> Vec<String> {
         let call = self.under_way.remove(id);
-        // It may be cancelled since it was judged; from here on `take_back` sees to it.
+        // It may have been cancelled since `judge`; later cancellations go to `take_back`.
         if why == Why::Cancelled || call.is_some_and(|call| call.cancelled.is_cancelled()) {
             self.keep(own);
             return Vec::new();
         }
-        let mut told = if is_recall { self.last() } else { Vec::new() };
+        let mut repeated = if is_recall { self.last() } else { Vec::new() };
         let mut carried = Vec::from(std::mem::take(&mut self.kept));
-        told.extend(carried.iter().map(Earlier::told));
+        repeated.extend(carried.iter().map(Earlier::text));
         if why == Why::Sent {
             self.sent.push_back(Sent { id: id.clone(), own, carried, is_recall });
             if self.sent.len() > REMEMBERED {
                 self.sent.pop_front();
             }
-            return told;
+            return repeated;
         }
-        // This answer may be lost, and what it tells with it.
+        // This answer may be lost, and the earlier ones in it.
         carried.retain_mut(|earlier| {
-            earlier.times_told += 1;
-            earlier.times_told < MOST_TIMES_TOLD
+            earlier.times_repeated += 1;
+            earlier.times_repeated < MOST_REPEATS
         });
         self.kept = carried.into();
         self.keep(own);
-        told
+        repeated
     }
 
-    /// The last answers that were sent, and what they told, for a model that asks for them again.
+    /// The last answers that were sent, with those that they repeated, for a recall.
     fn last(&self) -> Vec<String> {
         let sent = self.sent.iter().filter(|sent| !sent.is_recall);
-        sent.flat_map(|sent| sent.carried.iter().chain([&sent.own])).map(Earlier::told_again).collect()
+        sent.flat_map(|sent| sent.carried.iter().chain([&sent.own])).map(Earlier::short_text).collect()
     }
 
-    /// Keeps what an answer has told that was sent, but whose request is cancelled.
+    /// After a late cancellation, keeps a sent answer and those that it repeated.
     fn take_back(&mut self, id: &RequestId) {
         let place = self.sent.iter().position(|sent| sent.id == *id);
         let Some(Sent { own, carried, .. }) = place.and_then(|place| self.sent.remove(place)) else { return };
@@ -272,7 +275,7 @@ mod tests {
             self.now += Duration::from_secs(seconds);
         }
 
-        /// The answer with this number, as it is sent: what it tells of earlier ones.
+        /// Sends the answer with this number; returns the earlier ones that it repeats.
         fn answer(&mut self, id: i64, is_cancelled: bool) -> Vec<String> {
             let request = RequestId::Number(id);
             if is_cancelled {
@@ -284,11 +287,11 @@ mod tests {
         }
 
         #[track_caller]
-        fn tells(&mut self, id: i64, expected: &[i64]) {
-            let told = self.answer(id, false);
-            assert_eq!(told.len(), expected.len(), "{told:?}");
-            for (told, number) in told.iter().zip(expected) {
-                assert!(told.contains(&format!("answer {number}\n")), "{told}");
+        fn repeats(&mut self, id: i64, expected: &[i64]) {
+            let repeated = self.answer(id, false);
+            assert_eq!(repeated.len(), expected.len(), "{repeated:?}");
+            for (repeated, number) in repeated.iter().zip(expected) {
+                assert!(repeated.contains(&format!("answer {number}\n")), "{repeated}");
             }
         }
     }
@@ -300,7 +303,7 @@ mod tests {
         assert!(play.answer(1, true).is_empty());
         for (id, expected) in [(2, &[1][..]), (3, &[])] {
             play.begin(id);
-            play.tells(id, expected);
+            play.repeats(id, expected);
         }
     }
 
@@ -312,7 +315,7 @@ mod tests {
             play.answer(id, true);
         }
         play.begin(3);
-        play.tells(3, &[1, 2]);
+        play.repeats(3, &[1, 2]);
     }
 
     #[test]
@@ -321,10 +324,10 @@ mod tests {
         play.begin(1);
         play.begin(2);
         play.wait(30);
-        play.tells(1, &[]);
-        play.tells(2, &[]);
+        play.repeats(1, &[]);
+        play.repeats(2, &[]);
         play.begin(3);
-        play.tells(3, &[]);
+        play.repeats(3, &[]);
     }
 
     #[test]
@@ -333,8 +336,8 @@ mod tests {
         play.begin(1);
         play.wait(2);
         play.begin(2);
-        play.tells(1, &[]);
-        play.tells(2, &[1]);
+        play.repeats(1, &[]);
+        play.repeats(2, &[1]);
     }
 
     #[test]
@@ -342,9 +345,9 @@ mod tests {
         let mut play = Play::new();
         play.begin(1);
         play.wait(61);
-        play.tells(1, &[]);
+        play.repeats(1, &[]);
         play.begin(2);
-        play.tells(2, &[1]);
+        play.repeats(2, &[1]);
     }
 
     #[test]
@@ -353,13 +356,13 @@ mod tests {
         for id in 1..=4 {
             play.begin(id);
             play.wait(61);
-            let told = play.answer(id, false);
-            assert_eq!(told.len(), [0, 1, 2, 2][id as usize - 1], "{told:?}");
+            let repeated = play.answer(id, false);
+            assert_eq!(repeated.len(), [0, 1, 2, 2][id as usize - 1], "{repeated:?}");
         }
         play.begin(5);
-        play.tells(5, &[3, 4]);
+        play.repeats(5, &[3, 4]);
         play.begin(6);
-        play.tells(6, &[]);
+        play.repeats(6, &[]);
     }
 
     #[test]
@@ -369,12 +372,12 @@ mod tests {
         play.begin(1);
         play.wait(61);
         play.begin(2);
-        play.tells(1, &[]);
-        play.tells(2, &[]);
+        play.repeats(1, &[]);
+        play.repeats(2, &[]);
         play.begin(3);
         play.answer(3, true);
         play.begin(4);
-        play.tells(4, &[3]);
+        play.repeats(4, &[3]);
     }
 
     #[test]
@@ -383,11 +386,11 @@ mod tests {
         play.begin(1);
         play.answer(1, true);
         play.begin(2);
-        play.tells(2, &[1]);
+        play.repeats(2, &[1]);
         play.state.take_back(&RequestId::Number(2));
         play.state.take_back(&RequestId::Number(2));
         play.begin(3);
-        play.tells(3, &[1, 2]);
+        play.repeats(3, &[1, 2]);
     }
 
     #[test]
@@ -401,7 +404,7 @@ mod tests {
         assert!(has_to_wait(&play, 2) && !has_to_wait(&play, 1));
         play.answer(1, true);
         assert!(!has_to_wait(&play, 2));
-        play.tells(2, &[1]);
+        play.repeats(2, &[1]);
     }
 
     #[test]
@@ -414,7 +417,7 @@ mod tests {
         let own = Earlier::new("`tool`", "answer 1", Why::Cancelled, after);
         assert!(play.state.send(&request, why, own, false).is_empty());
         play.begin(2);
-        play.tells(2, &[1]);
+        play.repeats(2, &[1]);
     }
 
     #[test]
@@ -422,16 +425,16 @@ mod tests {
         let mut play = Play::new();
         for id in 1..=6 {
             play.begin(id);
-            play.tells(id, &[]);
+            play.repeats(id, &[]);
         }
         for id in [7, 8] {
             play.begin(id);
             play.is_recall = true;
-            play.tells(id, if id == 7 { &[3, 4, 5, 6] } else { &[4, 5, 6] });
+            play.repeats(id, if id == 7 { &[3, 4, 5, 6] } else { &[4, 5, 6] });
         }
         play.is_recall = false;
         play.begin(9);
-        play.tells(9, &[]);
+        play.repeats(9, &[]);
     }
 
     #[test]
@@ -461,6 +464,6 @@ mod tests {
             play.answer(id, true);
         }
         play.begin(200);
-        play.tells(200, &[192, 193, 194, 195, 196, 197, 198, 199]);
+        play.repeats(200, &[192, 193, 194, 195, 196, 197, 198, 199]);
     }
 }

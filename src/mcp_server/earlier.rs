@@ -1,4 +1,4 @@
-//! An answer that may not have reached the client, as the next answer tells it.
+//! An answer that may not have reached the client, as the next answer repeats it.
 
 use std::time::Duration;
 
@@ -8,45 +8,45 @@ use serde_json::Value;
 use crate::output::excerpt;
 use crate::session::Session;
 
-/// How many characters are told of an answer that certainly got lost: the output of a cell with its default limit, and
-/// the words around it.
+/// How many characters of a lost answer are repeated: the output of a cell with its default limit, and the
+/// text around it.
 const LOST_CHARS: usize = 6_000;
 
-/// How many characters are told of an answer that the client probably has.
+/// How many characters of an answer that the client probably has are repeated.
 const DOUBTFUL_CHARS: usize = 500;
 
-/// How many characters are told of an answer that the model asks for again: there may be several.
+/// How many characters of an answer that the model requests again are repeated: there may be several.
 const AGAIN_CHARS: usize = 2_000;
 
-/// How many characters of a call's code or name are told.
+/// How many characters of a call's code or name are shown.
 const SUBJECT_CHARS: usize = 60;
 
 /// Why an answer may not have reached the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Why {
-    /// Nothing speaks against it; the model may ask for it again all the same.
+    /// It probably has; the model may request it again anyway.
     Sent,
-    /// The client cancelled the request, so that it takes no answer.
+    /// The client cancelled the request, and ignores its answer.
     Cancelled,
     /// The client was asked for approval, and has not come back.
     NotTakenUp,
-    /// The client may have given up without a word.
+    /// The client may have given up without a cancellation.
     InDoubt,
 }
 
-/// An answer that is to be told with the next one.
+/// An answer to send with the next one.
 #[derive(Debug)]
 pub(super) struct Earlier {
     heading: String,
     excerpt: String,
-    /// Where the whole is, or why it is nowhere.
+    /// The file with the whole answer, or why there is none.
     rest: String,
-    /// How often it was told with an answer that may itself be lost.
-    pub(super) times_told: u32,
+    /// How often it was sent with an answer that may itself be lost.
+    pub(super) times_repeated: u32,
 }
 
 impl Earlier {
-    /// The answer to `call`, which came `after` this time. What is too long for the next answer is not kept.
+    /// The answer to `call`, which came `after` this time. Of a long answer only the excerpt is kept.
     pub(super) fn new(call: &str, text: &str, why: Why, after: Duration) -> Self {
         let seconds = after.as_secs();
         let heading = match why {
@@ -59,10 +59,10 @@ impl Earlier {
                 )
             }
         };
-        Self { heading, excerpt: excerpt(text, chars_of(why)), rest: String::new(), times_told: 0 }
+        Self { heading, excerpt: excerpt(text, chars_of(why)), rest: String::new(), times_repeated: 0 }
     }
 
-    /// The same; the whole of what is too long for the next answer is kept in a file.
+    /// The same, but the whole of a long answer is written to a file.
     pub(super) async fn with_file(
         call: &str,
         text: &str,
@@ -80,13 +80,13 @@ impl Earlier {
         earlier
     }
 
-    /// As the next answer tells it.
-    pub(super) fn told(&self) -> String {
+    /// The text for the next answer.
+    pub(super) fn text(&self) -> String {
         self.with(&self.excerpt)
     }
 
-    /// As an answer tells it that was asked for it.
-    pub(super) fn told_again(&self) -> String {
+    /// The text for an answer to a recall.
+    pub(super) fn short_text(&self) -> String {
         self.with(&excerpt(&self.excerpt, AGAIN_CHARS))
     }
 
@@ -102,7 +102,7 @@ fn chars_of(why: Why) -> usize {
     }
 }
 
-/// How a call is told apart from others: its tool, and the beginning of its code or what else it is about.
+/// The name of a call: its tool, and the beginning of its code, or its server or package.
 pub(super) fn name_of(tool: &str, arguments: Option<&JsonObject>) -> String {
     let subject =
         ["code", "server_name", "package_name"].iter().find_map(|name| arguments?.get(*name)?.as_str());
@@ -123,20 +123,19 @@ pub(super) fn text_of(result: &CallToolResult) -> String {
     texts.join("\n")
 }
 
-/// Puts what is told of earlier answers at the beginning of `result`: into its first text, since there are clients that
-/// look at no other.
+/// Puts earlier answers at the beginning of `result`: into its first text, since some clients read no other.
 pub(super) fn prepend(earlier: &[String], result: &mut CallToolResult) {
     if earlier.is_empty() {
         return;
     }
-    let told = earlier.join("\n\n");
+    let repeated = earlier.join("\n\n");
     let first = result.content.iter().position(|block| block.as_text().is_some());
     let text = match first.map(|place| result.content.remove(place)) {
         Some(block) => match block.as_text().map(|block| block.text.as_str()) {
-            Some(own) if !own.is_empty() => format!("{told}\n\n{own}"),
-            _ => told,
+            Some(own) if !own.is_empty() => format!("{repeated}\n\n{own}"),
+            _ => repeated,
         },
-        None => told,
+        None => repeated,
     };
     result.content.insert(0, ContentBlock::text(text));
 }
@@ -165,8 +164,8 @@ mod tests {
 
     #[test]
     fn an_answer_in_doubt_is_told_shorter_than_one_that_is_lost() {
-        let told = |why| Earlier::new("`tool`", &"x".repeat(7_000), why, Duration::from_secs(61)).told();
-        let (lost, doubtful) = (told(Why::Cancelled), told(Why::InDoubt));
+        let repeated = |why| Earlier::new("`tool`", &"x".repeat(7_000), why, Duration::from_secs(61)).text();
+        let (lost, doubtful) = (repeated(Why::Cancelled), repeated(Why::InDoubt));
         assert!(lost.starts_with("[Answer of an earlier call, cancelled after 61 s: `tool`]\nxxx"), "{lost}");
         assert!(doubtful.contains("which may not have reached you: `tool`]\nxxx"), "{doubtful}");
         assert_eq!((lost.matches('x').count(), doubtful.matches('x').count()), (6_000, 500));
@@ -175,14 +174,14 @@ mod tests {
 
     #[test]
     fn earlier_answers_come_first_in_the_first_text() {
-        let earlier = [Earlier::new("`tool`", "lost", Why::NotTakenUp, Duration::ZERO).told()];
-        let told =
+        let earlier = [Earlier::new("`tool`", "lost", Why::NotTakenUp, Duration::ZERO).text()];
+        let repeated =
             "[Answer of an earlier call that waited for approval: `tool`]\nlost\n[End of the earlier answer]";
         let image = ContentBlock::image("AAAA", "image/png");
         for (own, expected) in [
-            (vec![ContentBlock::text("own"), image.clone()], format!("{told}\n\nown")),
-            (vec![image.clone(), ContentBlock::text("")], told.to_owned()),
-            (vec![image], told.to_owned()),
+            (vec![ContentBlock::text("own"), image.clone()], format!("{repeated}\n\nown")),
+            (vec![image.clone(), ContentBlock::text("")], repeated.to_owned()),
+            (vec![image], repeated.to_owned()),
         ] {
             let mut result = CallToolResult::success(own);
             prepend(&earlier, &mut result);

@@ -18,7 +18,7 @@ const DEFAULT_MAX_OUTPUT_CHARS: usize = 5_000;
 /// The longest timeout that is kept to the second; longer ones are as good as none.
 const LONGEST_TIMEOUT_SECS: f64 = 30.0 * 24.0 * 3600.0;
 
-/// How many pieces of output may wait to be told as progress before the kernel has to wait.
+/// How many chunks of output may wait to be sent as progress before the kernel has to wait.
 const CHUNKS_CAPACITY: usize = 64;
 
 #[derive(Deserialize)]
@@ -107,7 +107,7 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
             let (sender, receiver) = mpsc::channel(CHUNKS_CAPACITY);
             (
                 Some(sender),
-                Some(progress.tell_cell(server.session.phase(), call.approver.waiting(), receiver)),
+                Some(progress.report_cell(server.session.phase(), call.approver.waiting(), receiver)),
             )
         }
         None => (None, None),
@@ -127,7 +127,7 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
     let (outcome, _) = tokio::join!(pending.outcome(), futures::future::OptionFuture::from(progress));
     match outcome {
         Ok(mut outcome) => {
-            // Of a cancelled cell only the text is told, with the next answer.
+            // Only the text of a cancelled cell is sent, with the next answer.
             let images = if cancelled.is_cancelled() { Images::Link } else { server.images };
             let pictures = pictures_of(&mut outcome, images).await;
             reply::cell(&outcome, max_output_chars, pictures)

@@ -45,10 +45,10 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
         Err(refusal) => return reply::failure(refusal),
     };
     let (phase, phases) = watch::channel(String::new());
-    let tell = |words: &str| drop(phase.send_replace(words.to_owned()));
+    let report = |words: &str| drop(phase.send_replace(words.to_owned()));
     let client = Client { approver: &call.approver, cancelled: &call.cancelled };
-    let installing = server.session.install(&arguments.package_name, Some(client), &tell);
-    match Progress::tell_while(call.progress, phases, call.approver.waiting(), installing).await {
+    let installing = server.session.install(&arguments.package_name, Some(client), &report);
+    match Progress::report_while(call.progress, phases, call.approver.waiting(), installing).await {
         Ok(output) => reply::success(output),
         Err(InstallError::Denied(denied)) => reply::denied(&denied),
         Err(InstallError::Cancelled) => reply::failure("Installation was cancelled."),

@@ -1,6 +1,7 @@
 //! JSON-RPC messages as lines, in both directions.
 //!
-//! What cannot be understood is answered, so that no client waits for ever: with its id, where that can be read.
+//! A request that cannot be parsed gets an error response, with its id if that can be read, so that no client
+//! waits for ever.
 
 use std::io;
 use std::sync::Arc;
@@ -20,11 +21,11 @@ const MAX_MESSAGE_BYTES: usize = 256 * 1024 * 1024;
 const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
 
-/// A transport that speaks lines of JSON.
+/// A transport that reads and writes lines of JSON.
 pub(super) struct Lines<R, W> {
     input: FramedRead<R, LineDecoder>,
     output: Arc<Mutex<W>>,
-    /// An answer that is still to be written. Kept, because reading may be cancelled at any wait.
+    /// An error response still to be written. Kept, because `receive` may be cancelled at any await.
     refusal: Option<Value>,
 }
 
@@ -88,10 +89,10 @@ async fn write<W: AsyncWrite + Unpin>(output: &Mutex<W>, message: &impl serde::S
     output.flush().await
 }
 
-/// What a line turned out to be.
+/// A parsed line.
 enum Understood {
     Message(Box<RxJsonRpcMessage<RoleServer>>),
-    /// Blank, or a notification or response that means nothing to us, to which there is no answer.
+    /// Blank, or an unknown notification or response, which gets no answer.
     Nothing,
     Refused {
         id: Value,
@@ -136,8 +137,8 @@ fn understand(line: &[u8]) -> Understood {
     Understood::Refused { id, code, reason }
 }
 
-/// Replaces `\ud800` and the like that stand alone. JavaScript writes them for broken strings, and no Rust string can
-/// hold them.
+/// Replaces lone surrogates such as `\ud800`. JavaScript writes them for broken strings, and no Rust string
+/// can hold them.
 fn without_lone_surrogates(text: &str) -> String {
     let mut whole = String::with_capacity(text.len());
     let mut rest = text;
@@ -161,16 +162,16 @@ fn without_lone_surrogates(text: &str) -> String {
     whole
 }
 
-/// The value of the surrogate that `text` begins with, if it begins with the escape of one.
+/// The value of the escaped surrogate that `text` begins with, if any.
 fn surrogate(text: &str) -> Option<u16> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     u16::from_str_radix(digits, 16).ok().filter(|value| (0xd800..=0xdfff).contains(value))
 }
 
-/// Takes lines from a stream of bytes; `None` stands for one that is too long.
+/// Splits a stream of bytes into lines; `None` is a line that is too long.
 #[derive(Default)]
 struct LineDecoder {
-    /// Where to look for the next newline: what is before has been searched.
+    /// Where to look for the next newline: the bytes before have been searched.
     searched: usize,
     is_discarding: bool,
 }
@@ -200,7 +201,7 @@ impl Decoder for LineDecoder {
         }
     }
 
-    /// A last line without its end is no message.
+    /// A last line without a newline is no message.
     fn decode_eof(&mut self, buffer: &mut BytesMut) -> io::Result<Option<Self::Item>> {
         let line = self.decode(buffer)?;
         if line.is_none() {

@@ -1,6 +1,6 @@
 //! The MCP server: four tools on stdio.
 //!
-//! A face of a session: it translates between MCP and the session behind it; one file per tool.
+//! It translates between MCP and a session; one file per tool.
 
 mod arrivals;
 mod asking;
@@ -33,7 +33,7 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use self::arrivals::Turn;
-use self::asking::{Ongoing, Parking, Way};
+use self::asking::{AskVia, Ongoing, Parking};
 use self::deliveries::Deliveries;
 use self::progress::{Progress, TokenSlot};
 pub use self::stdio::{Error, serve_stdio};
@@ -57,40 +57,40 @@ one, else a string, whose `attachments` are images and files. Where the strings 
 Combine several tool calls in one cell with loops and conditions, and print only what you need: \
 intermediate results stay out of your context. Servers registered earlier work without registering again.";
 
-/// How many of the registered servers a new session is told of: some 250 tokens.
+/// How many registered servers the instructions list: some 250 tokens.
 const LISTED_SERVERS: usize = 40;
 
-/// The MCP server's state: what its tools work on.
+/// The MCP server's state, shared by its tools.
 pub(crate) struct McpServer {
     session: Arc<Session>,
-    /// Calls whose clients are asking their users.
+    /// Calls that wait for the client's answer to an approval request.
     parking: Parking,
     /// Answers that may not have reached the client.
     deliveries: Deliveries,
-    /// What a cell's reply holds of its images.
+    /// How a cell's reply returns images.
     images: Images,
-    /// Cancelled when the session ends: nobody waits for answers any more.
+    /// Cancelled when the session ends: no client waits for answers any more.
     closed: CancellationToken,
 }
 
-/// The MCP server as rmcp wants it: shared, since its tools may outlive the request that called them.
+/// The handler for rmcp. The server is shared, since tools may outlive the request that called them.
 #[derive(Clone)]
 pub(crate) struct Handler(Arc<McpServer>);
 
 impl Handler {
-    /// Begins a call, and works on it until it is done or its client must ask its user.
+    /// Begins a call, and runs it until it is done or the client must ask its user.
     async fn begin(
         &self,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let way = Way::of(context);
-        let (approver, questions) = way.approver();
+        let ask_via = AskVia::of(context);
+        let (approver, questions) = ask_via.approver();
         let token = TokenSlot::of(context);
         let cancelled = CancellationToken::new();
         let call = Call {
             turn: Turn::of(&context.extensions),
-            progress: Progress::wanted_by(context, token.clone(), way),
+            progress: Progress::wanted_by(context, token.clone(), ask_via),
             cancelled: cancelled.clone(),
             approver,
         };
@@ -98,27 +98,29 @@ impl Handler {
         let (name, arguments) = (request.name.to_string(), request.arguments.clone().unwrap_or_default());
         let work = async move { server.dispatch(&name, arguments, call).await };
         let ongoing = Ongoing::start(work, questions, cancelled, token);
-        match way {
-            Way::Rounds => self.0.parking.work(ongoing, request, &context.ct).await,
-            Way::Elicitation | Way::None => ongoing.elicit(&context.peer, &context.ct).await.map(Into::into),
+        match ask_via {
+            AskVia::Rounds => self.0.parking.work(ongoing, request, &context.ct).await,
+            AskVia::Elicitation | AskVia::None => {
+                ongoing.elicit(&context.peer, &context.ct).await.map(Into::into)
+            }
         }
     }
 }
 
-/// What a tool is given beside its arguments.
+/// The context of a call, beside its arguments.
 struct Call {
     /// Cancelled when the client no longer wants the answer.
     cancelled: CancellationToken,
-    /// Where progress is told, if the client wants it.
+    /// Sends progress notifications, if the client wants them.
     progress: Option<Progress>,
-    /// Passed on to the next call as soon as this one has its place in the session's queue.
+    /// Passed on to the next call as soon as this one is in the session's queue.
     turn: Turn,
-    /// Who answers for what the tool does.
+    /// Decides about what the tool does.
     approver: Approver,
 }
 
 impl McpServer {
-    /// Completes an answer by earlier ones that may not have reached the client.
+    /// Adds earlier answers that may not have reached the client to an answer.
     async fn deliver(
         &self,
         request: &CallToolRequestParams,
@@ -126,7 +128,7 @@ impl McpServer {
         result: CallToolResult,
     ) -> CallToolResult {
         for done in self.parking.done_meanwhile() {
-            self.deliveries.keep(done.told(&self.session).await);
+            self.deliveries.keep(done.into_earlier(&self.session).await);
         }
         self.deliveries.answer(request, context, &self.session, result).await
     }
@@ -168,7 +170,7 @@ impl ServerHandler for Handler {
         Ok(ListToolsResult::with_all_items(definitions().into()))
     }
 
-    /// Requests that are none of the protocol's, or whose parameters have the wrong form.
+    /// Answers unknown methods, and requests whose parameters have the wrong form.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -192,7 +194,7 @@ impl ServerHandler for Handler {
         let answer = async {
             match &request.request_state {
                 Some(state) => {
-                    // Its work has its place in the queue already.
+                    // Its cell is in the queue already.
                     drop(Turn::of(&context.extensions));
                     let progress = context.meta.get_progress_token();
                     self.0.parking.resume(state, &request, progress, &context.ct).await
@@ -228,8 +230,8 @@ impl ServerHandler for Handler {
     }
 }
 
-/// What a new session should know of the servers that are registered already. Their names are ours to allow; what they
-/// say of themselves is not repeated here.
+/// The part of the instructions that lists the registered servers. Only their names, which ipybox validates:
+/// a server's own description is not trusted here.
 fn registered(servers: &BTreeMap<String, usize>) -> String {
     if servers.is_empty() {
         return String::new();
@@ -258,7 +260,7 @@ fn schema(literal: serde_json::Value) -> Arc<JsonObject> {
     }
 }
 
-/// Reads a tool's arguments. What is wrong is told to the model, which can mend it.
+/// Reads a tool's arguments. The error is a text for the model, which can correct them.
 fn parse<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, String> {
     serde_path_to_error::deserialize(serde_json::Value::Object(arguments)).map_err(|error| {
         let place = match error.path().to_string() {
@@ -269,7 +271,7 @@ fn parse<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, String> {
     })
 }
 
-/// Turns a panic into an answer: without one the client would wait for ever.
+/// Turns a panic into an error response: without it the client would wait for ever.
 async fn answer_panics<T>(answer: impl Future<Output = Result<T, ErrorData>>) -> Result<T, ErrorData> {
     AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|_| {
         // The panic hook has logged what happened.

@@ -1,7 +1,7 @@
-//! The images that a reply shows: few, and small enough for a model's eyes.
+//! The images that a reply shows: few, and small enough for models.
 //!
-//! They come from code in the kernel, so that they may be broken or hostile. What cannot be shown is left out: its link
-//! remains.
+//! They come from code in the kernel, so they may be broken or hostile. Images that cannot be shown are left
+//! out: their links remain.
 
 use std::io::Cursor;
 
@@ -21,20 +21,21 @@ use tokio::sync::Mutex;
 /// How many images a reply shows. Each costs a model about as much as a page of text.
 const MAX_SHOWN: usize = 4;
 
-/// How many images of a cell are tried. The rest is for broken ones, which may take as long as good ones.
+/// How many images of a cell are tried. More than are shown, since some may be broken; a broken one may take
+/// as long as a good one.
 const MAX_TRIED: usize = 6;
 
-/// The longest side of an image, in pixels: Claude scales down what is larger before it looks.
+/// The longest side of an image, in pixels: Claude scales down larger ones.
 const MAX_SIDE: u32 = 1_568;
 
-/// The size of an image's file, before Base64.
+/// The largest file of an image, before Base64.
 const MAX_BYTES: usize = 1024 * 1024;
 
 /// The largest image that is decoded, in pixels: a poster of 50 × 70 cm at 230 dots per inch.
 const MAX_PIXELS: u64 = 30_000_000;
 
-/// What a decoder may allocate, in bytes: room for the largest image with 8 bits per channel. Those of JPEG and WebP do
-/// not count all they need: [`MAX_PIXELS`] as a progressive JPEG take 270 MiB.
+/// The limit of a decoder's allocations: room for the largest image with 8 bits per channel. The decoders of
+/// JPEG and WebP do not count all they need: [`MAX_PIXELS`] as a progressive JPEG take 270 MiB.
 const MAX_DECODER_BYTES: u64 = 256 * 1024 * 1024;
 
 /// The qualities of JPEG that are tried at each size, of 100. Below the last, text in plots can hardly be read.
@@ -43,7 +44,7 @@ const JPEG_QUALITIES: [u8; 3] = [90, 75, 60];
 /// The longest sides of JPEG that are tried: each time half as many pixels. Noise, the worst case, fits at the second.
 const JPEG_SIDES: [u32; 3] = [MAX_SIDE, 1_108, 784];
 
-/// One at a time, so that the memory is that of one image however many cells end at once.
+/// Decodes one image at a time, to bound memory however many cells end at once.
 static TURNSTILE: Mutex<()> = Mutex::const_new(());
 
 /// The first of `files` that can be shown, as content of a reply.
@@ -54,7 +55,7 @@ where
     let turn = TURNSTILE.lock().await;
     let decoding = tokio::task::spawn_blocking(move || {
         let content = inline(files);
-        // Only now: the work goes on if nobody waits for it any more.
+        // Dropped here, since the decoding goes on if its caller is gone.
         drop(turn);
         content
     });
@@ -82,7 +83,7 @@ fn inline(files: impl IntoIterator<Item = Vec<u8>>) -> Vec<ContentBlock> {
         .collect()
 }
 
-/// The format by a file's first bytes, if it is one of those that MCP clients and models take.
+/// The format by a file's first bytes, if MCP clients and models accept it.
 fn shown_format(file: &[u8]) -> Option<ImageFormat> {
     use ImageFormat::{Gif, Jpeg, Png, WebP};
 
@@ -95,7 +96,8 @@ struct Picture {
     file: Vec<u8>,
 }
 
-/// The file itself if it fits in a reply, else a smaller image of it. The first frame stands for an animation.
+/// The file itself if it fits in a reply, else a smaller image of it. Of an animation only the first frame is
+/// shown.
 fn fit(file: Vec<u8>, format: ImageFormat) -> ImageResult<Picture> {
     let mut limits = Limits::default();
     limits.max_alloc = Some(MAX_DECODER_BYTES);
@@ -108,7 +110,7 @@ fn fit(file: Vec<u8>, format: ImageFormat) -> ImageResult<Picture> {
     }
     limits.reserve(decoder.total_bytes())?;
     decoder.set_limits(limits)?;
-    // Photographs are turned by a note in their metadata, which a new file does not have.
+    // The metadata of a photograph tells viewers to rotate it; the new file has no metadata.
     let orientation =
         if format == ImageFormat::Jpeg { decoder.orientation()? } else { Orientation::NoTransforms };
     // Small images are decoded too: a client that keeps a broken one in the conversation sends it to its model, which
@@ -123,7 +125,7 @@ fn fit(file: Vec<u8>, format: ImageFormat) -> ImageResult<Picture> {
     encode(image)
 }
 
-/// Whether a file that could be decoded has its end too. Of JPEG, the decoder makes an image of what there is.
+/// Whether a file that could be decoded is complete. The decoder accepts truncated JPEG.
 fn is_whole(file: &[u8], format: ImageFormat) -> bool {
     const END_OF_IMAGE: [u8; 2] = [0xff, 0xd9];
 
@@ -136,8 +138,8 @@ fn shrink(mut image: DynamicImage, side: u32) -> DynamicImage {
     if longest <= side {
         return image;
     }
-    // The good filter needs 16 bytes for each pixel of its intermediate result, which is as wide as the image. What is
-    // much larger than wanted is divided by a whole number first, so that half as much again is left for the filter.
+    // The good filter needs 16 bytes for each pixel of its intermediate result, which is as wide as the
+    // image. A much larger image is divided by a whole number first, to about 1.5 times `side`.
     let divisor = longest * 2 / (side * 3);
     if divisor > 1 {
         image = image.thumbnail_exact((image.width() / divisor).max(1), (image.height() / divisor).max(1));
@@ -174,7 +176,7 @@ fn encode(image: DynamicImage) -> ImageResult<Picture> {
     Err(ImageError::Limits(LimitError::from_kind(LimitErrorKind::InsufficientMemory)))
 }
 
-/// JPEG knows no transparency; what is behind an image is usually white.
+/// JPEG has no transparency; the background of an image is usually white.
 fn on_white(image: DynamicImage) -> RgbImage {
     if !image.color().has_alpha() {
         return image.into_rgb8();
@@ -204,7 +206,7 @@ mod tests {
         RgbImage::from_pixel(width, height, Rgb([200, 30, 30]))
     }
 
-    /// What no encoder makes smaller.
+    /// An image that no encoder can compress.
     fn noise(width: u32, height: u32) -> RgbImage {
         let mut state = 1_u64;
         RgbImage::from_fn(width, height, |_, _| {

@@ -10,24 +10,24 @@ use rmcp::{Peer, RoleServer};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::asking::Way;
+use super::asking::AskVia;
 use crate::kernel::plain;
 use crate::session::Phase;
 
-/// The least time between two notifications: what comes faster is sent together.
+/// The least time between two notifications: faster output is sent together.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long nothing may be told: clients give up on requests of which they hear nothing for a while, the SDKs by default
+/// The longest time without a notification: clients give up on requests without progress, the SDKs by default
 /// after 60 seconds.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// How much output, in characters, is looked at for a message. Progress bars write much and show little.
+/// How many characters of output are read for a message. Progress bars write much and show little.
 const UNSENT_CHARS: usize = 20_000;
 
-/// The longest message, in characters: the newest output is what matters, and the answer has it all.
+/// The longest message, in characters: the newest output matters, and the answer has all of it.
 const MESSAGE_CHARS: usize = 2_000;
 
-/// Tells the client of a request how it is getting on.
+/// Sends progress notifications to the client of a request.
 pub(super) struct Progress {
     peer: Peer<RoleServer>,
     token: TokenSlot,
@@ -36,7 +36,7 @@ pub(super) struct Progress {
     last_sent: Instant,
 }
 
-/// The token under which progress is told now; nothing is told without one.
+/// The current progress token; without one no notification is sent.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TokenSlot(Arc<Mutex<Option<ProgressToken>>>);
 
@@ -46,7 +46,7 @@ impl TokenSlot {
         Self(Arc::new(Mutex::new(context.meta.get_progress_token())))
     }
 
-    /// Puts another token in place.
+    /// Replaces the token.
     pub(super) fn set(&self, token: Option<ProgressToken>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = token;
     }
@@ -57,29 +57,30 @@ impl TokenSlot {
 }
 
 impl Progress {
-    /// For a request whose client gave a progress token, which is in `token`, or may give one when it comes back.
+    /// For a request whose client sent a progress token, which is in `token`, or may send one when it calls
+    /// again.
     pub(super) fn wanted_by(
         context: &RequestContext<RoleServer>,
         token: TokenSlot,
-        way: Way,
+        ask_via: AskVia,
     ) -> Option<Self> {
-        if way != Way::Rounds {
+        if ask_via != AskVia::Rounds {
             token.get()?;
         }
         let now = Instant::now();
         Some(Self { peer: context.peer.clone(), token, sent: 0.0, begun: now, last_sent: now })
     }
 
-    /// Runs `work` and tells meanwhile `phases`, each as it becomes the newest, and that it waits for approval, which
+    /// Runs `work` and meanwhile sends each new value of `phases`, and that calls wait for approval, which
     /// `questions` counts.
-    pub(super) async fn tell_while<T>(
+    pub(super) async fn report_while<T>(
         progress: Option<Self>,
         mut phases: watch::Receiver<String>,
         mut questions: watch::Receiver<usize>,
         work: impl Future<Output = T>,
     ) -> T {
         let Some(mut progress) = progress else { return work.await };
-        let tell = async {
+        let reporting = async {
             loop {
                 tokio::select! {
                     Ok(()) = phases.changed() => {
@@ -99,13 +100,13 @@ impl Progress {
         };
         tokio::select! {
             result = work => result,
-            () = tell => unreachable!("telling never ends by itself"),
+            () = reporting => unreachable!("telling never ends by itself"),
         }
     }
 
-    /// Tells what a cell waits for, then what it prints, until `chunks` ends. `questions` counts those that wait for
-    /// approval.
-    pub(super) async fn tell_cell(
+    /// Sends what a cell waits for, then what it prints, until `chunks` ends. `questions` counts the calls
+    /// that wait for approval.
+    pub(super) async fn report_cell(
         mut self,
         mut phase: watch::Receiver<Phase>,
         mut questions: watch::Receiver<usize>,
@@ -143,7 +144,7 @@ impl Progress {
         self.send_output(&unsent).await;
     }
 
-    /// Tells the newest of what was printed.
+    /// Sends the newest output.
     async fn send_output(&mut self, output: &str) {
         let shown = plain(output);
         let shown = shown.trim_matches('\n');
@@ -152,24 +153,24 @@ impl Progress {
         }
     }
 
-    /// Waits until nothing has been told for a while.
+    /// Waits until nothing has been sent for [`HEARTBEAT`].
     fn silence(&self) -> impl Future<Output = ()> + use<> {
         tokio::time::sleep_until(self.last_sent + HEARTBEAT)
     }
 
-    /// Tells that we are still at it.
+    /// Sends that the request is still running.
     async fn beat(&mut self) {
         self.send(format!("still running after {} s", self.begun.elapsed().as_secs())).await;
     }
 
-    /// Tells the client one thing.
+    /// Sends one notification.
     pub(super) async fn send(&mut self, message: String) {
         self.sent += 1.0;
         self.last_sent = Instant::now();
         let Some(token) = self.token.get() else { return };
         let notification = ProgressNotificationParam::new(token, self.sent).with_message(message);
         if let Err(error) = pin!(self.peer.notify_progress(notification)).await {
-            // A client that is gone needs no progress; the request itself ends by its cancellation.
+            // The client is gone; cancellation ends the request itself.
             tracing::debug!(%error, "could not notify of progress");
         }
     }
@@ -185,7 +186,7 @@ fn waiting(count: usize) -> String {
 /// Appends `chunk` and keeps at least the last [`UNSENT_CHARS`].
 fn append(text: &mut String, chunk: &str) {
     text.push_str(chunk);
-    // Seldom, so that small pieces do not have it moved each time.
+    // Seldom, so that small chunks do not move the text each time.
     if text.len() > 8 * UNSENT_CHARS {
         *text = newest(text, UNSENT_CHARS).to_owned();
     }

@@ -1,4 +1,4 @@
-//! From outcomes and errors to what a model reads: pure.
+//! Makes tool results of outcomes and errors: pure.
 
 use std::fmt::Write as _;
 
@@ -11,10 +11,10 @@ use crate::registry::Registration;
 use crate::session::{End, Outcome};
 use crate::text::describe;
 
-/// Room for an exception's text, in characters, where the limit for output is smaller.
+/// The least limit for an exception's text, in characters, if the limit for output is smaller.
 const ERROR_CHARS: usize = 5_000;
 
-/// What is answered where there is nothing to say: APIs of model providers refuse blank texts.
+/// The answer of a cell without output: APIs of model providers refuse blank texts.
 const NO_OUTPUT: &str = "[no output]";
 
 /// A result of one text.
@@ -27,7 +27,7 @@ pub(super) fn failure(text: impl Into<String>) -> CallToolResult {
     CallToolResult::error(vec![block(text)])
 }
 
-/// A text, which is never blank.
+/// A text block, which is never blank.
 pub(super) fn block(text: impl Into<String>) -> ContentBlock {
     let text = text.into();
     let is_blank = text.trim().is_empty();
@@ -39,12 +39,12 @@ pub(super) fn error(error: &dyn std::error::Error) -> CallToolResult {
     failure(format!("Failed to {}", describe(error)))
 }
 
-/// What is not done because nobody permits it.
+/// The failure of an action that was denied.
 pub(super) fn denied(denied: &Denied) -> CallToolResult {
     failure(format!("Not done: {denied}"))
 }
 
-/// The result of a registration: a text for each module, then what is to be known of them.
+/// The result of a registration: a text for each module, then notes about them.
 pub(super) fn registration(name: &str, registration: &Registration) -> CallToolResult {
     let Registration { modules, notes, drift, .. } = registration;
     let mut blocks: Vec<_> = modules.iter().map(block).collect();
@@ -80,7 +80,7 @@ pub(super) fn cell(
     sections.push(image_links(&outcome.images));
     sections.push(outcome.end.words());
     let error = outcome.error.as_ref().map(PythonError::text).unwrap_or_default();
-    // Of the wrong use of a magic the output has told already.
+    // Wrong use of a magic is reported in the output already.
     if !outcome.text.excerpt.ends_with(&error) {
         sections.push(middle_cut(&error, max_output_chars.max(ERROR_CHARS)));
     }
@@ -95,7 +95,7 @@ fn joined(mut sections: Vec<String>) -> String {
     sections.join("\n\n")
 }
 
-/// What earlier cells printed, so that nobody takes it for this cell's.
+/// Late output, marked so that nobody takes it for this cell's.
 fn late(text: &Text) -> String {
     if text.excerpt.is_empty() && text.cut.is_none() {
         return String::new();
@@ -125,7 +125,7 @@ fn image_links(images: &[SavedImage]) -> String {
     for SavedImage { path, .. } in images {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let path = path.display().to_string();
-        // Markdown ends a bare address at these.
+        // Markdown ends a bare URL at these.
         let is_bare = !path.contains([' ', '(', ')']);
         let _infallible = if is_bare {
             writeln!(links, "- [{stem}]({path})")

@@ -36,7 +36,7 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
         pending.outcome().await
     };
     let (_silent, phases) = watch::channel(String::new());
-    match Progress::tell_while(call.progress, phases, call.approver.waiting(), reset).await {
+    match Progress::report_while(call.progress, phases, call.approver.waiting(), reset).await {
         Ok(()) => reply::success("The kernel was reset."),
         Err(error) => reply::error(&error),
     }

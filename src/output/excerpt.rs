@@ -7,7 +7,7 @@ pub(super) struct Excerpt {
     /// The first `limit` characters: all, until there are more.
     head: String,
     head_chars: usize,
-    /// The newest characters beyond the head; at least half of `limit`, if there were so many.
+    /// The newest characters after the head; at least half of `limit`, if there were so many.
     rest: String,
     chars: usize,
 }
@@ -25,7 +25,7 @@ impl Excerpt {
         Self { limit, head: String::new(), head_chars: 0, rest: String::new(), chars: 0 }
     }
 
-    /// How many characters have come.
+    /// How many characters were pushed.
     pub(super) fn chars(&self) -> usize {
         self.chars
     }
@@ -40,12 +40,12 @@ impl Excerpt {
         self.chars > self.limit
     }
 
-    /// All the text that has come, as long as nothing is missing.
+    /// The whole text, as long as nothing is missing.
     pub(super) fn whole(&self) -> &str {
         &self.head
     }
 
-    /// Takes in more text.
+    /// Appends text.
     pub(super) fn push(&mut self, text: &str) {
         let chars = text.chars().count();
         self.chars += chars;
@@ -54,7 +54,7 @@ impl Excerpt {
         self.head.push_str(&text[..end]);
         self.head_chars += chars.min(room);
         self.rest.push_str(last_chars(&text[end..], self.tail_chars()));
-        // Seldom, so that small pieces do not have it moved each time.
+        // Seldom, so that small pieces do not move the text each time.
         if self.rest.len() > 16 * (self.tail_chars() + 1) {
             self.rest = last_chars(&self.rest, self.tail_chars()).to_owned();
         }

@@ -1,7 +1,7 @@
 //! Files for output that is longer than a reply: `<workspace>/.ipybox/outputs/<8 hex digits>.txt`.
 //!
-//! The workspace belongs to code in the kernel as much as to us: nothing here is trusted, and no symbolic link leads
-//! out of it.
+//! Code in the kernel can write to the workspace too: nothing here is trusted, and no symbolic link out of it
+//! is followed.
 
 use std::ffi::OsStr;
 use std::fs::TryLockError;
@@ -12,12 +12,12 @@ use std::time::SystemTime;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use tokio::io::AsyncWriteExt as _;
 
-/// The directory of files that anyone may write, in the workspace.
+/// The directory of such files in the workspace, which kernel and host write.
 const DIRECTORY: &str = ".ipybox";
 /// The directory of outputs in it.
 pub(crate) const OUTPUTS: &str = ".ipybox/outputs";
 
-/// The largest file. What a cell prints beyond it, at most for the length of its timeout, must not fill the disk.
+/// The largest file. Longer output of a cell must not fill the disk.
 const LARGEST_FILE_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 /// How many files are kept, the newest ones.
 const KEPT_FILES: usize = 32;
@@ -47,7 +47,8 @@ impl OutputFile {
                 match directory.open_with(&name, OpenOptions::new().write(true).create_new(true)) {
                     Ok(file) => {
                         let file = file.into_std();
-                        // Another server's `prune` leaves it alone as long as it is open. Some file systems have no locks.
+                        // The lock keeps another server's `prune` from removing the open file. Some file
+                        // systems have no locks.
                         if let Err(error) = file.try_lock() {
                             tracing::debug!(%error, "could not lock a file of output");
                         }
@@ -203,9 +204,9 @@ mod tests {
     #[tokio::test]
     async fn a_link_out_of_the_workspace_is_not_followed() {
         let workspace = tempfile::tempdir().unwrap();
-        let elsewhere = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink(elsewhere.path(), workspace.path().join(DIRECTORY)).unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(outside.path(), workspace.path().join(DIRECTORY)).unwrap();
         OutputFile::create(workspace.path()).await.unwrap_err();
-        assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
     }
 }

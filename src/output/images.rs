@@ -1,7 +1,7 @@
-//! Saves the images of cells, in the workspace unless a user wants them elsewhere.
+//! Saves the images of cells, in the workspace or the directory that the user has set.
 //!
-//! Code in the kernel can write to the workspace too: a symbolic link in place of the directory must not lead
-//! us to write elsewhere.
+//! Code in the kernel can write to the workspace too: a symbolic link in place of the directory must not make
+//! us write outside of it.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use cap_std::fs::{Dir, OpenOptions};
 
 use crate::kernel::Image;
 
-/// Where files of cells go.
+/// The directories for files of cells.
 #[derive(Debug, Clone)]
 pub(crate) struct Places {
     /// Long texts go below it.
@@ -20,7 +20,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Opens the directory of images. What is in the workspace is reached without following links out of it.
+    /// Opens the directory of images. Inside the workspace, links out of it are not followed.
     fn open_images(&self) -> io::Result<Dir> {
         let (root, directory) = match self.images.strip_prefix(&self.workspace) {
             Ok(directory) if directory != Path::new("") => (self.workspace.as_path(), directory),
@@ -78,9 +78,9 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_elsewhere_is_made() {
-        let [workspace, elsewhere] = [(); 2].map(|()| tempfile::tempdir().unwrap());
-        let images = elsewhere.path().join("a/b");
+    fn a_directory_outside_the_workspace_is_made() {
+        let [workspace, outside] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let images = outside.path().join("a/b");
         let places = Places { workspace: workspace.path().to_owned(), images: images.clone() };
         let saved = save(&places, image("png", b"\x89")).unwrap();
         assert_eq!(saved.path.parent().unwrap(), images);
@@ -102,9 +102,9 @@ mod tests {
     #[test]
     fn a_link_out_of_the_workspace_is_not_followed() {
         let workspace = tempfile::tempdir().unwrap();
-        let elsewhere = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink(elsewhere.path(), workspace.path().join("images")).unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(outside.path(), workspace.path().join("images")).unwrap();
         save(&places(workspace.path()), image("png", b"\x89")).unwrap_err();
-        assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
     }
 }

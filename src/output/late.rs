@@ -1,12 +1,12 @@
 //! What threads, tasks and child processes of earlier cells show after their cell has ended.
 //!
-//! It is told with the next cell's outcome, apart from that cell's own output.
+//! The next cell's outcome reports it, apart from that cell's own output.
 
 use super::images::Places;
 use super::record::{Record, Recorded};
 use crate::kernel::{Content, Shown, Transcript};
 
-/// How many characters of it are told.
+/// How many characters of it are reported.
 const LIMIT: usize = 5_000;
 
 /// Collects late output between one outcome and the next.
@@ -14,7 +14,7 @@ const LIMIT: usize = 5_000;
 pub(crate) struct Late {
     places: Places,
     transcript: Transcript,
-    /// Nothing, as long as nothing has come.
+    /// `None` until there is output.
     record: Option<Record>,
 }
 
@@ -24,7 +24,7 @@ impl Late {
         Self { places, transcript: Transcript::default(), record: None }
     }
 
-    /// Takes in a message that belongs to no running cell.
+    /// Records a message that belongs to no running cell.
     pub(crate) async fn take(&mut self, content: Content) {
         let shown = match content {
             Content::Shown(shown) => shown,
@@ -35,8 +35,8 @@ impl Late {
         record.keep(self.transcript.take(shown)).await;
     }
 
-    /// Takes what has come so far.
-    pub(crate) async fn tell(&mut self) -> Recorded {
+    /// Takes the output so far.
+    pub(crate) async fn drain(&mut self) -> Recorded {
         match self.record.take() {
             Some(record) => record.finish(std::mem::take(&mut self.transcript).finish()).await,
             None => Recorded::default(),

@@ -1,4 +1,4 @@
-//! Keeps what a cell shows: an excerpt for the reply, long texts and images in files of the workspace.
+//! Records a cell's output: an excerpt for the reply, long texts and images in files of the workspace.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ use crate::kernel::{Image, ImageId, Settled, Taken};
 /// How many bytes of images are held in memory for the reply; further images are in their files only.
 const HELD_BYTES: usize = 32 * 1024 * 1024;
 
-/// Keeps what is shown, as it is shown.
+/// Records output while the cell runs.
 #[derive(Debug)]
 pub(crate) struct Record {
     places: Places,
@@ -23,7 +23,7 @@ pub(crate) struct Record {
     troubles: Vec<String>,
 }
 
-/// Where the whole text is.
+/// Where the whole text is kept.
 #[derive(Debug)]
 enum Whole {
     /// In the excerpt, which has room for it.
@@ -33,7 +33,7 @@ enum Whole {
     Lost,
 }
 
-/// What was shown in the end.
+/// The complete output.
 #[derive(Debug, Default)]
 pub(crate) struct Recorded {
     /// Streams and shown objects, in order.
@@ -49,14 +49,14 @@ pub(crate) struct Recorded {
 pub(crate) struct Text {
     /// The text as it may be shown.
     pub(crate) excerpt: String,
-    /// Of a text that is longer than it may be shown.
+    /// Set if the text is longer than the limit.
     pub(crate) cut: Option<Cut>,
 }
 
-/// What there is to know of a text that was cut.
+/// Details of a text that was cut.
 #[derive(Debug)]
 pub(crate) struct Cut {
-    /// How many characters it may have.
+    /// The limit in characters.
     pub(crate) limit: usize,
     /// How many it has.
     pub(crate) chars: usize,
@@ -65,7 +65,7 @@ pub(crate) struct Cut {
 }
 
 impl Record {
-    /// Begins with nothing. More than `limit` characters are kept in a file.
+    /// An empty record. More than `limit` characters are written to a file.
     pub(crate) fn new(places: &Places, limit: usize) -> Self {
         Self {
             places: places.clone(),
@@ -77,7 +77,7 @@ impl Record {
         }
     }
 
-    /// Keeps what came of one message, and returns its text for those who follow along.
+    /// Records the result of one message, and returns its text for readers of chunks.
     pub(crate) async fn keep(&mut self, taken: Taken) -> Option<String> {
         for (id, image) in taken.images {
             self.save(id, image).await;
@@ -92,10 +92,10 @@ impl Record {
         taken.chunk
     }
 
-    /// Keeps the rest.
+    /// Records the rest.
     pub(crate) async fn finish(mut self, rest: Settled) -> Recorded {
         self.begin_anew_if(rest.is_anew).await;
-        // White space at the end is no reason to cut a text.
+        // Trailing white space is no reason to cut a text.
         let trimmed = rest.text.trim_end();
         let text = if self.excerpt.has_room_for(trimmed) { trimmed } else { &rest.text };
         self.add(text).await;
@@ -191,7 +191,7 @@ impl Record {
         }
     }
 
-    /// Gives up on a file that cannot be written: the disk may be full, and half of it is of no use.
+    /// Gives up on a file that cannot be written: the disk may be full, and a partial file is useless.
     async fn lose_file(&mut self, error: &io::Error) {
         if let Whole::File(file) = std::mem::replace(&mut self.whole, Whole::Lost)
             && let Err(error) = file.discard().await
@@ -201,7 +201,7 @@ impl Record {
         self.trouble(format!("The whole output could not be saved in `{OUTPUTS}/`: {error}"));
     }
 
-    /// Remembers what went wrong, once: a thousand images that cannot be saved have one reason.
+    /// Records a problem once: a thousand images that cannot be saved have one reason.
     fn trouble(&mut self, words: String) {
         if !self.troubles.contains(&words) {
             self.troubles.push(words);

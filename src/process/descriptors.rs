@@ -1,16 +1,16 @@
 //! How many files, pipes and sockets this process may have open at the same time.
 //!
-//! Linux only: elsewhere a process cannot give its children back what it has had itself.
+//! Linux only: on other systems a process cannot restore the original limit for its children.
 
 use std::sync::OnceLock;
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 
-/// What is enough for a full tool server and a hundred MCP servers. Programs that ask for more take long for it, since some
-/// of what they start closes each descriptor that there may be.
+/// Enough for a full tool server and a hundred MCP servers. A higher limit slows child processes, since some
+/// programs close each possible descriptor.
 const ENOUGH: u64 = 4096;
 
-/// What the process was started with, if it has been raised.
+/// The original limit, if it has been raised.
 static BEFORE: OnceLock<Rlimit> = OnceLock::new();
 
 /// Raises the limit, where it is low and may be raised.
@@ -26,8 +26,8 @@ pub fn raise_descriptors() {
     }
 }
 
-/// Gives a child the limit that this process was started with: some programs look at each descriptor that there may be, or
-/// cannot use high ones.
+/// Gives a child the limit that this process was started with: some programs iterate over each possible
+/// descriptor, or cannot use high ones.
 pub(super) fn give_back(child: Pid) {
     let Some(before) = BEFORE.get() else { return };
     if let Err(error) = prlimit(Some(child), Resource::Nofile, *before) {

@@ -1,7 +1,7 @@
-//! A small process that outlives us by a moment, and ends what we could not end because we were killed.
+//! A small process that outlives us by a moment, and kills our child processes if we were killed.
 //!
-//! It reads from a pipe that only we hold. When the pipe closes, whatever the reason, it kills the
-//! process groups that it was told of and not told of any more. Nothing of it is left then.
+//! It reads from a pipe that only we hold. When the pipe closes, whatever the reason, it kills the process
+//! groups that were added and not removed. Then it ends.
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -14,41 +14,41 @@ const SCRIPT: &str = include_str!("guardian.sh");
 /// Started with the first child. There is one for the program, as there is one program to be killed.
 static GUARDIAN: LazyLock<Mutex<Option<ChildStdin>>> = LazyLock::new(|| Mutex::new(start()));
 
-/// Has the process group killed if we are killed before it ends.
+/// Adds a process group, to be killed if we are killed before it ends.
 pub(super) fn add_group(group: i32) {
-    tell(&format!("+ {group}\n"));
+    send(&format!("+ {group}\n"));
 }
 
-/// Has the process group asked to end, and given a minute for it, before it is killed.
+/// If we are killed, the process group gets SIGTERM and a minute before it is killed.
 pub(super) fn be_gentle(group: i32) {
-    tell(&format!("~ {group}\n"));
+    send(&format!("~ {group}\n"));
 }
 
-/// The process group has been asked to end already.
+/// The process group has got SIGTERM already.
 pub(super) fn has_been_asked(group: i32) {
-    tell(&format!(". {group}\n"));
+    send(&format!(". {group}\n"));
 }
 
-/// The process group is killed at once again.
+/// The process group is to be killed at once again.
 pub(super) fn be_firm(group: i32) {
-    tell(&format!("= {group}\n"));
+    send(&format!("= {group}\n"));
 }
 
 /// The process group has ended.
 pub(super) fn remove_group(group: i32) {
-    tell(&format!("- {group}\n"));
+    send(&format!("- {group}\n"));
 }
 
-/// Has a directory removed if we are killed before we remove it.
+/// Adds a directory, to be removed if we are killed before we remove it.
 ///
 /// A path that is not text of one line is left alone.
 pub(crate) fn guard_directory(directory: &Path) {
     if let Some(path) = directory.to_str().filter(|path| !path.contains('\n')) {
-        tell(&format!("/ {path}\n"));
+        send(&format!("/ {path}\n"));
     }
 }
 
-fn tell(line: &str) {
+fn send(line: &str) {
     let mut guardian = GUARDIAN.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(pipe) = guardian.as_mut() else { return };
     if let Err(error) = pipe.write_all(line.as_bytes()) {

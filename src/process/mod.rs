@@ -1,8 +1,7 @@
 //! Child processes that cannot outlive us.
 //!
-//! Every child leads its own process group, so that stopping it stops what it started; the guardian
-//! kills the groups that are left if we are killed ourselves. It does not know what a child is for:
-//! kernels, installers and MCP servers all come through here.
+//! Every child leads its own process group, so that stopping it stops its children; the guardian kills the
+//! groups that are left if we are killed ourselves. Kernels, installers and MCP servers are all started here.
 
 #[cfg(target_os = "linux")]
 mod descriptors;
@@ -27,7 +26,7 @@ pub(crate) use self::tail::Tail;
 pub(crate) struct GroupLeader {
     child: Child,
     group: Pid,
-    /// Whether it is the guardian that kills it.
+    /// Whether it is left to the guardian.
     is_left: bool,
 }
 
@@ -44,7 +43,7 @@ impl GroupLeader {
         Ok(Self { child, group, is_left: false })
     }
 
-    /// Has the group asked to end, and killed a minute later only, if we are killed before it ends.
+    /// If we are killed before the group ends, the guardian sends it SIGTERM, and kills it a minute later.
     pub(crate) fn guard_gently(&self) {
         guardian::be_gentle(self.id());
     }
@@ -54,7 +53,8 @@ impl GroupLeader {
         guardian::be_firm(self.id());
     }
 
-    /// Asks a group to end that is guarded gently. From now on dropping this leaves it the minute that the guardian gives it.
+    /// Sends SIGTERM to a group that is guarded gently. From now on dropping this leaves the group to the
+    /// guardian, which kills it after a minute.
     pub(crate) fn ask_to_end(&mut self) {
         guardian::has_been_asked(self.id());
         self.is_left = true;

@@ -1,4 +1,4 @@
-//! Programs on `PATH`, and short questions to them.
+//! Programs on `PATH`, and short runs of them for their output.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -25,7 +25,7 @@ const LATE_OUTPUT: Duration = Duration::from_millis(500);
 
 /// The first program called `name` on `path`, the value of `PATH`.
 ///
-/// Relative entries are passed over: what the current directory holds is not for us to run.
+/// Relative entries are passed over: programs in the current directory are not trusted.
 pub(crate) fn on_path(name: &str, path: &str) -> Option<PathBuf> {
     let directories = std::env::split_paths(path).filter(|directory| directory.is_absolute());
     directories.map(|directory| directory.join(name)).find(|file| is_program(file))
@@ -37,7 +37,7 @@ pub(crate) fn is_program(path: &Path) -> bool {
         .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// A program that is run for what it says, and all that it gets.
+/// A program that is run for its output, with its environment.
 #[derive(Debug)]
 pub(crate) struct Question<'a> {
     /// The program.
@@ -50,7 +50,7 @@ pub(crate) struct Question<'a> {
     pub(crate) limit: Duration,
 }
 
-/// What a program said.
+/// The output of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
     /// Whether it ended with 0.
@@ -87,8 +87,8 @@ impl Question<'_> {
     }
 }
 
-/// Runs `command` in a process group of its own, which is killed if the future is dropped, and gives what it writes, on
-/// stdout and stderr alike and in order, to `take`.
+/// Runs `command` in a process group of its own, which is killed if the future is dropped, and passes its
+/// output, stdout and stderr in order, to `take`.
 pub(crate) async fn run_to_end(
     mut command: Command,
     stdin: Stdio,
@@ -118,7 +118,7 @@ pub(crate) async fn run_to_end(
     }
 }
 
-/// Gives what comes from a pipe to `take` until all its writers are gone.
+/// Passes the data of a pipe to `take` until all its writers are gone.
 pub(crate) async fn read_to_end(output: &mut Receiver, take: &mut impl FnMut(&[u8])) -> io::Result<()> {
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {

@@ -15,7 +15,7 @@ use crate::env::Variables;
 use crate::mcp_client::{Connector, ServerParameters};
 use crate::servers::Unusable;
 
-/// Where the tools come from.
+/// The source of the tools.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum ApigenSource {
@@ -31,15 +31,15 @@ pub enum ApigenSource {
 pub struct ApigenReport {
     /// The names of the modules, one for each tool, in the order of the tools.
     pub modules: Vec<String>,
-    /// What the generated code does not say of the tools' schemas, and which tools were passed over.
+    /// Parts of the tools' schemas that the generated code does not express, and tools that were skipped.
     pub warnings: Vec<String>,
 }
 
-/// Why no package was generated. What was there before is still there.
+/// Why no package was generated. An earlier package is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApigenError {
-    /// The name cannot be a package's.
+    /// The name is no valid package name.
     #[error(transparent)]
     Name(#[from] codegen::PackageNameError),
     /// The server's tools could not be listed.
@@ -53,7 +53,7 @@ pub enum ApigenError {
         /// What is wrong with it.
         reason: String,
     },
-    /// Results are given of a tool that the server does not have.
+    /// Results were given for a tool that the server does not have.
     #[error("infer a result type for `{tool}`: there is no such tool; there are {known}")]
     UnknownTool {
         /// The name.
@@ -61,7 +61,7 @@ pub enum ApigenError {
         /// The names of the tools.
         known: String,
     },
-    /// The given results of a tool say nothing of their type.
+    /// No type can be inferred from the given results of a tool.
     #[error("use the results of `{tool}`: {source}")]
     Results {
         /// The tool's name.
@@ -69,7 +69,7 @@ pub enum ApigenError {
         /// Why.
         source: ObserveError,
     },
-    /// There is nothing to generate.
+    /// The server has no tools.
     #[error("generate a package: there are no tools")]
     NoTools,
     /// The package could not be written.
@@ -84,14 +84,14 @@ pub enum ApigenError {
 
 /// Generates the package `<root_dir>/<server_name>/`, replacing one that is there in one step.
 ///
-/// `results` are what tools have returned, by the tools' names: texts, or structured results. Where there are some, the
-/// tool's module has `run_parsed`, which returns an instance of the type that was inferred from them.
+/// `results` are results of tools, by tool name: texts, or structured results. The module of a tool with
+/// results has `run_parsed`, which returns an instance of the type that was inferred from them.
 ///
 /// `variables` fill the placeholders of a server's parameters. The server is not registered: code finds it under its
 /// name only in a session in which it is.
 ///
 /// # Errors
-/// See [`ApigenError`]. A tool whose schema makes no sense is no error; the report tells of it.
+/// See [`ApigenError`]. A tool with an invalid schema is no error but a warning in the report.
 pub async fn apigen(
     server_name: &str,
     root_dir: &Path,
@@ -119,7 +119,7 @@ pub async fn apigen(
     Ok(ApigenReport { modules: package.modules.into_iter().map(|module| module.name).collect(), warnings })
 }
 
-/// Learns what tools return.
+/// Infers result types of tools.
 fn observe(tools: &mut [Tool], results: &BTreeMap<String, Vec<Value>>) -> Result<(), ApigenError> {
     for (name, results) in results {
         let Some(tool) = tools.iter_mut().find(|tool| tool.name == *name) else {
@@ -140,14 +140,15 @@ async fn from_server(
     parameters: &Map<String, Value>,
     variables: Variables,
 ) -> Result<Listed, ApigenError> {
-    let told = |error: &dyn std::error::Error| ApigenError::Server(crate::text::describe(error));
-    let directory = std::env::current_dir().map_err(|error| told(&error))?;
+    let server_error = |error: &dyn std::error::Error| ApigenError::Server(crate::text::describe(error));
+    let directory = std::env::current_dir().map_err(|error| server_error(&error))?;
     let connector = Connector::new(Arc::new(variables), directory).in_foreground();
     let adopted = ServerParameters::adopt(name, parameters, &|command| connector.has_program(command));
-    let (parameters, mut notes) = adopted.map_err(|error| told(&Unusable::from(error)))?;
-    let tell = |what: &str| tracing::info!(server = name, "{what}");
-    let listed = generate::listed_by(&connector, name, &parameters, &notes, &tell).await;
-    let generate::Listed { tools, for_apps, connection, .. } = listed.map_err(|error| told(&error))?;
+    let (parameters, mut notes) = adopted.map_err(|error| server_error(&Unusable::from(error)))?;
+    let report = |what: &str| tracing::info!(server = name, "{what}");
+    let listed = generate::listed_by(&connector, name, &parameters, &notes, &report).await;
+    let generate::Listed { tools, for_apps, connection, .. } =
+        listed.map_err(|error| server_error(&error))?;
     let description = connection.identity().instructions.clone();
     connection.close().await;
     notes.extend(generate::left_out(&for_apps));

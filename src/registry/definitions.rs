@@ -1,5 +1,6 @@
-//! What registered servers have said of their tools, and what is known of the tools' results: a file for each server
-//! in `definitions/` of the state directory, from which modules are generated anew without asking the server.
+//! The tool definitions of registered servers, and observed result types: a file for each server in
+//! `definitions/` of the state directory, from which modules are generated again without connecting to the
+//! server.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,7 +19,7 @@ pub(super) struct Definitions {
 }
 
 impl Definitions {
-    /// What is known of the results of tools, for the next generation of tools of the same names.
+    /// Moves the observed result types to `tools` of the same names.
     pub(super) fn hand_over_to(self, tools: &mut [Tool]) {
         let known = self.tools.into_iter().filter_map(|tool| Some((tool.name, tool.observed?)));
         let mut known: BTreeMap<String, Observed> = known.collect();
@@ -26,7 +27,7 @@ impl Definitions {
     }
 }
 
-/// Where definitions are kept. Whoever changes them has the registry's turn.
+/// Where definitions are kept. Writers hold the registry's `turn` lock.
 pub(super) enum DefinitionStore {
     Directory(PathBuf),
     /// As long as the process lives.
@@ -42,7 +43,7 @@ impl DefinitionStore {
         Self::Directory(state_directory.join("definitions"))
     }
 
-    /// What is known of `server`, whose name is a package's; nothing if it was never registered.
+    /// The definitions of `server`, a valid package name; empty if it was never registered.
     pub(super) fn get(&self, server: &str) -> io::Result<Definitions> {
         match self {
             Self::Directory(directory) => file(directory, server).read(),
@@ -53,7 +54,7 @@ impl DefinitionStore {
         }
     }
 
-    /// Remembers what is known of `server` now. Blocks.
+    /// Stores the definitions of `server`. Blocks.
     pub(super) fn put(&self, server: &str, definitions: Definitions) -> io::Result<()> {
         match self {
             Self::Directory(directory) => {

@@ -1,7 +1,8 @@
-//! What has changed in a server's tools since its last registration.
+//! Changes of a server's tools since its last registration.
 //!
-//! A server that changes the description of a tool that a user already trusts may be up to something (a "rug pull"), so a
-//! changed description is a warning, and so is a description that there is nothing to compare with.
+//! A server that changes the description of a tool that a user already trusts may be up to something (a "rug
+//! pull"), so a changed description is a warning, and so is a description without an earlier one to compare
+//! with.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use crate::codegen::Tool;
 use crate::text::one_line;
 
 /// One sentence for each kind of change from the `registered` names and the `known` definitions to the tools of `now`.
-pub(super) fn told(
+pub(super) fn changes(
     registered: &BTreeMap<String, ToolAnnotations>,
     known: &[Tool],
     now: &[Tool],
@@ -50,12 +51,12 @@ pub(super) fn told(
     .collect()
 }
 
-/// A tool's title and description; one that is empty says as little as one that is missing.
+/// A tool's title and description; empty and missing ones are equal.
 fn words(tool: &Tool) -> [&str; 2] {
     [&tool.title, &tool.description].map(|text| text.as_deref().unwrap_or_default())
 }
 
-/// The names as the server gives them, on one line.
+/// The tools' names, on one line.
 fn names(tools: &[&String]) -> String {
     tools.iter().map(|name| one_line(name)).collect::<Vec<_>>().join(", ")
 }
@@ -90,18 +91,21 @@ mod tests {
             tool("other schema", "d", json!({"type": "object"})),
             tool("comes", "e", json!({})),
         ];
-        let told = super::told(&names(&before), &before, &after);
-        assert_eq!(told[..3], ["Added: comes", "Removed: goes", "Changed schema: other schema"]);
-        assert!(told[3].starts_with("Warning: ") && told[3].ends_with(": other words"), "{told:?}");
-        assert_eq!(told.len(), 4);
-        assert!(super::told(&names(&before), &before, &before).is_empty());
+        let changes = super::changes(&names(&before), &before, &after);
+        assert_eq!(changes[..3], ["Added: comes", "Removed: goes", "Changed schema: other schema"]);
+        assert!(changes[3].starts_with("Warning: ") && changes[3].ends_with(": other words"), "{changes:?}");
+        assert_eq!(changes.len(), 4);
+        assert!(super::changes(&names(&before), &before, &before).is_empty());
     }
 
     #[test]
     fn lost_definitions_are_a_warning() {
         let tools = [tool("a", "x", json!({})), tool("b", "y", json!({}))];
-        let told = super::told(&names(&tools), &tools[..1], &tools);
-        let [told] = &told[..] else { panic!("{told:?}") };
-        assert!(told.starts_with("Warning: ") && told.contains("lost") && told.ends_with(": b"), "{told}");
+        let changes = super::changes(&names(&tools), &tools[..1], &tools);
+        let [changes] = &changes[..] else { panic!("{changes:?}") };
+        assert!(
+            changes.starts_with("Warning: ") && changes.contains("lost") && changes.ends_with(": b"),
+            "{changes}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! From a connected server, or its listed tools, to the generated package and what is to be said about it.
+//! Lists the tools of a server, and reports on the package generated from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,12 +7,12 @@ use crate::approval::ToolAnnotations;
 use crate::codegen::{self, Package, Tool};
 use crate::mcp_client::{self, Connection, Connector, ServerParameters, Tell};
 
-/// What a server tells of its tools.
+/// The tools that a server has listed.
 pub(super) struct Listed {
     pub(super) tools: Vec<Tool>,
     /// By the tools' names.
     pub(super) annotations: BTreeMap<String, ToolAnnotations>,
-    /// The names of those that are for apps only; they are left out.
+    /// The names of the tools for apps only, which are left out.
     pub(super) for_apps: BTreeSet<String>,
     /// Still open.
     pub(super) connection: Connection,
@@ -34,7 +34,7 @@ pub(super) async fn listed_by(
         source: Box::new(source),
     };
     tell("connecting");
-    let connection = connector.connect_telling(name, parameters, tell).await.map_err(server_error)?;
+    let connection = connector.connect_reporting(name, parameters, tell).await.map_err(server_error)?;
     tell("listing its tools");
     match connection.list_tools().await {
         Ok(tools) => {
@@ -55,7 +55,7 @@ pub(super) async fn listed_by(
     }
 }
 
-/// Which tools were left out, if any.
+/// A note about the tools that were left out, if any.
 pub(super) fn left_out<'n>(for_apps: impl IntoIterator<Item = &'n String>) -> Option<String> {
     let names: Vec<_> = for_apps.into_iter().map(String::as_str).collect();
     (!names.is_empty()).then(|| {
@@ -66,7 +66,7 @@ pub(super) fn left_out<'n>(for_apps: impl IntoIterator<Item = &'n String>) -> Op
     })
 }
 
-/// What the generated code does not say, spot by spot.
+/// Warnings about parts of the schemas that the generated code does not express.
 pub(super) fn warnings(package: &Package) -> Vec<String> {
     let of_module = |module: &codegen::Module| {
         let of_spot = |spot: &codegen::Degradation| format!("{} ({}): {}", module.tool, spot.path, spot.what);

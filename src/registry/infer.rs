@@ -1,4 +1,4 @@
-//! Result types for tools that declare none, from results that code has seen.
+//! Infers result types of tools that declare none, from results that code has received.
 
 use std::io;
 
@@ -8,21 +8,21 @@ use super::Registry;
 use super::packages::Packages;
 use crate::codegen::{self, ObserveError, Options};
 
-/// Why no type was inferred. The module is as it was.
+/// Why no type was inferred. The module is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InferError {
-    /// Nothing is known of the server's tools.
+    /// The server's tools are not known.
     #[error(
         "infer a result type: the tools of the MCP server `{name}` are not known\n\
          hint: register it again with the tool `register_mcp_server`"
     )]
     UnknownServer { name: String },
-    /// No module is called so.
+    /// No module has this name.
     #[error(
         "infer a result type: the MCP server `{server}` has no tool whose module is `{module}`; it has {known}"
     )]
     UnknownModule { server: String, module: String, known: String },
-    /// The results say nothing.
+    /// No type can be inferred from the results.
     #[error(transparent)]
     Observe(#[from] ObserveError),
     /// The definitions of the tools could not be read or written.
@@ -34,8 +34,8 @@ pub(crate) enum InferError {
 }
 
 impl Registry {
-    /// Learns from `results` of the tool whose module is `module`, and writes the module anew. Returns the classes that
-    /// were inferred, as Python text. Blocks.
+    /// Infers the result type of the tool with the module `module` from `results`, and writes the module
+    /// again. Returns the inferred classes as Python text. Blocks.
     pub(crate) fn infer(
         &self,
         server: &str,
@@ -45,7 +45,7 @@ impl Registry {
     ) -> Result<String, InferError> {
         let store_error = |source| InferError::Store { module: module.to_owned(), source };
         let _turn = self.turn.blocking_lock();
-        // The name is a file's.
+        // The name becomes a file name, so it is validated first.
         let is_name = codegen::validate_package_name(server).is_ok();
         let definitions = is_name.then(|| self.definitions.get(server)).transpose().map_err(store_error)?;
         let Some(mut definitions) = definitions.filter(|definitions| !definitions.tools.is_empty()) else {

@@ -1,4 +1,4 @@
-//! Reads the result of a `tools/list` request that was saved in a file.
+//! Reads a saved result of a `tools/list` request.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::generate::left_out;
 use crate::codegen::Tool;
 use crate::mcp_client::is_for_apps;
 
-/// The tools of a file, and what was wrong with the others.
+/// The tools of a file, and warnings about skipped ones.
 pub(super) struct Listing {
     pub(super) tools: Vec<Tool>,
     pub(super) problems: Vec<String>,
@@ -21,7 +21,8 @@ pub(super) enum Error {
     NoTools,
 }
 
-/// Reads `{"tools": […]}`. A tool without a name is passed over and told; one bad tool does not spoil the rest.
+/// Reads `{"tools": […]}`. A tool without a name is skipped with a warning; one invalid tool does not prevent
+/// the others.
 pub(super) fn read(text: &str) -> Result<Listing, Error> {
     let document: Value = serde_json::from_str(text)?;
     let Some(Value::Array(listed)) = document.get("tools") else { return Err(Error::NoTools) };

@@ -1,7 +1,7 @@
-//! Which MCP servers this workspace knows, and the Python packages generated for them.
+//! The registered MCP servers of a workspace, and the Python packages generated for them.
 //!
-//! What a name stands for is kept outside the workspace, where code in the kernel neither reads nor
-//! chooses it; the packages are in the workspace, where it imports them.
+//! Registrations are kept outside the workspace, where code in the kernel can neither read nor change them;
+//! the packages are in the workspace, where code imports them.
 
 mod apigen;
 mod definitions;
@@ -34,20 +34,20 @@ use crate::mcp_client::{self, Connection, Connector, ServerParameters, Tell};
 use crate::servers::{Registered, ServerLookup, Unusable, read};
 use crate::text::describe;
 
-/// Why a server could not be registered. The package and the registration from before are still there.
+/// Why a server could not be registered. An earlier package and registration are unchanged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The name or the parameters cannot be used.
     #[error(transparent)]
     Unusable(#[from] Unusable),
-    /// The server could not be connected to, or did not tell its tools.
+    /// The server could not be connected to, or did not list its tools.
     #[error("use the MCP server `{name}` ({what}){}", hints(notes))]
     Server {
-        /// The name that it was to have.
+        /// The name to register.
         name: String,
         /// The command line or URL, placeholders unresolved.
         what: String,
-        /// What was left out of its parameters, or taken in another way than one might think.
+        /// Parts of its parameters that were left out or reinterpreted.
         notes: Vec<String>,
         /// Why.
         source: Box<mcp_client::Error>,
@@ -70,29 +70,29 @@ pub(crate) enum Error {
     },
 }
 
-/// What came of a registration.
+/// The result of a registration.
 pub(crate) struct Registration {
     /// The names of the generated modules, one for each tool, in the server's order.
     pub(crate) modules: Vec<String>,
-    /// What a user should know of the generated code.
+    /// Warnings about the generated code.
     pub(crate) warnings: Vec<String>,
-    /// What was left out of the parameters or of the tools, or taken in another way than one might think.
+    /// Parts of the parameters, or tools, that were left out or reinterpreted.
     pub(crate) notes: Vec<String>,
-    /// What has become of the tools since the name was registered last; empty if nothing.
+    /// Changes of the tools since the last registration of the name.
     pub(crate) drift: Vec<String>,
 }
 
-/// A server that may be registered: its name and its parameters can be used.
+/// A server to register, with a valid name and valid parameters.
 pub(crate) struct Candidate {
     name: String,
     parameters: ServerParameters,
-    /// What was left out of the parameters, or taken in another way than one might think.
+    /// Parts of the parameters that were left out or reinterpreted.
     notes: Vec<String>,
     is_known: bool,
 }
 
 impl Candidate {
-    /// Whether its name stands for just this already.
+    /// Whether it is registered with just these parameters already.
     pub(crate) fn is_known(&self) -> bool {
         self.is_known
     }
@@ -105,7 +105,7 @@ impl Registration {
     }
 }
 
-/// The MCP servers whose tools code can call, by the names that it calls them by.
+/// The MCP servers whose tools code can call, by name.
 ///
 /// Cloning it is cheap: clones are the same registry.
 #[derive(Clone)]
@@ -113,7 +113,7 @@ pub struct Registry {
     store: Arc<Store>,
     definitions: Arc<DefinitionStore>,
     connector: Connector,
-    /// One installation at a time: two of the same name must not mix their files.
+    /// Serializes installations: two of the same name must not mix their files.
     turn: Arc<Mutex<()>>,
 }
 
@@ -121,8 +121,8 @@ impl Registry {
     /// An empty registry, kept in memory. `${NAME}` placeholders are filled from the environment and the `.env` of the
     /// current directory, in which servers start.
     ///
-    /// An executor with a sandbox that is given it keeps its servers apart from the sandbox from its start on: register then,
-    /// if code may have written into the current directory.
+    /// An executor with a sandbox protects the servers of its registry from sandboxed code from its start on:
+    /// register after that, if code may have written into the current directory.
     pub fn new() -> Self {
         // A process without a working directory starts servers in the root.
         let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
@@ -137,7 +137,7 @@ impl Registry {
         Self { connector: self.connector.with_connect_timeout(timeout), ..self }
     }
 
-    /// From now on servers start as `guard` has it, if there is one.
+    /// Sets the guard for starting servers.
     pub(crate) fn keep_apart(&self, guard: Option<mcp_client::Guard>) {
         self.connector.keep_apart(guard);
     }
@@ -151,12 +151,12 @@ impl Registry {
         Self { store: Arc::new(store), definitions: Arc::new(definitions), connector, turn: Arc::default() }
     }
 
-    /// What a tool server needs to know whose code finds the packages in `workspace`.
+    /// Server lookup for kernels that import packages from `workspace`.
     pub(crate) fn lookup(&self, workspace: &Path) -> Arc<dyn ServerLookup> {
         Arc::new(OfWorkspace { registry: self.clone(), packages: Packages::of_workspace(workspace) })
     }
 
-    /// Reads what is to be registered.
+    /// Reads the name and parameters of a server to register.
     ///
     /// # Errors
     /// The name or the parameters cannot be used at all.
@@ -171,7 +171,8 @@ impl Registry {
         Ok(Candidate { name: name.to_owned(), parameters, notes, is_known })
     }
 
-    /// How many tools each registered server has, by its name. Empty if that cannot be read, which the first call tells.
+    /// How many tools each registered server has, by its name. Empty if the registry cannot be read, which
+    /// the first call reports.
     pub(crate) fn servers(&self) -> BTreeMap<String, usize> {
         self.store.tools().unwrap_or_else(|error| {
             tracing::warn!(%error, "the registry of MCP servers cannot be read");
@@ -179,22 +180,24 @@ impl Registry {
         })
     }
 
-    /// Lets `variables` know which of them registered servers use, before any is connected to: they are secrets.
-    pub(crate) fn tell_placeholders(&self, variables: &Variables) {
+    /// Reports to `variables` which of them registered servers use, before any connection: they are secrets.
+    pub(crate) fn report_placeholders(&self, variables: &Variables) {
         match self.store.placeholders() {
             Ok(texts) => texts.iter().for_each(|text| variables.expect_placeholders(text)),
-            // The first call of a tool tells it too, and fails.
+            // The first call of a tool reports it too.
             Err(error) => tracing::warn!(%error, "the registry of MCP servers cannot be read"),
         }
     }
 
-    /// Connects to a server, generates the package for its tools, and remembers what the name stands for. `tell` hears
-    /// what it is waited for. Returns the server with the connection over which its tools were listed, still open.
+    /// Connects to a server, generates the package for its tools, and stores the registration. `tell`
+    /// receives progress. Returns the server with the connection over which its tools were listed, still
+    /// open.
     ///
-    /// A server that is not ready in time goes on to start, and the next registration of the same joins it.
+    /// A server that is not ready in time goes on to start, and the next registration of the same server
+    /// joins it.
     ///
-    /// Each step is complete before the next begins, and the last two replace what was there before in
-    /// one step: whatever fails, and wherever the future is dropped, a whole package is in place.
+    /// Each step is complete before the next begins, and the last two replace the earlier package and
+    /// registration atomically: after a failure, or if the future is dropped, a whole package is in place.
     pub(crate) async fn register(
         &self,
         candidate: Candidate,
@@ -227,7 +230,7 @@ impl Registry {
         }
     }
 
-    /// Generates a package, puts it in place, and remembers what its name stands for. Blocks; whoever calls has the turn.
+    /// Generates a package, puts it in place, and stores the registration. Blocks; the caller holds `turn`.
     fn install(
         &self,
         packages: &Packages,
@@ -242,13 +245,13 @@ impl Registry {
         let before = self.store.get(&name).map_err(store_error)?;
         let drift = before
             .as_ref()
-            .map_or_else(Vec::new, |before| drift::told(&before.annotations, &known.tools, &tools));
+            .map_or_else(Vec::new, |before| drift::changes(&before.annotations, &known.tools, &tools));
         known.hand_over_to(&mut tools);
         let package = codegen::generate(&server, &tools);
         let replaced = packages.replace(&name, &package).map_err(package_error)?;
         let Registered { parameters, annotations, for_apps } = registered;
         let record = StoredServer { parameters, annotations, for_apps };
-        // The definitions last: as long as they are the earlier ones, the next registration compares with them.
+        // The definitions come last: until then, the next registration compares with the earlier ones.
         let remembered = self.store.put(&name, Some(&record)).and_then(|()| {
             self.definitions
                 .put(&name, Definitions { tools })
@@ -272,7 +275,7 @@ fn hints(notes: &[String]) -> String {
     notes.iter().map(|note| format!("\nhint: {note}")).collect()
 }
 
-/// What came of putting a package in place: see [`Registration`].
+/// The result of installing a package: see [`Registration`].
 struct Installed {
     modules: Vec<String>,
     warnings: Vec<String>,
@@ -291,7 +294,7 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// The registry as the tool server of a workspace sees it.
+/// The registry for the tool server of a workspace.
 struct OfWorkspace {
     registry: Registry,
     packages: Packages,

@@ -16,12 +16,12 @@ const WORKSPACE_DIRECTORY: &str = "mcptools";
 
 /// The packages in one directory.
 pub(crate) struct Packages {
-    /// Trusted, while what lies in it is not.
+    /// Trusted, while its contents are not.
     root: PathBuf,
     directory: PathBuf,
 }
 
-/// A package that has just been put in place, and what was there before.
+/// A package that has just been put in place, and the earlier one.
 #[must_use = "confirm or undo the replacement"]
 pub(super) struct Replaced {
     directory: Dir,
@@ -58,7 +58,7 @@ impl Packages {
         }
     }
 
-    /// Writes one module of a package that is there, in one step.
+    /// Writes one module of an existing package, atomically.
     pub(super) fn replace_module(&self, package: &str, module: &str, text: &str) -> io::Result<()> {
         let root = Dir::open_ambient_dir(&self.root, cap_std::ambient_authority())?;
         let directory = root.open_dir(self.directory.join(package))?;
@@ -96,14 +96,14 @@ fn write(directory: &Dir, name: &str, package: &codegen::Package) -> io::Result<
     Ok(())
 }
 
-/// Puts `fresh` in the place of `name`, and what was there under the name `fresh`, in one step.
+/// Exchanges `fresh` and `name` atomically; the earlier `name` is called `fresh` then.
 ///
-/// Returns whether there was something.
+/// Returns whether `name` existed.
 fn swap(directory: &Dir, fresh: &str, name: &str) -> io::Result<bool> {
     match renameat_with(directory, fresh, directory, name, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(true),
         Err(rustix::io::Errno::NOENT) => directory.rename(fresh, directory, name).map(|()| false),
-        // A file system that cannot exchange: there is a moment without a package, and no loss.
+        // A file system without exchange: the package is missing for a moment, but never lost.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {
             let aside = format!("{fresh}-old");
             directory.rename(name, directory, &aside)?;
@@ -117,7 +117,7 @@ fn swap(directory: &Dir, fresh: &str, name: &str) -> io::Result<bool> {
     }
 }
 
-/// Removes what is in nobody's way; a failure is not worth failing a registration for.
+/// Removes a leftover; a failure is not worth failing a registration for.
 fn remove(directory: &Dir, name: &str) {
     let is_directory = directory.symlink_metadata(name).map(|metadata| metadata.is_dir());
     let removed = match is_directory {
@@ -185,22 +185,22 @@ mod tests {
     #[test]
     fn a_link_in_place_of_the_directory_is_not_followed() {
         let workspace = tempfile::tempdir().unwrap();
-        let elsewhere = tempfile::tempdir().unwrap();
-        std::fs::create_dir(elsewhere.path().join("s")).unwrap();
-        std::os::unix::fs::symlink(elsewhere.path(), workspace.path().join("mcptools")).unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::create_dir(outside.path().join("s")).unwrap();
+        std::os::unix::fs::symlink(outside.path(), workspace.path().join("mcptools")).unwrap();
         assert!(Packages::new(workspace.path(), WORKSPACE_DIRECTORY).replace("s", &package("one")).is_err());
-        assert_eq!(entries(elsewhere.path()), ["s"]);
+        assert_eq!(entries(outside.path()), ["s"]);
     }
 
     #[test]
     fn a_link_in_place_of_a_package_is_replaced_and_its_target_left_alone() {
         let workspace = tempfile::tempdir().unwrap();
-        let elsewhere = tempfile::tempdir().unwrap();
-        std::fs::write(elsewhere.path().join("precious"), "x").unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("precious"), "x").unwrap();
         std::fs::create_dir(workspace.path().join("mcptools")).unwrap();
-        std::os::unix::fs::symlink(elsewhere.path(), workspace.path().join("mcptools/s")).unwrap();
+        std::os::unix::fs::symlink(outside.path(), workspace.path().join("mcptools/s")).unwrap();
         Packages::new(workspace.path(), WORKSPACE_DIRECTORY).replace("s", &package("one")).unwrap().confirm();
-        assert_eq!(entries(elsewhere.path()), ["precious"]);
+        assert_eq!(entries(outside.path()), ["precious"]);
         assert!(!workspace.path().join("mcptools/s").is_symlink());
     }
 }

@@ -8,7 +8,7 @@ use super::Registry;
 use super::packages::Packages;
 use crate::text::describe;
 
-/// Why no package was generated. The package and the registration from before are still there.
+/// Why no package was generated. An earlier package and registration are unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GenerateError {
@@ -64,11 +64,11 @@ impl From<super::Error> for GenerateError {
 ///
 /// Returns the names of the generated modules, one for each tool.
 ///
-/// A program that is not ready in time ([`Registry::connect_timeout`], or `timeout` in `server_params`, in seconds) goes on
-/// to start as long as `registry` lives, and the next call for the same waits for it. What `server_params` of another MCP
-/// client have beside these keys is taken where it means something, and else logged.
+/// A program that is not ready in time ([`Registry::connect_timeout`], or `timeout` in `server_params`, in
+/// seconds) goes on to start as long as `registry` lives, and the next call for the same waits for it. Other
+/// keys that MCP clients use in `server_params` are applied where they have a meaning here, and else logged.
 ///
-/// Dropping the future leaves what was there before.
+/// Dropping the future leaves the earlier package and registration.
 ///
 /// # Errors
 /// See [`GenerateError`].
@@ -83,8 +83,8 @@ pub async fn generate_mcp_sources(
         .map_err(|source| GenerateError::Directory { path: path.to_owned(), source })?;
     let parameters = server_params.as_object().ok_or(GenerateError::NotAnObject)?;
     let candidate = registry.candidate(server_name, parameters)?;
-    let tell = |what: &str| tracing::debug!(server = server_name, "{what}");
-    let registering = registry.register(candidate, Packages::new(path, "."), &tell);
+    let report = |what: &str| tracing::debug!(server = server_name, "{what}");
+    let registering = registry.register(candidate, Packages::new(path, "."), &report);
     let (registration, _, connection) = registering.await?;
     connection.close().await;
     for warning in registration.notes.iter().chain(&registration.warnings) {

@@ -1,4 +1,4 @@
-//! The file that says what each registered name stands for: `servers.json` in the state directory.
+//! The file of registrations: `servers.json` in the state directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,11 +12,11 @@ use crate::approval::ToolAnnotations;
 use crate::files::StateFile;
 use crate::mcp_client::ServerParameters;
 
-/// What is remembered of a server.
+/// A stored registration.
 pub(super) struct StoredServer {
     /// As the user gave them: placeholders unresolved, so no secret is written to disk.
     pub(super) parameters: ServerParameters,
-    /// What the server said of its tools when the package was generated, by their names.
+    /// The annotations of its tools when the package was generated, by tool name.
     pub(super) annotations: BTreeMap<String, ToolAnnotations>,
     /// The tools that were left out, since they are for apps only.
     pub(super) for_apps: BTreeSet<String>,
@@ -60,7 +60,7 @@ impl Store {
         Self::File(StateFile::new(state_directory.join("servers.json")))
     }
 
-    /// What `name` stands for.
+    /// The registration of `name`.
     pub(super) fn get(&self, name: &str) -> io::Result<Option<StoredServer>> {
         let Some(Entry { parameters, tools, for_apps }) = self.entries()?.remove(name) else {
             return Ok(None);
@@ -78,12 +78,12 @@ impl Store {
         Ok(self.entries()?.into_iter().map(|(name, entry)| (name, entry.tools.len())).collect())
     }
 
-    /// What all names stand for, as JSON texts with their placeholders.
+    /// The parameters of all servers, as JSON texts with their placeholders.
     pub(super) fn placeholders(&self) -> io::Result<Vec<String>> {
         Ok(self.entries()?.into_values().map(|entry| Value::Object(entry.parameters).to_string()).collect())
     }
 
-    /// Remembers what `name` stands for, or forgets it; on an error, what was there before is still there. Blocks.
+    /// Stores the registration of `name`, or removes it; an error leaves the file unchanged. Blocks.
     pub(super) fn put(&self, name: &str, record: Option<&StoredServer>) -> io::Result<()> {
         let put = |document: &mut Document| match record.map(Entry::of) {
             Some(entry) => drop(document.servers.insert(name.to_owned(), entry)),

@@ -1,7 +1,8 @@
-//! Addresses that a name may not lead to: this computer, networks that are not the internet, and what the user lists.
+//! Addresses that a name must not resolve to: this computer, networks that are not the internet, and those
+//! that the user lists.
 //!
-//! A name that is allowed says nothing about what it resolves to, since whoever owns the name decides that. It knows
-//! no sockets and no names; the proxy asks it before it dials.
+//! An allowed name may resolve to anything, since its owner decides that. Pure; the proxy calls it before it
+//! connects.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -23,8 +24,8 @@ pub(crate) struct RangeError {
 }
 
 impl AddressRange {
-    /// Reads an address or a range in CIDR notation. Ranges of IPv4 addresses written as IPv6 (`::ffff:10.0.0.0/104`)
-    /// are the IPv4 ranges that they stand for.
+    /// Reads an address or a range in CIDR notation. Ranges of IPv4 addresses written as IPv6
+    /// (`::ffff:10.0.0.0/104`) are read as the IPv4 ranges.
     ///
     /// # Errors
     ///
@@ -57,7 +58,7 @@ impl fmt::Display for AddressRange {
     }
 }
 
-/// What is wrong with an address as the target of a name.
+/// Why a name must not resolve to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Closed {
     /// `127.0.0.0/8`, `::1`.
@@ -66,13 +67,13 @@ pub(crate) enum Closed {
     /// `0.0.0.0/8`, `::`; connecting to them reaches this computer.
     #[error("an unspecified address")]
     Unspecified,
-    /// `169.254.0.0/16`, `fe80::/10`; the clouds' metadata services live there.
+    /// `169.254.0.0/16`, `fe80::/10`; with the metadata services of clouds.
     #[error("a link-local address")]
     LinkLocal,
-    /// The metadata services that live elsewhere.
+    /// Metadata services outside of these ranges.
     #[error("a cloud's metadata address")]
     Metadata,
-    /// RFC 1918, RFC 4193, RFC 6598 and what else is no part of the internet.
+    /// RFC 1918, RFC 4193, RFC 6598 and other ranges that are no part of the internet.
     #[error("a private address")]
     Private,
     /// `224.0.0.0/4`, `ff00::/8`, broadcast.
@@ -90,7 +91,7 @@ const METADATA: [Ipv4Addr; 3] = [
     Ipv4Addr::new(192, 0, 0, 192),     // Oracle Classic
 ];
 
-/// Why a name may not lead to `address`, or `None` if it is on the internet as far as its bits can tell.
+/// Why a name must not resolve to `address`; `None` if it is a public address by its bits.
 pub(crate) fn closed(address: IpAddr) -> Option<Closed> {
     deliveries(address).find_map(|address| match address {
         IpAddr::V4(address) => closed_v4(address),
@@ -119,7 +120,7 @@ fn closed_v6(address: Ipv6Addr) -> Option<Closed> {
         // Unique local, which all clouds' metadata services over IPv6 are in, and the old site-local.
         [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => Some(Closed::Private),
         [0xff00..=0xffff, ..] => Some(Closed::Multicast),
-        // Local NAT64: where the IPv4 address sits in it cannot be told from the bits. Teredo hides it, too.
+        // Local NAT64: the position of the IPv4 address in it is unknown. Teredo hides it, too.
         [0x64, 0xff9b, 1, ..] | [0x2001, 0, ..] => Some(Closed::Reserved),
         [0x100, 0, 0, ..] => Some(Closed::Reserved),
         _ => None,

@@ -1,9 +1,9 @@
-//! The one connection between the host and what runs in the sandbox: frames of JSON over a socket, each with at most
-//! one descriptor.
+//! The one connection between the host and the gateway in the sandbox: frames of JSON over a socket, each
+//! with at most one descriptor.
 //!
-//! A frame is its length in bytes (32 bits, little-endian) and as much JSON; a descriptor comes with its first byte.
-//! Whoever receives treats the other side as hostile: lengths are bounded, and a second descriptor, or one that was not
-//! asked for, ends the conversation.
+//! A frame is its length in bytes (32 bits, little-endian) and as much JSON; a descriptor comes with its
+//! first byte. The receiver treats the other side as hostile: lengths are bounded, and a second or unexpected
+//! descriptor ends the connection.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -24,7 +24,8 @@ use tokio::sync::Mutex;
 const FRAME_BYTES_MAX: usize = 4 * 1024 * 1024;
 const LENGTH_BYTES: usize = size_of::<u32>();
 
-// Elsewhere Rust programs ignore SIGPIPE all the same, and what is received is closed in children by hand.
+// On other systems Rust programs ignore SIGPIPE anyway, and received descriptors are closed in children
+// explicitly.
 #[cfg(target_os = "linux")]
 const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL;
 #[cfg(not(target_os = "linux"))]
@@ -142,7 +143,7 @@ impl Channel {
         if excess { Err(invalid("a frame with more than one descriptor")) } else { Ok(received.bytes) }
     }
 
-    /// Says that nothing more will be sent.
+    /// Shuts down sending.
     pub(crate) fn close(&self) {
         // It is closed already if the other side is gone.
         rustix::net::shutdown(self.stream.as_fd(), rustix::net::Shutdown::Write).ok();

@@ -1,10 +1,10 @@
-//! Which hosts code in the sandbox may reach: the patterns of `allowedDomains` and `deniedDomains`, and what they are
-//! compared with.
+//! Which hosts code in the sandbox may reach: the patterns of `allowedDomains` and `deniedDomains`, and the
+//! hosts that they are compared with.
 //!
-//! Hosts and patterns go through the same normal form, that of URLs: lower case, names with other letters in Punycode,
-//! no dot at the end, addresses in their one canonical spelling (`127.1`, `2130706433`, `0x7f.1` and
-//! `::ffff:127.0.0.1` are all `127.0.0.1`). What is compared is what is resolved and dialled, never another spelling.
-//! Resolving and dialling are the proxy's business.
+//! Hosts and patterns go through the same normal form, that of URLs: lower case, names with other letters in
+//! Punycode, no dot at the end, addresses in their one canonical spelling (`127.1`, `2130706433`, `0x7f.1`
+//! and `::ffff:127.0.0.1` are all `127.0.0.1`). The compared spelling is the one that is resolved and
+//! dialled, by the proxy.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -65,7 +65,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// One entry of `allowedDomains` or `deniedDomains`: a pattern for hosts, and perhaps the one port it is about.
+/// One entry of `allowedDomains` or `deniedDomains`: a pattern for hosts, and an optional port.
 ///
 /// `Display` gives the normal form, which is a valid entry with the same meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,7 +82,7 @@ enum Pattern {
     Beneath(String),
 }
 
-/// Why a text is no entry of `allowedDomains` or `deniedDomains`.
+/// Why a text is not a valid entry of `allowedDomains` or `deniedDomains`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum DomainError {
@@ -108,10 +108,10 @@ pub(crate) enum DomainError {
     /// The part after the colon is no port.
     #[error("`{port}` is no port\nhint: a port is a number from 1 to 65535 without zeros before it")]
     Port {
-        /// What stands where the port should.
+        /// The text after the colon.
         port: String,
     },
-    /// `*` where it would open the whole network.
+    /// `*`, which would open the whole network.
     #[error("`*` would match every host\nhint: name the domains; `*` may stand in `deniedDomains` only")]
     Everything,
     /// A star that is not a whole first label.
@@ -184,7 +184,7 @@ impl DomainRule {
         Ok(Self { pattern: Pattern::parse(host)?, port })
     }
 
-    /// Whether this rule is about connections to `port` of `host`.
+    /// Whether this rule matches connections to `port` of `host`.
     pub(crate) fn matches(&self, host: &Host, port: u16) -> bool {
         self.port.is_none_or(|own| own.get() == port) && self.pattern.matches(host)
     }

@@ -1,4 +1,4 @@
-//! Why there is no sandbox, or none any more.
+//! Why a sandbox could not start, or has ended.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::{PolicyError, bwrap, check};
 
-/// Why there is no sandbox.
+/// An error of the sandbox.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// There is no program to make it with.
+    /// The program that makes it is missing.
     #[error("start the sandbox: there is no `{program}` on PATH")]
     Missing {
         /// The program.
@@ -28,7 +28,7 @@ pub(crate) enum Error {
     /// Bubblewrap cannot hold the policy.
     #[error(transparent)]
     Bubblewrap(#[from] bwrap::Error),
-    /// What is to be written holds the program that runs outside.
+    /// The directory to make writable contains the program that runs outside.
     #[error("open `{}` for writing: ipybox itself is in it\nhint: name another Python with `--python`", directory.display())]
     OwnProgram {
         /// The directory.
@@ -69,7 +69,7 @@ pub(crate) enum Error {
         /// What was written to its stderr.
         stderr: String,
     },
-    /// The gateway inside does what it never does: something else may have taken its place.
+    /// The gateway broke the protocol: another process may have taken its place.
     #[error("speak to the sandbox: {0}")]
     Violation(String),
     /// The connection failed.
@@ -84,7 +84,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// Whether it is worth a look what the machine lacks.
+    /// Whether a check of the machine may explain the error.
     pub(super) fn may_be_the_machines(&self) -> bool {
         matches!(
             self,

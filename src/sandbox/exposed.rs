@@ -1,44 +1,46 @@
-//! What code in a sandbox can write, seen from the programs of the host: they take neither code nor configuration from
-//! there.
+//! Exposed places: those that code in a sandbox can write, from which programs of the host must read neither code nor
+//! configuration.
 //!
-//! It looks where paths lead, and changes nothing.
+//! It resolves paths, and changes nothing.
 
 use std::path::{Path, PathBuf};
 
-use super::policy::{Pattern, Rules, way};
+use super::policy::{Pattern, Rules, resolution_steps};
 
-/// What stands before and after a path in an argument or a variable, as in `--root=/a:/b` or `sh -c "cd '/a'; ls"`.
+/// Characters before and after a path in an argument or a variable, as in `--root=/a:/b` or `sh -c "cd '/a';
+/// ls"`.
 const DELIMITERS: &[char] = &[
     '=', ':', ',', ';', '@', '&', '|', '<', '>', '(', ')', '{', '}', '[', ']', '"', '\'', '`', '$', '?', '#',
     '*',
 ];
 
-/// Variables that are lists of directories, of which each stands for itself.
+/// Variables that are lists of directories, each of which is checked separately.
 const LISTS: [&str; 3] = ["PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"];
 const HOME: &str = "HOME";
 
 /// The places that code in a sandbox can write.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Exposed {
-    /// What is open, each with all beneath it.
+    /// Writable paths, each with all beneath it.
     open: Vec<PathBuf>,
-    /// What is closed beneath it again.
+    /// Paths beneath them that are not writable.
     closed: Vec<PathBuf>,
-    /// What `~` stands for.
+    /// The home directory.
     home: PathBuf,
 }
 
-/// What a text of an argument or a variable has to do with a place that code in the sandbox can write.
+/// How the text of an argument or a variable refers to an exposed place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Exposure {
-    /// It names a directory that is open as a whole, as the workspace is: code cannot put another one in its place.
+    /// It names a directory that is writable as a whole, like the workspace: code cannot replace the
+    /// directory itself.
     Directory(PathBuf),
-    /// It names something in such a directory, or leads through it. Code can put anything there.
+    /// It names a path in such a directory, or through it. Code can put anything there.
     Within(PathBuf),
 }
 
 impl Exposed {
-    /// What `rules` open. `home` is what `~` stands for.
+    /// The places that `rules` make writable. `home` is `~`.
     pub(crate) fn new(rules: &Rules, home: &Path) -> Self {
         let roots = |patterns: &[Pattern]| patterns.iter().map(|one| one.root().to_owned()).collect();
         let paths = rules.deny_write.iter().filter_map(Pattern::path);
@@ -49,27 +51,28 @@ impl Exposed {
         }
     }
 
-    /// The place on the way to `path` that code can change, if there is one: `path` itself, or a link to it.
+    /// The first place in the resolution of `path` that code can change, if there is one: a link, or its
+    /// target.
     pub(crate) fn on_the_way(&self, path: &Path) -> Option<PathBuf> {
-        match way(path) {
-            Ok(way) => way.into_iter().find(|place| self.is_open(place)),
-            // Whoever made the circle can also end it.
+        match resolution_steps(path) {
+            Ok(steps) => steps.into_iter().find(|place| self.is_open(place)),
+            // Code may have made the circle of links, and can also end it.
             Err(_) => Some(path.to_owned()),
         }
     }
 
-    /// The open directory that `directory` is, or lies in, even where it is closed itself: programs look for their
-    /// configuration in the directories above theirs, too.
+    /// The writable directory that `directory` is or is in, even if it is protected itself: programs search
+    /// for configuration in parent directories, too.
     pub(crate) fn above(&self, directory: &Path) -> Option<PathBuf> {
-        let real = way(directory).ok().and_then(|mut way| way.pop());
+        let real = resolution_steps(directory).ok().and_then(|mut steps| steps.pop());
         let open = |path: &Path| self.open.iter().find(|open| path.starts_with(open)).cloned();
         real.map_or_else(|| Some(directory.to_owned()), |real| open(&real))
             .or_else(|| self.on_the_way(directory))
     }
 
-    /// What `text` names of the places that code can write; relative paths in it are relative to `directory`.
+    /// The exposed place that `text` names; relative paths in it are relative to `directory`.
     ///
-    /// What lies within such a place counts before the place itself.
+    /// A path within such a place takes precedence over the place itself.
     pub(crate) fn named_by(&self, text: &str, directory: &Path) -> Option<Exposure> {
         let home = self.home.to_string_lossy();
         let text = &text.replace("${HOME}", &home).replace("$HOME", &home);
@@ -86,10 +89,10 @@ impl Exposed {
         found.into_iter().nth(position)
     }
 
-    /// What a program of the host gets of the value of an inherited variable: all of it, what is safe of a list, or nothing.
-    /// Relative paths are relative to `directory`.
+    /// The value of an inherited variable for a program of the host: all of it, the safe entries of a list,
+    /// or nothing. Relative paths are relative to `directory`.
     ///
-    /// The home is left as it is: who has it open to code was asked.
+    /// The home directory is kept: a user who exposes it has agreed to that.
     pub(crate) fn safe_value(&self, name: &str, value: &str, directory: &Path) -> Option<String> {
         if name == HOME || value.is_empty() {
             return Some(value.to_owned());
@@ -101,8 +104,8 @@ impl Exposed {
         self.named_by(value, directory).is_none().then(|| value.to_owned())
     }
 
-    /// `list`, directories as in `PATH`, without those that code can write and without relative ones, and what was left
-    /// out.
+    /// `list`, directories as in `PATH`, without those that code can write and without relative ones, and the
+    /// removed entries.
     pub(crate) fn without_exposed(&self, list: &str) -> (String, Vec<String>) {
         let is_kept =
             |entry: &&str| Path::new(entry).is_absolute() && self.on_the_way(Path::new(entry)).is_none();
@@ -124,7 +127,7 @@ impl Exposed {
         }
     }
 
-    /// What `text` names by the open directories' own paths, wherever they stand in it: `-I/workspace/lib`.
+    /// The paths in `text` that begin with a writable directory, at any position: `-I/workspace/lib`.
     fn mentioned_by(&self, text: &str) -> Vec<Exposure> {
         let mut found = Vec::new();
         for open in self.open.iter().filter_map(|open| open.to_str()) {
@@ -144,8 +147,8 @@ impl Exposed {
     }
 }
 
-/// Whether what stands before a path makes it the end of another one: `/srv` before `/workspace`. An option (`-I`) does
-/// not, nor does what an URL has there (`//localhost`).
+/// Whether the text before a path makes it the end of another one: `/srv` before `/workspace`. An option
+/// (`-I`) does not, nor does the host of a URL (`//localhost`).
 fn is_of_path(before: &str) -> bool {
     let names = before.trim_start_matches('/');
     let is_absolute = before.starts_with('/') && !before.starts_with("//");
@@ -160,7 +163,7 @@ fn is_end(character: char) -> bool {
     character == '/' || is_delimiter(character)
 }
 
-/// What may be a path in `text`: all of it, and what stands between delimiters.
+/// The possible paths in `text`: all of it, and the parts between delimiters.
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     let pieces = text.split(is_delimiter).filter(move |piece| *piece != text);
     std::iter::once(text).chain(pieces).filter(|part| !part.is_empty())
@@ -204,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_elsewhere_is_not_exposed() {
+    fn what_lies_outside_is_not_exposed() {
         for text in
             ["", "-y", "pkg@1.2", "https://example.com/ws", "ROOT/other/x", "ROOT/ws2/x", "/usr/bin/env"]
         {

@@ -1,4 +1,4 @@
-//! What the host does to a kernel in a sandbox beside speaking to it.
+//! Controls a kernel in a sandbox, through the gateway: signals and its end.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
@@ -11,32 +11,32 @@ use tokio::sync::watch;
 use super::protocol::Request;
 use super::running::{Control, Ended};
 
-/// How long a gateway is given to say that a kernel has ended which it has been told to kill.
+/// How long a gateway may take to report the end of a kernel after a request to kill it.
 const KILL_GRACE: Duration = Duration::from_secs(2);
 
-/// What the gateway has said of a kernel.
+/// The state of a kernel, as the gateway has reported it.
 #[derive(Default)]
 pub(super) struct KernelState {
-    /// How many signals it was sent.
+    /// How many signals were sent to it.
     pub(super) signals: u64,
-    /// How it has ended; nothing is left of it.
+    /// Its exit status, once it has ended and nothing is left of it.
     pub(super) status: Option<ExitStatus>,
 }
 
-/// What is heard of a kernel in a sandbox.
+/// An event of a kernel in a sandbox.
 pub(crate) enum KernelNews {
-    /// A signal has been sent that was on its way.
+    /// A requested signal has been sent.
     Signalled,
     /// It has ended, and nothing is left of what it started.
     Ended(ExitStatus),
 }
 
-/// What is done to a kernel in a sandbox beside speaking to it.
+/// The control of a kernel in a sandbox.
 pub(crate) struct KernelControl {
     pub(super) kernel: u64,
     pub(super) control: Arc<Control>,
     pub(super) state: watch::Receiver<KernelState>,
-    /// How many signals the caller has heard of.
+    /// How many sent signals were reported to the caller.
     pub(super) heard_signals: u64,
     pub(super) sandbox: watch::Receiver<Option<Ended>>,
 }
@@ -45,12 +45,12 @@ impl KernelControl {
     /// Sends a signal to the kernel and all that it started.
     pub(crate) fn signal(&self, signal: Signal) {
         let request = Request::Signal { kernel: self.kernel, signal: signal.as_raw() };
-        // Nothing needs a signal in a sandbox that is gone.
+        // Fails only if the sandbox is gone, and the kernel with it.
         self.control.request(request, None).ok();
     }
 
-    /// The next that is heard of the kernel, or of the end of its sandbox with it. Cancellation safe; may be called again
-    /// after the end.
+    /// The next event of the kernel, or the end of its sandbox. Cancellation safe; may be called again after
+    /// the end.
     pub(crate) async fn news(&mut self) -> KernelNews {
         loop {
             if self.state.borrow().signals > self.heard_signals {
@@ -62,7 +62,7 @@ impl KernelControl {
             }
             tokio::select! {
                 changed = self.state.changed() => if changed.is_err() {
-                    // Nobody tells more of it than that the sandbox has ended.
+                    // Only the end of the sandbox is known.
                     self.sandbox.wait_for(Option::is_some).await.ok();
                 },
                 ended = self.sandbox.changed() => if ended.is_err() {
@@ -87,7 +87,7 @@ impl KernelControl {
         self.sandbox.borrow().as_ref().map(|ended| ended.stderr.clone())
     }
 
-    /// Kills the kernel and all that it started. `false` if the gateway does not say that it is done.
+    /// Kills the kernel and all that it started. `false` if the gateway does not confirm it.
     pub(crate) async fn kill(mut self) -> bool {
         self.signal(Signal::KILL);
         let ended = async { while !matches!(self.news().await, KernelNews::Ended(_)) {} };

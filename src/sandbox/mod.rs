@@ -5,7 +5,8 @@
 //! Policy ─ rules ─→ srt | bwrap ─ starts ─→ gateway (inside, hardened) ─ descriptors ─→ Sandbox
 //! ```
 //!
-//! It knows neither Jupyter nor Python. What it cannot enforce it refuses: nothing ever runs unsandboxed instead.
+//! It knows neither Jupyter nor Python. A policy that cannot be enforced is refused: nothing ever runs
+//! unsandboxed instead.
 
 mod address;
 mod bwrap;

@@ -1,4 +1,4 @@
-//! What the host and the gateway say to each other.
+//! The messages between the host and the gateway.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,29 +7,29 @@ use serde::{Deserialize, Serialize};
 
 use super::hardening::{Hardening, Report};
 
-/// What the host asks of the gateway.
+/// A request of the host to the gateway.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
-    /// The first of all, and only that.
+    /// The configuration: the first request, sent once.
     Configure(Configuration),
-    /// With this comes the pipe that the kernel which is started next writes into.
+    /// Carries the output pipe of the kernel that is started next.
     KernelOutput,
-    /// Start a kernel, whose stdin is the socket that comes with this.
+    /// Start a kernel; carries the socket for its stdin.
     StartKernel {
         /// The name of the kernel from now on.
         kernel: u64,
         /// The process.
         program: KernelProgram,
     },
-    /// Send a signal to a kernel's process group, and say so; nothing happens if it is gone.
+    /// Send a signal to a kernel's process group, and confirm it; nothing happens if the group is gone.
     Signal {
         /// Which.
         kernel: u64,
         /// Its number.
         signal: i32,
     },
-    /// Run a program, and let it write its output into the pipe that comes with this.
+    /// Run a program; carries the pipe for its output.
     Run {
         /// The name of the run in the answer.
         run: u64,
@@ -38,14 +38,14 @@ pub(crate) enum Request {
     },
 }
 
-/// How a gateway works.
+/// The configuration of a gateway.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Configuration {
     /// The version of the host, which must be the gateway's own.
     pub(crate) version: String,
-    /// What is locked from inside.
+    /// The hardening to apply inside.
     pub(crate) hardening: Hardening,
-    /// Whether to give up if that cannot be done completely.
+    /// Whether to fail if that is incomplete.
     pub(crate) is_complete_hardening_required: bool,
     /// The listeners to hand out, each with its port, or 0 for a free one.
     pub(crate) listeners: BTreeMap<Service, u16>,
@@ -83,11 +83,11 @@ pub(crate) struct Program {
     pub(crate) working_directory: PathBuf,
 }
 
-/// What the gateway tells the host.
+/// A notice of the gateway to the host.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Notice {
-    /// A listening socket comes with this.
+    /// Carries a listening socket.
     Listener(Service),
     /// All listeners have been handed out, and requests are awaited.
     Ready(Report),

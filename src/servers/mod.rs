@@ -1,4 +1,4 @@
-//! The MCP servers that code can call: what their names stand for, and the live connections to them.
+//! The MCP servers that code can call: lookup of their names, and the live connections to them.
 
 mod pool;
 
@@ -14,42 +14,42 @@ use crate::mcp_client::{ParametersError, Reach, ServerParameters};
 
 pub(crate) use self::pool::{Pool, Request};
 
-/// Finds what a registered server's name stands for.
+/// Looks up registered servers by name.
 pub(crate) trait ServerLookup: Send + Sync {
-    /// What is registered as `name`; `None` if nothing is.
+    /// The server registered as `name`, if there is one.
     fn find(&self, name: &str) -> io::Result<Option<Registered>>;
 
-    /// All names that something is registered as, in order.
+    /// The names of all registered servers, in order.
     fn names(&self) -> io::Result<Vec<String>>;
 
-    /// How somebody registers a server here, in words that follow "hint: ".
+    /// How to register a server here, as a text that follows "hint: ".
     fn how_to_register(&self) -> &'static str {
         "register it with the tool `register_mcp_server`"
     }
 
-    /// Infers the type of a tool's results from some of them, and writes the tool's module anew. Returns the inferred
-    /// classes as Python text; an error in words. Blocks.
+    /// Infers the type of a tool's results from some of them, and writes the tool's module anew. Returns the
+    /// inferred classes as Python text; the error is a text. Blocks.
     fn infer_result(&self, server: &str, module: &str, results: &[Value]) -> Result<String, String>;
 }
 
-/// What a server's name stands for.
+/// A registered server.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Registered {
     /// How to reach it.
     pub(crate) parameters: ServerParameters,
-    /// What it said of its tools when it was registered, by their names.
+    /// The annotations of its tools when it was registered, by tool name.
     pub(crate) annotations: BTreeMap<String, ToolAnnotations>,
     /// The tools that are for the server's own user interface: code does not call them.
     pub(crate) for_apps: BTreeSet<String>,
 }
 
 impl Registered {
-    /// A SHA-256 of how to reach it, in hexadecimal digits; placeholders are not filled.
+    /// The SHA-256 of its parameters, in hexadecimal digits; placeholders are not filled.
     pub(crate) fn fingerprint(&self) -> String {
         format!("{:x}", Sha256::digest(Value::Object(self.parameters.to_json()).to_string()))
     }
 
-    /// What a user should know of it when asked for approval.
+    /// Its target, as an approval request shows it.
     pub(crate) fn target(&self) -> Target {
         match &self.parameters.reach {
             Reach::Stdio(_) => Target::Command(self.parameters.summary()),
@@ -58,13 +58,13 @@ impl Registered {
     }
 }
 
-/// Why a name cannot stand for what somebody wants it to.
+/// Why a server cannot be registered under a name.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unusable {
     /// The name cannot be a package's.
     #[error(transparent)]
     Name(#[from] codegen::PackageNameError),
-    /// The name is our own.
+    /// The name is reserved for ipybox itself.
     #[error(
         "register an MCP server as `{OURSELVES}`: approval requests of ipybox itself have this name; choose another"
     )]
@@ -74,8 +74,8 @@ pub(crate) enum Unusable {
     Parameters(#[from] ParametersError),
 }
 
-/// What `name` is to stand for, if it can, with notes on what was left out of `parameters` or taken in another way than
-/// one might think. `has_program` knows what commands there are.
+/// Reads the server to register as `name`, with notes on parts of `parameters` that were left out or
+/// reinterpreted. `has_program` says whether a command exists.
 pub(crate) fn read(
     name: &str,
     parameters: &Map<String, Value>,

@@ -15,7 +15,7 @@ use crate::mcp_client::{self, CallError, Connection, Connector, Received};
 use crate::text::listed;
 use crate::text::nearest;
 
-/// The largest arguments of which a copy is kept for another try, in bytes.
+/// The largest arguments that are copied for a retry, in bytes.
 const COPIED_BYTES: usize = 1024 * 1024;
 
 /// Why a tool call has no result.
@@ -30,7 +30,7 @@ pub(crate) enum Error {
     /// The registry could not be read.
     #[error("the registry of MCP servers cannot be read")]
     Lookup(#[source] io::Error),
-    /// The name stands for something else than what was approved.
+    /// The name refers to another server than the approved one.
     #[error("the MCP server `{name}` was registered anew while the call waited for approval; call again")]
     Changed { name: String },
     /// The server could not be reached.
@@ -50,7 +50,7 @@ pub(crate) enum Error {
     UnknownTool { error: Box<CallError>, hint: String },
 }
 
-/// What is asked of a server.
+/// A request to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Request {
     /// Call the tool.
@@ -76,16 +76,16 @@ impl Request {
     }
 }
 
-/// A place for one server's connection.
+/// The slot of one server's connection.
 #[derive(Default)]
 struct Slot {
-    /// Held while connecting, so that calls that come at once share one connection.
+    /// Held while connecting, so that simultaneous calls share one connection.
     place: AsyncMutex<Option<Open>>,
-    /// Cancelled when the connection is closed: ends the opening of one.
+    /// Cancelled when the connection is closed: stops connecting.
     closed: CancellationToken,
 }
 
-/// A connection, and what it leads to.
+/// A connection, and its server.
 #[derive(Clone)]
 struct Open {
     server: Arc<Registered>,
@@ -104,7 +104,7 @@ impl Pool {
         Self { servers, connector, slots: Mutex::default() }
     }
 
-    /// Whether servers can be started by this command.
+    /// Whether this command exists for starting servers.
     pub(crate) fn has_program(&self, command: &str) -> bool {
         self.connector.has_program(command)
     }
@@ -114,7 +114,7 @@ impl Pool {
         Arc::clone(&self.servers)
     }
 
-    /// What `name` stands for: what its live connection leads to, else what is registered.
+    /// The server named `name`: that of its live connection, else the registered one.
     pub(crate) async fn resolve(&self, name: &str) -> Result<Arc<Registered>, Error> {
         if let Some(slot) = self.existing_slot(name)
             && let Some(open) = live(&*slot.place.lock().await)
@@ -124,8 +124,8 @@ impl Pool {
         self.look_up(name).map(Arc::new)
     }
 
-    /// Makes the permitted request to `server`, which is what its name stood for when permission was asked; once more if
-    /// the server certainly has not seen it and it is not large.
+    /// Sends the permitted request to `server`, as it was registered when permission was requested; retries
+    /// once if the server certainly has not received it and it is not large.
     ///
     /// Dropping the future tells the server that the request is cancelled.
     pub(crate) async fn request(
@@ -136,10 +136,10 @@ impl Pool {
     ) -> Result<Received, Error> {
         let Action { server_name: name, tool_name: tool, tool_args: arguments, .. } = permit.into_action();
         let connection = self.connection(&name, server).await?;
-        // There is memory for one copy more of what is small only.
+        // The memory budget allows one more copy of small arguments only.
         let again = (members_weight(&arguments) <= COPIED_BYTES).then(|| arguments.clone());
         let answer = match (kind.make(&tool, arguments, &connection).await, again) {
-            // A server that was stopped since the last call shows it only now.
+            // The end of a server since the last call shows only now.
             (Err(CallError::Disconnected { may_have_run: false, .. }), Some(arguments)) => {
                 let connection = self.connection(&name, server).await?;
                 kind.make(&tool, arguments, &connection).await
@@ -166,7 +166,7 @@ impl Pool {
         }
     }
 
-    /// Closes the connection to `name`, which stands for something else now.
+    /// Closes the connection to `name`, which refers to another server now.
     pub(crate) async fn close(&self, name: &str) {
         let slot = self.slots.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         if let Some(slot) = slot {
@@ -213,7 +213,8 @@ impl Pool {
         if let Some(open) = live(&place) {
             return the_same(name, &open.server, server).map(|()| open.connection);
         }
-        // Again, now that whoever changes what the name stands for must wait for us and finds the connection.
+        // Looked up again: from here on a change of the registration waits for our lock and finds the
+        // connection.
         the_same(name, &self.look_up(name)?, server)?;
         if let Some(dead) = place.take() {
             tracing::warn!(server = name, "the MCP server has died; connecting again");
@@ -252,7 +253,7 @@ impl Pool {
 }
 
 impl Slot {
-    /// For good: calls that have come to it go elsewhere next time.
+    /// Closes the slot for good: later calls get a new slot.
     async fn close(&self) {
         self.closed.cancel();
         if let Some(open) = self.place.lock().await.take() {
@@ -261,7 +262,7 @@ impl Slot {
     }
 }
 
-/// What helps somebody who calls a server that is not registered.
+/// The hint for a call of a server that is not registered.
 fn unknown_server(name: &str, known: &[String], how_to_register: &str) -> String {
     let near = nearest(name, known.iter().map(String::as_str));
     let all = listed(known.iter().map(String::as_str));
@@ -272,7 +273,7 @@ fn unknown_server(name: &str, known: &[String], how_to_register: &str) -> String
     }
 }
 
-/// What helps somebody who calls a tool that `server` did not have when it was registered, if that is known.
+/// The hint for a call of a tool that `server` did not have when it was registered, if its tools are known.
 fn unknown_tool(name: &str, tool: &str, server: &Registered) -> Option<String> {
     if server.annotations.is_empty() || server.annotations.contains_key(tool) {
         return None;
@@ -290,7 +291,7 @@ fn live(place: &Option<Open>) -> Option<Open> {
     place.as_ref().filter(|open| open.connection.is_alive()).cloned()
 }
 
-/// What runs must be what was asked about.
+/// Checks that the server is still the approved one.
 fn the_same(name: &str, now: &Registered, approved: &Registered) -> Result<(), Error> {
     match now.parameters == approved.parameters {
         true => Ok(()),

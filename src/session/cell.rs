@@ -1,7 +1,7 @@
 //! One cell in the kernel: from sending its code to knowing how it ended.
 //!
-//! The bounds on stubborn code are set here. What becomes of a kernel that has to be given up is the
-//! session's business.
+//! The grace periods for code that does not react to interrupts are set here. The worker replaces a kernel
+//! that is lost.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::approval::{Approver, CellOutput};
 use crate::kernel::{self, Content, Event, Fold, Kernel, Message, Missing, PythonError, RateLimit};
 use crate::output::{Late, Record, Recorded, SavedImage, Text};
 
-/// How long code gets to begin before it is interrupted all the same.
+/// How long code that is to be stopped gets to begin, before it is interrupted anyway.
 const BEGIN_GRACE: Duration = Duration::from_secs(1);
 /// How long to wait for the reply, and for the replies to interrupts, once the kernel is idle. They come within
 /// milliseconds, or never: ipykernel sends no reply if an interrupt hits it outside of the cell's code, or if the cell
@@ -25,7 +25,7 @@ const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
 /// How long code gets to react to the signal before its kernel is killed.
 const SIGNAL_GRACE: Duration = Duration::from_secs(3);
 
-/// How long to wait for what a killed kernel had said. It is there already.
+/// How long to read the remaining messages of a killed kernel. They have arrived already.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Code to run.
@@ -33,37 +33,37 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub(crate) struct Cell {
     /// The code, as a user would type it into IPython.
     pub(crate) code: String,
-    /// How long it may run. Waiting for its turn, for the kernel and for approval does not count.
+    /// How long it may run. Waiting in the queue, for the kernel and for approval does not count.
     pub(crate) timeout: Duration,
-    /// How many characters of its output are told.
+    /// How many characters of its output are returned.
     pub(crate) max_output_chars: usize,
-    /// Ends the cell: at once if it waits, by an interrupt if it runs.
+    /// Ends the cell: at once if it is queued, by an interrupt if it runs.
     pub(crate) cancel: CancellationToken,
-    /// Where text goes while it is produced.
+    /// Receives text while it is produced.
     pub(crate) chunks: Option<mpsc::Sender<String>>,
-    /// Who answers for the tool calls of its code. While a question waits, the timeout does not run.
+    /// Decides about the tool calls of its code. While an approval request waits, the timeout does not run.
     pub(crate) approver: Approver,
 }
 
-/// How a cell ended, and what it had produced by then.
+/// How a cell ended, and its output.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// Streams and shown objects, in order.
     pub(crate) text: Text,
-    /// What earlier cells have shown since the last outcome, after they had ended.
+    /// Late output: what earlier cells have shown since the last outcome, after they had ended.
     pub(crate) late: Text,
     /// Saved images, in order.
     pub(crate) images: Vec<SavedImage>,
     /// How it ended.
     pub(crate) end: End,
-    /// The exception that ended its code. One that was interrupted tells where it was.
+    /// The exception that ended its code. After an interrupt it shows where the code was.
     pub(crate) error: Option<PythonError>,
-    /// What the caller must know beyond this cell: that variables were lost before it, that an image was.
+    /// Notes beyond the cell's own output: variables were lost before it, an image was lost.
     pub(crate) notes: Vec<String>,
 }
 
 impl Outcome {
-    /// Of a cell that ended before its code ran.
+    /// The outcome of a cell that ended before its code ran.
     pub(super) fn not_run(end: End) -> Self {
         Self {
             text: Text::default(),
@@ -109,9 +109,9 @@ pub(super) struct Followed {
     pub(super) is_untouched: bool,
 }
 
-/// How far we have gone to stop the code.
+/// How far the escalation to stop the code has gone.
 #[derive(Clone, Copy)]
-enum Pressure {
+enum Escalation {
     None,
     /// The code has not begun to run: an interrupt would be lost.
     Waiting(Reason),
@@ -119,7 +119,7 @@ enum Pressure {
     Signalled(Reason),
 }
 
-/// Why we stop the code.
+/// Why the code is stopped.
 #[derive(Clone, Copy)]
 enum Reason {
     Timeout,
@@ -127,9 +127,9 @@ enum Reason {
 }
 
 /// Follows a cell, sent as `request`, to its end, which comes at the latest 6 seconds after its timeout or
-/// cancellation. It has `spent` a part of its time before. What other cells say meanwhile goes to `late`.
+/// cancellation. It has `spent` a part of its time before. Messages of other cells go to `late`.
 ///
-/// If the state is [`KernelState::Lost`], the kernel is of no more use.
+/// If the state is [`KernelState::Lost`], the caller must replace the kernel.
 pub(super) async fn follow(
     kernel: &mut Kernel,
     request: String,
@@ -142,7 +142,7 @@ pub(super) async fn follow(
         fold: Fold::new(request),
         record: Record::new(late.places(), cell.max_output_chars),
         late,
-        pressure: Pressure::None,
+        escalation: Escalation::None,
         deadline: after(cell.timeout.saturating_sub(spent)),
         questions: cell.approver.waiting(),
         expired: 0,
@@ -153,8 +153,8 @@ pub(super) async fn follow(
         unsent: None,
     };
     let stopped = course.run(kernel, cell, generation).await;
-    let missing = course.fold.missing().map(told);
-    let is_untouched = !course.fold.has_begun() && matches!(course.pressure, Pressure::None);
+    let missing = course.fold.missing().map(missing_note);
+    let is_untouched = !course.fold.has_begun() && matches!(course.escalation, Escalation::None);
     let (rest, error) = course.fold.finish();
     let end = stopped.map_or_else(End::Unreachable, |end| end.unwrap_or(End::Finished));
     let mut recorded = course.record.finish(rest).await;
@@ -162,8 +162,8 @@ pub(super) async fn follow(
     Followed { recorded, error, end, is_untouched }
 }
 
-/// What is said about output that was lost on its way.
-fn told(Missing { messages, limit }: Missing) -> String {
+/// The note about output that was lost in transit.
+fn missing_note(Missing { messages, limit }: Missing) -> String {
     let what = match messages {
         0 => "Output of this cell is missing".to_owned(),
         1 => "A message with output of this cell is missing".to_owned(),
@@ -185,27 +185,27 @@ struct Course<'a> {
     fold: Fold,
     record: Record,
     late: &'a mut Late,
-    pressure: Pressure,
+    escalation: Escalation,
     /// When the next step is due to stop the code.
     deadline: Instant,
-    /// How many of its calls wait for approval.
+    /// How many of its approval requests wait.
     questions: watch::Receiver<usize>,
-    /// How many of its questions had expired when the time was stopped last.
+    /// How many of its approval requests had expired when the timeout was last paused.
     expired: usize,
-    /// Since when the time does not count.
+    /// Since when the timeout is paused.
     paused_since: Option<Instant>,
-    /// When to stop waiting for what should follow the kernel's being idle.
+    /// When to stop waiting for replies, once the kernel is idle.
     last_call: Option<Instant>,
-    /// Interrupts that the kernel has not yet said to have sent: one of them could hit the next cell.
+    /// Interrupt requests without a reply yet: one of them could hit the next cell.
     unanswered_interrupts: u32,
     /// Whether a message was torn by an interrupt, of this cell or the one before: it may have been the reply.
     is_torn: bool,
-    /// Text that the listener has not had room for. Until it has, the kernel is not read.
+    /// Text for which `chunks` had no room. Until it is sent, the kernel is not read.
     unsent: Option<String>,
 }
 
 impl Course<'_> {
-    /// `None` if the cell ended of its own accord.
+    /// `None` if the cell ended by itself.
     async fn run(
         &mut self,
         kernel: &mut Kernel,
@@ -224,31 +224,33 @@ impl Course<'_> {
                 sent = send(cell.chunks.as_ref(), &mut self.unsent), if self.unsent.is_some() => sent,
                 Ok(()) = self.questions.changed() => self.pause(cell.approver.expired()),
                 () = generation.cancelled() => return Ok(Some(End::Reset)),
-                () = cell.cancel.cancelled(), if matches!(self.pressure, Pressure::None) => {
-                    self.press(kernel, Reason::Cancel).await?;
+                () = cell.cancel.cancelled(), if matches!(self.escalation, Escalation::None) => {
+                    self.escalate(kernel, Reason::Cancel).await?;
                 }
                 () = tokio::time::sleep_until(last_call.unwrap_or(self.deadline)),
                     if last_call.is_some() || self.is_time_running() => {
-                    match self.pressure {
+                    match self.escalation {
                         _ if last_call.is_some() => {
-                            return Ok(stopped_by(cell, self.pressure, KernelState::Kept).or_else(|| self.unanswered()));
+                            let end = stopped_by(cell, self.escalation, KernelState::Kept);
+                            return Ok(end.or_else(|| self.unanswered()));
                         }
-                        Pressure::Signalled(_) => {
+                        Escalation::Signalled(_) => {
                             self.kill(kernel).await;
-                            return Ok(stopped_by(cell, self.pressure, KernelState::Lost));
+                            return Ok(stopped_by(cell, self.escalation, KernelState::Lost));
                         }
-                        _ => self.press(kernel, Reason::Timeout).await?,
+                        _ => self.escalate(kernel, Reason::Timeout).await?,
                     }
                 }
             }
             if self.fold.is_complete() && self.unanswered_interrupts == 0 && self.unsent.is_none() {
-                return Ok(stopped_by(cell, self.pressure, KernelState::Kept));
+                return Ok(stopped_by(cell, self.escalation, KernelState::Kept));
             }
         }
     }
 
-    /// The time in which a question waits for its answer is not the code's. But code that goes on asking when nobody
-    /// answers would never time out: once a question has expired, the waits of further ones that expire count.
+    /// The time in which an approval request waits does not count as run time. But code that keeps calling
+    /// when nobody answers would never time out: once a request has expired, the waits of further ones that
+    /// expire count.
     fn pause(&mut self, expired: usize) {
         let is_asking = *self.questions.borrow_and_update() > 0;
         match (is_asking, self.paused_since) {
@@ -260,7 +262,7 @@ impl Course<'_> {
                 self.paused_since = None;
                 let is_pestering = self.expired > 0 && expired > self.expired;
                 // Code that is being stopped gets no more time.
-                if matches!(self.pressure, Pressure::None) && !is_pestering {
+                if matches!(self.escalation, Escalation::None) && !is_pestering {
                     self.deadline += since.elapsed();
                 }
             }
@@ -269,7 +271,7 @@ impl Course<'_> {
     }
 
     fn is_time_running(&self) -> bool {
-        self.paused_since.is_none() || !matches!(self.pressure, Pressure::None)
+        self.paused_since.is_none() || !matches!(self.escalation, Escalation::None)
     }
 
     async fn take(
@@ -286,22 +288,22 @@ impl Course<'_> {
             return Ok(());
         }
         let text = self.record.keep(self.fold.take(message.content)).await;
-        if cell.chunks.is_some() && matches!(self.pressure, Pressure::None) {
+        if cell.chunks.is_some() && matches!(self.escalation, Escalation::None) {
             self.unsent = text;
         }
         if self.fold.is_idle() && self.last_call.is_none() {
             self.last_call = Some(Instant::now() + LAST_CALL);
         }
-        if let Pressure::Waiting(reason) = self.pressure
+        if let Escalation::Waiting(reason) = self.escalation
             && self.fold.has_begun()
         {
-            self.press(kernel, reason).await?;
+            self.escalate(kernel, reason).await?;
         }
         Ok(())
     }
 
-    /// Kills the kernel and takes in what the code had printed: code that never lets go of the interpreter's lock keeps
-    /// it from being sent.
+    /// Kills the kernel and reads what the code had printed: code that never releases the GIL keeps it from
+    /// being sent before.
     async fn kill(&mut self, kernel: &mut Kernel) {
         kernel.signal_kill();
         let last_words = async {
@@ -317,33 +319,33 @@ impl Course<'_> {
         }
     }
 
-    /// How a cell ended whose reply has not come. If it was torn, nothing else is lost: output and exceptions come
-    /// by another way.
+    /// How a cell without a reply ended. If the reply was torn, nothing else is lost: output and exceptions
+    /// come in other messages.
     fn unanswered(&self) -> Option<End> {
         (!self.fold.is_complete() && !self.is_torn).then_some(End::Unanswered)
     }
 
-    /// Goes one step further to stop the code.
-    async fn press(&mut self, kernel: &mut Kernel, reason: Reason) -> Result<(), kernel::Error> {
-        // A listener that does not listen must not keep us from seeing how the code reacts.
+    /// Takes the next step to stop the code.
+    async fn escalate(&mut self, kernel: &mut Kernel, reason: Reason) -> Result<(), kernel::Error> {
+        // A full `chunks` must not keep us from reading how the code reacts.
         self.unsent = None;
-        let grace = match self.pressure {
-            Pressure::None if !self.fold.has_begun() => {
-                self.pressure = Pressure::Waiting(reason);
+        let grace = match self.escalation {
+            Escalation::None if !self.fold.has_begun() => {
+                self.escalation = Escalation::Waiting(reason);
                 BEGIN_GRACE
             }
-            Pressure::None | Pressure::Waiting(_) => {
+            Escalation::None | Escalation::Waiting(_) => {
                 kernel.request_interrupt()?;
                 self.unanswered_interrupts += 1;
-                self.pressure = Pressure::Requested(match self.pressure {
-                    Pressure::Waiting(first) => first,
+                self.escalation = Escalation::Requested(match self.escalation {
+                    Escalation::Waiting(first) => first,
                     _ => reason,
                 });
                 INTERRUPT_GRACE
             }
-            Pressure::Requested(first) | Pressure::Signalled(first) => {
+            Escalation::Requested(first) | Escalation::Signalled(first) => {
                 kernel.signal_interrupt();
-                self.pressure = Pressure::Signalled(first);
+                self.escalation = Escalation::Signalled(first);
                 SIGNAL_GRACE
             }
         };
@@ -352,28 +354,28 @@ impl Course<'_> {
     }
 }
 
-/// When `timeout` is over; a timeout that no clock can tell is over in a century.
+/// When `timeout` is over; one that no clock can represent is over in a century.
 fn after(timeout: Duration) -> Instant {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
     let now = Instant::now();
     now.checked_add(timeout).unwrap_or_else(|| now + CENTURY)
 }
 
-/// Sends what is unsent as soon as the listener has room for it. Cancellation safe.
+/// Sends the unsent text as soon as `chunks` has room for it. Cancellation safe.
 async fn send(chunks: Option<&mpsc::Sender<String>>, unsent: &mut Option<String>) {
     let Some(chunks) = chunks else { return };
-    // Nobody listens any more: the outcome still has it all.
+    // An error means that the receiver is gone: the outcome still has all text.
     let permit = chunks.reserve().await;
     if let (Some(text), Ok(permit)) = (unsent.take(), permit) {
         permit.send(text);
     }
 }
 
-/// How a cell ended that we stopped; `None` if we did not.
-fn stopped_by(cell: &Cell, pressure: Pressure, state: KernelState) -> Option<End> {
-    match pressure {
-        Pressure::None => None,
-        Pressure::Waiting(reason) | Pressure::Requested(reason) | Pressure::Signalled(reason) => {
+/// How a stopped cell ended; `None` if it was not stopped.
+fn stopped_by(cell: &Cell, escalation: Escalation, state: KernelState) -> Option<End> {
+    match escalation {
+        Escalation::None => None,
+        Escalation::Waiting(reason) | Escalation::Requested(reason) | Escalation::Signalled(reason) => {
             Some(match reason {
                 Reason::Timeout => End::TimedOut { after: cell.timeout, state },
                 Reason::Cancel => End::Cancelled(state),

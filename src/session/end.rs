@@ -1,4 +1,4 @@
-//! How a cell ended, and what is said about it.
+//! How a cell ended, and the text that reports it.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use crate::text::describe;
 /// How a cell ended.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// Of its own accord: all of the code ran, or it raised an exception.
+    /// By itself: all of the code ran, or it raised an exception.
     Finished,
     /// The code took too long.
     TimedOut {
-        /// How long it was given.
+        /// The cell's timeout.
         after: Duration,
         /// What became of the variables.
         state: KernelState,
@@ -23,9 +23,9 @@ pub(crate) enum End {
     NotRun,
     /// The kernel was reset while the cell ran or waited.
     Reset,
-    /// The kernel is done with the cell and has not said how it went: the code may not have run.
+    /// The kernel became idle without a reply: the code may not have run.
     Unanswered,
-    /// The kernel could not be spoken to any more.
+    /// The connection to the kernel failed.
     Unreachable(kernel::Error),
     /// The kernel's process ended.
     Died(Death),
@@ -63,7 +63,7 @@ impl KernelState {
 }
 
 impl End {
-    /// What is said about an end that is not the code's own; empty for one that is.
+    /// The report of an end that the code did not reach by itself; empty for [`End::Finished`].
     pub(crate) fn words(&self) -> String {
         match self {
             Self::Finished => String::new(),

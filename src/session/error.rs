@@ -1,4 +1,4 @@
-//! Why a session does not do what it was asked for.
+//! Errors of a session's operations.
 
 use crate::approval::{AuditError, Denied, PolicyError};
 use crate::text::describe;
@@ -20,7 +20,7 @@ pub enum StartError {
     /// The audit log cannot be kept.
     #[error(transparent)]
     Audit(#[from] AuditError),
-    /// There is no place for the kernel's temporary files.
+    /// No directory could be created for the kernel's temporary files.
     #[error("create a private directory for the kernel")]
     PrivateDirectory(#[source] std::io::Error),
     /// There is no usable Python environment, and none could be made.

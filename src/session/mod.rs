@@ -1,4 +1,4 @@
-//! A session: a kernel, the tools that its code can call, and who decides what may run.
+//! A session: a kernel, the tools that its code can call, and the gate that decides what may run.
 //!
 //! ```text
 //! mcp_server, library → Session ┬ queue → worker (owns the kernel) → cell (one cell's course)
@@ -6,8 +6,8 @@
 //!                               └ approval::Gate
 //! ```
 //!
-//! Whatever can be asked of ipybox is a method of [`Session`], and whoever asks is a thin face over it. What an answer
-//! looks like to an MCP client or to an application is not decided here.
+//! Every operation of ipybox is a method of [`Session`]; the MCP server and the library are thin faces over
+//! it, and decide how results look to an MCP client or an application.
 
 mod cell;
 mod end;
@@ -49,16 +49,16 @@ use crate::site::{self, Installer};
 use crate::text::describe;
 use crate::tool_server::Endpoint;
 
-/// How long a cell may run unless its caller says otherwise.
+/// How long a cell may run unless its caller sets a timeout.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Which tools the code of a session can call, and who decides about its calls.
+/// The tools that the code of a session can call, and the approval of its calls.
 pub(crate) struct ToolOptions {
-    /// The servers that code can call; the workspace's own if there is none.
+    /// The registered servers that code can call; the workspace's own registry if `None`.
     pub(crate) registry: Option<Registry>,
     /// Decides about calls.
     pub(crate) policy: Policy,
-    /// How long somebody may take to answer a question.
+    /// How long an approval request waits for its answer.
     pub(crate) timeout: Duration,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Client<'a> {
     pub(crate) cancelled: &'a CancellationToken,
 }
 
-/// What the code of a session can call.
+/// The tools that the code of a session can call.
 struct Tools {
     registry: Registry,
     pool: Arc<Pool>,
@@ -106,7 +106,7 @@ impl Session {
                 let gate = Arc::new(Gate::new(options.policy, standing, options.timeout, audit));
                 (Arc::clone(&gate), Some(Tools::open(config, options.registry, gate).await?))
             }
-            // There is nothing to decide about.
+            // Code without tools makes no calls to decide about.
             None => {
                 let policy = Policy::always(Effect::Deny);
                 (Arc::new(Gate::new(policy, Standing::default(), Duration::ZERO, Audit::off())), None)
@@ -130,7 +130,7 @@ impl Session {
         })
     }
 
-    /// Waits until the first kernel is ready, or has not started, in which case there is no session.
+    /// Waits until the first kernel is ready. If it does not start, the session is stopped.
     pub(crate) async fn started(&self) -> Result<(), Error> {
         let started = self.queue.started().await;
         if started.is_err() {
@@ -144,7 +144,7 @@ impl Session {
         &self.workspace
     }
 
-    /// What is done before the first cell can run.
+    /// The progress of starting, until the first cell can run.
     pub(crate) fn phase(&self) -> watch::Receiver<Phase> {
         self.queue.phase()
     }
@@ -159,7 +159,7 @@ impl Session {
         self.queue.cell_token()
     }
 
-    /// Interrupts the cell that runs and gives up those that wait.
+    /// Interrupts the running cell and cancels the queued ones.
     pub(crate) fn cancel(&self) {
         self.queue.cancel();
     }
@@ -237,7 +237,7 @@ impl Session {
         let on_record = match approver {
             None => None,
             Some(approver) => {
-                // Nor again about what has been.
+                // Nor about a server that is registered already.
                 let approver = if candidate.is_known() { &Approver::Consent } else { approver };
                 let arguments = [("server_name", json!(name)), ("server_params", json!(parameters))];
                 let permitted = self.permit("register_mcp_server", arguments, approver).await;
@@ -316,7 +316,7 @@ impl Session {
         installed
     }
 
-    /// Has the kernel itself install a package, when it is its turn.
+    /// Queues a cell in which the remote kernel installs the package itself.
     async fn install_remotely(
         &self,
         package: &str,
@@ -324,15 +324,15 @@ impl Session {
     ) -> Result<String, InstallError> {
         progress("installing where the Jupyter server runs the kernel");
         let cancel = self.cell_token();
-        // Whoever no longer waits wants no installation.
+        // If the caller drops this future, the installation is cancelled.
         let _guard = cancel.clone().drop_guard();
         let outcome = self.execute(remote_packages::cell(package.trim(), cancel)).await.outcome().await;
         let outcome = outcome.map_err(|error| InstallError::Python(Box::new(error)))?;
-        remote_packages::told(outcome)
+        remote_packages::output_or_reason(outcome)
             .map_err(|why| InstallError::Remote(format!("install `{package}`: {why}")))
     }
 
-    /// Lets it be decided whether ipybox itself does what its client wants.
+    /// Asks the gate whether ipybox itself may do what its client requests.
     async fn permit<const N: usize>(
         &self,
         tool: &str,
@@ -351,7 +351,7 @@ impl Session {
         Ok(on_record)
     }
 
-    /// The Python environment of the kernel; waits until it is there.
+    /// The Python environment of the kernel; waits until it is ready.
     pub(crate) async fn environment(
         &self,
         progress: environment::Progress<'_>,
@@ -365,7 +365,7 @@ impl Session {
         }
     }
 
-    /// Keeps a text where the long output of cells is kept, and returns its path.
+    /// Writes a text to a file beside the long outputs of cells, and returns its path.
     pub(crate) async fn keep_output(&self, text: &str) -> std::io::Result<PathBuf> {
         let mut file = OutputFile::create(&self.workspace).await?;
         file.append(text).await?;
@@ -417,7 +417,7 @@ impl Tools {
             }
             None => Registry::in_directory(&config.state_dir, connector.clone()),
         };
-        registry.tell_placeholders(&config.variables);
+        registry.report_placeholders(&config.variables);
         let pool = Arc::new(Pool::new(registry.lookup(&config.workspace), connector));
         let server = Arc::new(Endpoint::new(Arc::clone(&pool), gate));
         if let Some((host, port)) = config.tool_server_address() {

@@ -1,10 +1,10 @@
-//! How far a session is.
+//! The progress of a session's start.
 
-/// What the session is doing before it can run the first cell.
+/// The current step of the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Something that takes a while, in words for a user.
+    /// A step that takes a while, described for a user.
     Preparing(String),
-    /// Cells run as soon as it is their turn.
+    /// The kernel is ready: queued cells run.
     Ready,
 }

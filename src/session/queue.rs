@@ -26,16 +26,17 @@ pub(super) struct Queue {
     phase: watch::Receiver<Phase>,
     /// Cancelled by a reset: ends the cells that were queued before it.
     generation: Mutex<CancellationToken>,
-    /// Cancelled to end the cells that run or wait, and replaced then.
+    /// Cancelled to end the running and queued cells, and replaced then.
     cells: Mutex<CancellationToken>,
     stop: CancellationToken,
     task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
-    /// Tells how the first start of the kernel went.
+    /// Receives the result of the kernel's first start.
     started: Mutex<Option<oneshot::Receiver<Result<(), Error>>>>,
 }
 
 impl Queue {
-    /// Starts the first of `kernels`, in the background. A reset closes the connections of `pool`, if its code has tools.
+    /// Starts the first of `kernels`, in the background. A reset closes the connections of `pool`, if there
+    /// is one.
     pub(super) fn start(kernels: Kernels, gate: Arc<Gate>, pool: Option<Arc<Pool>>, places: Places) -> Self {
         let (commands, queue) = mpsc::channel(CAPACITY);
         let (phase_sender, phase) = watch::channel(Phase::Preparing("starting".to_owned()));
@@ -64,14 +65,14 @@ impl Queue {
         }
     }
 
-    /// Waits until the first kernel is ready, or has not started.
+    /// Waits until the first kernel is ready or has failed to start.
     pub(super) async fn started(&self) -> Result<(), Error> {
         let started = self.started.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(started) = started else { return Ok(()) };
         started.await.unwrap_or(Err(Error::Crashed))
     }
 
-    /// What is done before the first cell can run.
+    /// The progress of starting, until the first cell can run.
     pub(super) fn phase(&self) -> watch::Receiver<Phase> {
         self.phase.clone()
     }
@@ -103,8 +104,8 @@ impl Queue {
         Pending { outcome, stop: self.stop.clone() }
     }
 
-    /// Lets code that runs from now on find what has just been installed or generated. Of the package `mcptools.<changed>`
-    /// it imports the new modules where it has imported the old ones before.
+    /// Lets code that runs from now on find newly installed or generated packages. Modules of
+    /// `mcptools.<changed>` that it has imported before are imported again.
     pub(super) async fn refresh_imports(&self, changed: Option<&str>) {
         let changed = changed.map(str::to_owned);
         // A closed queue has no kernel to refresh.
@@ -116,12 +117,12 @@ impl Queue {
         self.cells.lock().unwrap_or_else(PoisonError::into_inner).child_token()
     }
 
-    /// Interrupts the cell that runs and gives up those that wait.
+    /// Interrupts the running cell and cancels the queued ones.
     pub(super) fn cancel(&self) {
         std::mem::take(&mut *self.cells.lock().unwrap_or_else(PoisonError::into_inner)).cancel();
     }
 
-    /// Whether it is to stop.
+    /// Whether the queue is stopping or stopped.
     pub(super) fn is_stopping(&self) -> bool {
         self.stop.is_cancelled()
     }
@@ -134,7 +135,7 @@ impl Queue {
     /// Kills the kernel, and waits until nothing is left of it.
     pub(super) async fn stop(&self) {
         self.stop.cancel();
-        // Kept until it has ended: whoever waited first may have been dropped.
+        // Kept until the task has ended: the first caller that waited may have been dropped.
         let mut task = self.task.lock().await;
         if let Some(running) = task.as_mut() {
             if let Err(error) = running.await {

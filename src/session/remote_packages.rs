@@ -12,10 +12,10 @@ use crate::approval::Approver;
 /// How long an installation may take.
 const TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// How much of the installer's output is told.
+/// How many characters of the installer's output are returned.
 const OUTPUT_CHARS: usize = 20_000;
 
-/// Refuses what lies on this machine.
+/// Refuses paths: the remote kernel has no files of this machine.
 pub(super) fn check(package: &str) -> Result<(), String> {
     let text = package.trim();
     let is_path =
@@ -32,7 +32,7 @@ pub(super) fn check(package: &str) -> Result<(), String> {
 /// The cell that installs `package`, a requirement that has been checked.
 pub(super) fn cell(package: &str, cancel: CancellationToken) -> Cell {
     Cell {
-        // A string in JSON is one in Python.
+        // A JSON string literal is also a Python one.
         code: format!("__import__('ipybox_packages').install({})", Value::from(package)),
         timeout: TIMEOUT,
         max_output_chars: OUTPUT_CHARS,
@@ -42,8 +42,8 @@ pub(super) fn cell(package: &str, cancel: CancellationToken) -> Cell {
     }
 }
 
-/// What the installer said, or why there is no package.
-pub(super) fn told(outcome: Outcome) -> Result<String, String> {
+/// The installer's output, or why the package was not installed.
+pub(super) fn output_or_reason(outcome: Outcome) -> Result<String, String> {
     let said = outcome.text.excerpt.trim().to_owned();
     let why = match (&outcome.end, &outcome.error) {
         (End::Finished, None) => return Ok(said),

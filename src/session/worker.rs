@@ -1,7 +1,7 @@
-//! The task that owns the kernel and does what is queued, one thing at a time.
+//! The task that owns the kernel and runs the queued commands, one at a time.
 //!
-//! Between cells it keeps reading what the kernel says, so that the kernel never waits for us, and
-//! notices its death.
+//! Between cells it keeps reading the kernel's messages, so that the kernel never blocks on a full pipe, and
+//! notices the kernel's death.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,10 +20,10 @@ use crate::servers::Pool;
 use crate::site::{self, Kernels};
 use crate::text::describe;
 
-/// How long the kernel may take for our own housekeeping; it takes a few milliseconds.
+/// Timeout for our own requests to the kernel, which take a few milliseconds.
 const HOUSEKEEPING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Something to do with the kernel.
+/// A queued command.
 pub(super) enum Command {
     Execute { cell: Cell, generation: CancellationToken, reply: oneshot::Sender<Result<Outcome, Error>> },
     RefreshImports { changed: Option<String> },
@@ -33,25 +33,25 @@ pub(super) enum Command {
 /// The state of the task.
 pub(super) struct Worker {
     pub(super) kernel: Option<Kernel>,
-    /// Why the variables of earlier cells are gone, until a cell has been told.
+    /// Why the variables of earlier cells are gone, until the outcome of a cell reports it.
     pub(super) lost: Option<String>,
     pub(super) queue: mpsc::Receiver<Command>,
     pub(super) phase: watch::Sender<Phase>,
     pub(super) kernels: Kernels,
-    /// Decides about what the kernel's code calls, and records its cells.
+    /// Decides about the calls of the kernel's code, and records its cells.
     pub(super) gate: Arc<Gate>,
-    /// The connections of its tools; none if it has no tools.
+    /// The connections to MCP servers; `None` if code has no tools.
     pub(super) pool: Option<Arc<Pool>>,
-    /// What earlier cells have shown since the last outcome.
+    /// Output of earlier cells since the last outcome.
     pub(super) late: Late,
-    /// How often in a row the kernel has not started, and when it last did not.
+    /// How many starts of the kernel in a row have failed, and when the last one did.
     pub(super) failed_starts: Option<(u32, Instant)>,
 }
 
 impl Worker {
-    /// Works until `stop` is cancelled, then kills the kernel.
+    /// Runs commands until `stop` is cancelled, then kills the kernel.
     ///
-    /// Tells `started` how the first start of the kernel went.
+    /// Sends the result of the kernel's first start to `started`.
     pub(super) async fn run(mut self, stop: CancellationToken, started: oneshot::Sender<Result<(), Error>>) {
         tokio::select! {
             () = stop.cancelled() => {}
@@ -63,23 +63,23 @@ impl Worker {
     async fn work(&mut self, started: oneshot::Sender<Result<(), Error>>) {
         let first = self.start_kernel().await;
         if let Err(error) = &first {
-            // The first cell tries again, and tells its caller.
+            // The first cell tries again, and its caller gets the error.
             tracing::error!(error = %describe(error), "the kernel did not start");
         }
-        // An MCP server does not wait for it.
+        // The MCP server does not wait for the start, so the receiver may be gone.
         started.send(first).ok();
         loop {
             tokio::select! {
                 command = self.queue.recv() => match command {
-                    Some(command) => self.obey(command).await,
+                    Some(command) => self.run_command(command).await,
                     None => return,
                 },
-                event = next_event(&mut self.kernel) => self.overhear(event).await,
+                event = next_event(&mut self.kernel) => self.take_event(event).await,
             }
         }
     }
 
-    async fn obey(&mut self, command: Command) {
+    async fn run_command(&mut self, command: Command) {
         match command {
             Command::Execute { cell, generation, reply } => {
                 let on_record = self.gate.audit().cell_started(&cell.code);
@@ -90,9 +90,9 @@ impl Worker {
                     on_record.ended(outcome.word(), outcome.output());
                 }
                 let was_reset = outcome.as_ref().is_ok_and(|outcome| matches!(outcome.end, End::Reset));
-                // The caller gave up; there is nobody to tell.
+                // Fails only if the caller has given up.
                 reply.send(outcome).ok();
-                // A reset starts the next kernel itself. One that does not start is left to the next cell.
+                // A reset starts the next kernel itself. After a failed start the next cell tries again.
                 if self.kernel.is_none()
                     && !was_reset
                     && self.failed_starts.is_none()
@@ -135,7 +135,7 @@ impl Worker {
         };
         if KernelState::of(&end) == KernelState::Lost {
             self.give_up_kernel().await;
-            // The next caller need not be this one, and a caller who cancelled hears nothing.
+            // The next caller may be another one, and a caller that cancelled gets no outcome.
             self.lost = match &end {
                 End::Reset => None,
                 End::Died(death) => {
@@ -145,22 +145,22 @@ impl Worker {
                 _ => Some(lost_note("an earlier cell did not react to its interruption")),
             };
         }
-        let late = self.late.tell().await;
+        let late = self.late.drain().await;
         notes.extend(late.troubles);
         notes.extend(recorded.troubles);
         let images = late.images.into_iter().chain(recorded.images).collect();
         Ok(Outcome { text: recorded.text, late: late.text, images, error, end, notes })
     }
 
-    /// Sends code to the kernel, to a fresh one if it has died since the last cell.
+    /// Sends code to the kernel, or to a fresh one if the kernel has died since the last cell.
     async fn send(&mut self, code: &str) -> Result<String, Error> {
         if let Some(kernel) = self.kernel.as_mut() {
             match kernel.execute(code.to_owned()).await {
                 Ok(request) => return Ok(request),
-                // It runs on, and can be reached again perhaps.
+                // The remote kernel runs on, and may be reachable again later.
                 Err(error @ kernel::Error::Disconnected(_)) => return Err(site::Error::Kernel(error).into()),
                 Err(error) => {
-                    let end = tokio::time::timeout(HOUSEKEEPING_TIMEOUT, self.last_words_of_kernel()).await;
+                    let end = tokio::time::timeout(HOUSEKEEPING_TIMEOUT, self.drain_kernel()).await;
                     let why = match (error, end.ok().flatten()) {
                         (kernel::Error::Ended(death), _) | (_, Some(death)) => ended_with(&death),
                         (error, None) => format!("the connection to it failed ({})", describe(&error)),
@@ -176,9 +176,9 @@ impl Worker {
         Ok(kernel.execute(code.to_owned()).await.map_err(site::Error::Kernel)?)
     }
 
-    /// Takes in what a kernel that cannot be spoken to any more has said. Returns how it ended, if that can be told: its
-    /// connection may break before its end is known.
-    async fn last_words_of_kernel(&mut self) -> Option<Death> {
+    /// Reads the remaining messages of a kernel that accepts no requests any more. Returns how it ended if
+    /// that is known: its connection may break first.
+    async fn drain_kernel(&mut self) -> Option<Death> {
         loop {
             match self.kernel.as_mut()?.next().await {
                 Ok(Event::Message(message)) => self.late.take(message.content).await,
@@ -203,7 +203,7 @@ impl Worker {
         };
         let (started, ()) = tokio::join!(self.start_kernel(), closing);
         if started.is_err() {
-            // The caller of the next cell need not be this one.
+            // The caller of the next cell may be another one.
             self.lost = Some(lost_note("the earlier one was reset"));
         }
         started
@@ -213,7 +213,7 @@ impl Worker {
         let Some(kernel) = self.kernel.as_mut() else { return };
         let said = match tokio::time::timeout(HOUSEKEEPING_TIMEOUT, kernel.refresh_imports(changed)).await {
             Ok(Ok(said)) => said,
-            // A death is noticed by the next cell, which tells its caller.
+            // The next cell notices a death and reports it to its caller.
             Ok(Err(error)) => return tracing::warn!(%error, "could not refresh the kernel's imports"),
             Err(_) => return tracing::warn!("the kernel was too busy to refresh its imports"),
         };
@@ -222,7 +222,7 @@ impl Worker {
         }
     }
 
-    /// Starts a kernel. After failures it waits a while before.
+    /// Starts a kernel, after a pause if starts have failed.
     async fn start_kernel(&mut self) -> Result<(), Error> {
         if let Some((count, last)) = self.failed_starts {
             let pause = pause_after(count).saturating_sub(last.elapsed());
@@ -237,7 +237,7 @@ impl Worker {
         }
         let mut started = self.try_to_start().await;
         if let Err(site::Error::Kernel(kernel::Error::Spawn { .. })) = started {
-            // The interpreter is gone: find or make another.
+            // The interpreter is gone: find or create another.
             self.kernels.forget().await;
             started = self.try_to_start().await;
         }
@@ -260,12 +260,12 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes in what the kernel says between cells.
-    async fn overhear(&mut self, event: Result<Event, kernel::Error>) {
+    /// Handles an event that the kernel sends between cells.
+    async fn take_event(&mut self, event: Result<Event, kernel::Error>) {
         let why = match event {
             Ok(Event::Message(message)) => return self.late.take(message.content).await,
             Ok(Event::Torn) => return,
-            // The next cell finds out whether it is back.
+            // The next cell tries to reach the kernel again.
             Ok(Event::Disconnected(why)) => {
                 return tracing::warn!(why, "the remote kernel cannot be reached");
             }
@@ -284,7 +284,7 @@ impl Worker {
     }
 }
 
-/// What the kernel says between cells. Cancellation safe; never ends without a kernel.
+/// The kernel's next event between cells. Cancellation safe; without a kernel it never resolves.
 async fn next_event(kernel: &mut Option<Kernel>) -> Result<Event, kernel::Error> {
     match kernel {
         Some(kernel) => kernel.next().await,
@@ -292,8 +292,8 @@ async fn next_event(kernel: &mut Option<Kernel>) -> Result<Event, kernel::Error>
     }
 }
 
-/// How long to wait before a kernel that has not started `count` times is started again: not at all at first, since
-/// the cause may have been mended, then 1, 2, 4, 8 seconds.
+/// The pause before the next start after `count` failed ones: none at first, since the cause may have been
+/// fixed, then 1, 2, 4, 8 seconds.
 fn pause_after(count: u32) -> Duration {
     match count {
         0 | 1 => Duration::ZERO,

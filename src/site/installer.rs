@@ -18,7 +18,7 @@ use crate::sandbox::{self, Confinement, Inside, Place, Program};
 /// The name of the settings file in the private directory.
 const SETTINGS: &str = "installation.json";
 
-/// What installs packages where a session's kernels find them.
+/// Installs packages where a session's kernels find them.
 pub(crate) enum Installer {
     /// Into an environment of this machine.
     Local(Box<LocalInstaller>),
@@ -30,7 +30,7 @@ pub(crate) enum Installer {
 pub(crate) struct LocalInstaller {
     environment: Arc<environment::Shared>,
     workspace: PathBuf,
-    /// What sandboxes for installations are made from, if kernels are in one.
+    /// The plan of sandboxes for installations, if kernels are sandboxed.
     sandbox: Option<Installations>,
 }
 
@@ -48,7 +48,7 @@ impl LocalInstaller {
         Self { environment, workspace: config.workspace.clone(), sandbox }
     }
 
-    /// The Python environment; waits until it is there.
+    /// The Python environment; waits until it is ready.
     pub(crate) async fn environment(
         &self,
         progress: environment::Progress<'_>,
@@ -56,14 +56,14 @@ impl LocalInstaller {
         self.environment.get(progress).await.map_err(Error::Environment)
     }
 
-    /// Looks whether a package can be installed at all, and comes from where packages may come from.
+    /// Checks that a package can be installed at all, from an allowed source.
     pub(crate) fn check(&self, package: &str) -> Result<(), InstallError> {
         environment::check_requirement(package, &self.workspace)?;
         let Some(Installations { confinement, .. }) = &self.sandbox else { return Ok(()) };
         environment::check_host(package, &confinement.variables, |host| confinement.installs_from(host))
     }
 
-    /// Installs a package into `environment`. Returns what the installer said.
+    /// Installs a package into `environment`. Returns the installer's output.
     pub(crate) async fn install(
         &self,
         package: &str,
@@ -77,7 +77,7 @@ impl LocalInstaller {
     }
 }
 
-/// What sandboxes for installations are made from: as the kernel's.
+/// The plan of sandboxes for installations, like the kernel's.
 struct Installations {
     confinement: Arc<Confinement>,
     place: Place,

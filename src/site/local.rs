@@ -14,7 +14,7 @@ use crate::sandbox::KernelProgram;
 use crate::tool_server::Endpoint;
 use crate::{env, environment};
 
-/// What kernels on this machine are started with.
+/// Starts kernels on this machine.
 pub(crate) struct Local {
     environment: Arc<environment::Shared>,
     workspace: PathBuf,
@@ -111,7 +111,7 @@ impl Local {
         self.sandboxed.as_ref().map_or(&self.private_directory, Sandboxed::directory)
     }
 
-    /// What the kernel gets beside the user's variables: where its tools are.
+    /// The kernel's variables beside the user's: the address and token of the tool server.
     fn our_variables(&self) -> Vec<(String, String)> {
         let runtime = crate::tool_server::runtime_directory(&self.private_directory).display().to_string();
         let python_path = match self.variables.get("PYTHONPATH") {
@@ -123,13 +123,13 @@ impl Local {
             && let Some(address) = tool_server.address()
         {
             ours.push((env::IPYBOX_TOOL_SERVER.to_owned(), address.to_string()));
-            // A new token for each kernel: what an earlier one left behind cannot call tools.
+            // A new token for each kernel: processes that an earlier one left behind cannot call tools.
             ours.push((env::IPYBOX_TOOL_SERVER_TOKEN.to_owned(), tool_server.renew_token()));
         }
         ours
     }
 
-    /// Looks for Python anew the next time.
+    /// Forgets the Python environment, which is searched again for the next kernel.
     pub(super) async fn forget(&self) {
         self.environment.forget().await;
     }

@@ -1,7 +1,7 @@
 //! Where a session's kernels run: on this machine, in a sandbox on it, or where a Jupyter server runs them.
 //!
-//! [`config::Site`](crate::config::Site) decides it. [`open`] makes of it what starts kernels there, and what installs
-//! packages where they find them.
+//! [`config::Site`](crate::config::Site) decides it; [`open`] makes the starter of kernels and the installer
+//! of packages for it.
 
 mod installer;
 mod local;
@@ -21,7 +21,7 @@ use crate::kernel::{self, Kernel};
 use crate::tool_server::Endpoint;
 use crate::{environment, sandbox};
 
-/// Why there is no kernel.
+/// Why no kernel could be started.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// There is no usable Python environment.
@@ -43,7 +43,7 @@ pub(crate) enum Error {
     Files(#[source] std::io::Error),
 }
 
-/// What starts a session's kernels, one at a time. Their code has the tools of the tool server, if there is one.
+/// Starts a session's kernels, one at a time. Their code can call tools if there is a tool server.
 pub(crate) enum Kernels {
     /// On this machine, in a sandbox or not.
     Local(Box<Local>),
@@ -51,7 +51,7 @@ pub(crate) enum Kernels {
     Remote(Box<Remote>),
 }
 
-/// Prepares the site that `config` names, with `directory` for what only this session needs.
+/// Prepares the site that `config` names, with `directory` for the files of this session.
 pub(crate) fn open(
     config: &Config,
     directory: &Path,
@@ -86,7 +86,7 @@ impl Kernels {
         }
     }
 
-    /// Forgets what may have kept a kernel from starting.
+    /// Forgets cached state that may have kept a kernel from starting.
     pub(crate) async fn forget(&self) {
         match self {
             Self::Local(local) => local.forget().await,
@@ -104,7 +104,7 @@ impl Kernels {
         }
     }
 
-    /// Kills a kernel in whose place another one is to be started at once.
+    /// Kills a kernel that another one replaces at once.
     pub(crate) async fn replace(&mut self, kernel: Kernel) {
         match self {
             Self::Local(_) => self.kill(kernel).await,
@@ -112,7 +112,7 @@ impl Kernels {
         }
     }
 
-    /// Ends the kernel, and what kernels run in.
+    /// Ends the kernel, and its sandbox.
     pub(crate) async fn end(&mut self, kernel: Option<Kernel>) {
         match self {
             Self::Local(local) => {

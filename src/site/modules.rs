@@ -1,7 +1,7 @@
 //! The workspace's packages, for a kernel that has no access to its files: which Python files there are, and their text.
 //!
-//! What is asked for is code's choice. Nothing but Python files below the three directories is told, and no symbolic link
-//! leads out of any of them: `.env` lies beside them.
+//! Code chooses the paths in its requests. Only Python files below the three directories are returned, and no
+//! symbolic link out of them is followed: `.env` lies beside them.
 
 use std::io::Read as _;
 use std::path::{Component, Path};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::tool_server::IMPORTABLE;
 
-/// The most entries of a package that are looked at, which may have been made by a stranger.
+/// The most entries of a package that are listed: a stranger may have made them.
 const ENTRIES_MAX: usize = 20_000;
 /// How deep directories may lie.
 const DEPTH_MAX: usize = 16;
@@ -54,7 +54,7 @@ fn files(workspace: &Path, package: &str) -> Result<Vec<String>, String> {
 }
 
 fn collect(directory: &Dir, path: &str, depth: usize, entries: &mut usize, found: &mut Vec<String>) {
-    // What cannot be read is not there.
+    // An unreadable directory counts as missing.
     let Ok(children) = directory.entries() else { return };
     for entry in children.flatten() {
         if *entries == 0 {
@@ -82,7 +82,7 @@ fn source(workspace: &Path, file: &str) -> Result<String, String> {
         return Err(failed("it is no Python file of a package"));
     };
     let directory = open(workspace, package)?.ok_or_else(|| failed("there is no such package"))?;
-    // What is no file may block who opens it.
+    // Opening something else than a file may block.
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
     let opened = directory.open_with(rest, &options).map_err(|error| failed(&error.to_string()))?;

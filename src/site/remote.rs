@@ -1,4 +1,4 @@
-//! Kernels that a Jupyter server runs: how they are started, and what answers the calls of their code.
+//! Kernels that a Jupyter server runs: starting them, and answering the calls of their code.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::tool_server::Endpoint;
 /// Kernels on a Jupyter server.
 pub(crate) struct Remote {
     launch: RemoteLaunch,
-    /// A kernel in whose place the next one is started.
+    /// A kernel that the server restarts as the next one.
     earlier: Option<KernelId>,
 }
 
@@ -55,7 +55,7 @@ impl Remote {
         self.earlier = kernel.release().await;
     }
 
-    /// Ends the kernel, and one that was to be restarted, and waits for what is under way about others.
+    /// Ends the kernel, and one that was to be restarted, and waits for pending requests about others.
     pub(super) async fn end(&mut self, kernel: Option<Kernel>) {
         drop(kernel);
         if let Some(earlier) = self.earlier.take() {
@@ -65,10 +65,10 @@ impl Remote {
     }
 }
 
-/// Answers what a remote kernel's code asks for.
+/// Answers the calls of a remote kernel's code.
 struct Calls {
     workspace: PathBuf,
-    /// None if its code has no tools.
+    /// `None` if its code has no tools.
     tool_server: Option<Arc<Endpoint>>,
 }
 

@@ -1,4 +1,4 @@
-//! The sandbox that a session's kernels run in: started with the first, kept for the next.
+//! The sandbox that a session's kernels run in: started with the first kernel, kept for the next ones.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -16,7 +16,8 @@ use crate::tool_server::Endpoint;
 /// The name of the settings file in the private directory.
 const SETTINGS: &str = "sandbox.json";
 
-/// What the host writes in the workspace. It exists before code could put something else in its place.
+/// Directories that the host writes in the workspace. They are created before code could put something else
+/// in their place.
 const OWN_IN_WORKSPACE: [&str; 2] = ["mcptools", ".ipybox"];
 
 /// How many processes and threads a kernel may have.
@@ -27,7 +28,7 @@ const FILE_BYTES: u64 = 16 * 1024 * 1024 * 1024;
 /// The sandbox of a session.
 pub(crate) struct Sandboxed {
     confinement: Arc<Confinement>,
-    /// Where things are, but for Python, which is found later.
+    /// The paths of the sandbox, without Python's, which is found later.
     place: Place,
     /// The port of the tool server in the sandbox; 0 for a free one.
     port: u16,
@@ -35,8 +36,8 @@ pub(crate) struct Sandboxed {
 }
 
 impl Sandboxed {
-    /// In the session's `directory` kernels write to another one than the host: code in the sandbox must not put something
-    /// in the place of what the host writes.
+    /// In the session's `directory` kernels and host write to different directories: sandboxed code must not
+    /// replace the host's files.
     pub(super) fn new(config: &Config, confinement: &Arc<Confinement>, directory: &Path) -> io::Result<Self> {
         let directory = directory.canonicalize()?;
         let place = config.sandbox_place(directory.join("p"), directory.join("w"));
@@ -47,12 +48,12 @@ impl Sandboxed {
         Ok(Self { confinement: Arc::clone(confinement), place, port, running: None })
     }
 
-    /// Where the host puts what code in the sandbox only reads.
+    /// The directory of the host's files that sandboxed code only reads.
     pub(super) fn private_directory(&self) -> &Path {
         &self.place.private_directory
     }
 
-    /// What this sandbox, and others like it, are made from.
+    /// The plan for this sandbox, and others like it.
     pub(super) fn plan(&self) -> (Arc<Confinement>, Place) {
         (Arc::clone(&self.confinement), self.place.clone())
     }
@@ -100,7 +101,7 @@ impl Sandboxed {
         let sandbox = self.running.as_ref().ok_or(sandbox::Error::Gone)?;
         let kernel = Kernel::start(launch, Some(sandbox)).await;
         if kernel.is_err() {
-            // It may have left anything behind.
+            // The failed start may have left processes behind.
             self.end().await;
         }
         Ok(kernel?)
@@ -113,7 +114,7 @@ impl Sandboxed {
         }
     }
 
-    /// What kernels may use unless the user says otherwise: enough for all that is not a bomb.
+    /// The default limits of kernels: enough for everything but fork and disk bombs.
     pub(super) fn limits(&self) -> Limits {
         if !cfg!(target_os = "linux") {
             return Limits::default();
@@ -121,7 +122,7 @@ impl Sandboxed {
         Limits { memory: total_memory(), processes: Some(PROCESSES), file_size: Some(FILE_BYTES) }
     }
 
-    /// What programs in the sandbox have to know to find places that they can write to.
+    /// Variables that name writable directories to programs in the sandbox.
     pub(super) fn variables(&self) -> [(&'static str, PathBuf); 3] {
         let directory = self.directory();
         [
@@ -132,7 +133,7 @@ impl Sandboxed {
     }
 }
 
-/// The machine's memory, in whole KiB, if it can be told.
+/// The machine's memory, in whole KiB, if it is known.
 fn total_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;

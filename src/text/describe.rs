@@ -1,14 +1,14 @@
-//! Errors and commands in words, for people and models.
+//! Errors and commands as text for people and models.
 
 use std::error::Error;
 
 use crate::text::plain;
 
-/// What begins a line that says what to do about an error.
+/// The beginning of a line with a hint.
 const HINT: &str = "\nhint: ";
 
-/// An error with all its causes, as one text; hints come last, each on a line of its own. What errors quote from outside
-/// loses what steers a terminal.
+/// An error with all its causes, as one text; hints come last, each on a line of its own. Terminal control
+/// characters are removed from quoted foreign text.
 pub fn describe(error: &dyn Error) -> String {
     let mut text = String::new();
     let mut hints = String::new();
@@ -16,7 +16,7 @@ pub fn describe(error: &dyn Error) -> String {
     while let Some(error) = next {
         let words = error.to_string();
         let (words, hint) = words.split_at(words.find(HINT).unwrap_or(words.len()));
-        // Some libraries repeat their cause in their own words.
+        // Some libraries repeat their cause in their own message.
         if !text.contains(words) {
             if !text.is_empty() {
                 text.push_str(": ");

@@ -1,10 +1,10 @@
-//! Text from outside, without what steers a terminal. Pure.
+//! Text from outside, without terminal control characters. Pure.
 
 /// The longest escape sequence, in bytes: titles and links are long. A longer one is text of some other kind.
 const SEQUENCE_BYTES: usize = 4 * 1024;
 
-/// Leaves out what only means something to a terminal: escape sequences and control characters other than tabs and line
-/// breaks. A carriage return becomes a line break.
+/// Removes escape sequences and control characters other than tabs and line breaks. A carriage return becomes
+/// a line break.
 pub(crate) fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -35,13 +35,14 @@ pub(crate) fn one_line(text: &str) -> String {
 pub(crate) enum Sequence<'a> {
     /// A control sequence: its parameters, and the character that says what it does.
     Control(&'a str, char),
-    /// One of another kind, or none: text that only begins like one.
+    /// Another sequence, or text that only begins like one.
     Other,
-    /// It may go on with what follows the text.
+    /// Incomplete: it may continue after the text.
     Unfinished,
 }
 
-/// Reads the sequence that `text` begins with. Returns what follows it, which is all but the beginning if it is none.
+/// Reads the sequence that `text` begins with. Also returns the rest; if it is no sequence, all but its first
+/// character.
 pub(crate) fn sequence(text: &str) -> (Sequence<'_>, &str) {
     let near = &text[..text.floor_char_boundary(SEQUENCE_BYTES)];
     let (sequence, rest) = near_sequence(near);

@@ -25,20 +25,21 @@ use crate::tool_server::wire::{self, ServerMessage};
 
 /// How long connecting may take. The server itself waits up to 5 s for another client to leave.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// The longest message: a question with its arguments, of which a tool server takes 40 MiB.
+/// The longest message: an approval request with its arguments, of which a tool server accepts 40 MiB.
 const MESSAGE_LIMIT_BYTES: usize = 80 * 1024 * 1024;
-/// More questions than a tool server asks at a time, so that they never wait in the socket, where pings would too.
+/// More requests than a tool server sends at a time, so that they never wait in the socket, which would delay
+/// pings too.
 const REQUESTS_CAPACITY: usize = 1024;
-/// A tool server pings every 20 s: one that has said nothing for so long is gone.
+/// A tool server pings every 20 s: one that has been silent for so long is gone.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
-/// How long the server may take to answer our farewell.
+/// How long the server may take to answer our close frame.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A connection to the approval channel of a [`ToolServer`](crate::ToolServer) in another process: a [`Stream`] of
 /// [`ApprovalRequest`]s.
 ///
-/// Requests may be answered in any order, from any task. What is dropped is rejected, and so is what is open when the
-/// connection ends; answers are too late then. A tool server has one client at a time.
+/// Requests may be answered in any order, from any task. Dropped requests are rejected, and so are those that
+/// are open when the connection ends; answers are too late then. A tool server has one client at a time.
 ///
 /// ```no_run
 /// use ipybox::ApprovalClient;
@@ -60,7 +61,7 @@ pub struct ApprovalClient {
     task: Option<JoinHandle<()>>,
 }
 
-/// Why there is no connection to a tool server any more, or never was.
+/// Why the connection to a tool server ended or could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApprovalClientError {
@@ -72,7 +73,7 @@ pub enum ApprovalClientError {
         /// Why.
         reason: String,
     },
-    /// The tool server does not let us in: the token is not the host token, say.
+    /// The tool server refuses the client: for instance the token is not the host token.
     #[error("connect to the tool server's approval channel (status {status}): {message}")]
     Refused {
         /// The HTTP status.
@@ -97,8 +98,8 @@ pub enum ApprovalClientError {
 }
 
 impl ApprovalClient {
-    /// Connects to the tool server at `host` and `port`, by its host token. From the moment that this returns, its
-    /// questions come here.
+    /// Connects to the tool server at `host` and `port`, by its host token. Once this returns, the server
+    /// sends its approval requests here.
     ///
     /// # Errors
     /// [`ApprovalClientError`]. That another client is connected shows later, by [`ApprovalClientError::Closed`].
@@ -213,10 +214,10 @@ fn refused(response: &Response<Option<Vec<u8>>>) -> ApprovalClientError {
     ApprovalClientError::Refused { status: response.status().as_u16(), message }
 }
 
-/// Owns the socket: turns questions into requests, and their answers into messages.
+/// Owns the socket: turns messages into requests, and their answers into messages.
 struct Attendant {
     socket: WebSocketStream<TcpStream>,
-    /// What has not been answered yet, by the id of the question.
+    /// Open requests by id.
     open: HashMap<String, oneshot::Receiver<Answer>>,
     requests: mpsc::Sender<Result<ApprovalRequest, ApprovalClientError>>,
 }
@@ -224,11 +225,12 @@ struct Attendant {
 impl Attendant {
     async fn run(mut self, stop: CancellationToken) {
         let ended = self.converse(&stop).await;
-        // Whoever holds an open request sees that its answer is too late.
+        // Answers to open requests are too late from here on.
         self.open.clear();
         if let Err(error) = ended {
             tracing::warn!(error = describe(&error), "the approval client is disconnected");
-            // Without room for it nobody has read for long; the end of the stream tells enough.
+            // If the queue is full, the reader has been absent for long; the end of the stream is enough
+            // then.
             self.requests.try_send(Err(error)).ok();
         }
     }
@@ -236,7 +238,7 @@ impl Attendant {
     async fn converse(&mut self, stop: &CancellationToken) -> Result<(), ApprovalClientError> {
         let mut heard = Instant::now();
         loop {
-            // Answers first, so that none is lost which was given before the end.
+            // Answers first, so that none given before the end is lost.
             tokio::select! {
                 biased;
                 (id, answer) = answered(&mut self.open) => {
@@ -266,7 +268,7 @@ impl Attendant {
     }
 
     async fn hear(&mut self, text: &str) -> Result<(), ApprovalClientError> {
-        match wire::read_told(text) {
+        match wire::read_server_message(text) {
             Ok(ServerMessage::Question { id, action }) => {
                 let (request, answer) = ApprovalRequest::of_another_process(action);
                 // Without room, or a reader, it is dropped, and thereby rejected.
@@ -282,7 +284,7 @@ impl Attendant {
                 tracing::debug!(message, "the tool server could not use an answer");
                 Ok(())
             }
-            // An error in answer to a question rejects it.
+            // An error response rejects the request.
             Err(fault) => self.send(fault.to_message()).await,
         }
     }
@@ -303,7 +305,7 @@ impl Attendant {
     }
 }
 
-/// The next answer and its question. A request that was dropped is rejected.
+/// The next answer and its request's id. A dropped request is rejected.
 async fn answered(open: &mut HashMap<String, oneshot::Receiver<Answer>>) -> (String, Answer) {
     std::future::poll_fn(|context| {
         let answered = open.iter_mut().find_map(|(id, answer)| match answer.poll_unpin(context) {
@@ -315,7 +317,7 @@ async fn answered(open: &mut HashMap<String, oneshot::Receiver<Answer>>) -> (Str
     .await
 }
 
-/// A server that stops says so; anything else is an error.
+/// A close code of a server that stops is no error; others are.
 fn farewell(frame: Option<CloseFrame>) -> Result<(), ApprovalClientError> {
     match frame {
         Some(CloseFrame { code: CloseCode::Normal | CloseCode::Away, .. }) | None => Ok(()),

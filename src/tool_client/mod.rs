@@ -1,4 +1,5 @@
-//! The other end of a [`ToolServer`](crate::ToolServer): answers its questions, and calls its tools, in another process.
+//! Clients of a [`ToolServer`](crate::ToolServer) in another process: one answers its approval requests, one
+//! calls its tools.
 
 mod approval;
 mod runner;
@@ -6,7 +7,7 @@ mod runner;
 pub use self::approval::{ApprovalClient, ApprovalClientError};
 pub use self::runner::{ToolResult, ToolRunner, ToolRunnerError};
 
-/// `host` and `port` as they stand in a URL.
+/// `host` and `port` in the form for URLs.
 fn authority(host: &str, port: u16) -> String {
     match host.parse::<std::net::Ipv6Addr>() {
         Ok(address) => format!("[{address}]:{port}"),

@@ -41,16 +41,17 @@ pub struct ToolRunner {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolRunnerError {
-    /// The tool ran and failed, or its server could not be reached. The text is the server's own, or says why.
+    /// The tool ran and failed, or its server could not be reached. The text is the server's, or the reason.
     #[error("{0}")]
     Tool(String),
-    /// The call was rejected, or nobody could be asked. It did not run.
+    /// The call was rejected, or no user could be asked. It did not run.
     #[error("{0}")]
     Rejected(String),
     /// Nobody approved the call in time. It did not run.
     #[error("{0}")]
     Timeout(String),
-    /// The tool server does not take the request: a wrong token (401, 403), parameters that describe no server (400), …
+    /// The tool server refuses the request: a wrong token (401, 403), parameters that describe no server
+    /// (400), …
     #[error("get the request past the tool server (status {status}): {message}")]
     Refused {
         /// The HTTP status.
@@ -58,7 +59,7 @@ pub enum ToolRunnerError {
         /// What the tool server says.
         message: String,
     },
-    /// The tool server cannot be reached, or was gone before it had answered.
+    /// The tool server cannot be reached, or ended before it answered.
     #[error("reach the tool server at {address}: {reason}")]
     Unreachable {
         /// Where it should be.
@@ -68,7 +69,7 @@ pub enum ToolRunnerError {
     },
 }
 
-/// All that a tool has returned.
+/// The whole result of a tool.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ToolResult {

@@ -1,4 +1,4 @@
-//! Who may ask for what: one of two bearer tokens, from this machine, and no page in a browser.
+//! Access control: one of two bearer tokens, from this machine only, and no browsers.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -16,7 +16,7 @@ use super::connections::{Busy, Connection};
 /// A given token must not be guessable; ours have 244 random bits in 64 characters.
 const TOKEN_CHARS_MIN: usize = 16;
 
-/// A secret that a request shows.
+/// A bearer token.
 pub(super) struct Token(String);
 
 impl Token {
@@ -35,30 +35,30 @@ impl Token {
         &self.0
     }
 
-    /// Compares without telling by its duration how much was right.
+    /// Compares in constant time.
     pub(super) fn matches(&self, shown: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(shown).into()
     }
 }
 
-/// Whose token opens a route.
+/// The token that a route requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     /// Code that calls tools.
     Caller,
-    /// Whoever started the server: says what servers there are, and answers for calls.
+    /// The host that started the server: registers MCP servers, and approves calls.
     Host,
 }
 
 /// The tokens of one tool server.
 pub(super) struct Keys {
     caller: RwLock<Token>,
-    /// There is none in a server that is embedded: what the host does is not done over HTTP there.
+    /// `None` in an embedded server, whose host does not use HTTP.
     host: Option<Token>,
 }
 
 impl Keys {
-    /// A random token for callers, and nothing for the host.
+    /// A random token for callers, and none for the host.
     pub(super) fn of_callers() -> Self {
         Self { caller: RwLock::new(Token::new()), host: None }
     }
@@ -67,7 +67,7 @@ impl Keys {
         Self { caller: RwLock::new(caller), host: Some(host) }
     }
 
-    /// Makes a new token for callers; the one before is worth nothing from now on.
+    /// Makes a new token for callers; the earlier one is invalid from now on.
     pub(super) fn renew_caller(&self) -> String {
         let mut token = self.caller.write().unwrap_or_else(PoisonError::into_inner);
         *token = Token::new();
@@ -85,7 +85,7 @@ impl Keys {
     }
 }
 
-/// `router` for requests that show the token of `role`, and were meant for this machine.
+/// `router` for requests with the token of `role` and a loopback `Host`.
 pub(super) fn guarded(router: Router, keys: Arc<Keys>, role: Role) -> Router {
     router.layer(middleware::from_fn_with_state(Guard { keys, role }, authorize))
 }
@@ -105,13 +105,13 @@ async fn authorize(State(guard): State<Guard>, request: Request, next: Next) -> 
     };
     let (parts, body) = next.run(request).await.into_parts();
     match to_bytes(body, usize::MAX).await {
-        // Its bytes are dropped when all of them are written.
+        // The bytes are dropped when all of them are written.
         Ok(bytes) => Response::from_parts(parts, Bytes::from_owner(Held { bytes, _busy: busy }).into()),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
 
-/// An answer whose connection is busy until it has been written.
+/// A response that keeps its connection busy until it has been written.
 struct Held {
     bytes: Bytes,
     _busy: Busy,
@@ -140,14 +140,14 @@ fn refusal(guard: &Guard, headers: &HeaderMap) -> Option<(StatusCode, &'static s
     if !is_loopback_host(text(header::HOST)) {
         return Some((StatusCode::FORBIDDEN, "the `Host` header must name a loopback address"));
     }
-    // Browsers let any page open a WebSocket to any address, and say only by this header that it was a page.
+    // Browsers let any page open a WebSocket to any address; only this header shows that it was a page.
     if headers.contains_key(header::ORIGIN) {
         return Some((StatusCode::FORBIDDEN, "requests of browsers (with an `Origin` header) are refused"));
     }
     None
 }
 
-/// A page in a browser that resolves its own name to a loopback address still sends that name.
+/// Against DNS rebinding: a page whose name resolves to a loopback address still sends that name.
 fn is_loopback_host(host: Option<&[u8]>) -> bool {
     let Some(host) = host.and_then(|host| std::str::from_utf8(host).ok()) else { return false };
     let Ok(authority) = host.parse::<axum::http::uri::Authority>() else { return false };

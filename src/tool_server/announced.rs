@@ -1,4 +1,4 @@
-//! The servers of a standalone tool server, as its host has announced them.
+//! The servers that the host has registered with a standalone tool server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -9,14 +9,14 @@ use serde_json::Value;
 use crate::mcp_client::ServerParameters;
 use crate::servers::{Registered, ServerLookup};
 
-/// The servers that a standalone tool server was told of, for as long as it runs.
+/// The registered servers of a standalone tool server, in memory.
 #[derive(Default)]
 pub(super) struct Announced(Mutex<BTreeMap<String, Registered>>);
 
 impl Announced {
-    /// From now on `name` stands for these parameters. Returns whether it stood for others.
+    /// Registers `name` with these parameters. Returns whether it replaced other ones.
     pub(super) fn put(&self, name: &str, parameters: ServerParameters) -> bool {
-        // Its tools are not listed before a call, so that what they claim to do is not known.
+        // Its tools are not listed before a call, so their annotations are not known.
         let server = Registered { parameters, annotations: BTreeMap::new(), for_apps: BTreeSet::new() };
         let mut servers = self.lock();
         match servers.get(name) {
@@ -29,7 +29,7 @@ impl Announced {
         }
     }
 
-    /// From now on `name` stands for nothing. Returns whether it stood for something.
+    /// Removes `name`. Returns whether it was registered.
     pub(super) fn remove(&self, name: &str) -> bool {
         self.lock().remove(name).is_some()
     }

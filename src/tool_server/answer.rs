@@ -18,8 +18,8 @@ use crate::approval::Denied;
 use crate::budget::{Lease, apart};
 use crate::mcp_client::{Body, Content, Received, Resource, ToolOutput};
 
-/// The media type of JSON on the first line, and after it the bytes that its members `bytes` count, one after the other.
-/// Data of many megabytes need not pass through JSON a second time so.
+/// The media type of JSON on the first line, followed by the binary data, whose lengths are the members
+/// `bytes`. This way data of many megabytes are not encoded as JSON a second time.
 const WITH_BYTES: &str = "application/vnd.ipybox.answer";
 
 const JSON: &str = "application/json";
@@ -33,12 +33,12 @@ pub(super) enum Form {
     WithBytes,
 }
 
-/// The answer to a request that was understood.
+/// The answer to a valid request.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// What a tool returned, or a resource holds.
+    /// The result of a tool, or the contents of a resource.
     Received(Received),
-    /// What ipybox itself says: `true` for a command that may run, the inferred classes.
+    /// A result of ipybox itself: `true` for a command that may run, the inferred classes.
     Result(Value),
     /// Why there is no result.
     Error { kind: ErrorKind, message: String },
@@ -83,7 +83,7 @@ impl Answer {
         }
     }
 
-    /// The answer as JSON, with binary data behind it or, as Base64, in it.
+    /// The answer as JSON, with binary data after it or, as Base64, in it.
     pub(super) fn to_bytes(&self, form: Form) -> Written {
         let json = match self {
             Self::Received(received) => serde_json::to_vec(&Output::new(&received.output, form)),
@@ -97,7 +97,7 @@ impl Answer {
                 serde_json::to_vec(&json!({"error": {"kind": kind, "message": message}}))
             }
         };
-        // All that is written here has a form in JSON.
+        // All that is written here can be encoded as JSON.
         let mut written = Written { bytes: json.unwrap_or_default(), media_type: JSON, lease: None };
         if let (Self::Received(Received { output, .. }), Form::WithBytes) = (self, form) {
             written.add(output);
@@ -107,7 +107,7 @@ impl Answer {
 }
 
 impl Written {
-    /// Adds the binary data, if there are any. JSON as it is written here has no line breaks.
+    /// Appends the binary data, if any. The JSON before it has no line breaks.
     fn add(&mut self, output: &ToolOutput) {
         for data in output.content.iter().filter_map(Content::data).filter(|data| !data.is_empty()) {
             if self.media_type == JSON {
@@ -135,8 +135,8 @@ impl From<Denied> for Answer {
     }
 }
 
-/// `result`, and where that does not say everything, `content` in MCP's form. It is written from what it refers to: a copy
-/// would be as large.
+/// `result`, and if that is not everything, `content` in MCP's form. It borrows its data: a copy would be as
+/// large.
 #[derive(Serialize)]
 struct Output<'a> {
     result: Whole<'a>,
@@ -184,7 +184,7 @@ struct Held<'a> {
     data: Payload<'a>,
 }
 
-/// One member: text, Base64, or how many bytes there are behind the JSON.
+/// One member: text, Base64, or the number of bytes after the JSON.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Payload<'a> {

@@ -1,4 +1,4 @@
-//! Approval over a WebSocket: the questions of this tool server go to one client in another process.
+//! Approval over a WebSocket: approval requests of this tool server go to one client in another process.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use crate::approval::{ApprovalQueue, ApprovalRequest, Approver, Gate};
 
 /// The longest message of a client: answers are short.
 const MESSAGE_LIMIT_BYTES: usize = 64 * 1024;
-/// How many questions a client has before it at the same time; more wait, and their time has not begun.
+/// How many approval requests a client has at the same time; more wait, and their timeouts have not begun.
 const OPEN_QUESTIONS: usize = 256;
-/// How long a client may wait for the one before it to leave.
+/// How long a client may wait for the earlier one to disconnect.
 const SLOT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a client may leave a message unread, or a farewell unanswered, before it counts as gone.
+/// How long a client may leave a message unread, or a close frame unanswered, before it counts as gone.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 /// A client that lets two pings in a row go unanswered is gone.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 
-/// Said when there is something to ask and no client.
+/// The refusal if approval is needed and no client is connected.
 const NO_CLIENT: &str = "no approval client is connected to the tool server";
 
 /// Where approval clients connect.
 pub(super) struct ApprovalChannel {
     gate: Arc<Gate>,
-    /// One place, because two clients could contradict one another.
+    /// One permit, because two clients could contradict one another.
     slot: Arc<Semaphore>,
     stop: CancellationToken,
     ping_interval: Duration,
@@ -41,18 +41,18 @@ pub(super) struct ApprovalChannel {
 /// The one connected client: as long as this lives, approval requests go to its queue.
 struct ApproverSlot {
     gate: Arc<Gate>,
-    /// Keeps the questions coming; the gate's own handle on it is replaced when the client leaves.
+    /// Keeps the queue open; the gate's own handle is replaced when the client leaves.
     _queue: Arc<ApprovalQueue>,
     questions: mpsc::Receiver<ApprovalRequest>,
     _place: OwnedSemaphorePermit,
 }
 
-/// A client that is connected, and the questions before it. Dropping it rejects them.
+/// A connected client, and its approval requests. Dropping it rejects them.
 struct Client {
     socket: WebSocket,
     slot: ApproverSlot,
     open: HashMap<String, ApprovalRequest>,
-    /// Whether anything came since the last ping.
+    /// Whether anything was received since the last ping.
     is_heard: bool,
 }
 
@@ -72,14 +72,14 @@ enum Gone {
 }
 
 impl ApprovalChannel {
-    /// A channel that nobody is connected to: what `gate` has to ask fails until somebody is.
+    /// A channel without a client: calls that need approval fail until one connects.
     pub(super) fn new(gate: Arc<Gate>, stop: CancellationToken) -> Self {
         gate.set_approver(Some(Approver::Nobody(NO_CLIENT)));
         Self { gate, slot: Arc::new(Semaphore::new(1)), stop, ping_interval: PING_INTERVAL }
     }
 
-    /// Lets a client in. It is the approver before it has its answer; if another client is connected, it is refused by the
-    /// close code 1008.
+    /// Accepts a client. It is the approver before it gets the response; if another client is connected, it
+    /// is refused with the close code 1008.
     pub(super) async fn enter(&self, upgrade: WebSocketUpgrade) -> Response {
         let upgrade = upgrade.max_message_size(MESSAGE_LIMIT_BYTES).max_frame_size(MESSAGE_LIMIT_BYTES);
         let place = timeout(SLOT_TIMEOUT, Arc::clone(&self.slot).acquire_owned()).await;
@@ -95,14 +95,14 @@ impl ApprovalChannel {
         upgrade.on_upgrade(move |socket| Client::new(socket, slot).attend(stop, ping_interval))
     }
 
-    /// Waits until the client has gone, once the channel was told to stop.
+    /// Waits until the client has gone, after `stop` was cancelled.
     pub(super) async fn stopped(&self) {
         if timeout(FAREWELL_TIMEOUT * 2, self.slot.acquire()).await.is_err() {
             tracing::debug!("the approval client did not take its leave");
         }
     }
 
-    /// How many questions wait for the client; `None` if there is none.
+    /// How many approval requests wait for the client; `None` without a client.
     pub(super) fn waiting(&self) -> Option<usize> {
         match self.gate.approver() {
             Approver::User(queue) => Some(*queue.waiting().borrow()),
@@ -200,7 +200,7 @@ impl Client {
         let fault = match message {
             Message::Text(text) => self.judge(&text).err(),
             Message::Binary(_) => Some(Fault::not_text()),
-            // Pings are answered by the library; the end of the stream follows a farewell.
+            // The library answers pings; the stream ends after a close frame.
             Message::Ping(_) | Message::Pong(_) | Message::Close(_) => None,
         };
         match fault {
@@ -226,7 +226,7 @@ impl Client {
     }
 }
 
-/// The id of a question that nobody waits for any more.
+/// The id of an approval request that has been withdrawn.
 async fn withdrawn(open: &mut HashMap<String, ApprovalRequest>) -> String {
     std::future::poll_fn(|context: &mut Context<'_>| {
         let closed = open.iter_mut().find_map(|(id, request)| {
@@ -238,7 +238,7 @@ async fn withdrawn(open: &mut HashMap<String, ApprovalRequest>) -> String {
     .await
 }
 
-/// Says why the connection ends, and waits a moment for the client to have heard it.
+/// Sends why the connection ends, and waits a moment for the client's close frame.
 async fn farewell(mut socket: WebSocket, code: u16, reason: &'static str) {
     let frame = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
     let saying = async {
@@ -268,7 +268,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// A channel that pings ten times a second, and where it is.
+    /// A channel that pings ten times a second, and its address.
     async fn channel() -> io::Result<(Arc<ApprovalChannel>, std::net::SocketAddr)> {
         let gate = Gate::new(Policy::always(Effect::Ask), Standing::default(), PATIENCE, Audit::off());
         let mut channel = ApprovalChannel::new(Arc::new(gate), CancellationToken::new());

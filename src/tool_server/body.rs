@@ -1,4 +1,5 @@
-//! The body of a request of code in the kernel: read as far as there is memory for it, and parsed apart.
+//! The body of a request of code in the kernel: read within a memory budget, and parsed off the runtime's
+//! threads.
 
 use std::time::Duration;
 
@@ -11,17 +12,17 @@ use serde::de::DeserializeOwned;
 
 use crate::budget::{CALLS, Excess, Lease, Scan, apart, take_turns};
 
-/// How long may be waited for the next piece of a body.
+/// How long to wait for the next chunk of a body.
 const PIECE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A body of JSON, and the memory for it and what is made of it.
+/// A JSON body, with the memory lease for it and its parsed form.
 pub(super) struct Text {
     bytes: Vec<u8>,
     weight: usize,
     pub(super) lease: Lease,
 }
 
-/// Why a body is not used.
+/// Why a body is refused.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refused {
     #[error("the body must be JSON: `Content-Type: application/json`")]
@@ -71,12 +72,12 @@ impl Text {
         Ok(Self { bytes, weight: scan.weight(), lease })
     }
 
-    /// How long it is, in bytes.
+    /// Its length in bytes.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Takes the memory for reading these texts, which are in it, as JSON.
+    /// Extends the lease for parsing these texts, which are in the body, as JSON.
     pub(super) fn add<'a>(&mut self, texts: impl Iterator<Item = &'a str>) -> Result<(), Refused> {
         let mut weight = self.weight;
         for text in texts {
@@ -87,7 +88,7 @@ impl Text {
         self.lease.grow(weight.saturating_mul(2)).map_err(Refused::Excess)
     }
 
-    /// Reads it as a `T`, which keeps nothing but what it needs.
+    /// Parses it as a `T`.
     pub(super) async fn parse<T: DeserializeOwned + Send + 'static>(self) -> Result<(T, Self), Refused> {
         let parsing = apart(self.weight, move || (read(&self.bytes), self));
         let (parsed, text) = parsing.await?;
@@ -95,7 +96,7 @@ impl Text {
     }
 }
 
-/// Reads a document; the error has the path of what is wrong in it.
+/// Parses a document; the error has the path of the invalid value.
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refused> {
     let mut document = serde_json::Deserializer::from_slice(bytes);
     let content = serde_path_to_error::deserialize(&mut document)

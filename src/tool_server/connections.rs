@@ -1,4 +1,4 @@
-//! The connections to a tool server: how many there may be, and who has to leave for another.
+//! The connections to a tool server: their limit, and which idle one is closed for a new one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,10 +7,10 @@ use tokio_util::sync::CancellationToken;
 
 /// The most connections, each of which has one request at a time. Cells may well start a thousand threads.
 const CONNECTIONS_MAX: usize = 1024;
-/// Which part of the descriptors that the process may have is for connections: the rest is for MCP servers and files.
+/// One in so many of the process's descriptors is for connections: the rest is for MCP servers and files.
 const PART_OF_DESCRIPTORS: u64 = 2;
 
-/// The connections of one listener. Clones are of the same.
+/// The connections of one listener. Clones share them.
 #[derive(Clone)]
 pub(super) struct Connections {
     open: Arc<Mutex<Open>>,
@@ -19,25 +19,25 @@ pub(super) struct Connections {
 
 #[derive(Default)]
 struct Open {
-    /// By the order in which they came, or became idle.
+    /// The idle connections, in the order in which they became idle.
     idle: BTreeMap<u64, CancellationToken>,
     busy: usize,
     last: u64,
 }
 
-/// A connection. Dropping it gives its place to another.
+/// A connection. Dropping it makes room for another.
 pub(super) struct Connection {
     connections: Connections,
-    /// None while it is busy.
+    /// Its key in `idle`; `None` while it is busy.
     place: Mutex<Option<u64>>,
     leave: CancellationToken,
 }
 
-/// As long as it lives, its connection is busy and does not have to leave.
+/// While this lives, its connection is busy and is not closed for another.
 pub(super) struct Busy(Arc<Connection>);
 
 impl Connections {
-    /// As many as this process may well have.
+    /// With a limit from the process's descriptors.
     pub(super) fn new() -> Self {
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let part = descriptors.map_or(u64::MAX, |limit| limit / PART_OF_DESCRIPTORS);
@@ -48,12 +48,13 @@ impl Connections {
         Self { open: Arc::default(), most }
     }
 
-    /// How many there may be.
+    /// The limit.
     pub(super) fn most(&self) -> usize {
         self.most
     }
 
-    /// Takes one more in, for which the one has to leave that has been idle for the longest time. None if all are busy.
+    /// Adds a connection; at the limit, the one that has been idle for longest is closed for it. `None` if
+    /// all are busy.
     pub(super) fn enter(&self) -> Option<Arc<Connection>> {
         let mut open = self.open();
         if open.idle.len() + open.busy >= self.most {
@@ -79,12 +80,12 @@ impl Open {
 }
 
 impl Connection {
-    /// Waits until it has to leave for another.
+    /// Waits until it is to be closed for another.
     pub(super) async fn has_to_leave(&self) {
         self.leave.cancelled().await;
     }
 
-    /// A request has come whole, or its head, with the right token.
+    /// Marks it busy: a whole request has arrived, or a head with the right token.
     pub(super) fn busy(self: &Arc<Self>) -> Busy {
         let mut open = self.connections.open();
         if let Some(place) = self.place().take()
@@ -103,7 +104,7 @@ impl Connection {
 impl Drop for Busy {
     fn drop(&mut self) {
         let mut open = self.0.connections.open();
-        // It has left already if it had to just before it became busy.
+        // It is closed already if it was chosen just before it became busy.
         if !self.0.leave.is_cancelled() {
             open.busy -= 1;
             *self.0.place() = Some(open.add(self.0.leave.clone()));

@@ -1,4 +1,4 @@
-//! The tool server of a session: in the process that runs the kernel, and reachable by the kernel's calls alone.
+//! The tool server of a session: in the session's process, for calls of its kernel only.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,16 +18,16 @@ use crate::servers::Pool;
 
 /// A running tool server for one kernel at a time.
 pub(crate) struct Endpoint {
-    /// `None` until the sandbox that it is to be reached from has handed out a socket.
+    /// `None` until it listens: in a sandbox, until that has handed out a socket.
     listener: Mutex<Option<Listener>>,
     router: Router,
-    /// The same without the guard, for calls that did not come over the network.
+    /// The routes without access control, for calls that did not come over the network.
     calls: Router,
     keys: Arc<Keys>,
 }
 
 impl Endpoint {
-    /// A tool server that nobody can reach yet.
+    /// A tool server that does not listen yet.
     pub(crate) fn new(pool: Arc<Pool>, gate: Arc<Gate>) -> Self {
         let keys = Arc::new(Keys::of_callers());
         let routes = routes::router(pool, gate);
@@ -42,7 +42,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Listens on a socket in a sandbox, and no longer on an earlier one.
+    /// Listens on a socket in a sandbox instead of an earlier one.
     pub(crate) async fn listen_on(&self, listener: std::net::TcpListener) -> std::io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let listener = Listener::serve(listener, self.router.clone(), CancellationToken::new())?;
@@ -50,7 +50,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Answers a call that came another way: over the connection of a kernel that only its session has.
+    /// Answers a call that came over the connection of a remote kernel.
     pub(crate) async fn answer(&self, path: &str, body: String) -> (u16, Bytes) {
         let request =
             Request::post(path).header(header::CONTENT_TYPE, "application/json").body(Body::from(body));
@@ -79,13 +79,13 @@ impl Endpoint {
         }
     }
 
-    /// Where it listens, as the kernel sees it.
+    /// Its address, as the kernel sees it.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
         listener.as_ref().map(Listener::address)
     }
 
-    /// Makes a new token for a new kernel; the one before is worth nothing from now on.
+    /// Makes a new token for a new kernel; the earlier one is invalid from now on.
     pub(crate) fn renew_token(&self) -> String {
         self.keys.renew_caller()
     }

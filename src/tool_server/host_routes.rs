@@ -1,4 +1,4 @@
-//! The HTTP surface for whoever started a standalone tool server: which servers there are, and who approves calls.
+//! The HTTP routes for the host of a standalone tool server: registering servers, and approving calls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::text::describe;
 /// The largest request body: the parameters of one server.
 const BODY_LIMIT_BYTES: usize = 1024 * 1024;
 
-/// What the routes are about.
+/// The state of the routes.
 #[derive(Clone)]
 pub(super) struct Subjects {
     pub(super) pool: Arc<Pool>,
@@ -30,15 +30,15 @@ pub(super) struct Subjects {
     pub(super) channel: Arc<ApprovalChannel>,
 }
 
-/// How the tool server is doing.
+/// The status of the tool server.
 #[derive(Debug, Serialize)]
 struct Status {
     version: &'static str,
     /// Whether an approval client is connected.
     approval_client: bool,
-    /// How many questions wait for its answer.
+    /// How many approval requests wait for its answer.
     waiting: usize,
-    /// By name.
+    /// The servers by name.
     servers: BTreeMap<String, ServerStatus>,
 }
 
@@ -96,7 +96,7 @@ async fn register(
         }
         Err(error) => return (StatusCode::BAD_REQUEST, describe(&error)).into_response(),
     };
-    // First what the name stands for, then the connection to what it stood for: the pool relies on this order.
+    // First the registration, then the old connection: the pool relies on this order.
     if subjects.servers.put(&name, parameters) {
         subjects.pool.close(&name).await;
     }

@@ -1,4 +1,4 @@
-"""What generated packages and modules show of themselves: how a tool is called, and which tools there are.
+"""The representation of generated packages and modules: how a tool is called, and the list of tools.
 
 Standard library only: it runs in every Python that the kernel or one of its children may start.
 """
@@ -11,17 +11,17 @@ import pkgutil
 import sys
 import types
 
-# What stands before the signature in a module's docstring.
+# The text before the signature in a module's docstring.
 _BEGIN = "\n\nrun("
-# The modules of a package that are of no tool.
+# The modules of a package that belong to no tool.
 _SUPPORT = ("_base", "_rules", "_values")
 
 
 class ToolPackage(types.ModuleType):
-    """The package of an MCP server. Its modules, one for each tool, are imported when they are asked for."""
+    """The package of an MCP server. Its modules, one for each tool, are imported on first access."""
 
     def __getattr__(self, name):
-        # Python asks every module for such names.
+        # Python looks up such names in every module.
         if name.startswith("__"):
             raise AttributeError(
                 f"module {self.__name__!r} has no attribute {name!r}",
@@ -43,7 +43,7 @@ class ToolPackage(types.ModuleType):
 
     @classmethod
     def describe(cls, name):
-        """Let a package tell of its tools. It calls this itself, as the last thing."""
+        """Make a package list its tools. Its own last statement calls this."""
         sys.modules[name].__class__ = cls
 
 
@@ -52,9 +52,9 @@ class ToolModule(types.ModuleType):
 
     @classmethod
     def describe(cls, name, *functions):
-        """Let a module tell how its tool is called. It calls this itself, as the last thing.
+        """Make a module show how its tool is called. Its own last statement calls this.
 
-        functions: those that call the tool; they get the signature that stands in the module's docstring.
+        functions: the functions that call the tool; they get the signature in the module's docstring.
         """
         module = sys.modules[name]
         module.__class__ = cls
@@ -82,7 +82,7 @@ def tool_modules(package):
 
 
 def unknown_tool(package, name):
-    """What to say of a tool that a server's package does not have."""
+    """The error for a tool that a server's package does not have."""
     names = tool_modules(package)
     server = package.__name__.rpartition(".")[2]
     similar = nearest(name, names)
@@ -94,7 +94,7 @@ def unknown_tool(package, name):
 
 
 def nearest(name, names, most=3):
-    """The names that are most like one that does not exist, whatever their case."""
+    """The existing names closest to a missing one, ignoring case."""
     by_key = {_key(known): known for known in names}
     keys = difflib.get_close_matches(_key(name), by_key, n=most)
     return [by_key[key] for key in keys]
@@ -114,13 +114,13 @@ class _Shown(str):
 def _signature(doc):
     begin = doc.find(_BEGIN)
     if begin < 0:
-        # Optimized away, by `python -OO`.
+        # `python -OO` removes docstrings.
         return None
     text = doc[begin + 2 :].partition("\n\n")[0].rstrip()
     try:
         function = ast.parse(f"def {text}: pass").body[0]
     except (SyntaxError, RecursionError, MemoryError):
-        # It is for readers only: without it the tool can be called as well.
+        # It is for readers only: the tool works without it.
         return None
     arguments = function.args
     parameters = [

@@ -1,4 +1,4 @@
-"""What a tool has returned: text, a structured value, and images, sounds and resources as objects.
+"""Tool results: text, a structured value, and images, sounds and resources as objects.
 
 Standard library only: it runs in every Python that the kernel or one of its children may start.
 """
@@ -10,7 +10,7 @@ import re
 
 __all__ = ["Attachment", "Audio", "Image", "Resource", "ResourceLink", "ToolResult"]
 
-# What IPython shows as a picture, and the one of them that is text.
+# The types that IPython shows as pictures, and the one of them that is text.
 _SVG = "image/svg+xml"
 _PICTURES = (
     "application/pdf",
@@ -23,11 +23,11 @@ _PICTURES = (
 
 
 class ToolResult(str):
-    """What a tool has returned. It is the text of it: the text blocks, joined by newlines.
+    """The result of a tool. As a string it is its text: the text blocks, joined by newlines.
 
     structured: the structured value, or None
     blocks: all the content in the server's order: strings and attachments
-    attachments: what is no text among it: images, sounds, resources, links to resources
+    attachments: the content that is no text: images, sounds, resources, links to resources
 
     `print` and `str` name the attachments after the text.
     """
@@ -75,14 +75,14 @@ class ToolResult(str):
 
 
 class Attachment:
-    """Something binary that a tool has returned: `data` are its bytes, `media_type` is what they are."""
+    """Binary content of a result: `data` are its bytes, `media_type` is their type."""
 
     def __init__(self, data, media_type):
         self.data = data
         self.media_type = media_type
 
     def save(self, path):
-        """Write the bytes to a file and return its path. Directories that are missing are made."""
+        """Write the bytes to a file and return its path. Missing directories are created."""
         path = pathlib.Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(self.data)
@@ -124,7 +124,7 @@ class Resource(Attachment):
 
 
 class ResourceLink:
-    """A resource that the server can be asked for: `read()` returns what it holds, as a ToolResult."""
+    """A resource that can be read from the server: `read()` returns its contents, as a ToolResult."""
 
     def __init__(self, server_name, link):
         self.server_name = server_name
@@ -136,11 +136,11 @@ class ResourceLink:
         self.size = link.get("size")
 
     def read(self):
-        """Ask the server for what the resource holds."""
+        """Read the resource from the server."""
         return self._runner().read_resource_sync(self.uri)
 
     async def read_async(self):
-        """Ask the server for what the resource holds, without blocking the event loop."""
+        """Read the resource from the server without blocking the event loop."""
         return await self._runner().read_resource(self.uri)
 
     def _runner(self):
@@ -160,7 +160,7 @@ class ResourceLink:
 def show(value, text):
     """Display `text` and the attachments of a result, or leave it to IPython if it has none."""
     if not value.attachments:
-        # So says IPython's protocol that it shall display the value in another way.
+        # IPython's protocol: it then displays the value in another way.
         raise NotImplementedError
     from IPython.display import display
 
@@ -171,12 +171,12 @@ def show(value, text):
 
 
 def from_answer(server_name, answer, data):
-    """Make a result of the tool server's answer. `data` is the binary data that came behind it."""
+    """Make a result of the tool server's answer. `data` is the binary data after it."""
     value = answer["result"]
     structured = value if answer.get("is_structured") else None
     if "content" not in answer:
         result = ToolResult.of(value)
-        # Also where it is a text itself.
+        # Also if the value is a text.
         result.structured = structured
         return result
     blocks = list(_blocks(server_name, answer["content"], memoryview(data)))
@@ -228,7 +228,7 @@ def _to_json(value):
     return json.dumps(value, ensure_ascii=False)
 
 
-# How many lines that only look like JSON are tried in a text.
+# How many lines that look like JSON are tried in a text.
 _ATTEMPTS = 1_000
 _FENCED = re.compile(r"```json\n(.*?)\n```", re.DOTALL)
 _LINE = re.compile(r"^[{\[]", re.MULTILINE)
@@ -237,7 +237,7 @@ _REST_OF_LINE = re.compile(r"[ \t\r]*(?:\n|\Z)")
 
 
 def json_values(result):
-    """The JSON objects and arrays that a result holds: its structured value, else those in its texts.
+    """The JSON objects and arrays in a result: its structured value, else those in its texts.
 
     A text is JSON, has it in a block fenced by ```json, or in lines of its own between prose. Texts without any are prose.
     """
@@ -248,7 +248,7 @@ def json_values(result):
         and set(structured) == {"result"}
         and isinstance(structured["result"], str)
     ):
-        # That is what the MCP SDK for Python makes of a text.
+        # The MCP SDK for Python wraps a text like this.
         return _in_text(structured["result"])
     if structured is not None:
         return [structured]
@@ -273,7 +273,7 @@ _DECODER = json.JSONDecoder(parse_constant=_no_constant)
 
 
 def _decode(text, at):
-    """The object or array that begins at a place in a text and where it ends, or None."""
+    """The object or array that begins at an offset in a text and the offset of its end, or None."""
     try:
         value, end = _DECODER.raw_decode(text, at)
     except (ValueError, RecursionError):
@@ -295,7 +295,7 @@ def _all_json(text):
 
 
 def _in_lines(text):
-    """The objects and arrays in a text that begin with a line and end with one."""
+    """The objects and arrays in a text that begin and end at line boundaries."""
     values = []
     attempts = at = 0
     while attempts < _ATTEMPTS and (line := _LINE.search(text, at)):

@@ -49,7 +49,7 @@ _ASYNC_CALLS = 64
 
 
 class ToolRunnerError(Exception):
-    """A tool call failed; the text is the MCP server's own, or says why it was not reached."""
+    """A tool call failed; the text is the MCP server's, or the reason why the server was not reached."""
 
 
 class ApprovalRejectedError(ToolRunnerError):
@@ -61,7 +61,7 @@ class ApprovalTimeoutError(ToolRunnerError):
 
 
 class UnexpectedResultError(ToolRunnerError):
-    """The tool has run, and its result is not of the type that its module promises.
+    """The tool has run, but its result is not of the type that its module declares.
 
     result: what the tool returned: the structured value if there is one, else the text
     tool_result: the same as a ToolResult, with all its content
@@ -83,7 +83,7 @@ class ToolRunner:
         self.server_name = server_name
 
     def run_sync(self, tool_name, tool_args):
-        """Call a tool and return its structured value, else its text, or None. Any thread, any child process."""
+        """Call a tool and return its structured value, else its text, or None. Works in any thread or child process."""
         return self.call_sync(tool_name, tool_args).value
 
     async def run(self, tool_name, tool_args):
@@ -91,7 +91,7 @@ class ToolRunner:
         return (await self.call(tool_name, tool_args)).value
 
     def call_sync(self, tool_name, tool_args):
-        """Call a tool and return all that it returns, as a ToolResult."""
+        """Call a tool and return its whole result, as a ToolResult."""
         return self._request_sync("/run", tool_name=tool_name, tool_args=tool_args)
 
     async def call(self, tool_name, tool_args):
@@ -99,7 +99,7 @@ class ToolRunner:
         return await self._request("/run", tool_name=tool_name, tool_args=tool_args)
 
     def read_resource_sync(self, uri):
-        """Read a resource of the server and return what it holds, as a ToolResult."""
+        """Read a resource of the server and return its contents, as a ToolResult."""
         return self._request_sync("/read", uri=uri)
 
     async def read_resource(self, uri):
@@ -119,7 +119,7 @@ class ToolRunner:
         try:
             return self._result(*await work)
         finally:
-            # On cancellation this ends the exchange that the thread is waiting for.
+            # On cancellation this ends the request that the thread waits for.
             connection.close()
 
     def _body(self, members):
@@ -132,7 +132,7 @@ class ToolRunner:
 def approve_shell(tool_name, cmd):
     """Ask whether a shell command may run: return if it may, raise an exception if not.
 
-    `tool_name` is `shell` or `shell_magic`. The command is only shown; who asks runs it.
+    `tool_name` is `shell` or `shell_magic`. The host only decides; the caller runs the command.
     """
     request = {"tool_name": tool_name, "tool_args": {"cmd": cmd}}
     if ask_host("/approve", request) is not True:
@@ -142,7 +142,7 @@ def approve_shell(tool_name, cmd):
 def infer_result(tool, *results):
     """Infer the type of a tool's results from results that `run` has returned.
 
-    `tool` is the tool's module, such as `mcptools.github.list_commits`. It is written anew, with `ParseResult` and
+    `tool` is the tool's module, such as `mcptools.github.list_commits`. It is written again, with `ParseResult` and
     `run_parsed`, and loaded again. More results, now or later, only widen the type. Returns the classes as Python text.
     """
     try:
@@ -156,12 +156,12 @@ def infer_result(tool, *results):
         "results": [_as_json(result) for result in results],
     }
     source = ask_host("/infer", request)
-    # Its time and size may be those of the text before.
+    # Its time and size may equal those of the earlier source.
     try:
         os.unlink(importlib.util.cache_from_source(tool.__file__))
     except OSError:
-        pass  # There is none, and in a sandbox there cannot be one.
-    # A class of the text before would be taken for one that is defined further down.
+        pass  # There is no cached bytecode, and in a sandbox there cannot be any.
+    # A class of the earlier source would be taken for one that is defined further down.
     for name in [name for name in vars(tool) if not name.startswith("__")]:
         delattr(tool, name)
     importlib.reload(tool)
@@ -180,7 +180,7 @@ def _as_json(result):
     values = json_values(result)
     if not values:
         return ToolResult.of(result)
-    # As one text, where it may have been several, with prose between them.
+    # As one text, though it may have been several, with prose between them.
     texts = (
         json.dumps(value, ensure_ascii=False, separators=(",", ":")) for value in values
     )
@@ -225,7 +225,8 @@ class _Connection:
                     raise ToolRunnerError("the call was cancelled") from None
                 if self.http is not None:
                     self.reopen()
-                # A kept connection may have been closed since the last call: try a new one, once.
+                # A kept connection may have been closed since the last call: retry once on a
+                # new one.
                 if not (
                     was_used
                     and isinstance(
@@ -236,7 +237,7 @@ class _Connection:
                         f"the tool server cannot be reached: {error}"
                     ) from error
             except BaseException:
-                # Interrupted half-way: the answer must not be read by the next call.
+                # Interrupted: the next call must not read this answer.
                 if self.http is not None:
                     self.reopen()
                 raise
@@ -262,7 +263,7 @@ def _answered(channel, path, body, headers):
     try:
         channel.request("POST", path, body, headers)
     except (BrokenPipeError, ConnectionResetError) as error:
-        # What is refused for its size is answered before it is sent whole.
+        # A request that is too large is answered before it is sent completely.
         try:
             return channel.getresponse()
         except (http.client.HTTPException, OSError):
@@ -274,7 +275,7 @@ def _parse(status, content):
     if status != 200:
         text = content.decode("utf-8", errors="replace")
         raise ToolRunnerError(f"the tool server refused the call ({status}): {text}")
-    # JSON on the first line, and the binary data that it tells of behind it.
+    # JSON on the first line, followed by the binary data that it describes.
     end = content.find(b"\n")
     has_data = end >= 0
     answer = json.loads(content[:end] if has_data else content)
@@ -289,7 +290,7 @@ def _encoded(request):
         text = json.dumps(request, allow_nan=False, ensure_ascii=False)
         return text.encode()
     except UnicodeEncodeError as error:
-        # File names that are no UTF-8 have them, as `os.listdir` gives them.
+        # Lone surrogates: `os.listdir` returns them for file names that are no UTF-8.
         wrong = error.object[error.start : error.end]
         message = f"the call holds text that is no Unicode ({wrong!r}): it cannot be sent as JSON"
         raise ToolRunnerError(message) from None
@@ -321,7 +322,7 @@ _connect = _Connection
 
 
 def carry_by(connect):
-    """Let calls take another way to the tool server. `connect` makes what is like a `_Connection`; for ipybox itself."""
+    """Send calls over another connection. `connect` makes an object like `_Connection`; for ipybox itself."""
     global _connect
     _connect = connect
 
@@ -331,7 +332,7 @@ _pool_pid = None
 
 
 def _async_pool():
-    """The threads in which asynchronous calls wait; a forked child has none of its parent's."""
+    """The threads in which asynchronous calls wait; a forked child does not inherit its parent's."""
     global _pool, _pool_pid
     if _pool is None or _pool_pid != os.getpid():
         _pool = concurrent.futures.ThreadPoolExecutor(

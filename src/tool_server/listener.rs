@@ -1,4 +1,4 @@
-//! The socket: listens on a loopback address until it is told to stop.
+//! The socket: listens on a loopback address until it is stopped.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 use super::Error;
 use super::connections::{Connection, Connections};
 
-/// How long clients may take to read their last answers. Those that do not are left alone with a closed port.
+/// How long clients may take to read their last answers before the connections are dropped.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 
 /// How long the head of a request may take, and a connection may be idle.
@@ -35,10 +35,10 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest head of a request, in bytes, and the most that is read ahead of a body.
 const READ_BYTES: usize = 32 * 1024;
 
-/// How long after an error the next connection is accepted: descriptors may have run out.
+/// The pause after an error of accept: descriptors may have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// A socket that is listened on.
+/// A listening socket.
 pub(super) struct Listener {
     address: SocketAddr,
     stop: CancellationToken,
@@ -83,7 +83,7 @@ impl Listener {
         self.address
     }
 
-    /// Waits until nobody listens any more.
+    /// Waits until it has stopped listening.
     pub(super) async fn ended(&self) {
         self.ended.cancelled().await;
     }
@@ -164,7 +164,7 @@ async fn attend(stream: TcpStream, connection: Arc<Connection>, router: Router, 
     }
 }
 
-/// Says that there is no place for this connection. Whoever does not hear it sees it closed.
+/// Refuses a connection beyond the limit. A client that does not read the refusal sees the connection closed.
 fn turn_away(stream: &TcpStream, most: usize) {
     let reason = format!("the tool server is busy with {most} calls, and takes no more at the same time");
     let length = reason.len();
@@ -176,7 +176,7 @@ fn turn_away(stream: &TcpStream, most: usize) {
     }
 }
 
-/// Connections outlive the listener: what still comes over them, or runs, has no effect any more.
+/// Connections outlive the listener: after the stop their requests are refused.
 async fn until_stopped(State(stop): State<CancellationToken>, request: Request, next: Next) -> Response {
     tokio::select! {
         biased;

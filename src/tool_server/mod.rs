@@ -1,11 +1,11 @@
 //! The HTTP server that code sends its tool calls to.
 //!
-//! The code names a registered server, a tool and arguments; everything else (what the name stands for, its secrets,
-//! whether the call may run) is decided on this side. The listener is on a loopback address.
+//! The code names a registered server, a tool and arguments; everything else (the server's parameters, its
+//! secrets, whether the call may run) is decided on this side. The listener is on a loopback address.
 //!
 //! ```text
-//! Endpoint    in the process of a kernel: calls alone, a token for each kernel
-//! ToolServer  a process of its own: calls, and for its host, with another token: which servers there are, who approves
+//! Endpoint    in the process of a kernel: calls alone, a token for each kernel ToolServer  a process of its
+//! own: calls; and with another token, its host registers servers and approves calls
 //! ```
 
 mod access;
@@ -64,13 +64,13 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// A token that was given is none.
+    /// A given token is invalid.
     #[error("use the given {which} token: it must be at least 16 visible ASCII characters")]
     Token {
         /// `caller` or `host`.
         which: &'static str,
     },
-    /// Both tokens are the same, so that whoever calls tools could approve its own calls.
+    /// Both tokens are the same, so that code could approve its own calls.
     #[error("use one token for callers and the host: they must differ")]
     SameTokens,
 }
@@ -80,11 +80,12 @@ pub(crate) fn runtime_directory(private_directory: &Path) -> PathBuf {
     private_directory.join("runtime")
 }
 
-/// What code imports from the workspace: generated packages, and what agents write beside them: parsers for the tools'
-/// results, and saved actions.
+/// The packages that code imports from the workspace: generated ones, and those that agents write: parsers
+/// for the tools' results, and saved actions.
 pub(crate) const IMPORTABLE: [&str; 3] = ["mcptools", "mcpparse", "gentools"];
 
-/// Writes what generated code imports, and makes the workspace's packages importable from every directory.
+/// Writes the modules that generated code imports, and makes the workspace's packages importable from every
+/// directory.
 pub(crate) fn write_runtime(private_directory: &Path, workspace: &Path) -> io::Result<()> {
     let directory = runtime_directory(private_directory);
     std::fs::create_dir_all(&directory)?;

@@ -1,5 +1,4 @@
-//! The HTTP surface that code which calls tools can reach: `POST /run`, `/read`, `/approve` and `/infer`, and nothing
-//! else.
+//! The only HTTP routes that code can reach: `POST /run`, `/read`, `/approve` and `/infer`.
 
 use std::sync::Arc;
 
@@ -17,13 +16,15 @@ use crate::approval::{Action, Gate, OURSELVES, Target, ToolAnnotations};
 use crate::servers::{Pool, Registered, Request};
 use crate::text::describe;
 
-/// The name by which the reading of a resource is approved and recorded: MCP's method.
+/// The tool name for approving and recording that a resource is read: MCP's method.
 const READ_RESOURCE: &str = "resources/read";
 
-/// The largest request body with results to learn from, which take many times their size while they are looked at.
+/// The largest request body with results for an inference, which take many times their size while they are
+/// parsed.
 const OBSERVATION_LIMIT_BYTES: usize = 8 * 1024 * 1024;
 
-/// The longest name of a server or a tool, in bytes. Names are told in errors, asked about, and compared with others.
+/// The longest name of a server or a tool, in bytes. Names appear in errors and approval requests, and are
+/// compared with others.
 const NAME_BYTES: usize = 1024;
 
 #[derive(Clone)]
@@ -34,7 +35,7 @@ struct Shared {
 
 /// A tool call of code in the kernel.
 ///
-/// There is no place for server parameters in it: the kernel never chooses what runs on the host.
+/// It has no field for server parameters: the kernel never chooses what runs on the host.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Call<Arguments = Map<String, Value>> {
@@ -61,25 +62,25 @@ struct Observation {
     results: Vec<Value>,
 }
 
-/// A shell command that code in the kernel wants to run there. Only the answer comes from here.
+/// A shell command that code wants to run in the kernel. The host only decides.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Question {
-    /// May be left out: nobody else asks this way.
+    /// May be left out: it is the only name possible.
     #[serde(default, rename = "server_name")]
     _server_name: Option<Ourselves>,
     tool_name: ShellTool,
     tool_args: ShellCommand,
 }
 
-/// [`OURSELVES`], as the only name that is understood.
+/// [`OURSELVES`], the only name that is accepted.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Ourselves {
     Ipybox,
 }
 
-/// By what name a command is asked for.
+/// The tool name of a command.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ShellTool {
@@ -106,7 +107,7 @@ pub(super) fn router(pool: Arc<Pool>, gate: Arc<Gate>) -> Router {
 }
 
 async fn run(State(shared): State<Shared>, form: Form, text: Text) -> Result<Response, Refused> {
-    // The arguments are not looked at before somebody wants them.
+    // The arguments are parsed only after the names are checked.
     let (Call { server_name, tool_name, .. }, text) = text.parse::<Call<IgnoredAny>>().await?;
     check_name("name of the server", &server_name)?;
     check_name("name of the tool", &tool_name)?;
@@ -141,7 +142,7 @@ fn check_name(what: &'static str, name: &str) -> Result<(), Refused> {
     }
 }
 
-/// What `server_name` stands for, or the answer to a request that cannot be made of it.
+/// The server named `server_name`, or an error answer.
 async fn resolve(
     shared: &Shared,
     server_name: &str,
@@ -181,14 +182,14 @@ async fn answer(shared: &Shared, server: Arc<Registered>, call: Call, request: R
     }
 }
 
-/// Needs no approval: no tool is called, and what is written is in the workspace, where code writes too.
+/// Needs no approval: no tool is called, and the module is in the workspace, where code writes too.
 async fn infer(State(shared): State<Shared>, text: Text) -> Result<Response, Refused> {
     if text.len() > OBSERVATION_LIMIT_BYTES {
         return Err(Refused::Long { what: "body with results", limit: OBSERVATION_LIMIT_BYTES });
     }
     let (Observation { server_name, module, results }, mut text) = text.parse().await?;
     check_name("name of the server", &server_name)?;
-    // Texts are read as JSON, and what is seen is described by values once more.
+    // Texts are parsed as JSON, and their description takes memory once more.
     text.add(results.iter().filter_map(Value::as_str))?;
     let servers = shared.pool.servers();
     let inferring =
@@ -266,7 +267,7 @@ mod tests {
         let message = "`ipybox.shell_magic` is denied by the approval policy";
         let denied = json!({"error": {"kind": "rejected", "message": message}});
         assert_eq!(judged(&gate(Effect::Deny), QUESTION).await, denied);
-        // No cell is running that somebody could answer for.
+        // No cell is running, so there is no approver.
         let unasked = judged(&gate(Effect::Ask), QUESTION).await;
         assert_eq!(unasked["error"]["kind"], "rejected", "{unasked}");
     }

@@ -1,4 +1,4 @@
-//! The tool server as a process of its own, or as a part of one that is not ipybox.
+//! The tool server as a process of its own, or as a part of another program.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,10 +23,11 @@ const DEFAULT_APPROVAL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An HTTP server that calls the tools of MCP servers for code in other processes, and asks for approval before.
 ///
-/// There are two secrets. Code that calls tools has the *caller token*, which lets it name a registered server, a tool
-/// and arguments. Whoever started the server has the *host token*, which decides what the names stand for
-/// ([`ToolRunner::register`](crate::ToolRunner::register)) and who approves ([`ApprovalClient`](crate::ApprovalClient)).
-/// Give the host token to no code that must not approve its own calls.
+/// There are two secrets. Code that calls tools has the *caller token*, which lets it name a registered
+/// server, a tool and arguments. The host that started the server has the *host token*, which registers
+/// servers ([`ToolRunner::register`](crate::ToolRunner::register)) and approves calls
+/// ([`ApprovalClient`](crate::ApprovalClient)). Do not give the host token to code that must not approve its
+/// own calls.
 ///
 /// MCP servers are started in the current directory when one of their tools is called first; `${NAME}` placeholders in
 /// their parameters are filled from the environment and the `.env` of that directory then. It must be a directory that
@@ -102,20 +103,20 @@ impl ToolServerBuilder {
         self
     }
 
-    /// Whether every call is asked for; default: `false`, every call runs. Replaces the policy.
+    /// Whether every call needs approval; default: `false`, every call runs. Replaces the policy.
     pub fn approval_required(mut self, is_required: bool) -> Self {
         self.policy = Policy::always(if is_required { Effect::Ask } else { Effect::Allow });
         self
     }
 
-    /// Decides which calls are asked for, which run and which do not. Default: every call runs.
+    /// Decides which calls need approval, which run and which are denied. Default: every call runs.
     pub fn approval_policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// How long a question waits for its answer once the approval client has it; default: 60 seconds. The call fails
-    /// then.
+    /// How long an approval request waits for its answer once the approval client has it; default: 60
+    /// seconds. The call fails then.
     pub fn approval_timeout(mut self, timeout: Duration) -> Self {
         self.approval_timeout = timeout;
         self
@@ -187,7 +188,7 @@ impl ToolServer {
         ToolServerBuilder::default()
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.listener.address()
     }

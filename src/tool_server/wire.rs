@@ -12,7 +12,8 @@ const METHOD_NOT_FOUND: i32 = -32601;
 const INVALID_PARAMS: i32 = -32602;
 const NOT_OPEN: i32 = -32001;
 
-/// A question, as `params` of the method `approve`. Arguments may be large, so that they are not copied to be written.
+/// An approval request, as `params` of the method `approve`. Arguments may be large, so they are borrowed for
+/// writing.
 #[derive(Debug, Serialize, Deserialize)]
 struct Question<Text, Arguments> {
     server_name: Text,
@@ -34,14 +35,14 @@ enum WireTarget {
     Host,
 }
 
-/// What JSON-RPC wants to see in every message.
+/// The member `jsonrpc` of every message.
 #[derive(Debug, Deserialize)]
 enum Version {
     #[serde(rename = "2.0")]
     Two,
 }
 
-/// A message that cannot be used, and whose it was if that could be read.
+/// A message that cannot be used, with its id if that could be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     id: Option<String>,
@@ -49,19 +50,19 @@ pub(crate) struct Fault {
     message: String,
 }
 
-/// What a tool server tells its approval client.
+/// A message from a tool server to its approval client.
 #[derive(Debug, PartialEq)]
 pub(crate) enum ServerMessage {
-    /// May this run?
+    /// An approval request.
     Question { id: String, action: Action },
-    /// An answer to this question would be too late now.
+    /// This approval request has been withdrawn.
     Withdrawn { id: String },
     /// The server could not use one of our messages.
     Error { message: String },
 }
 
 impl Fault {
-    /// An answer to a question that is not open: it never was, is answered, or was withdrawn.
+    /// An answer to an approval request that is not open: unknown, answered, or withdrawn.
     pub(crate) fn not_open(id: String) -> Self {
         Self { id: Some(id), code: NOT_OPEN, message: "no open question has this id".to_owned() }
     }
@@ -76,14 +77,14 @@ impl Fault {
         Self { id: None, code, message: error.to_string() }
     }
 
-    /// The message that says so to the other side.
+    /// The JSON-RPC error for the other side.
     pub(crate) fn to_message(&self) -> String {
         let error = json!({"code": self.code, "message": self.message});
         json!({"jsonrpc": "2.0", "error": error, "id": self.id}).to_string()
     }
 }
 
-/// The question whether `action` may run.
+/// The approval request for `action`.
 pub(crate) fn question(id: &str, action: &Action) -> Result<String, serde_json::Error> {
     #[derive(Serialize)]
     struct Call<'a> {
@@ -108,12 +109,12 @@ pub(crate) fn question(id: &str, action: &Action) -> Result<String, serde_json::
     serde_json::to_string(&Call { jsonrpc: "2.0", method: "approve", params, id })
 }
 
-/// Tells that nobody waits for the answer to a question any more.
+/// The notification that an approval request has been withdrawn.
 pub(crate) fn withdrawn(id: &str) -> String {
     json!({"jsonrpc": "2.0", "method": "withdrawn", "params": {"id": id}}).to_string()
 }
 
-/// The answer to a question.
+/// The answer to an approval request.
 pub(crate) fn answer(id: &str, answer: Answer) -> String {
     let result = match answer {
         Answer::Once => json!(true),
@@ -124,7 +125,7 @@ pub(crate) fn answer(id: &str, answer: Answer) -> String {
     json!({"jsonrpc": "2.0", "result": result, "id": id}).to_string()
 }
 
-/// Reads an answer and the id of its question. An error in place of a result means no.
+/// Reads an answer and the id of its request. An error in place of a result means no.
 pub(crate) fn read_answer(text: &str) -> Result<(String, Answer), Fault> {
     #[derive(Deserialize)]
     struct Response {
@@ -148,8 +149,8 @@ pub(crate) fn read_answer(text: &str) -> Result<(String, Answer), Fault> {
     Ok((response.id, answer))
 }
 
-/// Reads what a tool server says.
-pub(crate) fn read_told(text: &str) -> Result<ServerMessage, Fault> {
+/// Reads a message of a tool server.
+pub(crate) fn read_server_message(text: &str) -> Result<ServerMessage, Fault> {
     #[derive(Deserialize)]
     struct Message {
         #[serde(rename = "jsonrpc")]
@@ -238,12 +239,15 @@ mod tests {
             [Target::Command("x".to_owned()), Target::Url("y".to_owned()), Target::Kernel, Target::Host]
         {
             action.target = target;
-            let told = read_told(&question("7", &action).unwrap()).unwrap();
-            assert_eq!(told, ServerMessage::Question { id: "7".to_owned(), action: action.clone() });
+            let message = read_server_message(&question("7", &action).unwrap()).unwrap();
+            assert_eq!(message, ServerMessage::Question { id: "7".to_owned(), action: action.clone() });
         }
-        assert_eq!(read_told(&withdrawn("7")).unwrap(), ServerMessage::Withdrawn { id: "7".to_owned() });
+        assert_eq!(
+            read_server_message(&withdrawn("7")).unwrap(),
+            ServerMessage::Withdrawn { id: "7".to_owned() }
+        );
         let fault = Fault::not_open("7".to_owned()).to_message();
-        assert!(matches!(read_told(&fault).unwrap(), ServerMessage::Error { .. }));
+        assert!(matches!(read_server_message(&fault).unwrap(), ServerMessage::Error { .. }));
     }
 
     #[test]
@@ -256,7 +260,7 @@ mod tests {
             r#"{"jsonrpc":"2.0","method":"other","id":"7"}"#,
             r#"{"jsonrpc":"2.0","method":"withdrawn","params":5}"#,
         ] {
-            read_told(text).unwrap_err();
+            read_server_message(text).unwrap_err();
         }
     }
 

@@ -1,4 +1,4 @@
-//! A call on record: what was asked, what was decided, how it ended.
+//! A call in the audit log: its request, decision and end.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::shown;
 use crate::approval::gate::{By, Decision};
 use crate::approval::{Action, Answer, Target};
 
-/// A permitted call. Dropped before its end is told, it was cancelled.
+/// A permitted call. If dropped before its end is recorded, it is recorded as cancelled.
 #[must_use = "a call whose end is not told is recorded as cancelled"]
 pub(crate) struct OpenCall(Option<Running>);
 
@@ -23,7 +23,7 @@ struct Running {
     begun: Instant,
 }
 
-/// A decision that is being made. Dropped before it is made, it is recorded as withdrawn.
+/// A pending decision. If dropped before it is made, it is recorded as withdrawn.
 #[must_use = "a question whose decision is not recorded is recorded as withdrawn"]
 pub(in crate::approval) struct Question(Option<Asking>);
 
@@ -35,7 +35,7 @@ struct Asking {
 }
 
 impl Audit {
-    /// Notes that permission for `action` is asked.
+    /// Starts the record of a decision about `action`.
     pub(in crate::approval) fn question(&self, action: &Action) -> Question {
         Question(self.log().map(|log| Asking {
             log: Arc::clone(log),
@@ -50,7 +50,7 @@ impl Question {
     /// Writes the decision, and waits until it is written.
     ///
     /// # Errors
-    /// The log cannot be written: what was permitted must not run.
+    /// The log cannot be written: a permitted action must not run.
     pub(in crate::approval) async fn decided(self, decision: &Decision) -> io::Result<OpenCall> {
         let Some(mut asking) = self.0 else { return Ok(OpenCall(None)) };
         let Some(asked) = asking.asked.take() else { unreachable!("only this line and its drop take it") };
@@ -70,14 +70,15 @@ impl Question {
                 .err()
                 .map(|denied| shown::text(&log.redactor, &denied.to_string())),
         };
-        // Made before the wait for the record, in which this may be dropped. What was denied has no end to be recorded.
+        // Created before the wait for the write, in which this future may be dropped. A denied call has no
+        // end to record.
         let running = Running { log: Arc::clone(log), call, begun: Instant::now() };
         let mut open = OpenCall(is_permitted.then_some(running));
         let written = log.writer.record(&event, asking.subject.keep(log, &decision.by)).await;
         if let Err(error) = &written
             && error.kind() != io::ErrorKind::TimedOut
         {
-            // What is not begun on record does not end there. After a timeout it may still come to be.
+            // Without a recorded start, record no end. After a timeout the start may still be written.
             open.0 = None;
         }
         written.map(|()| open)
@@ -100,19 +101,19 @@ impl Drop for Asking {
 }
 
 impl OpenCall {
-    /// Records that the call gave what `value` makes, which is not called if nothing is recorded.
+    /// Records the call's result, made by `value`, which is not called without a log.
     pub(crate) fn result(mut self, value: impl FnOnce() -> Value) {
         if self.0.is_some() {
             self.end(Outcome::Result, &value());
         }
     }
 
-    /// The kernel does it itself: nobody sees how it ends.
+    /// The kernel runs the action itself: no end is recorded.
     pub(crate) fn leave_to_the_kernel(mut self) {
         self.0 = None;
     }
 
-    /// Records that the call failed, and what was said of it.
+    /// Records that the call failed, with its error message.
     pub(crate) fn error(mut self, message: &str) {
         self.end(Outcome::Error, &Value::from(message));
     }
@@ -129,7 +130,7 @@ impl OpenCall {
             outcome,
             duration_ms: millis(begun.elapsed()),
             result_bytes,
-            result: (log.tells_everything() && !matches!(outcome, Outcome::Cancelled)).then_some(result),
+            result: (log.has_everything() && !matches!(outcome, Outcome::Cancelled)).then_some(result),
         });
     }
 }
@@ -140,10 +141,10 @@ impl Drop for OpenCall {
     }
 }
 
-/// What a decision is about, as far as it matters to how long it is kept.
+/// The part of an action that determines how long its decision is kept.
 struct Subject {
     server: String,
-    /// The tool, if the server has it: code chooses names freely.
+    /// The tool, if the server has one of that name: code may send any name.
     tool: Option<String>,
     is_of_the_host: bool,
 }
@@ -158,7 +159,8 @@ impl Subject {
         }
     }
 
-    /// What somebody decided, and what was done for the client, no code can do as often as it likes.
+    /// A user's decisions and actions for the client are evidence: code cannot cause them as often as it
+    /// likes.
     fn keep(&self, log: &Log, by: &By) -> Keep {
         match by {
             _ if self.is_of_the_host => Keep::Evidence,
@@ -171,7 +173,7 @@ impl Subject {
 fn asked(log: &Log, action: &Action) -> Asked {
     let text = |text: &str| shown::text(&log.redactor, text);
     let cell = match action.target {
-        // Done for the client, and not by a cell.
+        // An action for the client belongs to no cell.
         Target::Host => 0,
         _ => log.running.load(Ordering::Relaxed),
     };
@@ -186,7 +188,7 @@ fn asked(log: &Log, action: &Action) -> Asked {
     }
 }
 
-/// Who decided, in a word, and whether earlier.
+/// The decider as a word, and whether the decision was an earlier one.
 fn word(by: &By) -> (&'static str, bool) {
     match by {
         By::Policy(None) => ("policy", false),

@@ -1,4 +1,4 @@
-//! A cell on the record, from its turn to its end.
+//! A cell in the audit log, from its start to its end.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,7 +8,7 @@ use super::event::{Event, millis};
 use super::handle::{Audit, Log};
 use super::shown;
 
-/// What a cell has shown.
+/// The output of a cell.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CellOutput<'a> {
     /// Its text, or an excerpt of it.
@@ -19,7 +19,7 @@ pub(crate) struct CellOutput<'a> {
     pub(crate) images: usize,
 }
 
-/// A cell whose turn it is. Dropped before its end is told, it was stopped.
+/// A running cell. If dropped before its end is recorded, it is recorded as stopped.
 #[must_use = "a cell whose end is not told is recorded as stopped"]
 pub(crate) struct OpenCell(Option<Running>);
 
@@ -30,13 +30,13 @@ struct Running {
 }
 
 impl Audit {
-    /// Records that it is a cell's turn. Tool calls are recorded as that cell's until it ends.
+    /// Records the start of a cell. Tool calls are recorded as that cell's until it ends.
     pub(crate) fn cell_started(&self, code: &str) -> OpenCell {
         OpenCell(self.log().map(|log| {
             let cell = log.cells.fetch_add(1, Ordering::Relaxed) + 1;
             log.running.store(cell, Ordering::Relaxed);
-            let told = log.tells_everything().then(|| shown::text(&log.redactor, code));
-            log.note(&Event::CellStarted { cell, chars: code.chars().count(), code: told });
+            let logged = log.has_everything().then(|| shown::text(&log.redactor, code));
+            log.note(&Event::CellStarted { cell, chars: code.chars().count(), code: logged });
             Running { log: Arc::clone(log), cell, begun: Instant::now() }
         }))
     }
@@ -57,7 +57,7 @@ impl OpenCell {
             duration_ms: millis(begun.elapsed()),
             output_chars: output.chars,
             images: output.images,
-            output: log.tells_everything().then(|| shown::text(&log.redactor, output.excerpt)),
+            output: log.has_everything().then(|| shown::text(&log.redactor, output.excerpt)),
         });
     }
 }

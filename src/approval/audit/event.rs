@@ -1,4 +1,4 @@
-//! What the log can say, line by line; `docs/audit.md` describes it for users.
+//! The events of the log, one a line; `docs/audit.md` describes them for users.
 
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -10,11 +10,11 @@ use serde_json::Value;
 use crate::approval::ToolAnnotations;
 use crate::text::visible;
 
-/// Something that happened. All texts in it are redacted and of bounded length.
+/// An event. All its texts are redacted and of bounded length.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum Event {
-    /// It is a cell's turn.
+    /// A cell starts.
     CellStarted {
         cell: u64,
         chars: usize,
@@ -31,7 +31,7 @@ pub(super) enum Event {
         #[serde(skip_serializing_if = "Option::is_none")]
         output: Option<String>,
     },
-    /// Something may run, or may not.
+    /// An action was permitted or denied.
     Decision {
         #[serde(flatten)]
         asked: Asked,
@@ -39,14 +39,14 @@ pub(super) enum Event {
         by: &'static str,
         #[serde(skip_serializing_if = "Option::is_none")]
         rule: Option<String>,
-        /// Somebody said so earlier, of this and its like.
+        /// A standing answer decided.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         earlier: bool,
         waited_ms: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// What was accepted has ended.
+    /// A permitted call has ended.
     CallEnded {
         call: String,
         outcome: Outcome,
@@ -55,20 +55,20 @@ pub(super) enum Event {
         #[serde(skip_serializing_if = "Option::is_none")]
         result: Option<Value>,
     },
-    /// Before this line, so many could not be written.
+    /// So many events before this line could not be written.
     EventsLost { count: u64 },
 }
 
 /// How long a line is to be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keep {
-    /// As long as there is room: code can make as many lines as it likes.
+    /// As long as there is room: code can cause any number of such lines.
     Traffic,
-    /// Longer, in a file of their own, too: what somebody decided, and some of what the policy did.
+    /// Longer, also in a file of their own: a user's decisions, and some of the policy's.
     Evidence,
 }
 
-/// What asks for permission.
+/// The action that a decision is about.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Asked {
     pub(super) call: String,
@@ -96,11 +96,11 @@ pub(super) enum Verdict {
 pub(super) enum Outcome {
     Result,
     Error,
-    /// Nobody waited for its end.
+    /// The call was cancelled: nobody waited for its end.
     Cancelled,
 }
 
-/// What each line begins with.
+/// The fields that each line begins with.
 #[derive(Debug, Clone)]
 pub(super) struct Session {
     id: String,
@@ -119,7 +119,7 @@ impl Session {
         Self { id: uuid::Uuid::new_v4().to_string() }
     }
 
-    /// The line, with its end, that says that `event` has happened now.
+    /// The line for `event` at the current time, with its newline.
     pub(super) fn line(&self, event: &Event) -> io::Result<String> {
         let time = rfc3339(SystemTime::now());
         let mut line = visible::json(&serde_json::to_string(&Line { time, session: &self.id, event })?);

@@ -1,8 +1,8 @@
-//! A file that lines are appended to, by several processes if need be, and that is rotated when it is large.
+//! A file to which several processes may append lines, rotated by size.
 //!
-//! Every line is written under a lock of the file that has the name at that moment: who waited for the lock of a file
-//! that was renamed meanwhile begins again with the new one. So no line is torn, none is lost in a file that is
-//! removed, and no two processes rotate at the same time.
+//! Every line is written under a lock of the file that has the name at that moment: a process that has waited
+//! for the lock of a file that was renamed meanwhile starts over with the new file. So no line is torn, none
+//! is lost in a file that is removed, and no two processes rotate at the same time.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -24,35 +24,35 @@ pub(super) struct LogFile {
 }
 
 impl LogFile {
-    /// Opens the file for appending, and creates it, for this user alone, if it is not there.
+    /// Opens the file for appending, and creates it, for this user alone, if it does not exist.
     pub(super) fn open(path: &Path, max_bytes: u64, kept_files: usize) -> io::Result<Self> {
         let kept_files = kept_files.max(1);
         Ok(Self { path: path.to_owned(), max_bytes, kept_files, file: open(path)?, cannot_rotate: false })
     }
 
-    /// Appends a line, which has its end. It is written whole or not at all.
+    /// Appends a line that ends in a newline. It is written whole or not at all.
     pub(super) fn append(&mut self, line: &[u8]) -> io::Result<()> {
         let appended = self.append_and_rotate(line);
-        // Also after a failure, in which others would wait for us.
+        // Also after a failure, since other processes would wait for the lock.
         let unlocked = self.file.unlock();
         appended.and(unlocked)
     }
 
     fn append_and_rotate(&mut self, line: &[u8]) -> io::Result<()> {
         self.lock()?;
-        // Others may fill the new file before it is ours: once more then.
+        // Other processes may fill the new file before we lock it: then rotate again.
         for _ in 0..ATTEMPTS {
             let length = self.file.metadata()?.len();
             if length == 0 || length.saturating_add(line.len() as u64) <= self.max_bytes {
                 break;
             }
             match self.rotate() {
-                // The lock of the renamed file is released as it is closed.
+                // Closing the renamed file releases its lock.
                 Ok(()) => {
                     self.cannot_rotate = false;
                     self.lock()?;
                 }
-                // Better a log that is too large than none.
+                // A log that is too large is better than none.
                 Err(error) => {
                     if !self.cannot_rotate {
                         self.cannot_rotate = true;
@@ -89,12 +89,12 @@ impl LogFile {
     fn append_locked(&mut self, line: &[u8]) -> io::Result<()> {
         let length = self.file.metadata()?.len();
         let written = match length > 0 && !self.ends_with_a_line(length)? {
-            // Somebody was killed, or the power failed, in the midst of a line.
+            // A process was killed, or the power failed, in the middle of a line.
             true => self.file.write_all(&[b"\n", line].concat()),
             false => self.file.write_all(line),
         };
         if written.is_err() {
-            // The disk is full, say: half a line is of no use.
+            // For instance the disk is full: half a line is useless.
             self.file.set_len(length)?;
         }
         written
@@ -124,8 +124,8 @@ impl LogFile {
     }
 }
 
-/// Follows no link in the file's place, and does not wait for the reader of a FIFO. Read it must be, to see how the
-/// last line ends.
+/// Follows no symbolic link, and does not wait for the reader of a FIFO. Opened for reading too, to see how
+/// the last line ends.
 fn open(path: &Path) -> io::Result<File> {
     use rustix::fs::OFlags;
 

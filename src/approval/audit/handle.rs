@@ -1,4 +1,4 @@
-//! The handle through which others tell the log what happens.
+//! The handle by which other rooms write to the audit log.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -12,11 +12,11 @@ use super::file::LogFile;
 use super::writer::Writer;
 use crate::env::Redactor;
 
-/// How many decisions of the policy on one tool are evidence in a session. Code that has called it so often has left its
-/// trace, and more of the like must not drive other traces out.
+/// How many decisions of the policy on one tool are evidence in a session. That many show that code has
+/// called it; more of them must not displace other evidence.
 const FIRST_DECISIONS: u32 = 10;
 
-/// What an audit log tells beside names, decisions, durations and sizes.
+/// What an audit log contains beside names, decisions, durations and sizes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Contents {
@@ -32,17 +32,17 @@ pub enum Contents {
 pub(crate) struct Settings {
     /// The file. Its directory must exist.
     pub(crate) path: PathBuf,
-    /// What is told.
+    /// What the log contains.
     pub(crate) contents: Contents,
-    /// From which size on the file is renamed and begun anew.
+    /// The size from which on the file is rotated.
     pub(crate) max_bytes: u64,
     /// How many renamed files are kept; at least 1.
     pub(crate) kept_files: usize,
-    /// Where code in the kernel writes as a matter of course: no good place for the log.
+    /// The workspace, which code in the kernel can write: a log in it gets a warning.
     pub(crate) workspace: PathBuf,
 }
 
-/// Why there is no log.
+/// Why the log could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -70,7 +70,7 @@ pub enum Error {
 #[derive(Clone, Default)]
 pub(crate) struct Audit(Option<Arc<Log>>);
 
-/// A log that is written.
+/// An open log.
 pub(super) struct Log {
     pub(super) writer: Writer,
     pub(super) redactor: Redactor,
@@ -84,7 +84,7 @@ pub(super) struct Log {
 }
 
 impl Audit {
-    /// Tells nobody anything.
+    /// No log.
     pub(crate) fn off() -> Self {
         Self::default()
     }
@@ -96,7 +96,7 @@ impl Audit {
     pub(crate) fn open(settings: Settings, redactor: Redactor) -> Result<Self, Error> {
         let Settings { path, contents, max_bytes, kept_files, workspace } = settings;
         let not_opened = |source| Error::Open { path: path.clone(), source };
-        // The working directory may be another one day.
+        // The working directory may change later.
         let absolute = std::path::absolute(&path).map_err(not_opened)?;
         let directory = absolute.parent().unwrap_or(Path::new("/"));
         if !directory.is_dir() {
@@ -119,7 +119,7 @@ impl Audit {
         }))))
     }
 
-    /// Writes what is still to be written, and nothing from then on: what has to be on the record does not run any
+    /// Writes the queued events, and nothing from then on: an action that has to be recorded does not run any
     /// more. Takes at most 2 seconds.
     pub(crate) async fn close(&self) {
         if let Some(log) = &self.0 {
@@ -133,18 +133,18 @@ impl Audit {
 }
 
 impl Log {
-    pub(super) fn tells_everything(&self) -> bool {
+    pub(super) fn has_everything(&self) -> bool {
         self.contents == Contents::Everything
     }
 
-    /// Writes what may be lost in a flood.
+    /// Writes an event that may be displaced by many others.
     pub(super) fn note(&self, event: &Event) {
         self.writer.note(event, Keep::Traffic);
     }
 
-    /// How long a decision is kept that nobody made: the first ones on each tool longer.
+    /// How long a decision of the policy is kept: the first ones on each tool longer.
     ///
-    /// `tool` is a tool that its server has; all others count as one.
+    /// `tool` is `None` if the server has no such tool; these count as one tool.
     pub(super) fn keep_of_policy(&self, server: &str, tool: Option<&str>) -> Keep {
         let mut decisions = self.decisions.lock().unwrap_or_else(PoisonError::into_inner);
         let count = decisions.entry((server.to_owned(), tool.map(str::to_owned))).or_default();

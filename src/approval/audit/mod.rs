@@ -1,12 +1,13 @@
-//! A log of what was run and decided, for whoever has to answer for it later.
+//! The audit log: the cells, decisions and calls of a session.
 //!
 //! ```text
 //! cells, decisions, calls → event → redacted, shortened → line → writer's thread ┬ file, rotated by size
 //!                                                                                  └ decisions, kept longer
 //! ```
 //!
-//! A decision is on record before what it permits begins: a [`Permit`](super::Permit) is made from an [`OpenCall`], which
-//! is made by writing the decision. All else is written behind; what cannot be written is counted, and the count is written as soon as that works again.
+//! A decision is written before the permitted action begins: a [`Permit`](super::Permit) is made from an
+//! [`OpenCall`], which is made by writing the decision. All other events are written in the background; those
+//! that cannot be written are counted, and the count is written as soon as writing works again.
 
 mod call;
 mod cell;

@@ -1,4 +1,4 @@
-//! How values stand in the log: redacted, and of bounded length.
+//! Values as the log shows them: redacted, and of bounded length.
 
 use std::io::{self, Write};
 
@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use crate::env::Redactor;
 
-/// The longest text or JSON value that is told whole, in bytes: enough for what people read, and a line of it is
-/// written at once.
+/// The longest text or JSON value that is written whole, in bytes: enough for readers, and one write appends
+/// a line of it.
 pub(super) const LONGEST: usize = 64 * 1024;
 
-/// `text`, or its beginning and a mark that tells how long it is.
+/// `text`, or its beginning and a mark with its length.
 pub(super) fn text(redactor: &Redactor, text: &str) -> String {
     match text.len() <= LONGEST {
         true => redactor.redact(text).into_owned(),
@@ -19,18 +19,18 @@ pub(super) fn text(redactor: &Redactor, text: &str) -> String {
     }
 }
 
-/// `value`, or a text: the beginning of its JSON and a mark that tells how long that is. And its length in bytes.
+/// `value`, or a text: the beginning of its JSON and a mark with its length. And the length in bytes.
 pub(super) fn json<T: Serialize + ?Sized>(redactor: &Redactor, value: &T) -> (Value, usize) {
     let mut kept = Beginning { bytes: Vec::new(), limit: LONGEST + redactor.lookahead(), length: 0 };
-    // What has no JSON form does not come from JSON, as all that we tell does.
+    // Never happens: all logged values come from JSON.
     if serde_json::to_writer(&mut kept, value).is_err() {
         return (Value::Null, kept.length);
     }
-    let told = match kept.length <= LONGEST {
+    let shown = match kept.length <= LONGEST {
         true => redactor.redact_json(serde_json::from_slice(&kept.bytes).unwrap_or_default()),
         false => beginning(redactor, &String::from_utf8_lossy(&kept.bytes), kept.length).into(),
     };
-    (told, kept.length)
+    (shown, kept.length)
 }
 
 fn beginning(redactor: &Redactor, text: &str, length: usize) -> String {
@@ -73,19 +73,22 @@ mod tests {
     #[test]
     fn what_is_short_is_told_whole() {
         assert_eq!(text(&redactor(), "a the-secret"), "a ${KEY}");
-        let (told, length) = json(&redactor(), &json!({"a": ["the-secret"]}));
-        assert_eq!((told, length), (json!({"a": ["${KEY}"]}), 20));
+        let (shown, length) = json(&redactor(), &json!({"a": ["the-secret"]}));
+        assert_eq!((shown, length), (json!({"a": ["${KEY}"]}), 20));
     }
 
     #[test]
     fn what_is_long_is_shortened_and_says_so() {
         let long = "the-secret ".repeat(10_000);
-        let told = text(&redactor(), &long);
-        assert!(told.starts_with("${KEY} ${KEY} ") && told.ends_with("… [110000 bytes in all]"), "{told}");
-        assert!(!told.contains("the-s") && told.len() < LONGEST);
-        let (told, length) = json(&redactor(), &json!({"a": long}));
-        let told = told.as_str().unwrap();
-        assert!(told.starts_with(r#"{"a":"${KEY} "#) && told.ends_with("… [110008 bytes in all]"), "{told}");
-        assert!(!told.contains("the-s") && length == 110_008);
+        let shown = text(&redactor(), &long);
+        assert!(shown.starts_with("${KEY} ${KEY} ") && shown.ends_with("… [110000 bytes in all]"), "{shown}");
+        assert!(!shown.contains("the-s") && shown.len() < LONGEST);
+        let (shown, length) = json(&redactor(), &json!({"a": long}));
+        let shown = shown.as_str().unwrap();
+        assert!(
+            shown.starts_with(r#"{"a":"${KEY} "#) && shown.ends_with("… [110008 bytes in all]"),
+            "{shown}"
+        );
+        assert!(!shown.contains("the-s") && length == 110_008);
     }
 }

@@ -31,8 +31,8 @@ impl Place {
         self.directory.path().join("log")
     }
 
-    /// All that was told, in order; closes the log.
-    async fn told(&self) -> Vec<Value> {
+    /// All that was events, in order; closes the log.
+    async fn written(&self) -> Vec<Value> {
         self.audit.close().await;
         let text = std::fs::read_to_string(self.path()).unwrap();
         assert!(!text.contains("the-secret"), "{text}");
@@ -70,13 +70,13 @@ fn action() -> Action {
 }
 
 /// The events' names and these fields of them.
-fn fields(told: &[Value], names: &[&str]) -> Vec<String> {
+fn fields(events: &[Value], names: &[&str]) -> Vec<String> {
     let field = |event: &Value, name: &str| match &event[name] {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
     let row = |event: &Value| names.iter().map(|name| field(event, name)).collect::<Vec<_>>().join(" ");
-    told.iter().map(|event| format!("{} {}", field(event, "event"), row(event))).collect()
+    events.iter().map(|event| format!("{} {}", field(event, "event"), row(event))).collect()
 }
 
 #[tokio::test]
@@ -86,9 +86,12 @@ async fn a_call_of_a_cell_is_told_from_beginning_to_end() {
     let (_, call) = gate(&place.audit, Effect::Allow).decide(action(), &Approver::Consent).await.unwrap();
     call.result(|| json!("the-secret"));
     cell.ended("error", CellOutput { excerpt: "the-secret", chars: 10, images: 2 });
-    let told = place.told().await;
+    let events = place.written().await;
     assert_eq!(
-        fields(&told, &["cell", "decision", "by", "outcome", "result_bytes", "end", "chars", "output_chars"]),
+        fields(
+            &events,
+            &["cell", "decision", "by", "outcome", "result_bytes", "end", "chars", "output_chars"]
+        ),
         [
             "cell_started 1 null null null null null 12 null",
             "decision 1 accepted policy null null null null null",
@@ -97,10 +100,12 @@ async fn a_call_of_a_cell_is_told_from_beginning_to_end() {
         ]
     );
     let expected = json!({"key": "${KEY}", "more": [1, {"${KEY}": "a ${KEY}"}]});
-    assert_eq!((&told[1]["arguments"], &told[1]["target"]), (&expected, &json!("run --key ${KEY}")));
-    assert_eq!(told[1]["call"], told[2]["call"]);
-    assert!(told.iter().all(|event| event["session"] == told[0]["session"] && event["time"].is_string()));
-    assert!(told.iter().all(|event| ["code", "output", "result"].iter().all(|name| event[*name].is_null())));
+    assert_eq!((&events[1]["arguments"], &events[1]["target"]), (&expected, &json!("run --key ${KEY}")));
+    assert_eq!(events[1]["call"], events[2]["call"]);
+    assert!(events.iter().all(|event| event["session"] == events[0]["session"] && event["time"].is_string()));
+    assert!(
+        events.iter().all(|event| ["code", "output", "result"].iter().all(|name| event[*name].is_null()))
+    );
 }
 
 #[tokio::test]
@@ -110,10 +115,10 @@ async fn contents_are_told_if_wanted() {
     let (_, call) = gate(&place.audit, Effect::Allow).decide(action(), &Approver::Consent).await.unwrap();
     call.result(|| json!({"a": "the-secret"}));
     cell.ended("finished", CellOutput { excerpt: "the-secret\n", chars: 11, images: 0 });
-    let told = place.told().await;
-    assert_eq!(told[0]["code"], "print('${KEY}')");
-    assert_eq!(told[2]["result"], json!({"a": "${KEY}"}));
-    assert_eq!(told[3]["output"], "${KEY}\n");
+    let events = place.written().await;
+    assert_eq!(events[0]["code"], "print('${KEY}')");
+    assert_eq!(events[2]["result"], json!({"a": "${KEY}"}));
+    assert_eq!(events[3]["output"], "${KEY}\n");
 }
 
 #[tokio::test]
@@ -123,12 +128,12 @@ async fn what_is_denied_does_not_end() {
         let refused = gate(&place.audit, effect).decide(action(), &approver).await;
         assert!(matches!(refused, Err(Denied::Policy { .. } | Denied::Nobody { .. })));
     }
-    let told = place.told().await;
+    let events = place.written().await;
     assert_eq!(
-        fields(&told, &["decision", "by", "cell"]),
+        fields(&events, &["decision", "by", "cell"]),
         ["decision denied policy null", "decision denied nobody null"]
     );
-    assert!(told[1]["reason"].as_str().is_some_and(|reason| reason.contains("alone")), "{told:?}");
+    assert!(events[1]["reason"].as_str().is_some_and(|reason| reason.contains("alone")), "{events:?}");
 }
 
 #[tokio::test]
@@ -147,9 +152,9 @@ async fn what_is_dropped_is_told_as_cancelled_withdrawn_or_stopped() {
         }
     }
     drop(cell);
-    let told = place.told().await;
+    let events = place.written().await;
     assert_eq!(
-        fields(&told, &["decision", "by", "outcome", "end"]),
+        fields(&events, &["decision", "by", "outcome", "end"]),
         [
             "cell_started null null null null",
             "decision accepted policy null null",
@@ -174,9 +179,9 @@ async fn nothing_runs_that_cannot_be_recorded() {
     drop(gate.decide(action(), &Approver::Consent).await);
     std::fs::remove_dir(place.path()).unwrap();
     drop(gate.decide(action(), &Approver::Consent).await.unwrap());
-    let told = place.told().await;
+    let events = place.written().await;
     assert_eq!(
-        fields(&told, &["count"]),
+        fields(&events, &["count"]),
         ["events_lost 4", "decision null", "call_ended null"],
         "two decisions and the cell's two events are lost"
     );

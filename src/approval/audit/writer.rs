@@ -1,10 +1,11 @@
 //! The thread that writes the log, and the queue to it.
 //!
-//! Evidence is written twice: to the log, and to a file that is rotated by itself, out of reach of a flood of calls.
+//! Evidence is written twice: to the log, and to a file with its own rotation, which a flood of calls does
+//! not fill.
 //!
-//! A write to a local file takes microseconds, until the disk stalls. With a thread of its own only decisions wait then
-//! (and are refused after a while): cells still end, and nothing else of the session stands still. What ends without
-//! being awaited, a dropped future, can queue its event too.
+//! A write to a local file takes microseconds, until the disk stalls. With a thread of its own only decisions
+//! wait then (and are refused after a timeout): cells still end, and the session goes on. A dropped future
+//! can queue its event too.
 
 use std::io;
 use std::sync::Arc;
@@ -20,13 +21,13 @@ use super::file::LogFile;
 /// How many lines may wait for the disk: enough for a pause of it, at most some 100 MB if all are of the longest.
 const QUEUE_CAPACITY: usize = 256;
 
-/// How long a decision waits to be on the record.
+/// How long a decision waits to be written.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long the end of a session waits for its last lines.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The way to the thread, which ends when this is dropped, or by [`close`](Self::close).
+/// The queue to the thread, which ends when this is dropped, or by [`close`](Self::close).
 #[derive(Debug)]
 pub(super) struct Writer {
     session: Session,
@@ -55,7 +56,7 @@ impl Writer {
     /// Writes an event and waits until it is in the file.
     ///
     /// # Errors
-    /// It could not be written, or not in time; in that case it may still be.
+    /// It could not be written, or not in time; after a timeout it may still be written.
     pub(super) async fn record(&self, event: &Event, keep: Keep) -> io::Result<()> {
         let line = self.session.line(event)?;
         let (sender, written) = oneshot::channel();
@@ -66,7 +67,7 @@ impl Writer {
         timeout(RECORD_TIMEOUT, recorded).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// Queues an event. What cannot be queued or written is counted, and the count is told in the log.
+    /// Queues an event. Events that cannot be queued or written are counted, and the count is logged.
     pub(super) fn note(&self, event: &Event, keep: Keep) {
         let queued = self
             .session
@@ -77,7 +78,7 @@ impl Writer {
         }
     }
 
-    /// Writes what is queued, and nothing from then on.
+    /// Writes the queued events, and nothing from then on.
     pub(super) async fn close(&self) {
         let (sender, closed) = oneshot::channel();
         let closing = async {
@@ -96,7 +97,7 @@ fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::BrokenPipe, "the audit log is closed")
 }
 
-/// What the thread works with.
+/// The state of the thread.
 struct Work {
     file: LogFile,
     evidence: LogFile,
@@ -112,13 +113,13 @@ impl Work {
                 Entry::Line { line, keep, written } => {
                     let appended = self.append(&line, keep);
                     if let Some(written) = written {
-                        // Whoever asked may have given up.
+                        // The sender may have given up.
                         written.send(appended).ok();
                     }
                 }
                 Entry::Close { closed } => {
-                    self.tell_lost().unwrap_or_else(|error| self.complain(&error));
-                    // Whoever closes the log may have given up.
+                    self.write_lost().unwrap_or_else(|error| self.complain(&error));
+                    // The caller of `close` may have given up.
                     let _ = closed.send(());
                     return;
                 }
@@ -127,7 +128,7 @@ impl Work {
     }
 
     fn append(&mut self, line: &str, keep: Keep) -> io::Result<()> {
-        let appended = self.tell_lost().and_then(|()| self.file.append(line.as_bytes()));
+        let appended = self.write_lost().and_then(|()| self.file.append(line.as_bytes()));
         let appended = match keep {
             Keep::Traffic => appended,
             Keep::Evidence => appended.and_then(|()| self.evidence.append(line.as_bytes())),
@@ -142,7 +143,7 @@ impl Work {
         appended
     }
 
-    fn tell_lost(&mut self) -> io::Result<()> {
+    fn write_lost(&mut self) -> io::Result<()> {
         let count = self.lost.load(Ordering::Relaxed);
         if count > 0 {
             let line = self.session.line(&Event::EventsLost { count })?;
@@ -152,7 +153,7 @@ impl Work {
         Ok(())
     }
 
-    /// Says once, until it works again, that it does not.
+    /// Logs a write error once, until writing works again.
     fn complain(&mut self, error: &io::Error) {
         if !self.is_failing {
             self.is_failing = true;

@@ -7,7 +7,7 @@ use super::glob::{self, Globs};
 use super::operator::{Operator, Order, Reader};
 use super::verdict::Verdict;
 
-/// A place in the arguments and what has to be there.
+/// A path in the arguments and a condition on the value there.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "Entry")]
 pub(super) struct Condition {
@@ -17,15 +17,15 @@ pub(super) struct Condition {
 
 #[derive(Debug, Clone)]
 enum Test {
-    /// Whether anything is there.
+    /// Whether a value exists there.
     Present(bool),
-    /// Something is there for which the operator holds.
+    /// A value exists for which the operator holds.
     Is(Operator),
-    /// Something is there for which it does not.
+    /// A value exists for which the operator fails.
     IsNot(Operator),
 }
 
-/// A condition as the file has it.
+/// A condition as the file contains it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -70,7 +70,8 @@ const OPERATORS: &str =
     "`equals`, `one_of`, `glob`, `less_than`, `at_most`, `greater_than`, `at_least` and `present`";
 
 impl Condition {
-    /// Whether `arguments` are such. What is missing fails, negated or not, save for `present = false`.
+    /// Whether the condition holds for `arguments`. A missing value fails it, negated or not, except for
+    /// `present = false`.
     pub(super) fn judge(&self, arguments: &Map<String, Value>, reader: Reader) -> Verdict {
         match (find(&self.place, arguments), &self.test) {
             (found, Test::Present(present)) => Verdict::of(found.is_some() == *present),
@@ -116,7 +117,7 @@ impl TryFrom<Entry> for Condition {
     }
 }
 
-/// The names on the way to what `pointer` (RFC 6901) points to. All arguments together, `""`, are no argument.
+/// The segments of a JSON `pointer` (RFC 6901). `""`, all arguments together, is refused.
 fn place(pointer: &str) -> Option<Vec<String>> {
     let is_escaped = |name: &str| name.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']));
     let names = pointer.strip_prefix('/')?.split('/');
@@ -173,7 +174,7 @@ fn json(value: toml::Value) -> Result<Value, Error> {
     })
 }
 
-/// A scalar as it may stand in the file; of others, what they are.
+/// A scalar as the file may contain it; of other values, their type.
 fn written(value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) => format!("{text:?}"),

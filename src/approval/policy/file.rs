@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::rules::{Effect, Policy, Rule};
 use crate::files::small;
 
-/// Why there is no policy.
+/// Why a policy could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
@@ -19,7 +19,7 @@ pub enum PolicyError {
         /// Why.
         source: std::io::Error,
     },
-    /// What the file says is no policy.
+    /// The file's content is no policy.
     #[error("use the approval policy `{path}`", path = path.display())]
     File {
         /// The file.
@@ -27,7 +27,7 @@ pub enum PolicyError {
         /// Why.
         source: Box<PolicyError>,
     },
-    /// The text is no TOML, or has something else than `default` and `[[rule]]` at the top.
+    /// The text is no TOML, or has other top-level keys than `default` and `[[rule]]`.
     #[error("read its TOML")]
     Toml(#[source] toml::de::Error),
     /// A rule cannot be used.
@@ -49,7 +49,7 @@ enum Problem {
     Key { key: String, problem: String },
 }
 
-/// The file; its rules are looked at one by one, so that errors can name them.
+/// The file; its rules are parsed one by one, so that errors can name them.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
@@ -59,11 +59,12 @@ struct Document {
 }
 
 impl Policy {
-    /// A policy from the text of its file. What no rule decides is asked, unless `default` says otherwise.
+    /// A policy from the text of its file. Actions that no rule decides are asked about, unless `default`
+    /// says otherwise.
     ///
     /// # Errors
-    /// [`PolicyError`] if anything in it is unknown or not as it should be: a rule with a misspelt key must not decide
-    /// about more than was meant.
+    /// [`PolicyError`] if anything in it is unknown or invalid: a rule with a misspelt key must not match
+    /// more actions than was meant.
     pub fn parse(toml: &str) -> Result<Self, PolicyError> {
         let document: Document = toml::from_str(toml).map_err(PolicyError::Toml)?;
         let rules = document.rule.into_iter().enumerate().map(|(index, table)| rule(index + 1, table));

@@ -1,4 +1,4 @@
-//! Globs: `*` and `?`, where every other character stands for itself.
+//! Globs: `*` and `?`, where every other character matches itself.
 //!
 //! The crates for file names do more than a policy should: braces, classes and escapes that a `[` in a command line
 //! would trip over, and a `**` that means `*` unless it is a whole component.
@@ -11,14 +11,14 @@ use serde::de::{self, SeqAccess, Visitor};
 
 use super::text;
 
-/// What other globs know and ours do not; refused, so that no rule silently matches nothing.
+/// Special characters of other glob dialects; refused, so that no rule silently matches nothing.
 const RESERVED: [char; 5] = ['[', ']', '{', '}', '\\'];
 
 /// Some globs, one of which has to match.
 #[derive(Debug, Clone)]
 pub(super) struct Globs(Vec<Regex>);
 
-/// What is matched, which decides what `*` means.
+/// The kind of matched text, which decides the meaning of `*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// `*` is any characters.
@@ -101,7 +101,7 @@ fn compile(glob: &str, kind: Kind) -> Result<Regex, Error> {
     if let Some(character) = glob.chars().find(is_reserved) {
         return Err(Error::Reserved { glob: glob.to_owned(), character });
     }
-    // With a space in it, it may be meant for command lines, which are compared as they are.
+    // A glob with a space may be meant for command lines, which are compared unchanged.
     let is_path = kind == Kind::Argument && !glob.contains(' ');
     if is_path && text::scheme(glob).is_none() && text::plain(glob).as_deref() != Some(glob) {
         return Err(Error::Never { glob: glob.to_owned() });

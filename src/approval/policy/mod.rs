@@ -1,4 +1,5 @@
-//! What is allowed, asked for or denied without anybody having been asked. `docs/approval-policy.md` has the format.
+//! The approval policy: rules that allow, ask about or deny actions. `docs/approval-policy.md` has the
+//! format.
 //!
 //! ```text
 //! file (TOML) → rules ┬ names, target    glob
@@ -6,8 +7,8 @@
 //!                     └ arguments        condition → operator → number, glob
 //! ```
 //!
-//! A rule may hold, fail, or be in doubt (`verdict`), since some texts mean more than they say (`text`). In doubt, the
-//! stricter outcome counts.
+//! A rule may hold, fail, or be in doubt (`verdict`), since some texts have more than one meaning (`text`).
+//! In doubt, the stricter outcome counts.
 
 mod condition;
 mod file;

@@ -1,4 +1,4 @@
-//! Numbers, compared by what they are worth and not by how they are written.
+//! Numbers, compared by value and not by notation.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! What an argument is compared with.
+//! Operators that compare an argument with values.
 
 use std::cmp::Ordering;
 
@@ -8,18 +8,18 @@ use super::glob::Globs;
 use super::verdict::Verdict;
 use super::{number, text};
 
-/// A comparison with a value that is there.
+/// A comparison with a value that exists.
 #[derive(Debug, Clone)]
 pub(super) enum Operator {
     /// It is one of these.
     OneOf(Vec<Value>),
     /// It is a text that one of the globs matches.
     Glob(Globs),
-    /// It is a number that is so ordered to the limit.
+    /// It is a number in this order to the limit.
     Number(Order, Number),
 }
 
-/// How a number has to lie to a limit.
+/// The order of a number to a limit.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Order {
     Less,
@@ -28,18 +28,18 @@ pub(super) enum Order {
     AtLeast,
 }
 
-/// What reads a text that a glob is compared with.
+/// The program that interprets a text that a glob is matched against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reader {
-    /// A shell, which may read more than words.
+    /// A shell, which may expand the text.
     Shell,
     /// A tool, for which it may be a path or a URL.
     Tool,
 }
 
 impl Operator {
-    /// Whether `value` is such. A text where a number is compared, or the like, leaves doubt, since the tool may convert
-    /// it; `null` never does.
+    /// Whether the operator holds for `value`. A value of another type, such as a text for a number, leaves
+    /// doubt, since the tool may convert it; `null` never does.
     pub(super) fn judge(&self, value: &Value, reader: Reader) -> Verdict {
         match (self, value) {
             (Self::OneOf(allowed), _) => is_one_of(value, allowed),

@@ -1,4 +1,4 @@
-//! The rules of a policy, and what they say of an action.
+//! The rules of a policy, and their decision about an action.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use super::operator::Reader;
 use super::text;
 use super::verdict::Verdict;
 
-/// What becomes of an action, the stricter the later.
+/// The effect of a rule, in order of strictness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Effect {
     /// It runs.
     Allow,
-    /// Somebody is asked.
+    /// A user is asked.
     Ask,
     /// It does not run.
     Deny,
@@ -31,7 +31,7 @@ pub struct Policy {
     default: Effect,
 }
 
-/// What a policy says of one action, and which of its rules says it.
+/// The policy's decision about one action, and the rule that made it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::approval) struct Judgement {
     pub(in crate::approval) effect: Effect,
@@ -39,7 +39,7 @@ pub(in crate::approval) struct Judgement {
     pub(in crate::approval) rule: Option<Arc<str>>,
 }
 
-/// One rule: what is given has to hold, what is not given holds for everything.
+/// One rule: all given conditions have to hold; an absent one holds for everything.
 #[derive(Debug, Clone)]
 pub(super) struct Rule {
     /// The rule in words for a user.
@@ -47,7 +47,7 @@ pub(super) struct Rule {
     pub(super) entry: Entry,
 }
 
-/// A rule as the file has it.
+/// A rule as the file contains it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Entry {
@@ -65,7 +65,7 @@ pub(super) struct Entry {
     effect: Effect,
 }
 
-/// The hints that a server must give, each just so.
+/// The hints that a server must give, with these values.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Hints {
@@ -76,7 +76,7 @@ struct Hints {
 }
 
 impl Policy {
-    /// The same for every action.
+    /// The same effect for every action.
     pub fn always(effect: Effect) -> Self {
         Self::new(Vec::new(), effect)
     }
@@ -85,7 +85,7 @@ impl Policy {
         Self { rules, default }
     }
 
-    /// The first rule that holds decides. A former one of which that is in doubt can make it stricter, never milder.
+    /// The first rule that holds decides. An earlier rule that is in doubt can only make the result stricter.
     pub(in crate::approval) fn judge(&self, action: &Action) -> Judgement {
         let mut decision = Judgement { effect: self.default, rule: None };
         let mut doubtful: Option<&Rule> = None;
@@ -148,7 +148,7 @@ fn leads_to(globs: &Globs, target: &Target) -> Verdict {
         Target::Url(url) => {
             text::plain(url).map_or(Verdict::InDoubt, |url| Verdict::of(globs.is_match(&url)))
         }
-        // ipybox itself: nothing that a name could be mistaken for stands behind it.
+        // ipybox itself has no target to match.
         Target::Kernel | Target::Host => Verdict::Fails,
     }
 }
@@ -313,7 +313,7 @@ mod tests {
         }
     }
 
-    /// The strictest outcome of all the ways in which doubts may turn out.
+    /// The strictest effect over all resolutions of the doubts.
     fn strictest(rules: &[Simple], action: &Action) -> Effect {
         let Some((rule, rest)) = rules.split_first() else { return Effect::Ask };
         match rule.holds(action) {

@@ -1,17 +1,18 @@
-//! What a glob may be compared with: paths, URLs and command lines that mean what they say.
+//! Plain forms of paths, URLs and command lines: those with one literal meaning, which globs can be compared
+//! with.
 //!
-//! `/tmp/a/../../etc` begins with `/tmp/` and is elsewhere; `git log; reboot` begins with `git log`. No glob can tell,
-//! so such texts have no plain form, and whether a glob matches them is in doubt.
+//! `/tmp/a/../../etc` begins with `/tmp/` but is outside of it; `git log; reboot` begins with `git log`. No
+//! glob can detect that, so such texts have no plain form, and whether a glob matches them is in doubt.
 
 use std::borrow::Cow;
 
-/// Besides letters, digits and spaces, what a shell takes literally wherever it stands.
+/// Besides letters, digits and spaces, the characters that a shell always takes literally.
 const LITERAL_IN_SHELL: &str = "_-./:=@%+,";
 
-/// The plain form of a path or URL; `None` if it may lead elsewhere than it seems.
+/// The plain form of a path or URL; `None` if it may refer to another place than its text suggests.
 ///
-/// Paths lose what changes nothing: `.` components, doubled and trailing slashes. Links are not resolved: what they
-/// point to can change before the tool looks.
+/// `.` components, doubled and trailing slashes are removed. Links are not resolved: their targets can change
+/// before the tool opens them.
 pub(super) fn plain(text: &str) -> Option<Cow<'_, str>> {
     match scheme(text) {
         Some((scheme, rest)) => plain_url(text, scheme, rest),
@@ -25,7 +26,7 @@ pub(super) fn is_plain_command(command: &str) -> bool {
     command.chars().all(is_literal) && !command.contains("..")
 }
 
-/// Whether the command line of a program that no shell reads leads where it seems.
+/// Whether the paths in a command line that no shell reads are plain.
 pub(super) fn is_plain_command_line(command_line: &str) -> bool {
     !command_line.contains("..")
 }
@@ -51,8 +52,8 @@ fn plain_path(path: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(format!("{root}{}", parts.join("/"))))
 }
 
-/// Parsers of URLs disagree about odd ones: `https://a.org?.b.org/`, `https://a.org\.b.org/` and `https://b.org@a.org/`
-/// are all on `a.org`. Only what all read alike is plain.
+/// Parsers of URLs disagree about odd ones: `https://a.org?.b.org/`, `https://a.org\.b.org/` and
+/// `https://b.org@a.org/` are all on `a.org`. Only URLs that all parsers read alike are plain.
 fn plain_url<'a>(url: &'a str, scheme: &str, rest: &str) -> Option<Cow<'a, str>> {
     let decoded = rest.to_ascii_lowercase().replace("%2e", ".").replace("%2f", "/").replace("%5c", "\\");
     let is_odd = |c: char| c.is_whitespace() || c.is_control() || c == '\\';

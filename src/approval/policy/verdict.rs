@@ -1,4 +1,4 @@
-//! Whether something holds, with a third answer for what cannot be known.
+//! Three-valued logic: a condition holds, fails, or is in doubt.
 
 /// Whether a rule or a part of it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ impl Verdict {
         }
     }
 
-    /// Holds if all of `parts` do; one that fails settles it.
+    /// Holds if all of `parts` do; fails if one fails.
     pub(super) fn all(parts: impl IntoIterator<Item = Self>) -> Self {
         let mut verdict = Self::Holds;
         for part in parts {

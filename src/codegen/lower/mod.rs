@@ -1,5 +1,6 @@
 //! Schema → model: every JSON Schema becomes a type, and objects and enums become classes with the names that
-//! datamodel-code-generator would give them. Nothing here fails: what has no type is `Any`, and says why.
+//! datamodel-code-generator would give them. Nothing here fails: a schema without a type becomes `Any`, with
+//! a reason.
 
 mod array;
 mod combine;
@@ -42,7 +43,7 @@ const ANNOTATIONS: [&str; 16] = [
     "contentSchema",
 ];
 
-/// The classes that a schema comes to, and what could not be said in Python.
+/// The classes of a schema, and the parts that Python cannot express.
 pub(super) struct Lowered {
     /// The class of the schema itself first.
     pub(super) classes: Classes,
@@ -74,14 +75,14 @@ pub(super) fn lower<'a>(root: &'a Value, nodes: usize, name: &'a str, side: Side
     Lowered { classes: lowering.classes, degraded: lowering.degraded }
 }
 
-/// Where a schema stands, as far as its name and depth depend on it.
+/// The position of a schema, as far as its name and depth depend on it.
 #[derive(Clone, Copy)]
 struct Site<'s> {
     /// What its class is named after.
     name: &'s str,
     /// Whether `name` is that of a list whose item this is, so that the class gets the singular.
     is_item: bool,
-    /// A class that is already named and waits for what this schema comes to.
+    /// A named class that this schema will fill.
     slot: Option<ClassId>,
     depth: usize,
 }
@@ -103,7 +104,7 @@ impl<'s> Site<'s> {
     }
 }
 
-/// What kind of class asks for a name: it decides how an item is called whose list has no plural name.
+/// The kind of class to be named: it decides the name of an item whose list has no plural name.
 #[derive(Clone, Copy)]
 enum ClassKind {
     Model,
@@ -113,7 +114,7 @@ enum ClassKind {
 struct Lowering<'a> {
     document: Document<'a>,
     classes: Classes,
-    /// What the class of the schema itself is called.
+    /// The name of the class of the schema itself.
     root_name: &'a str,
     names: Scope,
     /// The types of `$ref` targets seen so far.
@@ -121,7 +122,7 @@ struct Lowering<'a> {
     /// The combinations of `$ref` and siblings that are being read.
     active: HashSet<String>,
     degraded: Vec<Degradation>,
-    /// The way from the root to the schema being read.
+    /// The path from the root to the schema being read.
     trail: Vec<String>,
     readings_left: usize,
 }
@@ -155,7 +156,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Reads a schema object: first what refers to other schemas, then what lists values, then types.
+    /// Reads a schema object: first references to other schemas, then listed values, then types.
     fn object(&mut self, schema: &Schema, site: Site<'_>) -> Type {
         if let Some(reference) =
             ["$ref", "$dynamicRef", "$recursiveRef"].iter().find_map(|k| schema.get(*k)?.as_str())
@@ -272,7 +273,7 @@ impl Lowering<'_> {
         ClassId(self.classes.0.len() - 1)
     }
 
-    /// Gives a class that waits the type that its schema came to, unless that type is the class.
+    /// Fills a named class with the type of its schema, unless that type is the class itself.
     fn fill(&mut self, slot: ClassId, ty: Type) {
         if ty != Type::Class(slot) && matches!(self.classes.get(slot).body, Body::Vacant) {
             self.classes.0[slot.0].body = Body::Root(ty);
@@ -303,7 +304,7 @@ impl Lowering<'_> {
         self.degraded.push(Degradation { path: self.location(), what });
     }
 
-    /// The way from the root to the schema being read, as one text.
+    /// The path from the root to the schema being read, as one text.
     fn location(&self) -> String {
         self.trail.iter().flat_map(|step| ["/", step]).collect()
     }
@@ -330,7 +331,7 @@ const OBJECT_KEYWORDS: [&str; 7] = [
     "maxProperties",
 ];
 
-/// The type that a schema without `type` is about, as its author will have meant it.
+/// The type that a schema without `type` likely means.
 fn implied_type(schema: &Schema) -> Option<&'static str> {
     let has = |keywords: &[&str]| keywords.iter().any(|keyword| schema.contains_key(*keyword));
     if has(&OBJECT_KEYWORDS) {

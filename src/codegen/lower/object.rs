@@ -30,7 +30,7 @@ impl Lowering<'_> {
         let is_map =
             properties(&object).is_none() && object.get("additionalProperties").is_some_and(Value::is_object);
         match side {
-            // Whoever says nothing admits everything, even what is no object.
+            // An empty schema admits everything, also other values than objects.
             Side::Arguments if super::validating(&object).is_empty() => None,
             Side::Arguments if is_union => Some(self.join_branches(object)),
             Side::Arguments => Some(object),
@@ -145,7 +145,7 @@ impl Lowering<'_> {
         Type::Class(id)
     }
 
-    /// What was degraded since there were `noted` such spots, as far as it concerns this property itself.
+    /// The degradations after the first `noted` ones that concern this property itself.
     fn noted_here(&self, noted: usize) -> impl Iterator<Item = String> {
         let here = self.location();
         self.degraded[noted..].iter().filter_map(move |spot| {
@@ -154,7 +154,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// What becomes of properties that a model does not declare.
+    /// How properties that a model does not declare are handled.
     fn extra(&mut self, schema: &Schema, id: ClassId, site: Site<'_>) -> Extra {
         if patterns(schema).is_some() {
             return Extra::Typed(Type::Any);
@@ -172,7 +172,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// What a model's fields do not say about an object.
+    /// The rules about an object that a model's fields do not express.
     fn object_rules(&mut self, schema: &Schema) -> Schema {
         let mut about = Schema::new();
         for keyword in ["minProperties", "maxProperties", "propertyNames"] {
@@ -238,7 +238,7 @@ impl Lowering<'_> {
         Type::Dict { key: Box::new(key), value: Box::new(value) }.checked(checks)
     }
 
-    /// A string that matches `pattern`, as far as Python can say so.
+    /// A string that matches `pattern`, as far as Python can express it.
     pub(super) fn patterned(&mut self, pattern: &str) -> Type {
         match regex::to_python(pattern) {
             Ok(python) => Type::Str.checked(vec![Check::Pattern(python)]),

@@ -90,11 +90,11 @@ impl Lowering<'_> {
         let constants: Vec<Vec<(&str, &str)>> =
             members.iter().map(|member| self.constants(member, named)).collect();
         let (first, _) = constants.split_first().filter(|(_, others)| !others.is_empty())?;
-        let tells_apart = |wire: &str| {
+        let distinguishes = |wire: &str| {
             let mut texts = HashSet::new();
             constants.iter().all(|of| of.iter().any(|(name, text)| *name == wire && texts.insert(*text)))
         };
-        first.iter().map(|(wire, _)| *wire).find(|wire| tells_apart(wire)).map(str::to_owned)
+        first.iter().map(|(wire, _)| *wire).find(|wire| distinguishes(wire)).map(str::to_owned)
     }
 
     /// The properties of a model that admit a single text, and could be a tag.

@@ -1,4 +1,4 @@
-//! What the results of a tool that declares no output schema have looked like: JSON texts → shape → JSON Schema.
+//! The observed results of a tool that declares no output schema: JSON texts → shape → JSON Schema.
 
 mod shape;
 mod text;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use shape::Shape;
 use text::Content;
 
-/// What is known of a tool's results from those that were seen. More results widen it, none narrows it.
+/// The type of a tool's results, inferred from observed ones. More results widen it, none narrows it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Observed {
@@ -19,7 +19,7 @@ pub struct Observed {
     shape: Shape,
 }
 
-/// Why nothing can be learnt from results.
+/// Why no type can be inferred from results.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObserveError {
@@ -37,7 +37,7 @@ pub enum ObserveError {
         /// How it begins.
         beginning: String,
     },
-    /// A module of it would be of no use to anybody.
+    /// The inferred type is too large to be useful.
     #[error(
         "infer a result type: the results have more than {MAX_SIZE} properties in all\n\
          hint: give fewer results, or write a function that takes what you need from them"
@@ -45,14 +45,14 @@ pub enum ObserveError {
     TooLarge,
 }
 
-/// How many spots a shape may be about. The most that we know of a real server's result are some hundred.
+/// The most spots of a shape. The most that we know of a real server's result are some hundred.
 const MAX_SIZE: usize = 5_000;
 
 /// How much of a result an error shows.
 const SHOWN_CHARS: usize = 60;
 
 impl Observed {
-    /// What `results` look like: texts that hold JSON, or structured results.
+    /// Infers a type from `results`: texts that contain JSON, or structured results.
     ///
     /// # Errors
     /// See [`ObserveError`].
@@ -62,7 +62,7 @@ impl Observed {
         Ok(observed)
     }
 
-    /// Learns from more results; from all of them, or on an error from none.
+    /// Adds more results; all of them, or on an error none.
     ///
     /// # Errors
     /// See [`ObserveError`].
@@ -97,7 +97,7 @@ impl Observed {
         self.is_sequence
     }
 
-    /// The JSON Schema of what a result holds.
+    /// The JSON Schema of a result's content.
     pub(super) fn schema(&self) -> Map<String, Value> {
         let value = self.shape.schema();
         match self.is_sequence {

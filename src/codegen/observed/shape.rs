@@ -7,11 +7,11 @@ use serde_json::{Map, Value, json};
 /// An object with more properties is a map: nobody declares so many.
 const MAX_PROPERTIES: usize = 500;
 
-/// What lies deeper can be anything. Shapes are kept as JSON, in which a level takes four, and of which serde_json reads
-/// 128.
+/// Deeper values can be anything. Shapes are kept as JSON, in which a level takes four, and of which
+/// serde_json reads 128.
 const MAX_DEPTH: usize = 20;
 
-/// What was seen at one spot. Nothing at all: it can be anything.
+/// The observed values at one spot. If empty, it can be anything.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Shape {
@@ -101,7 +101,7 @@ impl Shape {
         })
     }
 
-    /// Takes in what was seen elsewhere at the same spot.
+    /// Adds the values observed in another result at the same spot.
     pub(super) fn merge(&mut self, other: Self) {
         self.null |= other.null;
         self.boolean |= other.boolean;
@@ -115,7 +115,7 @@ impl Shape {
         self.object = joined(self.object.take(), other.object, Object::merged);
     }
 
-    /// How many spots it is about.
+    /// How many spots it has.
     pub(super) fn size(&self) -> usize {
         let in_object = match &self.object {
             Some(Object::Properties(properties)) => {
@@ -127,7 +127,7 @@ impl Shape {
         1 + in_object + self.items.as_ref().map_or(0, |items| items.size())
     }
 
-    /// A JSON Schema that admits what was seen.
+    /// A JSON Schema that admits the observed values.
     pub(super) fn schema(&self) -> Map<String, Value> {
         let number = if self.number { "number" } else { "integer" };
         let types: Vec<&str> = [
@@ -143,7 +143,7 @@ impl Shape {
         .collect();
         let mut schema = Map::new();
         match types[..] {
-            // Of what was only null, nothing is known.
+            // Nothing is known about a value that was always null.
             [] | ["null"] => return schema,
             [only] => schema.insert("type".to_owned(), json!(only)),
             _ => schema.insert("type".to_owned(), json!(types)),
@@ -215,7 +215,7 @@ impl Object {
         }
     }
 
-    /// What all its values look like.
+    /// The shape of all its values.
     fn values(self) -> Shape {
         match self {
             Self::Properties(properties) => {
@@ -226,7 +226,7 @@ impl Object {
     }
 }
 
-/// Whether names stand for things rather than for what is said of one: dates, numbers, paths, addresses.
+/// Whether names are data rather than property names: dates, numbers, paths, addresses.
 fn are_data(properties: &IndexMap<String, Property>) -> bool {
     let is_data = |name: &String| {
         !name.starts_with(|first: char| first.is_alphabetic() || "_$@#".contains(first))

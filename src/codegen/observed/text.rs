@@ -2,7 +2,7 @@
 
 use serde_json::{Deserializer, Value};
 
-/// What a result holds.
+/// The content of a result.
 #[derive(Debug, PartialEq)]
 pub(super) enum Content {
     /// One JSON object or array.
@@ -13,7 +13,7 @@ pub(super) enum Content {
 
 /// The content of a result: structured, or a text that is JSON, or has it in a fenced block or in lines of its own.
 ///
-/// An object with nothing but the text `result` is what the MCP SDK for Python makes of a text.
+/// An object with nothing but the text `result` is how the MCP SDK for Python wraps a text.
 pub(super) fn content(result: &Value) -> Option<Content> {
     match result {
         Value::Object(members) => match members.get("result") {
@@ -51,7 +51,7 @@ fn one_or_several(values: Vec<Value>) -> Option<Content> {
     }
 }
 
-/// What is in the first fenced block of JSON.
+/// The content of the first fenced block of JSON.
 fn fenced(text: &str) -> Option<&str> {
     let (_, block) = text.split_once("```json\n")?;
     Some(block.split_once("\n```")?.0)

@@ -120,8 +120,8 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// Writes a line for each class that can be reached from the first one, and for that one if it `is_told` too.
-    fn write(mut self, is_told: bool) {
+    /// Writes a line for each class that can be reached from the first one, and for that one if it `is_included` too.
+    fn write(mut self, is_included: bool) {
         let mut waiting = VecDeque::from([ClassId(0)]);
         self.seen.insert(ClassId(0));
         while let Some(id) = waiting.pop_front() {
@@ -133,7 +133,7 @@ impl Lines<'_> {
                 }
             });
             let is_first = id == ClassId(0);
-            if class.is_elsewhere || (is_first && !is_told) {
+            if class.is_elsewhere || (is_first && !is_included) {
                 continue;
             }
             let line = match &class.body {

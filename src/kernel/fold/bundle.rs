@@ -1,4 +1,4 @@
-//! What of a shown object a reader sees who has no browser: its text, and its images. Pure.
+//! The text and images of a shown object, for readers without a browser. Pure.
 //!
 //! An object comes in several representations, by
 //! [MIME type](https://jupyter-client.readthedocs.io/en/stable/messaging.html#display-data).
@@ -10,11 +10,11 @@ use serde_json::Value;
 
 use crate::kernel::message::MimeBundle;
 
-/// The longest HTML, in characters and without its scripts and styles, that is shown for want of a text. What is
-/// longer is data: a sound, an interactive plot.
+/// The longest HTML, in characters and without its scripts and styles, that is shown if there is no text.
+/// Longer HTML is data: a sound, an interactive plot.
 const HTML_CHARS: usize = 20_000;
 
-/// The MIME types of the images that are kept, and what their files' names end with.
+/// The MIME types of the images that are kept, and the extensions of their files.
 const IMAGES: [(&str, &str); 6] = [
     ("image/png", "png"),
     ("image/jpeg", "jpg"),
@@ -29,7 +29,7 @@ const SVG: &str = "image/svg+xml";
 /// An image, as the kernel sent it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Image {
-    /// What the name of its file ends with.
+    /// The extension of its file.
     pub(crate) extension: &'static str,
     /// The file's bytes.
     pub(crate) bytes: Vec<u8>,
@@ -51,14 +51,14 @@ fn decode(data: &str) -> Option<Vec<u8>> {
     BASE64.decode(packed).ok()
 }
 
-/// The text that says most about an object of which `images` are seen beside it.
+/// The most informative text of an object that is shown beside its `images`.
 pub(super) fn best_text(bundle: &MimeBundle, images: &[Image]) -> Option<String> {
     let plain = text(bundle, "text/plain");
-    let telling = plain.filter(|plain| !is_placeholder(plain));
+    let informative = plain.filter(|plain| !is_placeholder(plain));
     if !images.is_empty() {
-        return telling.map(str::to_owned);
+        return informative.map(str::to_owned);
     }
-    let written = text(bundle, "text/markdown").or(telling).or_else(|| text(bundle, "text/latex"));
+    let written = text(bundle, "text/markdown").or(informative).or_else(|| text(bundle, "text/latex"));
     written
         .map(str::to_owned)
         .or_else(|| json(bundle.get("application/json")?))
@@ -76,12 +76,13 @@ fn text<'a>(bundle: &'a MimeBundle, mime_type: &str) -> Option<&'a str> {
     bundle.get(mime_type)?.as_str()
 }
 
-/// `<Figure size 640x480 with 1 Axes>`, `<IPython.core.display.HTML object>`: says nothing beside the thing itself.
+/// `<Figure size 640x480 with 1 Axes>`, `<IPython.core.display.HTML object>`: adds nothing to the object
+/// itself.
 fn is_placeholder(text: &str) -> bool {
     text.starts_with('<') && text.ends_with('>') && !text.contains('\n')
 }
 
-/// HTML as it was written, without what only a browser understands, if that is not too much to read.
+/// HTML without scripts and styles, if it is not too long to read.
 fn readable_html(html: &str) -> Option<String> {
     let html = without_element(&without_element(html, "script"), "style");
     let html = html.trim();
@@ -90,7 +91,7 @@ fn readable_html(html: &str) -> Option<String> {
 
 /// Cuts every `<name …>…</name>` out of `html`, whatever its case.
 fn without_element(html: &str, name: &str) -> String {
-    // Of the same length, so that places in one are places in the other.
+    // Of the same length, so that offsets in one are offsets in the other.
     let lower = html.to_ascii_lowercase();
     let (open, close) = (format!("<{name}"), format!("</{name}>"));
     let mut kept = String::new();
@@ -117,7 +118,7 @@ mod tests {
         assert_eq!(Vec::from_iter(images.iter().map(|image| image.extension)), extensions);
     }
 
-    /// The texts and the images that `ipybox_messages.py` sends; other representations would be sent for nothing.
+    /// The texts and images that `ipybox_messages.py` sends; other representations would not be read.
     #[test]
     fn the_kernel_sends_what_is_read() {
         let script = include_str!("../ipybox_messages.py");

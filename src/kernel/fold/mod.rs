@@ -22,29 +22,29 @@ pub(crate) struct Fold {
     is_idle: bool,
     is_replied: bool,
     transcript: Transcript,
-    /// The last thing that was shown, if it was an exception. Nothing is known of its being the end of the cell.
+    /// The last shown thing, if it was an exception. It may not have ended the cell.
     exception: Option<PythonError>,
     /// The exception that ended the cell, by its reply.
     error: Option<PythonError>,
     /// How many messages showed something.
     shown: u64,
-    /// How many did when the kernel sent them, if it says so.
+    /// How many the kernel says it has sent, if it says so.
     promised: u64,
-    /// Why the server drops output, if it says that it does.
+    /// The limit by which the server drops output, if it reports that.
     limit: Option<RateLimit>,
 }
 
 /// Output that was lost between the kernel and us.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Missing {
-    /// How many messages; 0 if that cannot be told.
+    /// How many messages; 0 if unknown.
     pub(crate) messages: u64,
     /// The limit of a server that dropped them.
     pub(crate) limit: Option<RateLimit>,
 }
 
 impl Fold {
-    /// Begins with nothing, for the messages that belong to `request`.
+    /// An empty fold for the messages that belong to `request`.
     pub(crate) fn new(request: String) -> Self {
         Self {
             request,
@@ -65,19 +65,19 @@ impl Fold {
         message.parent.as_ref() == Some(&self.request)
     }
 
-    /// Takes in a message of this cell.
+    /// Adds a message of this cell.
     pub(crate) fn take(&mut self, content: Content) -> Taken {
         match content {
             Content::Shown(shown) => {
                 self.shown += 1;
-                let told = self.tell_exception();
-                return told.and(self.transcript.take(shown));
+                let taken = self.take_exception();
+                return taken.and(self.transcript.take(shown));
             }
             Content::Error(error) => {
                 self.shown += 1;
-                let told = self.tell_exception();
+                let taken = self.take_exception();
                 self.exception = Some(error);
-                return told;
+                return taken;
             }
             Content::ExecuteInput => self.has_begun = true,
             Content::Idle => self.is_idle = true,
@@ -92,7 +92,7 @@ impl Fold {
         Taken::default()
     }
 
-    /// Whether nothing more will come: the reply alone does not say so, output may still follow it.
+    /// Whether no more messages will come: after the reply output may still follow.
     pub(crate) fn is_complete(&self) -> bool {
         self.is_idle && self.is_replied
     }
@@ -107,13 +107,13 @@ impl Fold {
         self.is_idle
     }
 
-    /// What is missing of what the kernel has shown, if anything.
+    /// The lost output, if any.
     pub(crate) fn missing(&self) -> Option<Missing> {
         let messages = self.promised.saturating_sub(self.shown);
         (messages > 0 || self.limit.is_some()).then_some(Missing { messages, limit: self.limit })
     }
 
-    /// The rest of what the cell showed, and the exception that ended it.
+    /// The rest of the output, and the exception that ended the cell.
     ///
     /// An exception that was the last thing shown counts as one, also if the reply does not say so: `%run script.py`
     /// shows what ended the script.
@@ -121,8 +121,8 @@ impl Fold {
         (self.transcript.finish(), self.exception.or(self.error))
     }
 
-    /// Something else follows an exception that was shown: it was output, and stands in its place.
-    fn tell_exception(&mut self) -> Taken {
+    /// After an exception something else was shown: the exception was output, and is put in its place.
+    fn take_exception(&mut self) -> Taken {
         match self.exception.take() {
             Some(error) => self.transcript.take(Shown::Stream(format!("{}\n", error.text()))),
             None => Taken::default(),

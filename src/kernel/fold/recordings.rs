@@ -1,4 +1,4 @@
-//! What becomes of what real kernels said: `tests/recordings`.
+//! The fold of recorded messages of real kernels: `tests/recordings`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ fn messages(recording: &Path) -> Vec<Message> {
     text.lines().map(message).collect()
 }
 
-/// A transcript put together, with the images that are left.
+/// An assembled transcript, with the remaining images.
 #[derive(Default)]
 struct Shown {
     text: String,
@@ -53,7 +53,7 @@ impl Shown {
     }
 }
 
-/// Follows messages as a session does: one cell after the other, and apart from them what they show later.
+/// Follows messages as a session does: one cell after the other, and late output apart from them.
 pub(super) fn summary(name: &str, messages: Vec<Message>) -> String {
     let mut summary = format!("== {name}\n");
     let mut late = (Transcript::default(), Shown::default());
@@ -95,10 +95,10 @@ fn end((fold, mut shown): (Fold, Shown), late: &mut (Transcript, Shown), summary
         writeln!(summary, "  ! {}: {}", error.name, error.value).unwrap();
         assert!(!error.text().contains('\u{1b}'));
     }
-    let (transcript, mut told) = std::mem::take(late);
-    told.settle(transcript.finish());
-    if !told.text.is_empty() || !told.images.is_empty() {
-        told.describe("late", summary);
+    let (transcript, mut shown) = std::mem::take(late);
+    shown.settle(transcript.finish());
+    if !shown.text.is_empty() || !shown.images.is_empty() {
+        shown.describe("late", summary);
     }
 }
 

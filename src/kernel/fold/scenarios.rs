@@ -1,5 +1,5 @@
-//! The recorded scenarios, run by our own kernel: it says the same as ipykernel but for what stands in `ours.snap`, whose
-//! reasons `tests/recordings/README.md` has.
+//! The recorded scenarios, run by our own kernel: it sends the same as ipykernel except for the differences
+//! in `ours.snap`, which `tests/recordings/README.md` explains.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ print(json.dumps({name: [as_fields(step) for step in scenario.steps] for name, s
 struct Step {
     /// The cell; none if only time passes.
     code: Option<String>,
-    /// What has to be said before the cell is interrupted, or before the next step.
+    /// The output to wait for before the cell is interrupted, or before the next step.
     until: Option<String>,
 }
 
@@ -47,7 +47,7 @@ fn scenarios() -> BTreeMap<String, Vec<Step>> {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What our own kernel says of a scenario.
+/// The messages of our own kernel for a scenario.
 async fn messages(steps: &[Step], place: &Path) -> Vec<Message> {
     let program = KernelProgram {
         python: python(),
@@ -111,7 +111,7 @@ async fn said(name: &str, steps: &[Step]) -> String {
     let prefix = python().parent().and_then(Path::parent).unwrap().display().to_string();
     let summary =
         summary.replace(&prefix, "/python").replace(&place.path().display().to_string(), "/workspace");
-    // What bars say of their speed.
+    // The speed that progress bars show.
     Regex::new(r"[0-9.]+it/s").unwrap().replace_all(&summary, "100.00it/s").into_owned()
 }
 

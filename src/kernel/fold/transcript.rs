@@ -1,8 +1,8 @@
 //! What has been shown, in order, as long as it can still change: a display can be updated, everything can be cleared.
 //! Pure.
 //!
-//! What is shown grows without bound, so only the newest of it is held. The rest is settled: it is handed on and will
-//! not change any more.
+//! Output grows without bound, so only the newest is held. The rest is settled: it is handed on and will not
+//! change any more.
 
 use std::mem;
 
@@ -10,7 +10,7 @@ use super::bundle::{self, Image};
 use crate::kernel::message::{MimeBundle, Shown};
 use crate::kernel::terminal::{Terminal, plain};
 
-/// How much text, in bytes, is held before what is older than the newest object is settled.
+/// How many bytes of text are held before everything older than the newest object is settled.
 const HELD_BYTES: usize = 256 * 1024;
 
 /// What a piece costs besides its text, in bytes.
@@ -28,29 +28,29 @@ pub(crate) struct Transcript {
     images: u32,
     /// The images of pieces that are settled.
     settled_images: Vec<ImageId>,
-    /// How much text has come since some was settled.
+    /// How much text was added since text was last settled.
     held_bytes: usize,
     /// Whether the next thing that is shown replaces everything before it.
     is_clear_pending: bool,
-    /// Whether everything that was handed on before is void.
+    /// Whether all text that was handed on has been cleared.
     is_cleared: bool,
 }
 
-/// What became of one more message.
+/// The effect of one message.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
-    /// The text that it added, as written, for those who follow along.
+    /// The text that it added, as written, for readers of chunks.
     pub(crate) chunk: Option<String>,
     /// Images that it showed.
     pub(crate) images: Vec<(ImageId, Image)>,
-    /// Images that are shown no more.
+    /// Images that are no longer shown.
     pub(crate) discarded: Vec<ImageId>,
     /// Text that will not change any more.
     pub(crate) settled: Option<Settled>,
 }
 
 impl Taken {
-    /// What became of two messages, one after the other.
+    /// The effects of two messages, one after the other.
     pub(super) fn and(mut self, next: Self) -> Self {
         self.chunk = match (self.chunk, next.chunk) {
             (Some(one), Some(other)) => Some(one + &other),
@@ -68,7 +68,7 @@ impl Taken {
     }
 }
 
-/// Text that will not change any more. It goes on where the one before it ended.
+/// Text that will not change any more. It continues the earlier settled text.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settled {
     /// Whether all that was settled before has been cleared.
@@ -91,7 +91,7 @@ struct Object {
     images: Vec<ImageId>,
 }
 
-/// Text on lines: objects stand on lines of their own.
+/// Joins text and objects: objects are on lines of their own.
 #[derive(Debug)]
 struct Joined {
     text: String,
@@ -100,7 +100,7 @@ struct Joined {
 }
 
 impl Transcript {
-    /// Adds one more thing that was shown.
+    /// Adds a shown thing.
     pub(crate) fn take(&mut self, shown: Shown) -> Taken {
         let mut taken = Taken::default();
         match shown {
@@ -143,7 +143,7 @@ impl Transcript {
         match self.pieces.last_mut() {
             Some(Piece::Stream(terminal)) => {
                 terminal.write(&text);
-                // Where the cursor goes to the right, more is shown than was written.
+                // If the cursor moves right, more text is shown than was written.
                 self.held_bytes = self.held_bytes.max(terminal.settled_bytes());
             }
             _ => {
@@ -188,7 +188,7 @@ impl Transcript {
         Object { id, text, images: ids }
     }
 
-    /// Changes what is shown of an object. If it is settled, or was never shown here, it is shown once more.
+    /// Updates a shown object. If it is settled, or was never shown here, it is shown again.
     fn update(&mut self, bundle: &MimeBundle, id: Option<String>, taken: &mut Taken) {
         let is_same =
             |piece: &Piece| matches!(piece, Piece::Object(object) if object.id == id && id.is_some());
@@ -252,7 +252,7 @@ impl Transcript {
         Settled { is_anew: mem::take(&mut self.is_cleared), text: mem::take(&mut self.joined.text) }
     }
 
-    /// How the text ends that has been shown so far.
+    /// How the text so far ends.
     fn joined_end(&self) -> Joined {
         let mut end = Joined { text: String::new(), ..self.joined };
         let is_telling = |piece: &&Piece| match piece {

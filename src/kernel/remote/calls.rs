@@ -1,7 +1,8 @@
-//! Our end of the way that calls take from a remote kernel: `ipybox_carrier.py` is the other.
+//! Host side of tool calls from a remote kernel; `ipybox_carrier.py` is the kernel side.
 //!
-//! A call comes in parts, on iopub; its answer goes in parts, on control. Each part of an answer is acknowledged. What gets
-//! lost where a connection breaks is made good when the kernel says that a call still waits. No call runs twice.
+//! A call comes in parts, on iopub; its answer goes in parts, on control. Each part of an answer is
+//! acknowledged. Parts that a broken connection has lost are sent again when the kernel reports that a call
+//! still waits. No call runs twice.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -23,37 +24,37 @@ const CALLS_MAX: usize = 1024;
 /// The longest id, in bytes; ours have 32.
 const ID_BYTES_MAX: usize = 64;
 
-/// The most parts that a call of that size may come in. They have 256 Ki characters, of one byte at least.
+/// The most parts of a call. A part has 256 Ki characters, of one byte at least.
 const PARTS_MAX: usize = 1024;
 
 /// The longest text in one message, in bytes. Servers refuse messages of more than 10 MiB.
 const PART_BYTES: usize = 512 * 1024;
 
-/// How many ids are remembered of calls that are over.
+/// How many ids of finished calls are remembered.
 const REMEMBERED: usize = 4096;
 
-/// Calls that a kernel's code makes to us, answered.
+/// Answers the calls of a kernel's code.
 pub(crate) trait CallHandler: Send + Sync {
     /// Answers a call of `path`, with a status and a text as in HTTP. Dropping the future cancels the call.
     fn handle(&self, path: String, body: String) -> BoxFuture<'static, (u16, Bytes)>;
 }
 
-/// What limits the memory of calls, and of their answers.
+/// The memory budgets of calls and their answers.
 #[derive(Clone, Copy)]
 struct Budgets {
     calls: &'static Budget,
     answers: &'static Budget,
 }
 
-/// What a kernel says of a call.
+/// A kernel's message about a call.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum CallMessage {
     /// A part of it.
     Part { path: String, part: usize, parts: usize, text: String },
-    /// It has waited for long.
+    /// The call still waits, after a long time.
     Waiting { is_waiting: bool },
-    /// Nobody waits for it any more.
+    /// The call was cancelled.
     Cancelled { is_cancelled: bool },
 }
 
@@ -63,11 +64,11 @@ pub(super) struct Calls {
     budgets: Budgets,
     by_id: HashMap<String, Call>,
     running: JoinSet<(String, u16, Bytes)>,
-    /// The ids of those that are over, the oldest first.
+    /// The ids of finished calls, the oldest first.
     over: VecDeque<String>,
 }
 
-/// A call, and the memory for what is held of it.
+/// A call, with the memory lease for its parts.
 struct Call {
     state: State,
     bytes: usize,
@@ -75,10 +76,10 @@ struct Call {
 }
 
 enum State {
-    /// It has not come whole.
+    /// Some parts are missing.
     Incomplete(Vec<Option<String>>),
     Running(AbortHandle),
-    /// The parts of its answer that the kernel has not acknowledged.
+    /// It is answered; these parts of the answer are not acknowledged yet.
     Answered(Vec<(usize, Parts)>),
 }
 
@@ -91,12 +92,12 @@ impl Calls {
         Self { handler, budgets, by_id: HashMap::new(), running: JoinSet::new(), over: VecDeque::new() }
     }
 
-    /// Takes in what the kernel says of the call `id`, and returns what to say to it.
-    pub(super) fn take(&mut self, id: String, told: CallMessage) -> Vec<Parts> {
+    /// Handles a message about the call `id`, and returns the messages to send back.
+    pub(super) fn take(&mut self, id: String, message: CallMessage) -> Vec<Parts> {
         if id.len() > ID_BYTES_MAX {
             return Vec::new();
         }
-        match told {
+        match message {
             CallMessage::Part { path, part, parts, text } => self.take_part(id, path, part, parts, text),
             CallMessage::Waiting { is_waiting: true } => self.remind(&id),
             CallMessage::Cancelled { is_cancelled: true } => {
@@ -113,7 +114,7 @@ impl Calls {
             return Vec::new();
         }
         if is_new && self.by_id.len() >= CALLS_MAX {
-            // It is not even remembered, and asks again in a while.
+            // The call is not remembered; the kernel reports it again in a while.
             return Vec::new();
         }
         let lease = self.budgets.calls.lease();
@@ -127,7 +128,7 @@ impl Calls {
         if parts > PARTS_MAX || bytes > MESSAGE_BYTES {
             return self.answer(id, 413, &format!("the call is refused: {}", Excess::Long));
         }
-        // Put together, it is there twice.
+        // While it is assembled, the text is held twice.
         if let Err(excess) = call.lease.grow(2 * bytes) {
             return self.answer(id, 503, &format!("the call is refused: {excess}"));
         }
@@ -136,7 +137,7 @@ impl Calls {
         *place = Some(text);
         if texts.iter().all(Option::is_some) {
             let body: String = texts.drain(..).flatten().collect();
-            // Whoever handles it takes what it needs.
+            // The handler takes its own lease.
             call.lease = self.budgets.calls.lease();
             let handling = AssertUnwindSafe(self.handler.handle(path, body)).catch_unwind();
             let task = self.running.spawn(async move {
@@ -150,7 +151,7 @@ impl Calls {
         Vec::new()
     }
 
-    /// The next thing to say to the kernel because a call is answered. Never ends without calls. Cancellation safe.
+    /// The messages for the next answered call. Without calls it never resolves. Cancellation safe.
     pub(super) async fn answered(&mut self) -> Vec<Parts> {
         loop {
             match self.running.join_next().await {
@@ -165,7 +166,7 @@ impl Calls {
     }
 
     fn answer(&mut self, id: String, status: u16, text: &str) -> Vec<Parts> {
-        // It was cancelled when it was answered already.
+        // It was cancelled after it was answered.
         let Some(call) = self.by_id.get_mut(&id) else { return Vec::new() };
         // As a text within JSON it may be twice as long.
         let mut lease = self.budgets.answers.lease();
@@ -188,7 +189,7 @@ impl Calls {
         said
     }
 
-    /// The kernel has a part of an answer.
+    /// Records that the kernel has received a part of an answer.
     pub(super) fn acknowledge(&mut self, id: &str, part: usize) {
         if let Some(Call { state: State::Answered(parts), .. }) = self.by_id.get_mut(id) {
             parts.retain(|(number, _)| *number != part);
@@ -203,7 +204,7 @@ impl Calls {
             Some(State::Running(_)) => Vec::new(),
             Some(State::Answered(parts)) => parts.iter().map(|(_, part)| part.clone()).collect(),
             None if self.is_over(id) => Vec::new(),
-            // It never came, or not whole.
+            // The call never arrived, or not completely.
             Some(State::Incomplete(_)) | None => {
                 vec![Parts::request(Channel::Control, "ipybox_again", &json!({ "call": id })).1]
             }
@@ -226,7 +227,7 @@ impl Calls {
     }
 }
 
-/// Pieces that are no longer than a part may be, one at least.
+/// Splits a text into pieces of at most [`PART_BYTES`], at least one.
 fn cut(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -245,7 +246,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers each call with what it was, and counts.
+    /// Echoes each call, and counts them.
     struct Echo;
 
     impl CallHandler for Echo {
@@ -272,8 +273,8 @@ mod tests {
     #[tokio::test]
     async fn a_call_is_put_together_in_any_order_and_answered() {
         let mut calls = calls();
-        for told in [part(1, 2, "b"), part(0, 2, "a")] {
-            assert!(calls.take("1".to_owned(), told).is_empty());
+        for message in [part(1, 2, "b"), part(0, 2, "a")] {
+            assert!(calls.take("1".to_owned(), message).is_empty());
         }
         let said = calls.answered().await;
         assert_eq!(content(&said[0])["text"], "/run ab");

@@ -1,8 +1,8 @@
-//! Messages as Jupyter's servers carry them over a WebSocket.
+//! Messages as Jupyter servers send them over a WebSocket.
 //!
-//! Servers since Jupyter Server 2.0 know the subprotocol that [`Parts`] are encoded for. For older ones, and Enterprise
-//! Gateway, a message is an object in JSON, or a binary message that holds one if it has buffers
-//! ([both](https://jupyter-server.readthedocs.io/en/latest/developers/websocket-protocols.html)).
+//! Servers since Jupyter Server 2.0 support the subprotocol that [`Parts`] are encoded for. For older ones,
+//! and Enterprise Gateway, a message is an object in JSON, or a binary message that holds one if it has
+//! buffers ([both](https://jupyter-server.readthedocs.io/en/latest/developers/websocket-protocols.html)).
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -13,11 +13,11 @@ use tokio_tungstenite::tungstenite::{Message as Frame, Utf8Bytes};
 use super::super::Error;
 use super::parts::{Channel, Parts, malformed};
 
-/// The longest message. Text comes in pieces of 64 Ki characters; images are whole. Code in the kernel can send what
-/// takes many times its size when it is read.
+/// The longest message. Text comes in pieces of 64 Ki characters; images are whole. Code in the kernel can
+/// send messages that take many times their size when parsed.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// How the connection is used.
+/// The settings of the WebSocket.
 pub(super) fn websocket() -> WebSocketConfig {
     WebSocketConfig::default()
         .max_message_size(Some(MESSAGE_BYTES_MAX))
@@ -60,7 +60,7 @@ pub(super) fn encode(parts: &Parts, is_binary: bool) -> Result<Frame, Error> {
     Ok(Frame::Text(Utf8Bytes::from(text)))
 }
 
-/// The message that a frame holds; none in those that are the WebSocket's own.
+/// The message in a frame; `None` for control frames of the WebSocket.
 pub(super) fn decode(frame: Frame, is_binary: bool) -> Option<Result<Parts, Error>> {
     match frame {
         Frame::Binary(bytes) if is_binary => Some(Parts::decode(&bytes)),
@@ -80,7 +80,7 @@ fn in_json(text: &[u8]) -> Result<Parts, Error> {
     Parts::new(message.channel, parts.map(part).to_vec())
 }
 
-/// The JSON of a message with buffers, which nothing of ours has: the number of parts and where each begins, as
+/// The JSON of a message with buffers (our messages have none): the number of parts and their offsets, as
 /// big-endian numbers of 32 bits, then the parts, of which the JSON is the first.
 fn with_buffers(bytes: &[u8]) -> Result<&[u8], Error> {
     let number = |index: usize| -> Option<usize> {

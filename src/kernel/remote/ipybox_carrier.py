@@ -1,9 +1,9 @@
 """Carries the calls of this kernel's code over the connection that ipybox holds to the kernel.
 
 A call is published as `comm_open` messages: the one kind that Jupyter servers never drop, however much is published. Its
-answer comes over the control channel, where it is heard while a cell runs. Both are cut in parts, because servers limit
-how long a message may be. Whatever may get lost where a connection breaks is said again: a call that has waited for long
-says so, and is answered again or asked for again; the other end runs no call twice.
+answer comes over the control channel, which is read while a cell runs. Both are cut in parts, because servers limit
+the length of messages. Parts that a broken connection may have lost are sent again: a call that has waited for long
+reports that, and the host sends its answer again or requests the call again; the host runs no call twice.
 """
 
 import os
@@ -17,12 +17,13 @@ import ipybox_runtime
 TARGET = "ipybox"
 # The longest text in one message, in characters.
 PART_CHARS = 256 * 1024
-# How long a call waits for its answer before it says that it does, in seconds: first, and at most.
+# How long a call waits for its answer before it reports that it waits, in seconds: at first,
+# and at most.
 FIRST_REMINDER = 2
 LAST_REMINDER = 15
-# What takes the place of a kernel that nobody wants.
+# The program that replaces an abandoned kernel.
 DO_NOTHING = "import signal\nwhile True: signal.pause()"
-# How often it is looked whether ipybox has been heard of, in seconds.
+# How often to check for signs of life from ipybox, in seconds.
 LEASE_POLL = 60
 
 
@@ -39,7 +40,7 @@ class Call:
 
 
 class Carrier:
-    """The kernel's end of the way."""
+    """The kernel side of tool calls over the kernel's connection."""
 
     def __init__(self, kernel, lease_seconds):
         self._kernel = kernel
@@ -61,7 +62,7 @@ class Carrier:
         ).start()
 
     def connect(self):
-        """Make what stands for a connection in `ipybox_runtime`."""
+        """Make the connection object for `ipybox_runtime`."""
         return Connection(self)
 
     def ask(self, call):
@@ -98,7 +99,7 @@ class Carrier:
         content = {"comm_id": call.id, "target_name": TARGET, "data": data}
         self._kernel.session.send(self._kernel.iopub_socket, "comm_open", content)
 
-    # What follows runs in the thread of the control channel.
+    # The methods below run in the thread of the control channel.
 
     def _take_answer(self, stream, ident, message):
         content = message["content"]
@@ -128,13 +129,13 @@ class Carrier:
     def _watch_lease(self, lease_seconds):
         while time.monotonic() - self._heard < lease_seconds:
             time.sleep(min(LEASE_POLL, lease_seconds / 2))
-        # Nobody wants what runs any more. A process that ended would be started again by its server: one that does
-        # nothing stays in its place, until the server ends idle kernels.
+        # The kernel is abandoned. The server would restart a process that ended: an idle
+        # program replaces it, until the server ends idle kernels.
         os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", DO_NOTHING])
 
 
 class Connection:
-    """What `ipybox_runtime` has for each thread, and for each asynchronous call."""
+    """The connection object of `ipybox_runtime`, one for each thread and each asynchronous call."""
 
     def __init__(self, carrier):
         self.pid = os.getpid()
@@ -155,9 +156,9 @@ class Connection:
 
 
 def say_no_state_of(kernel, requests):
-    """Let `kernel` not publish that it is busy and idle for these requests on its control channel.
+    """Keep `kernel` from publishing busy and idle for these requests on its control channel.
 
-    Jupyter servers take the last state for the kernel's, whatever channel it is of: one that ends idle kernels would end
+    Jupyter servers use the last state of any channel as the kernel's: one that ends idle kernels would end
     the kernel while the cell that has called a tool runs on. Nobody waits for these states.
     """
     # A private name, which another ipykernel may not have.

@@ -1,7 +1,7 @@
 """Makes packages of the workspace importable in a kernel that has no access to its files.
 
-An entry of `sys.path` stands for the workspace. What is below it is asked for when something is imported: first which
-files there are, once for each package, then the text of each that is wanted.
+An entry of `sys.path` represents the workspace. Its files are requested from the host on import: first the list
+of files, once for each package, then the text of each imported one.
 """
 
 import importlib.abc
@@ -17,7 +17,7 @@ ROOT = "ipybox:"
 PACKAGES = ("mcptools", "mcpparse", "gentools")
 INIT = "/__init__.py"
 
-# What a program that the kernel starts is told when it imports one of the packages.
+# The module that programs started by the kernel import instead of one of the packages.
 REFUSAL = '''"""A stand-in."""
 raise ImportError(
     "{name} can be imported in the kernel's own process only, since this kernel is not on ipybox's machine"
@@ -26,7 +26,7 @@ raise ImportError(
 
 
 def install(ask):
-    """Let imports ask for files by `ask`, which takes a path and a request and returns the answer."""
+    """Make imports request files by `ask`, which takes a path and a request and returns the answer."""
     workspace = Workspace(ask)
 
     def find(entry):
@@ -40,7 +40,7 @@ def install(ask):
 
 
 def tell_children():
-    """Let programs that the kernel starts see why they cannot import what the kernel can."""
+    """Show programs that the kernel starts why they cannot import these packages."""
     directory = own_directory()
     for name in (*PACKAGES, "ipybox_runtime"):
         with open(os.path.join(directory, f"{name}.py"), "w") as file:
@@ -56,7 +56,7 @@ def own_directory():
         os.mkdir(directory, 0o700)
     except FileExistsError:
         pass
-    # It is a place to import from: somebody else may have made it.
+    # Code is imported from it, so another user must not have created it.
     found = os.lstat(directory)
     is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
     if is_own and stat.S_IMODE(found.st_mode) == 0o700:
@@ -65,15 +65,15 @@ def own_directory():
 
 
 class Workspace:
-    """The files of the packages, as far as they were asked for."""
+    """The files of the packages, as far as they were requested."""
 
     def __init__(self, ask):
         self._ask = ask
-        # By package: its Python files, and directories that hold some.
+        # By package: its Python files, and their directories.
         self._known = {}
 
     def has(self, path):
-        """Whether there is a file or a directory of this path. What was not there may have been written since."""
+        """Whether there is a file or a directory of this path. A missing one may have been written since."""
         package = path.partition("/")[0]
         return path in self._known.get(package, ()) or path in self.look(package)
 
@@ -133,7 +133,7 @@ class Finder(importlib.abc.PathEntryFinder):
     def _spec(self, fullname, file, locations):
         loader = Loader(self._workspace, fullname, file)
         spec = importlib.machinery.ModuleSpec(fullname, loader, origin=ROOT + file)
-        # So that there is a `__file__`, and tracebacks look for the text.
+        # Sets `__file__`, and makes tracebacks look for the source.
         spec.has_location = True
         spec.submodule_search_locations = locations
         return spec
@@ -142,7 +142,7 @@ class Finder(importlib.abc.PathEntryFinder):
         self._workspace.forget()
 
     def iter_modules(self, prefix=""):
-        """What `pkgutil` asks for."""
+        """Called by `pkgutil`."""
         children = self._workspace.children(self._directory)
         return sorted(
             (prefix + name, is_package) for name, is_package in children.items()
@@ -177,7 +177,7 @@ class Loader(importlib.abc.ExecutionLoader):
                 "install it in the kernel's environment, with `install_package` for instance",
                 name="pydantic",
             )
-        # It may have been written anew since it was read.
+        # The file may have changed since it was read.
         self._source = None
         linecache.cache.pop(ROOT + self._file, None)
         super().exec_module(module)

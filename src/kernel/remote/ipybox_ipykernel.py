@@ -1,4 +1,4 @@
-"""What an ipykernel needs, which our own kernel does by itself. Standard library and ipykernel only."""
+"""Adaptations that only an ipykernel needs. Standard library and ipykernel only."""
 
 import signal
 import sys
@@ -22,26 +22,27 @@ class ShellLikeQtConsole(ZMQInteractiveShell):
 
 
 def configure(shell):
-    """Set in a shell that runs already what IPython offers to be set."""
+    """Set IPython's options in a running shell."""
     shell.colors = "nocolor"
-    # All kernels of a user write to one database, and what they have to say about that stands in the output of cells.
+    # All kernels of a user write to one database, and their errors about that appear in the
+    # output of cells.
     shell.history_manager.enabled = False
-    # Setting `display_page` is too late.
+    # It is too late to set `display_page`.
     from IPython.core import page
 
     shell.set_hook("show_in_pager", page.as_hook(page.display_page), 90)
-    # So named from here on.
+    # The shell has this name from here on.
     shell.__class__ = ShellLikeQtConsole
 
 
 def refuse_input(kernel, refuse):
-    """ipykernel asks its client, by functions that it puts in place for each cell."""
+    """ipykernel forwards input requests to its client, by functions that it installs for each cell."""
     kernel.raw_input = refuse
     kernel.getpass = refuse
 
 
 def wake_loop_by_signals():
-    """Let an interrupt end an `await` at once, and not when the event loop happens to wake.
+    """Make an interrupt end an `await` at once, and not when the event loop happens to wake.
 
     ipykernel 7.4 handles SIGINT by scheduling a callback, which a loop that sleeps does not notice. A
     loop with any signal handler of its own is woken by every signal; this one is for a signal that is
@@ -53,9 +54,9 @@ def wake_loop_by_signals():
 
 
 def in_cell_of_caller(shell):
-    """What makes a function that does the same, for the cell that its maker works for.
+    """Returns a decorator that binds a function to the cell of the code that calls it.
 
-    ipykernel 7 lets what a thread shows belong to the cell that happens to run; ipykernel 6 does this itself.
+    ipykernel 7 assigns a thread's output to the cell that happens to run; ipykernel 6 does this itself.
     """
     shown_by = [sys.stdout, sys.stderr, shell.display_pub, shell.displayhook]
     sources = [

@@ -11,11 +11,11 @@ import sys
 
 
 class InstallationError(Exception):
-    """The package is not installed; what the installer said was printed."""
+    """The package is not installed; the installer's output was printed."""
 
 
 def install(requirement):
-    """Install a requirement by pip, or by uv where there is no pip, and print what the installer says."""
+    """Install a requirement by pip, or by uv if there is no pip, and print the installer's output."""
     command = [*installer(), "--", requirement]
     variables = {"NO_COLOR": "1", "GIT_TERMINAL_PROMPT": "0", "UV_NO_PROGRESS": "1"}
     with permitted(command):
@@ -26,7 +26,7 @@ def install(requirement):
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            # Not where files of the working directory would change what is installed.
+            # Not in the working directory, whose files could change what is installed.
             cwd="/",
             env={**os.environ, **variables},
         )
@@ -65,6 +65,6 @@ def installer():
 
 
 def permitted(command):
-    """What lets `command` start where starting programs is blocked."""
+    """The context in which `command` can start even if starting programs is blocked."""
     commands = sys.modules.get("ipybox_commands")
     return contextlib.nullcontext() if commands is None else commands.permit(command)

@@ -1,4 +1,4 @@
-"""Adapts an ipykernel that somebody else has started, as a Jupyter server does: what boot.py is for our own.
+"""Adapts an ipykernel that a Jupyter server has started, as boot.py prepares our own kernel.
 
 It is run once in a fresh kernel, before any code of a user, with SETTINGS, an object with `sources`, the other modules
 that are needed, by name. Standard library and ipykernel only.
@@ -9,7 +9,7 @@ import importlib.machinery
 import os
 import sys
 
-# The oldest ipykernel that takes requests on its control channel while a cell runs.
+# The oldest ipykernel that handles requests on its control channel while a cell runs.
 OLDEST_IPYKERNEL = (6, 0)
 OLDEST_PYTHON = (3, 10)
 
@@ -44,7 +44,7 @@ def adapt(settings):
     tally = ipybox_session.Tally(kernel.session)
     ipybox_session.adapt(kernel.session)
     ipybox_session.run_once(kernel, tally.replies)
-    # What cannot be sent cannot be told later.
+    # The reply must be encodable: an error while sending could not be reported.
     kernel.session.pack({})
     carrier = ipybox_carrier.Carrier(kernel, settings["lease_seconds"])
     ipybox_runtime.carry_by(carrier.connect)
@@ -78,7 +78,7 @@ def check_versions():
 
 
 class Sources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    """Imports modules that lie in no file."""
+    """Imports modules that are in no file."""
 
     def __init__(self, sources):
         self._sources = sources

@@ -1,4 +1,4 @@
-"""What an ipykernel sends, as ipybox wants to read it: counted, in pieces, and nothing that cannot be encoded."""
+"""Adapts the messages of an ipykernel for ipybox: counted, cut in pieces, and always encodable."""
 
 import functools
 import inspect
@@ -6,7 +6,7 @@ import json
 
 import ipybox_messages
 
-# What is shown of a cell.
+# The message types with output.
 SHOWN = (
     "clear_output",
     "display_data",
@@ -17,19 +17,19 @@ SHOWN = (
 )
 # Requests whose messages are counted at the same time.
 COUNTED_REQUESTS = 256
-# Requests that are known when they come again: ipybox asks for the newest.
+# How many replies are remembered for repeated requests: ipybox repeats only the newest.
 KEPT_REQUESTS = 8
 
 
 def adapt(session):
-    """Let `session` encode and cut messages."""
+    """Make `session` encode and cut messages."""
     session.pack = pack
     session.send = send_in_pieces(session.send)
 
 
 def run_once(kernel, replies):
-    """Let a request to run code that comes again be answered as it was, without running anything: who asks could not know
-    whether it, or its reply, was lost with a connection. `replies` has the newest replies, by request."""
+    """Answer a repeated request to run code with the earlier reply, without running anything: the host cannot know
+    whether the request, or its reply, was lost with a connection. `replies` has the newest replies, by request."""
     execute = kernel.shell_handlers["execute_request"]
     begun = {}
 
@@ -62,7 +62,7 @@ def forget_oldest(entries, most):
 
 
 class Tally:
-    """Tells with the reply to a request how many messages showed something before, so that lost ones are missed."""
+    """Adds the number of messages with output to the reply, so that lost ones are noticed."""
 
     def __init__(self, session):
         self._send = session.send
@@ -89,7 +89,7 @@ class Tally:
             self.replies[request] = content, kwargs["metadata"]
             forget_oldest(self.replies, KEPT_REQUESTS)
         sent = self._send(stream, message_or_type, content, parent, *args, **kwargs)
-        # What could not be sent is not missed.
+        # A message that could not be sent is not counted.
         if kind in SHOWN:
             self._counts[request] = self._counts.pop(request, 0) + 1
             forget_oldest(self._counts, COUNTED_REQUESTS)
@@ -99,8 +99,8 @@ class Tally:
 def send_in_pieces(send):
     """Send long text of streams as several messages, and cut exceptions that are longer than anyone reads.
 
-    The server keeps what it needs of each message before it takes the next; one message of a gigabyte would have
-    to be held whole.
+    The host reduces each message before it reads the next; one message of a gigabyte would have to be held
+    whole.
     """
 
     def send_pieces(stream, message_or_type, content=None, *args, **kwargs):
@@ -138,7 +138,7 @@ def pack(message):
 
 @functools.cache
 def encoders():
-    """What makes JSON of Python's objects, and of dates: ipykernel's until jupyter_client 7 took it over."""
+    """The function that makes objects and dates JSON encodable: ipykernel's, since jupyter_client 7 its own."""
     from jupyter_client import jsonutil
 
     if hasattr(jsonutil, "json_clean"):

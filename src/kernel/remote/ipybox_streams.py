@@ -1,6 +1,6 @@
 """ipykernel's streams, made to lose nothing at the end of a cell.
 
-ipykernel's private names are used where it has them; without them its own streams do what they always do.
+ipykernel's private names are used if it has them; without them its own streams are unchanged.
 """
 
 import _thread
@@ -15,8 +15,9 @@ from ipykernel.iostream import OutStream
 
 # More than a pipe holds, so that one read empties it.
 READ_BYTES = 64 * 1024
-# How often a waiting thread looks at the thread that sends, and how many looks in a row may find it doing nothing. These
-# are counted and not timed: a machine that is slow, or has been suspended, delays both threads.
+# How often a waiting thread checks the sending thread, and how many checks in a row may find it
+# idle. These are counted and not timed: a machine that is slow, or has been suspended, delays
+# both threads.
 FLUSH_POLL_SECONDS = 1
 IDLE_FLUSH_POLLS = 10
 # The same for the end of a cell, which waits for text from pipes. It takes a millisecond where the machine is not busy.
@@ -35,7 +36,7 @@ NAMES_FOR_TAKING_OVER = (
 class Stream(OutStream):
     """stdout or stderr."""
 
-    # Whether text is under way from the pipe to the stream.
+    # Whether text is being moved from the pipe to the stream.
     is_busy = False
     _consumed_bytes = 0
 
@@ -43,7 +44,7 @@ class Stream(OutStream):
         """Wait until everything is sent, however slowly the server reads.
 
         ipykernel gives up after ten seconds and says so in the cell's output. This gives up, in silence, if the thread
-        that sends has been doing nothing for as long: code that has broken that thread goes on, slowly.
+        that sends has been idle for as long: code that has broken that thread goes on, slowly.
         """
         sender = getattr(self.pub_thread, "ipybox_sender", None)
         if sender is None or not sender.is_needed():
@@ -54,7 +55,7 @@ class Stream(OutStream):
         idle, count = 0, sender.sent_count
         while idle < IDLE_FLUSH_POLLS and not sent.wait(FLUSH_POLL_SECONDS):
             if not sender.is_needed():
-                # The thread has ended: what it has not sent is sent here.
+                # The thread has ended: its unsent messages are sent here.
                 return self._flush()
             last, count = count, sender.sent_count
             idle = 0 if count != last or sender.is_sending else idle + 1
@@ -62,7 +63,7 @@ class Stream(OutStream):
     def _watch_pipe_fd(self):
         """Write to the stream what programs write to the file descriptor; runs in a thread of its own.
 
-        Unlike ipykernel's, it can be seen to be at work, and cuts no character in two.
+        Unlike ipykernel's, it shows whether it is busy, and cuts no character in two.
         """
         if not has(self, NAMES_FOR_WATCHING):
             return super()._watch_pipe_fd()
@@ -93,9 +94,9 @@ def has(thing, names):
 
 
 class Sender:
-    """Lets the thread that publishes send at once, and tells whether it does.
+    """Lets the publishing thread send at once, and reports whether it is sending.
 
-    ipykernel lets it queue what it sends for itself, behind everything that the others have queued since: nobody can
+    ipykernel makes it queue its own messages, behind all that other threads have queued since: nobody can
     wait until a stream is sent, and a thread whose queue is full waits for itself.
     """
 
@@ -139,7 +140,7 @@ def send_directly(pub_thread):
 
 
 def take_over(app):
-    """Let the streams of a kernel be ours, if they are ipykernel's own."""
+    """Replace the streams of a kernel by ours, if they are ipykernel's own."""
     streams = [sys.stdout, sys.stderr]
     if not all(
         type(stream) is OutStream and has(stream, NAMES_FOR_TAKING_OVER)
@@ -155,14 +156,14 @@ def take_over(app):
         stream.watch_fd_thread.join()
         stream._should_watch = True
         stream.__class__ = Stream
-        # Not by `threading`: ipykernel 6 would let what it writes belong to the cell that runs now.
+        # Not by `threading`: ipykernel 6 would assign its output to the cell that runs now.
         _thread.start_new_thread(stream._watch_pipe_fd, ())
     send_directly(app.iopub_thread)
     settle_after_cells(app.kernel, streams)
 
 
 def settle_after_cells(kernel, streams):
-    """Let no cell of `kernel` end before what its programs wrote to file descriptors is in the streams."""
+    """Delay the end of each cell of `kernel` until text on file descriptors is in the streams."""
     if not all(
         isinstance(stream, Stream) and has(stream, NAMES_FOR_WATCHING)
         for stream in streams
@@ -178,7 +179,7 @@ def settle_after_cells(kernel, streams):
             try:
                 settle()
             except KeyboardInterrupt:
-                # It came for a cell that has ended.
+                # The interrupt was for a cell that has ended.
                 pass
 
     kernel.do_execute = do_execute_and_settle
@@ -191,19 +192,20 @@ def make_settle(streams):
     process = os.getpid()
 
     def unsettled():
-        # In this order: what is no longer in a pipe is on its way or has arrived.
+        # In this order: text that is no longer in a pipe is in transit or has arrived.
         full = {fd for fd, event in pipes.poll(0) if event & select.POLLIN}
         return [stream for stream in streams if stream._fid in full or stream.is_busy]
 
     def waits_for_server(stream):
-        # A full stream lets the thread that reads the pipe wait.
+        # A full stream blocks the thread that reads the pipe.
         sender = getattr(stream.pub_thread, "ipybox_sender", None)
         return stream.is_busy and sender is not None and sender.is_sending
 
     def settle():
         if not unsettled() or os.getpid() != process:
             return
-        # What was there when the cell ended has passed when this much has: programs in the background may go on.
+        # After this many bytes all text from before the cell's end has passed: background
+        # programs may go on writing.
         enough = {stream: stream._consumed_bytes + 2 * READ_BYTES for stream in streams}
         idle, consumed = 0, None
         while idle < IDLE_SETTLE_POLLS:

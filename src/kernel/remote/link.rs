@@ -1,4 +1,4 @@
-//! The connection to a remote kernel, opened again where it breaks, and shared by cells and calls.
+//! The connection to a remote kernel, reopened after a break, and shared by cells and calls.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,46 +18,46 @@ use super::parts::{Channel, Parts, SUBPROTOCOL};
 use crate::jupyter::{self, Channels, KernelId, Server};
 use crate::text::describe;
 
-/// How many messages wait to be taken before no more are read.
+/// How many messages are queued before no more are read.
 pub(super) const HEARD_CAPACITY: usize = 64;
 
 /// How often the server is pinged.
 const PING: Duration = Duration::from_secs(10);
-/// How long nothing may come before the connection counts as broken: a network that is gone says nothing.
+/// How long nothing may arrive before the connection counts as broken: a lost network sends no error.
 const SILENCE: Duration = Duration::from_secs(30);
 /// How long the network may take to accept a frame.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long to wait before the first attempt to open it again, and the longest wait.
+/// The pause before the first attempt to reopen it, and the longest pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(10);
 /// How long one attempt may take. Servers wait up to 60 seconds for a kernel before they accept.
 const ATTEMPT: Duration = Duration::from_secs(75);
-/// How long it is tried before it is said that the kernel cannot be reached; it is tried on after that.
+/// How long reopening is tried before the kernel is reported as unreachable; attempts go on after that.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often the kernel is told that somebody is there still. Seldom, so that a server which ends idle kernels is not kept
-/// from it.
+/// How often the kernel gets a sign of life. Seldom, so that a server which ends idle kernels can still do
+/// so.
 const ALIVE: Duration = Duration::from_secs(3 * 3600);
 
-/// What comes from a remote kernel.
+/// An event of a remote kernel.
 #[derive(Debug)]
 pub(super) enum Heard {
     Message(Message),
-    /// Something that cannot be understood.
+    /// A malformed message.
     Torn,
-    /// It cannot be reached, and has not been for a while.
+    /// It has been unreachable for a while.
     Disconnected(String),
-    /// It has ended, in words.
+    /// It has ended; the reason as text.
     Ended(String),
 }
 
-/// What is asked of a remote kernel.
+/// A request to a remote kernel.
 #[derive(Debug)]
 pub(super) enum Request {
     /// To run code.
     Execute(Parts),
-    /// Not to ask again for that, if the connection is broken: nobody waits for it any more.
+    /// Not to send that again after a reconnection: nobody waits for it any more.
     Forget,
     Other(Parts),
 }
@@ -77,8 +77,8 @@ pub(super) struct Link {
     /// The connection's name on the server, by which its output is kept while it is broken.
     pub(super) session: String,
     pub(super) requests: mpsc::UnboundedReceiver<Request>,
-    /// The newest request to run code, which may have been lost with a connection, or its reply. The kernel runs it once,
-    /// however often it comes, and answers each time.
+    /// The newest request to run code: it, or its reply, may be lost with a connection. The kernel runs it
+    /// once, however often it arrives, and answers each time.
     last_execution: Option<Parts>,
     /// How often the connection has been opened again.
     connections: u32,
@@ -87,11 +87,11 @@ pub(super) struct Link {
     pub(super) calls: Calls,
 }
 
-/// How a connection, or the attempt to have one again, ended.
+/// How a connection, or the attempt to reopen it, ended.
 enum End {
-    /// It may be opened again.
+    /// It may be reopened.
     Broken(String),
-    /// Nobody wants it any more.
+    /// The kernel's handle was dropped.
     Dropped,
     /// The kernel has ended.
     Kernel(String),
@@ -163,13 +163,13 @@ impl Link {
         self.server.channels(&self.kernel, &self.session, SUBPROTOCOL, config).await
     }
 
-    /// Passes messages on until the kernel has ended or nobody wants them any more.
+    /// Forwards messages until the kernel has ended or its handle is dropped.
     pub(super) async fn run(mut self, mut channels: Channels) {
         let mut is_first = true;
         loop {
             let why = match self.converse(channels, is_first).await {
                 End::Dropped => return,
-                End::Kernel(words) => return self.tell(Heard::Ended(words)).await,
+                End::Kernel(words) => return self.report(Heard::Ended(words)).await,
                 End::Broken(why) => why,
             };
             is_first = false;
@@ -177,7 +177,7 @@ impl Link {
             self.state.send_replace(State::Broken(why));
             channels = match self.reopen().await {
                 Ok(channels) => channels,
-                Err(Some(words)) => return self.tell(Heard::Ended(words)).await,
+                Err(Some(words)) => return self.report(Heard::Ended(words)).await,
                 Err(None) => return,
             };
             tracing::info!("the connection to the remote kernel is back");
@@ -185,30 +185,31 @@ impl Link {
         }
     }
 
-    async fn tell(&self, heard: Heard) {
-        // Nobody wants to know it any more.
+    async fn report(&self, heard: Heard) {
+        // Fails only if the kernel's handle was dropped.
         self.heard.send(heard).await.ok();
     }
 
-    /// Opens the connection again. An error says how the kernel ended meanwhile, or nothing if nobody wants it any more.
+    /// Reopens the connection. An error is the reason if the kernel ended meanwhile, or `None` if its handle
+    /// was dropped.
     async fn reopen(&self) -> Result<Channels, Option<String>> {
-        let telling = async {
+        let reporting = async {
             tokio::time::sleep(PATIENCE).await;
             let why = match &*self.state.borrow() {
                 State::Broken(why) => why.clone(),
                 State::Connected => String::new(),
             };
-            self.tell(Heard::Disconnected(why)).await;
+            self.report(Heard::Disconnected(why)).await;
             std::future::pending::<std::convert::Infallible>().await
         };
         tokio::select! {
             reopened = self.try_to_reopen() => reopened.map_err(Some),
-            never = telling => match never {},
+            never = reporting => match never {},
             () = self.heard.closed() => Err(None),
         }
     }
 
-    /// Tries until the connection is open, or the server says that there is no kernel any more.
+    /// Tries until the connection is open, or the server reports that the kernel is gone.
     async fn try_to_reopen(&self) -> Result<Channels, String> {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -229,7 +230,7 @@ impl Link {
         }
     }
 
-    /// Passes messages on while the connection holds.
+    /// Forwards messages while the connection lasts.
     async fn converse(&mut self, channels: Channels, is_first: bool) -> End {
         let Channels { socket, is_binary } = channels;
         let (sink, mut stream) = socket.split();
@@ -258,13 +259,13 @@ impl Link {
             say(&alive);
         }
         let mut pings = tokio::time::interval(PING);
-        // After a while in which we did not run, what has come has not been read yet.
+        // After a suspension, messages that have arrived are not read yet.
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut notices = tokio::time::interval_at(Instant::now() + ALIVE, ALIVE);
         let mut last_heard = Instant::now();
         loop {
             let next = async {
-                // What has been read must have a place: else the kernel's output waits in the network.
+                // Reserves room before reading: without it the kernel's output waits in the network.
                 let permit = self.heard.reserve().await;
                 (permit, stream.next().await)
             };
@@ -292,9 +293,9 @@ impl Link {
                         }
                     };
                     match sort(&parts, &self.session) {
-                        // Until all is written that was to be, its answer may be on its way.
+                        // Until the queue is written, its answer may be on its way.
                         Sorted::Call(_, CallMessage::Waiting { .. }) if !outgoing.is_empty() => {}
-                        Sorted::Call(id, told) => self.calls.take(id, told).iter().for_each(say),
+                        Sorted::Call(id, message) => self.calls.take(id, message).iter().for_each(say),
                         Sorted::Received(Received { call, part }) => self.calls.acknowledge(&call, part),
                         Sorted::Heard(Heard::Ended(words)) => return End::Kernel(words),
                         Sorted::Heard(heard) => permit.send(heard),
@@ -314,7 +315,7 @@ impl Link {
                 tick = pings.tick() => {
                     let is_late = tick.elapsed() > PING / 2;
                     if is_late || self.heard.capacity() == 0 {
-                        // Nothing was read, so that nothing could be heard.
+                        // Reading was paused, so silence proves nothing.
                         last_heard = Instant::now();
                     }
                     if outgoing.last_progress().map_or(last_heard, |written| written.max(last_heard)).elapsed() > SILENCE {
@@ -328,7 +329,8 @@ impl Link {
     }
 }
 
-/// What is to be written to a connection. Writing does not keep us from reading: an answer of megabytes may take minutes.
+/// The queue of messages to write to a connection. Writing does not block reading: an answer of megabytes may
+/// take minutes.
 struct Outgoing {
     queue: Mutex<Queue>,
     has_more: Notify,
@@ -358,13 +360,14 @@ impl Outgoing {
         self.queue().frames.is_empty()
     }
 
-    /// When the network took something of more that waits. What it takes while nothing waits may lie in a buffer of ours.
+    /// When the network last accepted a message while others waited. A message accepted with an empty queue
+    /// may be in a buffer of ours.
     fn last_progress(&self) -> Option<Instant> {
         let queue = self.queue();
         (!queue.frames.is_empty()).then_some(queue.last_written)
     }
 
-    /// Writes whatever comes, until it fails.
+    /// Writes queued messages until that fails.
     async fn write(&self, mut sink: impl Sink<Frame, Error = tungstenite::Error> + Unpin) -> String {
         loop {
             let frame = self.queue().frames.front().cloned();
@@ -384,7 +387,7 @@ impl Outgoing {
     }
 }
 
-/// Whom a message is for.
+/// The recipient of a message.
 enum Sorted {
     Heard(Heard),
     Call(String, CallMessage),
@@ -396,7 +399,7 @@ fn sort(parts: &Parts, session: &str) -> Sorted {
     let Ok(header) = serde_json::from_slice::<Header>(parts.header()) else {
         return Sorted::Heard(Heard::Torn);
     };
-    // What the server says itself it says in the name of our session.
+    // The server's own messages carry our session's id.
     let is_of_server = header.session == session;
     match header.msg_type.as_str() {
         "comm_open" if parts.channel == Channel::Iopub => {
@@ -410,7 +413,7 @@ fn sort(parts: &Parts, session: &str) -> Sorted {
         "ipybox_answer_reply" => {
             return serde_json::from_slice(parts.content()).map_or(Sorted::Nothing, Sorted::Received);
         }
-        // Nothing else tells that another client had the server end it: the connection stays.
+        // The only sign that another client has had the server end the kernel: the connection stays.
         "shutdown_reply" => {
             let is_restart =
                 serde_json::from_slice::<ShutdownReply>(parts.content()).is_ok_and(|reply| reply.restart);

@@ -31,25 +31,25 @@ use super::{Death, Error, Event, Limits, SHARED_MODULES, ShellCommands};
 use crate::jupyter::{self, Channels, KernelId, Server};
 use crate::text::describe;
 
-/// By what name the kernel's calls are known among what other code sends to pages.
+/// The comm target of the kernel's calls, beside those of other code.
 const COMM_TARGET: &str = "ipybox";
 
-/// How long a kernel waits for word from us before it gives up. Laptops sleep at night.
+/// How long a kernel waits for a sign of life from us before it ends. Laptops sleep at night.
 const LEASE: Duration = Duration::from_secs(12 * 3600);
 
-/// How often a new kernel is asked for itself until its answer comes, whole.
+/// How often a new kernel is sent a `kernel_info_request` until its complete answer arrives.
 const GREET_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether a kernel that starts is there still.
+/// How often to check that a starting kernel still exists.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long the server may take to interrupt a kernel.
 const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The shortest time that is given to a connection to come back when code is to be run.
+/// The least time to wait for a broken connection when code is to be run.
 const SHORT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What adapts a kernel; the first is run, the others are imported by it.
+/// The modules that adapt a kernel; the first is run and imports the others.
 const ADAPTER: &str = include_str!("ipybox_remote.py");
 const MODULES: [(&str, &str); 6] = python_modules![
     "ipybox_carrier",
@@ -60,27 +60,27 @@ const MODULES: [(&str, &str); 6] = python_modules![
     "ipybox_streams",
 ];
 
-/// What a remote kernel is started with.
+/// The settings for starting a remote kernel.
 #[derive(Clone)]
 pub(crate) struct RemoteLaunch {
     pub(crate) server: Arc<Server>,
     /// The kernel spec; `None` for the server's default.
     pub(crate) kernel_name: Option<String>,
-    /// Variables for the server, which starts the kernel by them.
+    /// Variables for the server that configure the kernel's start.
     pub(crate) start_variables: BTreeMap<String, String>,
-    /// Variables that code in the kernel finds.
+    /// Variables for code in the kernel.
     pub(crate) environment: BTreeMap<String, String>,
     /// What the kernel and each process that it starts may use.
     pub(crate) limits: Limits,
-    /// What its code may start.
+    /// Which programs its code may start.
     pub(crate) shell_commands: ShellCommands,
     /// How long it may take to be ready.
     pub(crate) timeout: Duration,
     /// The Python modules that generated code imports, by name.
     pub(crate) runtime: &'static [(&'static str, &'static str)],
-    /// What answers its calls.
+    /// Answers its calls.
     pub(crate) handler: Arc<dyn CallHandler>,
-    /// What is under way about kernels.
+    /// Pending requests about kernels.
     pub(crate) tasks: TaskTracker,
 }
 
@@ -99,9 +99,9 @@ pub(crate) struct RemoteKernel {
     state: watch::Receiver<State>,
     link: AbortHandle,
     limits: Limits,
-    /// Interrupts that the server has been asked for tell here how that went.
+    /// Completed interrupt requests to the server are reported here.
     interrupts: (mpsc::UnboundedSender<()>, mpsc::UnboundedReceiver<()>),
-    /// The newest of these requests: what is late must not hit the next cell.
+    /// The newest of these requests: a late one must not hit the next cell.
     interrupting: Option<JoinHandle<()>>,
 }
 
@@ -140,7 +140,7 @@ impl RemoteKernel {
         })
     }
 
-    /// Waits until the kernel answers and what it publishes arrives.
+    /// Waits until the kernel answers and its iopub messages arrive.
     async fn greet(&mut self) -> Result<(), Error> {
         let mut asked = Vec::new();
         let (mut info, mut is_idle) = (None, false);
@@ -182,7 +182,7 @@ impl RemoteKernel {
             "shell_commands": launch.shell_commands,
             "sources": sources,
         });
-        // A string in JSON is one in Python.
+        // A JSON string literal is also a Python one.
         let code = format!(
             "exec(compile({}, 'ipybox:ipybox_remote.py', 'exec'), \
              {{'__name__': 'ipybox_remote', 'SETTINGS': __import__('json').loads({})}})",
@@ -212,7 +212,7 @@ impl RemoteKernel {
         }
     }
 
-    /// The next message of a kernel that has to go on to be of use. Cancellation safe.
+    /// The next message of a kernel that must not end or disconnect. Cancellation safe.
     async fn next_while_starting(&mut self) -> Result<Message, Error> {
         loop {
             match self.next().await? {
@@ -224,7 +224,7 @@ impl RemoteKernel {
         }
     }
 
-    /// Sends a request for code to be run. If the connection is broken, it gets a while to come back.
+    /// Sends a request to run code. A broken connection gets a while to be reopened.
     pub(super) async fn execute(&mut self, code: &str) -> Result<String, Error> {
         let back = self.state.wait_for(|state| matches!(state, State::Connected));
         if tokio::time::timeout(SHORT_PATIENCE, back).await.is_err()
@@ -278,7 +278,7 @@ impl RemoteKernel {
         })
     }
 
-    /// Has the server interrupt the running code. That it has comes as a message.
+    /// Requests the server to interrupt the running code. A message confirms it.
     pub(super) fn request_interrupt(&mut self) -> Result<(), Error> {
         let state = self.state.borrow().clone();
         if let State::Broken(why) = state {
@@ -298,13 +298,13 @@ impl RemoteKernel {
                 tracing::warn!(why, "the Jupyter server does not interrupt the kernel");
                 interrupt_by(&requests);
             }
-            // Nobody waits for it if the kernel was given up.
+            // Fails only if the kernel was given up.
             done.send(()).ok();
         }));
         Ok(())
     }
 
-    /// Asks the kernel itself for an interrupt, without its server.
+    /// Sends an interrupt request to the kernel itself, without its server.
     pub(super) fn interrupt_directly(&self) {
         interrupt_by(&self.requests);
     }
@@ -320,14 +320,14 @@ impl RemoteKernel {
         self.running.end().await;
     }
 
-    /// Leaves the kernel to whoever restarts it.
+    /// Leaves the kernel on the server, to be restarted.
     pub(super) fn release(self) -> KernelId {
         self.link.abort();
         self.running.release()
     }
 }
 
-/// Asks a kernel itself for an interrupt.
+/// Sends an interrupt request to a kernel itself.
 fn interrupt_by(requests: &mpsc::UnboundedSender<Request>) {
     let interrupt = Parts::request(Channel::Control, "interrupt_request", &json!({})).1;
     if requests.send(Request::Other(interrupt)).is_err() {

@@ -1,4 +1,4 @@
-//! Messages as they travel between a kernel and its client, with nothing of their content looked at.
+//! Messages between a kernel and its client, with unparsed content.
 //!
 //! Over a WebSocket they are binary messages of the subprotocol
 //! [`v1.kernel.websocket.jupyter.org`](https://jupyter-server.readthedocs.io/en/latest/developers/websocket-protocols.html):
@@ -100,7 +100,7 @@ impl Parts {
         Self { channel: self.channel, parts }
     }
 
-    /// What it says.
+    /// The parsed message.
     pub(in crate::kernel) fn message(&self) -> Result<Message, Error> {
         let header: Header = parse(self.header())?;
         let parent: ParentHeader = parse(self.parent())?;
@@ -143,7 +143,7 @@ impl Parts {
         bytes.into()
     }
 
-    /// From a binary message of a WebSocket. Whoever sent it may have put anything in it.
+    /// From a binary message of a WebSocket. Its content is untrusted.
     pub(crate) fn decode(bytes: &Bytes) -> Result<Self, Error> {
         let count = number(bytes, 0).ok_or_else(|| malformed("a message without offsets"))?;
         if !(PARTS_MIN + 2..=OFFSETS_MAX).contains(&count) {
@@ -187,7 +187,7 @@ mod tests {
         Parts::new(channel, parts.iter().map(|part| Bytes::from_static(part.as_bytes())).collect()).unwrap()
     }
 
-    /// What Jupyter Server's own encoder makes of these parts.
+    /// These parts as encoded by Jupyter Server.
     #[test]
     fn messages_are_laid_out_as_jupyter_server_does() {
         let encoded = parts(Channel::Shell, &["{}", "", "{\"a\":1}", "xyz"]).encode();

@@ -1,7 +1,7 @@
-//! Kernels on a server, none of which is to be left there.
+//! Kernels on a server, all of which are ended there.
 //!
-//! What has been asked of the server is waited for in tasks of a tracker, whatever becomes of who has asked: a kernel that is
-//! there too late is ended, too.
+//! Requests to the server run in tasks of a tracker, which outlive their callers: a kernel that starts too
+//! late is ended, too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use super::RemoteLaunch;
 use crate::jupyter::{Error, KernelId, Server};
 use crate::text::describe;
 
-/// How long a server may take to start a kernel, whether or not anybody waits.
+/// How long a server may take to start a kernel, even if no caller waits.
 const START_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How long it is tried to have a kernel ended, whether or not anybody waits.
+/// How long ending a kernel is tried, even if no caller waits.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long after a failure the server is asked again. It fails while it is restarting the kernel itself.
+/// The pause after a failed request. It fails while it is restarting the kernel itself.
 const DELETE_PAUSE: Duration = Duration::from_millis(500);
 
-/// How long an end is waited for. MCP clients that have ended our input kill us a while later.
+/// How long to wait for an end. MCP clients that have closed our input kill us a while later.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A kernel that is there on a server, and is ended there when this is dropped.
+/// A kernel on a server, which is ended there when this is dropped.
 pub(super) struct Running {
     pub(super) server: Arc<Server>,
     pub(super) kernel: KernelId,
@@ -38,20 +38,20 @@ impl Running {
         Self { server, kernel, tasks, is_held: true }
     }
 
-    /// Leaves it to whoever gets its id.
+    /// Leaves it on the server, and returns its id.
     pub(super) fn release(mut self) -> KernelId {
         self.is_held = false;
         self.kernel.clone()
     }
 
-    /// Has the server end it, and waits a while for that.
+    /// Requests the server to end it, and waits a while for that.
     pub(super) async fn end(self) {
         let tasks = self.tasks.clone();
         drop(self);
         settle(&tasks).await;
     }
 
-    /// Has the server end it, and does not wait.
+    /// Requests the server to end it, and does not wait.
     pub(super) fn begin_to_end(&self) {
         self.tasks.spawn(delete(Arc::clone(&self.server), self.kernel.clone()));
     }
@@ -59,14 +59,14 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Without a runtime nobody can ask the server: the kernel gives up when its lease is over.
+        // Without a runtime no request can be sent: the kernel ends when its lease is over.
         if self.is_held && tokio::runtime::Handle::try_current().is_ok() {
             self.begin_to_end();
         }
     }
 }
 
-/// Waits a while until nothing is under way about kernels.
+/// Waits a while for pending requests about kernels.
 pub(crate) async fn settle(tasks: &TaskTracker) {
     tasks.close();
     if tokio::time::timeout(PATIENCE, tasks.wait()).await.is_err() {
@@ -81,7 +81,7 @@ pub(super) async fn obtain(
 ) -> Result<Running, super::Error> {
     let (server, tasks) = (&launch.server, &launch.tasks);
     if let Some(kernel) = earlier.clone() {
-        // Half, so that another one can be started in the other half.
+        // Half of the timeout, so that another kernel can be started in the other half.
         let restarted = server.restart_kernel(&kernel, launch.timeout / 2).await;
         if let Err(error @ Error::Unreachable { .. }) = restarted {
             return Err(error.into());
@@ -107,7 +107,7 @@ pub(super) async fn obtain(
         let running = started.map(|kernel| Running::new(server, kernel, tracker));
         if let Err(Ok(running)) = sender.send(running) {
             tracing::debug!("a remote kernel is there too late");
-            // In this task, which is waited for.
+            // Dropped in this task, which the tracker waits for.
             drop(running);
         }
     });

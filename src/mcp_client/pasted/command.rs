@@ -5,10 +5,10 @@ use serde_json::{Map, Value, json};
 use crate::mcp_client::ParametersError;
 use crate::text::quoted;
 
-/// What only a shell understands.
+/// Operators that only a shell understands.
 const OPERATORS: &[&str] = &["&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1"];
 
-/// Takes the command apart, so that `command` is a program and `args` are its arguments.
+/// Splits the command, so that `command` is a program and `args` are its arguments.
 pub(super) fn adopt(
     object: &mut Map<String, Value>,
     has_program: &dyn Fn(&str) -> bool,
@@ -46,7 +46,7 @@ pub(super) fn adopt(
     Ok(())
 }
 
-/// The first word is the command, the others go before the arguments that are there.
+/// The first word is the command, the others go before the existing arguments.
 fn split_into(object: &mut Map<String, Value>, words: Vec<Value>) {
     let mut words = words.into_iter();
     object.insert("command".to_owned(), words.next().unwrap_or_else(|| json!("")));
@@ -59,7 +59,7 @@ fn split_into(object: &mut Map<String, Value>, words: Vec<Value>) {
             args.append(given);
             *given = args;
         }
-        // Of the wrong type, which is told later.
+        // Of the wrong type, which is reported later.
         Some(_) => {}
         None => drop(object.insert("args".to_owned(), Value::Array(args))),
     }

@@ -9,7 +9,7 @@ use crate::mcp_client::ParametersError;
 const WRAPPERS: &[&str] =
     &["mcpServers", "mcp_servers", "servers", "context_servers", "extensions", "mcp", "mcp-servers"];
 
-/// The entry of the server, and in `ignored` what stands beside it.
+/// The entry of the server, and in `ignored` the keys beside it.
 pub(super) fn find<'a>(
     name: &str,
     object: &'a Map<String, Value>,
@@ -47,7 +47,7 @@ pub(super) fn find<'a>(
     Ok(object)
 }
 
-/// The only entry, or the one that is called as the server is to be.
+/// The only entry, or the one with the server's name.
 fn choose<'a>(
     name: &str,
     wrapper: &str,

@@ -1,6 +1,6 @@
-//! What the keys of other clients mean here.
+//! The meaning of other clients' keys here.
 
-/// The keys that are ours. What is nearly one of them is a mistake.
+/// Our own keys. A similar key is a mistake.
 pub(super) const OWN: &[&str] =
     &["command", "args", "env", "cwd", "url", "headers", "type", "timeout", "trust_workspace"];
 
@@ -16,17 +16,17 @@ pub(super) enum Key {
     Texts(&'static str),
     /// The names of variables that have the values of our key.
     FromVariables(&'static str),
-    /// The transport; or a URL, where the key itself tells the transport.
+    /// The transport; or a URL, if the key itself names the transport.
     Transport { url_key: Option<&'static str> },
     /// A token for the header `Authorization`, or the variable that has it.
     Bearer,
-    /// How long the server may take to start, in units of which a second has so many.
+    /// How long the server may take to start, in units of `1 / per_second` s.
     Start { per_second: f64 },
     /// A time in seconds or milliseconds.
     Timeout,
     /// Options of requests, of which we know the headers.
     Nested,
-    /// Nothing here.
+    /// It has no meaning here.
     Ignored(Ignored),
 }
 
@@ -108,7 +108,7 @@ pub(super) fn meaning(key: &str) -> Option<Key> {
     })
 }
 
-/// Keys that would be taken for ours misspelt.
+/// Keys that look like misspelt keys of ours.
 const KNOWN_WITHOUT_MEANING: &[&str] = &["name", "dev", "id", "tags", "title", "icon", "source", "cache"];
 
 /// Our name for a transport.

@@ -15,11 +15,11 @@ use crate::text::nearest;
 pub(super) struct Adopted {
     /// What `ServerParameters::parse` reads.
     pub(super) object: Map<String, Value>,
-    /// What was left out or taken in another way than one might think, a sentence each.
+    /// Parts that were left out or reinterpreted, a sentence each.
     pub(super) notes: Vec<String>,
 }
 
-/// Reads the configuration of the server that is to be called `name`; `has_program` knows what commands there are.
+/// Reads the configuration of the server `name`; `has_program` says whether a command exists.
 pub(super) fn adopt(
     name: &str,
     object: &Map<String, Value>,
@@ -39,7 +39,7 @@ pub(super) fn adopt(
 #[derive(Default)]
 struct Adopting {
     object: Map<String, Value>,
-    /// Which of the client's keys gave one of ours.
+    /// The client's key for each of ours.
     origins: Map<String, Value>,
     ignored: Vec<(String, Ignored)>,
     notes: Vec<String>,
@@ -106,7 +106,7 @@ impl Adopting {
         url_key: Option<&'static str>,
     ) -> Result<(), ParametersError> {
         if let Some(transport) = url_key {
-            // The key tells the transport: its value is the URL.
+            // The key names the transport: its value is the URL.
             self.put("url", key, value.clone())?;
             return self.put("type", key, json!(transport));
         }
@@ -191,7 +191,8 @@ impl Adopting {
         Ok(())
     }
 
-    /// A key that nobody knows is left out, unless it is likely one of ours, whose loss would change what is meant.
+    /// An unknown key is left out, unless it is likely a misspelt one of ours, whose loss would change the
+    /// meaning.
     fn refuse_misspelt(&mut self, key: &str) -> Result<(), ParametersError> {
         match nearest(key, keys::OWN.iter().copied()).first() {
             Some(known) => Err(ParametersError::Misspelt { key: key.to_owned(), known: (*known).to_owned() }),

@@ -1,4 +1,4 @@
-//! Asks by a request of ours, `elicitation/create`.
+//! Asks the user by sending the request `elicitation/create`.
 
 use rmcp::model::{ClientResult, ElicitRequest, ServerRequest};
 use rmcp::service::{PeerRequestOptions, ServiceError};
@@ -9,9 +9,10 @@ use tokio_util::sync::CancellationToken;
 use super::question;
 use crate::approval::{Answer, ApprovalRequest};
 
-/// Asks the client's user, and passes the answer on. Returns whether somebody answered.
+/// Asks the client's user, and answers the approval request. Returns whether the user answered.
 ///
-/// A question whose time is over, or whose code does not wait any more, is taken back, and so it is once `over`.
+/// The elicitation is cancelled when the approval request expires, when its code no longer waits, and on
+/// `over`.
 pub(super) async fn ask(
     peer: &Peer<RoleServer>,
     mut request: ApprovalRequest,
@@ -54,7 +55,7 @@ pub(super) async fn ask(
             Answer::No
         }
     };
-    // An answer that is too late changes nothing: the code has been told so.
+    // A late answer has no effect: the code has got its refusal.
     let _is_in_time = request.answer(answer);
     true
 }

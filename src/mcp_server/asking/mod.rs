@@ -1,8 +1,8 @@
 //! Asks the user, through the MCP client, whether something may run.
 //!
-//! Up to protocol revision 2025-11-25 the server sends `elicitation/create` while it works on a call. Since 2026-07-28
-//! it sends no requests: it answers the call with what it wants to know, and the client calls again with the answers.
-//! The work goes on meanwhile, in a task of its own.
+//! Up to protocol revision 2025-11-25 the server sends `elicitation/create` while it works on a call. Since
+//! 2026-07-28 it sends no requests: it answers the call with the questions, and the client calls again with
+//! the answers. The work goes on meanwhile, in a task of its own.
 
 mod elicit;
 mod ongoing;
@@ -22,16 +22,16 @@ use crate::approval::{ApprovalQueue, ApprovalRequest, Approver};
 
 /// How the user of a request can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    /// By a request of ours.
+pub(super) enum AskVia {
+    /// By the request `elicitation/create`.
     Elicitation,
-    /// By our answer, which the client answers by calling again.
+    /// By the response to the call: the client calls again with the answers.
     Rounds,
     /// Not at all.
     None,
 }
 
-/// Said when the client cannot ask its user.
+/// The refusal if the client cannot ask its user.
 const CANNOT_ASK: &str = "the MCP client does not support elicitation\n\
      hint: the user can allow calls beforehand in a policy file (`--approval policy --approval-policy FILE`), or allow \
      all of them (`--approval auto`)";
@@ -43,11 +43,11 @@ pub(super) struct Questions {
     receiver: mpsc::Receiver<ApprovalRequest>,
 }
 
-impl Way {
+impl AskVia {
     /// How the client of this request can ask its user.
     pub(super) fn of(context: &RequestContext<RoleServer>) -> Self {
         let elicitation = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
-        // Before there were modes, all of it was forms.
+        // In revisions without modes every elicitation is a form.
         let has_forms = elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none());
         match context.protocol_version() {
             _ if !has_forms => Self::None,
@@ -56,7 +56,7 @@ impl Way {
         }
     }
 
-    /// Who answers for the work on such a request, and where the questions come out.
+    /// The approver for such a request, and the receiver of its approval requests.
     pub(super) fn approver(self) -> (Approver, Option<Questions>) {
         match self {
             Self::None => (Approver::Nobody(CANNOT_ASK), None),

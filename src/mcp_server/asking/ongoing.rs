@@ -1,4 +1,4 @@
-//! Work on a tool call that may have questions.
+//! A running tool call that may need approval.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,28 +16,28 @@ use crate::mcp_server::progress::TokenSlot;
 /// How long to wait for further questions after one, to ask them together: calls made at once come within milliseconds.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// Work that is under way. Dropping it cancels the work.
+/// A running call. Dropping it cancels the work.
 pub(in crate::mcp_server) struct Ongoing {
     task: JoinHandle<Result<CallToolResult, ErrorData>>,
-    /// What has come of it, if it was looked at before somebody waited for it.
+    /// The result, if [`look`](Self::look) found it before [`next`](Self::next) did.
     done: Option<Result<CallToolResult, ErrorData>>,
     questions: Option<Questions>,
     /// Ends the work.
     cancel: CancellationToken,
-    /// Where its progress goes.
+    /// The token for its progress notifications.
     progress: TokenSlot,
 }
 
-/// What comes next of the work.
+/// The next event of the work.
 pub(super) enum Next {
     /// It is done.
     Done(Result<CallToolResult, ErrorData>),
-    /// Questions that are to be asked together.
+    /// Approval requests to ask together.
     Questions(Vec<ApprovalRequest>),
 }
 
 impl Ongoing {
-    /// Starts `work` in a task of its own, whose questions come out of `questions` and which `cancel` ends.
+    /// Starts `work` in a task of its own. Its approval requests come from `questions`; `cancel` ends it.
     pub(in crate::mcp_server) fn start(
         work: impl Future<Output = Result<CallToolResult, ErrorData>> + Send + 'static,
         questions: Option<Questions>,
@@ -47,12 +47,12 @@ impl Ongoing {
         Self { task: tokio::spawn(work), done: None, questions, cancel, progress }
     }
 
-    /// From now on the progress of the work goes where the request with this token looks for it.
-    pub(super) fn tell_progress_to(&self, token: Option<ProgressToken>) {
+    /// Sends the work's progress under this token from now on.
+    pub(super) fn send_progress_under(&self, token: Option<ProgressToken>) {
         self.progress.set(token);
     }
 
-    /// Says whether somebody is there who takes its questions.
+    /// Sets whether the client can take approval requests now.
     pub(super) fn attend(&self, is_attended: bool) {
         if let Some(questions) = &self.questions {
             questions.queue.attend(is_attended);
@@ -63,7 +63,7 @@ impl Ongoing {
         self.task.is_finished()
     }
 
-    /// What has come of the work, if it is done.
+    /// The result of the work, if it is done.
     pub(super) fn look(&mut self) -> Option<&Result<CallToolResult, ErrorData>> {
         if self.done.is_none() && self.task.is_finished() {
             self.done = (&mut self.task).now_or_never().map(|done| done.unwrap_or_else(|_| Err(bug())));
@@ -71,7 +71,7 @@ impl Ongoing {
         self.done.as_ref()
     }
 
-    /// Waits for the end or for questions. Once `cancelled`, the work is told to end.
+    /// Waits for the end or for approval requests. On `cancelled`, the work is cancelled.
     pub(super) async fn next(&mut self, cancelled: &CancellationToken) -> Next {
         if let Some(done) = self.done.take() {
             return Next::Done(done);
@@ -89,7 +89,7 @@ impl Ongoing {
         }
     }
 
-    /// Works to the end and asks what has to be asked by elicitation, one question at a time.
+    /// Runs to the end and sends approval requests by elicitation, one at a time.
     pub(in crate::mcp_server) async fn elicit(
         mut self,
         peer: &Peer<RoleServer>,
@@ -105,7 +105,7 @@ impl Ongoing {
                     tokio::select! {
                         is_answered = &mut ask => break is_answered,
                         end = &mut self.task, if done.is_none() => {
-                            // What threads still ask that the work has left behind is nobody's business any more.
+                            // Approval requests of threads that outlive the call are dropped.
                             done = Some(end);
                             over.cancel();
                         }
@@ -116,10 +116,11 @@ impl Ongoing {
                     return done.unwrap_or_else(|_| Err(bug()));
                 }
                 if self.cancel.is_cancelled() {
-                    // Nobody wants to see what is rejected in any case.
+                    // Requests that will be rejected anyway are not shown.
                     waiting.clear();
                 }
-                // If nobody is there, the time of those that wait begins now, not when each is shown.
+                // If the user does not answer, the timeouts of the waiting requests begin now, not when each
+                // is shown.
                 self.attend(is_answered);
                 waiting.extend(self.take_questions());
             }
@@ -147,12 +148,12 @@ impl Ongoing {
 
 impl Drop for Ongoing {
     fn drop(&mut self) {
-        // The task sees it, and ends when the cell has.
+        // The task ends when the cell has.
         self.cancel.cancel();
     }
 }
 
-/// Never ends if nobody can be asked.
+/// Never resolves if the client cannot ask its user.
 async fn next_question(questions: &mut Option<Questions>) -> Option<ApprovalRequest> {
     match questions {
         Some(questions) => questions.receiver.recv().await,

@@ -1,7 +1,7 @@
 //! Calls that wait for their client to come back with answers (MCP 2026-07-28, multi round-trip requests).
 //!
-//! What a client sends back is not trusted: the state is an unguessable name of a call that is kept here, the call must
-//! be the same one, and it can be taken up once.
+//! The client is not trusted: the request state is an unguessable name of a call that is kept here, the call
+//! must have the same tool and arguments, and it can be resumed once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -23,7 +23,7 @@ use crate::session::Session;
 /// How many calls may wait for their clients. Clients that never come back must not fill memory.
 const PARKED_CALLS: usize = 64;
 
-/// The calls that wait.
+/// The waiting calls.
 #[derive(Default)]
 pub(in crate::mcp_server) struct Parking {
     calls: Mutex<HashMap<String, Parked>>,
@@ -34,41 +34,41 @@ struct Parked {
     tool: String,
     arguments: Option<JsonObject>,
     questions: BTreeMap<String, ApprovalRequest>,
-    /// How often its client has been asked.
+    /// How many rounds its client has been asked.
     rounds: u32,
     /// Greater than that of all calls parked before.
     number: u64,
-    /// Whether another answer has told what came of it.
-    is_told: bool,
+    /// Whether its result was sent with another answer.
+    is_sent: bool,
 }
 
-/// What came of a call whose client has not come back.
+/// The result of a call whose client has not come back.
 pub(in crate::mcp_server) struct DoneMeanwhile {
     call: String,
     text: String,
 }
 
 impl DoneMeanwhile {
-    /// As the answer to another call tells it.
-    pub(in crate::mcp_server) async fn told(self, session: &Session) -> Earlier {
+    /// The result, for the answer to another call.
+    pub(in crate::mcp_server) async fn into_earlier(self, session: &Session) -> Earlier {
         Earlier::with_file(&self.call, &self.text, Why::NotTakenUp, Duration::ZERO, session).await
     }
 }
 
 impl Parked {
-    /// What came of the call, if it is done. It counts as told from here on.
+    /// The call's result, if it is done. It counts as sent from here on.
     fn look(&mut self) -> Option<DoneMeanwhile> {
         let text = match self.ongoing.look()? {
             Ok(result) => text_of(result),
             Err(error) => error.message.to_string(),
         };
-        self.is_told = true;
+        self.is_sent = true;
         Some(DoneMeanwhile { call: name_of(&self.tool, self.arguments.as_ref()), text })
     }
 }
 
 impl Parking {
-    /// Works until the end or until something has to be asked.
+    /// Runs the work until its end or until approval is needed.
     pub(in crate::mcp_server) async fn work(
         &self,
         ongoing: Ongoing,
@@ -78,7 +78,7 @@ impl Parking {
         self.go_on(ongoing, BTreeMap::new(), 0, request, cancelled).await
     }
 
-    /// Takes up a call again whose client has come back.
+    /// Resumes a call whose client has come back.
     pub(in crate::mcp_server) async fn resume(
         &self,
         state: &str,
@@ -88,15 +88,16 @@ impl Parking {
     ) -> Result<CallToolResponse, ErrorData> {
         let Parked { ongoing, mut questions, rounds, .. } = self.take(state, request)?;
         ongoing.attend(true);
-        ongoing.tell_progress_to(progress);
+        ongoing.send_progress_under(progress);
         answer(&mut questions, request.input_responses.as_ref());
         self.go_on(ongoing, questions, rounds, request, cancelled).await
     }
 
-    /// What came of calls whose clients have not come back, each once. A client that comes back later gets it still.
+    /// The results of calls whose clients have not come back, each once. A client that comes back later still
+    /// gets its result.
     pub(in crate::mcp_server) fn done_meanwhile(&self) -> Vec<DoneMeanwhile> {
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut parked: Vec<&mut Parked> = calls.values_mut().filter(|parked| !parked.is_told).collect();
+        let mut parked: Vec<&mut Parked> = calls.values_mut().filter(|parked| !parked.is_sent).collect();
         parked.sort_by_key(|parked| parked.number);
         parked.into_iter().filter_map(Parked::look).collect()
     }
@@ -109,7 +110,7 @@ impl Parking {
         request: &CallToolRequestParams,
         cancelled: &CancellationToken,
     ) -> Result<CallToolResponse, ErrorData> {
-        // Questions that the client has left open are asked again with the next ones, or now.
+        // Approval requests that the client has left unanswered are sent again with the next ones, or now.
         questions.retain(|_, question| !question.is_closed());
         if questions.is_empty() {
             match ongoing.next(cancelled).await {
@@ -127,9 +128,9 @@ impl Parking {
             question.hand_out();
             forms.insert(key.clone(), InputRequest::Elicitation(ElicitRequest::new(form)));
         }
-        // Nobody listens before the client comes back, if it does.
+        // The client receives nothing before it comes back, if it does.
         ongoing.attend(false);
-        ongoing.tell_progress_to(None);
+        ongoing.send_progress_under(None);
         let state = self.park(ongoing, questions, rounds, request);
         Ok(InputRequiredResult::new(Some(forms), Some(state)).into())
     }
@@ -144,7 +145,7 @@ impl Parking {
         let state = unguessable();
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         if calls.len() >= PARKED_CALLS {
-            // One that is done first: its client has stayed away longest.
+            // Finished calls first: their clients have not come back for the result.
             let oldest = calls.iter().min_by_key(|(_, parked)| (!parked.ongoing.is_done(), parked.number));
             if let Some(oldest) = oldest.map(|(state, _)| state.clone()) {
                 tracing::warn!("too many calls wait for approval; the oldest is given up");
@@ -155,7 +156,7 @@ impl Parking {
         let (tool, arguments) = (request.name.to_string(), request.arguments.clone());
         calls.insert(
             state.clone(),
-            Parked { ongoing, tool, arguments, questions, rounds, number, is_told: false },
+            Parked { ongoing, tool, arguments, questions, rounds, number, is_sent: false },
         );
         state
     }
@@ -174,10 +175,10 @@ impl Parking {
     }
 }
 
-/// Passes the answers on and leaves the questions that have none.
+/// Answers the approval requests that have a response and leaves the others.
 fn answer(questions: &mut BTreeMap<String, ApprovalRequest>, responses: Option<&InputResponses>) {
     for (key, response) in responses.into_iter().flatten() {
-        // A key that we did not ask for answers nothing.
+        // Unknown keys are ignored.
         let Some(request) = questions.remove(key) else { continue };
         let answer = match serde_json::from_value::<ElicitResult>(response.clone()) {
             Ok(result) => question::answer(&result),
@@ -186,7 +187,7 @@ fn answer(questions: &mut BTreeMap<String, ApprovalRequest>, responses: Option<&
                 crate::approval::Answer::No
             }
         };
-        // An answer that is too late changes nothing: the code has been told so.
+        // A late answer has no effect: the code has got its refusal.
         let _is_in_time = request.answer(answer);
     }
 }

@@ -1,4 +1,4 @@
-//! A question as a user reads it, and the answer as a client gives it: pure.
+//! An approval request as an elicitation form, and the client's response to it: pure.
 
 use std::fmt::Write as _;
 
@@ -14,13 +14,13 @@ use crate::text::visible::line;
 
 /// How often the official SDKs let a server ask during one call, by default (MCP 2026-07-28).
 const CLIENTS_ROUNDS: u32 = 10;
-/// From which round on a user is told so.
+/// From this round on the form mentions the limit.
 const LATE_ROUND: u32 = 7;
 
 /// The form's one field.
 const FIELD: &str = "decision";
 
-/// What can be chosen, and what it means. The first is meant by an acceptance that chooses nothing.
+/// The choices and their meaning. An acceptance without a choice means the first.
 const CHOICES: [(&str, Answer); 4] = [
     ("allow once", Answer::Once),
     ("allow for this session", Answer::Session),
@@ -30,7 +30,7 @@ const CHOICES: [(&str, Answer); 4] = [
 
 /// The form that asks for an answer.
 ///
-/// `round` is how often the client has been asked for one call, if it may tire of that.
+/// `round` is how often the client has been asked for one call, if clients limit that.
 pub(super) fn form(request: &ApprovalRequest, round: Option<u32>) -> Result<ElicitRequestParams, String> {
     let values = CHOICES.map(|(words, _)| words.to_owned()).to_vec();
     let choice = EnumSchema::builder(values)
@@ -52,7 +52,7 @@ pub(super) fn form(request: &ApprovalRequest, round: Option<u32>) -> Result<Elic
     Ok(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
 }
 
-/// What a client answered. Whatever is no clear yes is a no.
+/// The answer in a client's response. Everything but a clear yes is a no.
 pub(super) fn answer(result: &ElicitResult) -> Answer {
     if result.action != ElicitationAction::Accept {
         return Answer::No;
@@ -70,7 +70,7 @@ pub(super) fn answer(result: &ElicitResult) -> Answer {
     known.map_or(Answer::No, |(_, answer)| *answer)
 }
 
-/// What the user reads.
+/// The text that the user reads.
 fn text(request: &ApprovalRequest) -> Result<String, TooLong> {
     let mut text = match (request.server_name(), request.tool_name()) {
         (OURSELVES, "shell" | "shell_magic") => "Run this shell command in the kernel?".to_owned(),
@@ -101,7 +101,7 @@ fn text(request: &ApprovalRequest) -> Result<String, TooLong> {
     Ok(text)
 }
 
-/// Whether parameters of a server say so, in whatever form they are given.
+/// Whether the parameters of a server set `trust_workspace`, in any of their forms.
 fn trusts_workspace(parameters: &Value) -> bool {
     match parameters {
         Value::Object(members) => {
@@ -112,7 +112,7 @@ fn trusts_workspace(parameters: &Value) -> bool {
     }
 }
 
-/// What an answer that holds longer covers.
+/// The actions that a standing answer covers.
 fn scope(request: &ApprovalRequest) -> &'static str {
     match request.target() {
         Target::Kernel => "Longer than once: the very same command",
@@ -127,7 +127,7 @@ fn hints(annotations: &ToolAnnotations) -> String {
     };
     let hints = [
         hint(annotations.read_only, "it only reads", "it changes something"),
-        // Of a tool that only reads the others mean nothing (MCP, `ToolAnnotations`).
+        // These hints have no meaning for a read-only tool (MCP, `ToolAnnotations`).
         hint(annotations.destructive, "it may destroy something", "it destroys nothing")
             .filter(|_| annotations.read_only != Some(true)),
         hint(annotations.idempotent, "calling it twice is calling it once", "calling it twice does more")

@@ -1,6 +1,6 @@
 //! Globs in rules, as the paths that match them now: `*` and `?` within a name, `**` for any directories, `[…]`.
 //!
-//! `**` follows no links, and a match that is a link stands for what it leads to.
+//! `**` follows no links, and a match that is a link is replaced by its target.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -10,7 +10,7 @@ use regex::Regex;
 
 use super::Error;
 
-/// Names that are looked at for one glob. It takes a second or two.
+/// The most names that are tested for one glob. It takes a second or two.
 const MOST_NAMES: usize = 500_000;
 
 /// Matches of one glob. Each is a mount, and three words of the command line.
@@ -48,7 +48,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// A pattern for one name. A `[` that is not closed stands for itself.
+/// A pattern for one name. A `[` that is not closed is literal.
 fn pattern(text: &str) -> Result<Regex, regex::Error> {
     let mut pattern = String::from("(?s)^");
     let mut rest = text;
@@ -70,7 +70,7 @@ fn pattern(text: &str) -> Result<Regex, regex::Error> {
     Regex::new(&pattern)
 }
 
-/// What is between the brackets at the beginning of `text`. A `]` that comes first is a member.
+/// The text between the brackets at the beginning of `text`. A `]` that comes first is a member.
 fn class(text: &str) -> Option<&str> {
     let inside = text.strip_prefix('[')?;
     let first = inside.chars().take_while(|c| matches!(c, '!' | '^')).count();
@@ -119,15 +119,15 @@ impl Search<'_> {
         if self.matches.len() == MOST_MATCHES {
             return Err(Error::TooMuch { glob: self.glob.to_owned() });
         }
-        // A link that leads nowhere hides nothing.
+        // A dangling link hides nothing.
         if let Ok(real) = path.canonicalize() {
             self.matches.push(real);
         }
         Ok(())
     }
 
-    /// What is in a directory, each with whether it is one. What is no directory has nothing in it, and neither has
-    /// another user's that we may not read: code inside may not read it either.
+    /// The entries of a directory, each with whether it is a directory. A non-directory is empty, and so is
+    /// another user's directory that we may not read: code inside may not read it either.
     fn list(&mut self, directory: &Path) -> Result<Vec<(PathBuf, bool)>, Error> {
         let failed = |source| Error::Glob { glob: self.glob.to_owned(), source };
         let entries = match directory.read_dir() {

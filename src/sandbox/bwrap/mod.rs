@@ -1,8 +1,9 @@
 //! The command line of bubblewrap, which makes the sandbox without srt: Linux only, no helper but `bwrap`.
 //!
-//! All of the file system is there, read-only; rules open, close and hide parts of it by mounts. Users, processes,
-//! network, IPC and host name are namespaces of its own. The network is a loopback and nothing else; the way out of it
-//! is the proxy's. System calls, Landlock and limits are the hardening's, environment and session the caller's.
+//! All of the file system is there, read-only; rules open, close and hide parts of it by mounts. Users,
+//! processes, network, IPC and host name are namespaces of its own. The network is a loopback and nothing
+//! else; egress goes through the proxy. `hardening` does system calls, Landlock and limits; the caller sets
+//! environment and session.
 //!
 //! ```text
 //! rules ┬ globs  → the paths that are there   (found once, at the start)
@@ -10,8 +11,8 @@
 //!       └ mounts → plan: who is hidden, readable, writable; parents first
 //! ```
 //!
-//! What it cannot hold: a file that the host replaces by another (as editors save) loses its mount, and what matches
-//! a glob and comes into being later is readable.
+//! Limits: a file that the host replaces by another (as editors save) loses its mount, and files that are
+//! created later and match a glob are readable.
 
 mod globs;
 mod mounts;
@@ -24,23 +25,24 @@ use super::policy::{Pattern, Rules};
 use super::stubs::{Stubs, is_stub};
 use mounts::{Mounts, State};
 
-/// Parts of `/proc` by which root configures the host. bubblewrap leaves them writable for uid 0, since it looks at
-/// the directories alone. `/proc/sys/kernel/core_pattern` names a program that the kernel starts outside of all.
+/// Parts of `/proc` by which root configures the host. bubblewrap leaves them writable for uid 0, since it
+/// checks the directories only. `/proc/sys/kernel/core_pattern` names a program that the system's kernel
+/// starts outside of every sandbox.
 const CONTROLS: [&str; 7] =
     ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi"];
 
-/// What the sandbox has of its own.
+/// Directories that the sandbox has its own of.
 const OWN: [&str; 2] = ["/dev", "/proc"];
 
 /// How to start a program in the sandbox. It has to be started while [`Stubs`] live, which end with the sandbox.
 ///
-/// `--die-with-parent` means the thread that starts it: it must live as long as the sandbox, so that it is a worker
-/// thread of the runtime and none for blocking work.
+/// `--die-with-parent` refers to the starting thread, which must live as long as the sandbox: a worker thread
+/// of the runtime, not one for blocking work.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    /// What stands between `bwrap` and the program; ends in `--`.
+    /// The arguments between `bwrap` and the program; they end in `--`.
     pub(crate) arguments: Vec<OsString>,
-    /// What was put into the file system for it.
+    /// Stubs created in the file system for it.
     pub(crate) stubs: Stubs,
 }
 
@@ -57,7 +59,7 @@ pub(crate) enum Error {
         /// The path.
         path: PathBuf,
     },
-    /// What should be protected cannot be looked at, but code inside could perhaps make it so that it can.
+    /// A path to protect cannot be examined, but code inside might be able to make it accessible.
     #[error("protect `{}`\nhint: make its directory readable, or remove the path from the policy", path.display())]
     Look {
         /// The path.
@@ -65,7 +67,7 @@ pub(crate) enum Error {
         /// Why.
         source: io::Error,
     },
-    /// There is no place for the mount that keeps a file from coming into being.
+    /// The stub that keeps a missing file from being created cannot be made.
     #[error("keep `{}` from being made\nhint: make the directory writable, or make the file", path.display())]
     Stub {
         /// The path.
@@ -73,7 +75,7 @@ pub(crate) enum Error {
         /// Why.
         source: io::Error,
     },
-    /// A glob that cannot be looked for.
+    /// A glob that cannot be expanded.
     #[error("look for `{glob}`")]
     Glob {
         /// The glob.
@@ -81,7 +83,7 @@ pub(crate) enum Error {
         /// Why.
         source: io::Error,
     },
-    /// A glob with too many matches or too much to look through.
+    /// A glob with too many matches or too many names to test.
     #[error(
         "look for `{glob}`: there is too much of it\nhint: let it begin with a smaller directory, or name the paths"
     )]
@@ -93,7 +95,7 @@ pub(crate) enum Error {
 
 /// Makes the command line for `rules`; the program starts in `workspace`.
 ///
-/// What the host will need as a directory (`mcptools`, `.ipybox`) has to exist before: a stub of it is a file.
+/// Directories that the host needs (`mcptools`, `.ipybox`) have to exist before: a stub is a file.
 ///
 /// # Errors
 /// A rule cannot be held.
@@ -107,8 +109,8 @@ pub(crate) fn prepare(rules: &Rules, workspace: &Path) -> Result<Prepared, Error
     Ok(Prepared { arguments: arguments(&plan, workspace), stubs })
 }
 
-/// Makes what is missing and must not come into being, for srt, which would make it, too: but the first of two sandboxes
-/// that ends would remove what the other is mounted on.
+/// Makes stubs of missing protected paths for srt. srt would make them, too, but the first of two sandboxes
+/// that ends would remove the mount points of the other.
 ///
 /// # Errors
 /// A rule cannot be held.
@@ -117,14 +119,14 @@ pub(crate) fn hold_stubs(rules: &Rules) -> Result<Held, Error> {
     hold(rules, &deny_write, &mut mounts)
 }
 
-/// What was made of what is missing.
+/// Stubs of missing paths.
 pub(crate) struct Held {
     pub(crate) stubs: Stubs,
-    /// Those of them that must not be read, whatever becomes of them on the host.
+    /// Those of them that must not be read, even if the host creates them later.
     pub(crate) hidden: Vec<PathBuf>,
 }
 
-/// What the rules say of paths, and those that must not be written.
+/// The mounts by the rules, and the paths that must not be written.
 fn mounts_of(rules: &Rules) -> Result<(Mounts, Vec<PathBuf>), Error> {
     let mut mounts = Mounts::default();
     let mut deny_write: Vec<PathBuf> =
@@ -157,7 +159,7 @@ fn hold(rules: &Rules, deny_write: &[PathBuf], mounts: &mut Mounts) -> Result<He
         }
     }
     let mut hidden = Vec::new();
-    // Else code could make the directory that a secret will lie in.
+    // Otherwise code could create the directory that a secret will be in.
     for path in rules.deny_read.iter().filter_map(Pattern::path) {
         if let Some(stub) = missing(path, mounts)? {
             make(&stub, path)?;
@@ -168,7 +170,7 @@ fn hold(rules: &Rules, deny_write: &[PathBuf], mounts: &mut Mounts) -> Result<He
     Ok(Held { stubs, hidden })
 }
 
-/// The paths that patterns stand for now.
+/// The paths that match the patterns now.
 fn expanded(patterns: &[Pattern]) -> Result<Vec<PathBuf>, Error> {
     let mut paths = Vec::new();
     for pattern in patterns {
@@ -217,7 +219,7 @@ fn arguments(plan: &[mounts::Mount], workspace: &Path) -> Vec<OsString> {
     }
     let rest = plan.iter().skip(usize::from(root.is_some()));
     arguments.extend(rest.clone().flat_map(mounts::Mount::arguments));
-    // Only now, since what is opened beneath needed places to be mounted on.
+    // Last, since paths opened beneath need mount points in it.
     for hidden in rest.filter(|mount| mount.is_empty_directory()) {
         arguments.extend(["--remount-ro".into(), hidden.path.clone().into_os_string()]);
     }
@@ -227,7 +229,7 @@ fn arguments(plan: &[mounts::Mount], workspace: &Path) -> Vec<OsString> {
 
 /// The variables by which programs inside find the proxy that listens at `port` of the inner loopback.
 ///
-/// All name the HTTP proxy, which speaks SOCKS on the same port to who insists: clients like httpx fail on a SOCKS URL
+/// All name the HTTP proxy, which also serves SOCKS on the same port: clients like httpx fail on a SOCKS URL
 /// unless a further package is installed. Loopback is not proxied, since the tool server is there.
 pub(crate) fn proxy_environment(port: u16) -> Vec<(String, String)> {
     let proxy = format!("http://127.0.0.1:{port}");

@@ -1,6 +1,6 @@
 //! From rules to mounts: which paths are hidden, readable or writable, and in which order that is mounted.
 //!
-//! It looks at the file system, and changes nothing in it.
+//! It reads the file system, and changes nothing in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::Error;
 
-/// What code inside may do with a path.
+/// The access of code inside to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Hidden,
@@ -18,7 +18,7 @@ pub(super) enum State {
     Writable,
 }
 
-/// Rules, of which one decides for a path and all beneath it that no other decides for.
+/// Rules by path. A rule decides for its path and all beneath it, down to the next rule.
 #[derive(Debug, Default)]
 pub(super) struct Mounts {
     /// Whether the path may be read. Denials hold against a permission for the same path.
@@ -31,7 +31,7 @@ pub(super) struct Mounts {
 /// One mount.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Mount {
-    /// Where, and of what.
+    /// The path, on the host and inside.
     pub(super) path: PathBuf,
     state: State,
     is_directory: bool,
@@ -55,13 +55,13 @@ impl Mounts {
         self.deny_write.insert(path.to_owned());
     }
 
-    /// All that a rule is about.
+    /// All paths with a rule.
     pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
         let paths = self.reading.keys().chain(&self.allow_write).chain(&self.deny_write);
         paths.map(PathBuf::as_path)
     }
 
-    /// What the rules say of `path`.
+    /// The access to `path` by the rules.
     pub(super) fn state(&self, path: &Path) -> State {
         let is_in = |set: &BTreeSet<PathBuf>| path.ancestors().any(|ancestor| set.contains(ancestor));
         let is_readable =
@@ -73,10 +73,10 @@ impl Mounts {
         }
     }
 
-    /// The mounts for what is there, parents first.
+    /// The mounts for existing paths, parents first.
     ///
     /// # Errors
-    /// A path that code inside could perhaps reach cannot be looked at.
+    /// A path that code inside might be able to reach cannot be examined.
     pub(super) fn plan(&self) -> Result<Vec<Mount>, Error> {
         let mut plan: BTreeMap<PathBuf, (State, bool)> = BTreeMap::new();
         // Paths are ordered by their names, so that parents come before what is in them.
@@ -85,7 +85,7 @@ impl Mounts {
             let Some(metadata) = look(path, self)? else { continue };
             let state = self.state(path);
             let (above, inherited) = above(&plan, path);
-            // What is denied writing is mounted even where the directory is not writable: only the plan knows.
+            // A path that is denied writing is mounted even if the directory is not writable.
             if state == inherited {
                 continue;
             }
@@ -105,18 +105,19 @@ fn above(plan: &BTreeMap<PathBuf, (State, bool)>, path: &Path) -> (PathBuf, Stat
     mounted.map_or_else(|| ("/".into(), State::ReadOnly), |(path, state)| (path.to_owned(), state))
 }
 
-/// Makes mounts of the directories between `above` and `path`: what is mounted cannot be renamed. Else code inside would
-/// move the directory away, and make another one with its own file in the place of the protected one.
+/// Makes mounts of the directories between `above` and `path`: a mount cannot be renamed. Otherwise code
+/// inside could move the directory away, and create another one with its own file instead of the protected
+/// one.
 fn pin(plan: &mut BTreeMap<PathBuf, (State, bool)>, above: &Path, path: &Path) {
     for ancestor in path.ancestors().skip(1).take_while(|ancestor| *ancestor != above) {
         plan.insert(ancestor.to_owned(), (State::Writable, true));
     }
 }
 
-/// What is at `path`, if something is.
+/// The metadata of `path`, if it exists.
 ///
 /// # Errors
-/// It cannot be found out, and lies where code inside may change the modes of directories.
+/// It cannot be read, and code inside may change the modes of the directories there.
 pub(super) fn look(path: &Path, mounts: &Mounts) -> Result<Option<Metadata>, Error> {
     match path.symlink_metadata() {
         Ok(metadata) => Ok(Some(metadata)),
@@ -126,7 +127,7 @@ pub(super) fn look(path: &Path, mounts: &Mounts) -> Result<Option<Metadata>, Err
         Err(error) => {
             let is_changeable =
                 path.ancestors().skip(1).any(|parent| mounts.state(parent) == State::Writable);
-            // Elsewhere the mode stays as it is, and code inside reads it no more than we do.
+            // In other places the mode cannot change, and code inside cannot read it either.
             if is_changeable { Err(Error::Look { path: path.to_owned(), source: error }) } else { Ok(None) }
         }
     }
@@ -142,7 +143,7 @@ impl Mount {
         let path = || self.path.clone().into_os_string();
         match self.state {
             State::Hidden if self.is_directory => vec!["--tmpfs".into(), path()],
-            // Devices cannot be opened on mounts of bubblewrap: who reads it is told that it is not permitted.
+            // Devices cannot be opened on mounts of bubblewrap: readers get a permission error.
             State::Hidden => vec!["--ro-bind".into(), "/dev/null".into(), path()],
             State::ReadOnly => vec!["--ro-bind".into(), path(), path()],
             State::Writable => vec!["--bind".into(), path(), path()],

@@ -1,4 +1,4 @@
-//! What the backend that is bubblewrap alone needs.
+//! The requirements of the bubblewrap backend.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ pub(super) async fn examine(surroundings: &Surroundings) -> Vec<Finding> {
     Vec::from(tried(surroundings).await)
 }
 
-/// bubblewrap itself, and what it can make.
+/// Checks bubblewrap itself, and which sandbox it can make.
 pub(super) async fn tried(surroundings: &Surroundings) -> [Finding; 2] {
     let consequence = "no sandbox starts without it";
     let program = surroundings.program("bwrap", &["--version"], consequence).await;

@@ -1,45 +1,45 @@
-//! One thing that was looked at, and how it is told. Pure.
+//! One result of a check, and its text. Pure.
 
 use serde::Serialize;
 
-/// What came of looking at one thing.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
-    /// What was looked at; never changes from version to version.
+    /// The name of the check; stable across versions.
     pub(crate) name: &'static str,
-    /// Whether it is as it should be.
+    /// Its status.
     pub(crate) status: Status,
-    /// What is there: version, path, what was said.
+    /// What was found: version, path, output.
     pub(crate) found: String,
-    /// What does not work because of it.
+    /// What does not work for that reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) consequence: Option<String>,
-    /// What mends it.
+    /// How to fix it.
     #[serde(flatten)]
     pub(crate) remedy: Option<Remedy>,
 }
 
-/// Whether something is as it should be.
+/// The status of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Status {
-    /// It is.
+    /// All is well.
     Ok,
-    /// It works, or only something else does not.
+    /// It works with a limitation, or only something else does not work.
     Warning,
-    /// What the group is about does not work.
+    /// The function of the group does not work.
     Failed,
     /// It does not matter here.
     NotNeeded,
 }
 
-/// What mends something.
+/// How to fix something.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Remedy {
-    /// To be typed as it is.
+    /// A command to run.
     Command(String),
-    /// To be read.
+    /// Advice to read.
     Advice(String),
 }
 
@@ -54,7 +54,7 @@ impl Finding {
         Self::new(name, Status::NotNeeded, found)
     }
 
-    /// Something lesser does not work.
+    /// A limitation.
     pub(crate) fn warning(
         name: &'static str,
         found: impl Into<String>,
@@ -65,7 +65,7 @@ impl Finding {
         Self { consequence: Some(consequence.into()), remedy: Some(remedy), ..finding }
     }
 
-    /// What the group is about does not work.
+    /// The function of the group does not work.
     pub(crate) fn failed(
         name: &'static str,
         found: impl Into<String>,
@@ -75,7 +75,7 @@ impl Finding {
         Self { status: Status::Failed, ..Self::warning(name, found, consequence, remedy) }
     }
 
-    /// Whether it stands in the way.
+    /// Whether the check failed.
     pub(crate) fn is_failed(&self) -> bool {
         self.status == Status::Failed
     }
@@ -86,7 +86,7 @@ impl Finding {
 }
 
 impl Remedy {
-    /// In words, for the end of a sentence.
+    /// As text, for the end of a sentence.
     pub(crate) fn words(&self) -> String {
         match self {
             Self::Command(command) => format!("run `{command}`"),
@@ -96,7 +96,7 @@ impl Remedy {
 }
 
 /// Findings as they follow the first words of an error: one line each, and then the hints.
-pub(super) fn told(findings: &[Finding]) -> String {
+pub(super) fn text_of(findings: &[Finding]) -> String {
     let mut text = String::new();
     let mut hints = String::new();
     for (number, Finding { name, found, remedy, .. }) in findings.iter().enumerate() {

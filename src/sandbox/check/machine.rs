@@ -1,4 +1,5 @@
-//! What the kernel and whoever started us allow: read from `/proc` and from the marks that containers have.
+//! The restrictions of the system's kernel and of our container: read from `/proc` and from the marks of
+//! containers.
 
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use super::finding::{Finding, Remedy};
 /// The number of the capability that mapping uid 0 into a user namespace takes since Linux 5.12.
 const CAP_SETFCAP: u32 = 31;
 
-/// Names in the control groups of processes in containers, and what they tell.
+/// Names in the control groups of processes in containers, and the kind of container.
 const CGROUPS: &[(&str, &str)] = &[
     ("kubepods", "Kubernetes"),
     ("docker", "Docker"),
@@ -20,7 +21,7 @@ const CGROUPS: &[(&str, &str)] = &[
 #[derive(Debug, Default)]
 pub(super) struct Machine {
     pub(super) is_root: bool,
-    /// What the container is that we run in.
+    /// The container that we run in.
     pub(super) container: Option<&'static str>,
     /// Ubuntu's, since 23.10: 1 leaves those to root and to programs with an AppArmor profile for it.
     pub(super) apparmor_restricts: Option<u64>,
@@ -74,7 +75,8 @@ fn container(root: &Path, is_pod: bool) -> Option<&'static str> {
     }
 }
 
-/// What the hardening that this system supports means for who we are; `support` tells it and whether it is complete.
+/// The finding about the hardening that this system supports: `support` has its description and whether it is
+/// complete.
 pub(super) fn hardening(support: Result<(String, bool), String>, is_root: bool) -> Finding {
     let (found, is_complete) = match support {
         Ok(support) => support,
@@ -101,7 +103,7 @@ pub(super) fn hardening(support: Result<(String, bool), String>, is_root: bool) 
     }
 }
 
-/// What it means to be root.
+/// The finding about running as root.
 pub(super) fn user(is_root: bool) -> Finding {
     if is_root {
         Finding::warning(

@@ -1,4 +1,4 @@
-//! Whether this machine can sandbox: each thing is tried, and what is wrong is told with what mends it.
+//! Whether this machine can sandbox: each requirement is tried, and failures are reported with a remedy.
 //!
 //! It knows no kernel and no policy, changes nothing, and removes the temporary directory that it works in.
 //!
@@ -25,7 +25,7 @@ use crate::env::Variables;
 use crate::process::on_path;
 use crate::text::describe;
 
-/// What of `backend`'s needs this machine meets.
+/// Checks the requirements of `backend` on this machine.
 pub(crate) async fn examine(backend: Backend, variables: &Variables) -> Vec<Finding> {
     let surroundings = match Surroundings::new(variables) {
         Ok(surroundings) => surroundings,
@@ -37,7 +37,7 @@ pub(crate) async fn examine(backend: Backend, variables: &Variables) -> Vec<Find
     }
 }
 
-/// What further restricts the processes inside, and who runs them: the same for both backends.
+/// Checks the hardening of processes inside, and the user: the same for both backends.
 pub(crate) fn examine_hardening() -> Vec<Finding> {
     if !cfg!(target_os = "linux") {
         return vec![Finding::not_needed("hardening", "Seatbelt, which srt uses, is all of it here")];
@@ -50,8 +50,8 @@ pub(crate) fn examine_hardening() -> Vec<Finding> {
     vec![machine::hardening(support, is_root), machine::user(is_root)]
 }
 
-/// Whether it shows at once that `backend` cannot start: a program is missing or too old. `is_named` tells whether the
-/// policy names a program by a path of its own.
+/// Whether `backend` certainly cannot start: a program is missing or too old. `is_named` says whether the
+/// policy names a program by its own path.
 pub(crate) fn lacks(backend: Backend, variables: &Variables, is_named: impl Fn(&str) -> bool) -> bool {
     let path = variables.in_process("PATH").unwrap_or_default();
     match backend {
@@ -72,11 +72,11 @@ pub(crate) async fn missing(backend: Backend, variables: &Variables) -> Vec<Find
 
 /// The sandbox that was asked for cannot start on this machine.
 #[derive(Debug, thiserror::Error)]
-#[error("start the sandbox ({}){}", backend.name(), finding::told(findings))]
+#[error("start the sandbox ({}){}", backend.name(), finding::text_of(findings))]
 pub(crate) struct Unusable {
-    /// What should have made it.
+    /// The backend that should have made it.
     pub(crate) backend: Backend,
-    /// What is wrong, at least one thing.
+    /// The failed findings, at least one.
     pub(crate) findings: Vec<Finding>,
 }
 

@@ -7,11 +7,11 @@ use super::remedy::Packages;
 const NAME: &str = "user-namespaces";
 const CONSEQUENCE: &str = "no sandbox can be made: it begins with a user namespace";
 
-/// What to tell when bubblewrap was refused and said `said`.
+/// The finding if bubblewrap was refused with the output `said`.
 pub(super) fn explain(machine: &Machine, packages: &Packages, said: &str) -> Finding {
     let failed = |found: String, remedy| Finding::failed(NAME, found, CONSEQUENCE, remedy);
     let sysctl = |setting: &str| Remedy::Command(packages.as_root(&format!("sysctl -w {setting}")));
-    // A container may allow them, and root be the one who cannot use them.
+    // A container may allow namespaces, but root in it cannot use them.
     if machine.is_root && !machine.has_setfcap && said.contains("uid map") {
         return failed(
             format!("root lacks the capability to map itself (CAP_SETFCAP): {said}"),
@@ -59,7 +59,7 @@ pub(super) fn explain(machine: &Machine, packages: &Packages, said: &str) -> Fin
     )
 }
 
-/// What to tell when there is one.
+/// The finding if one can be made.
 pub(super) fn works(machine: &Machine) -> Finding {
     Finding::ok(
         NAME,

@@ -1,9 +1,9 @@
-//! The commands that install what is missing, by the package manager that is there.
+//! The commands that install what is missing, by the package manager of this machine.
 
 use super::finding::Remedy;
 use crate::process::on_path;
 
-/// What to do about a missing or old Node.js where packages are often too old.
+/// The advice for a missing or old Node.js if packages are often too old.
 pub(crate) const NODE: &str = "install Node.js 20.11 or newer (https://nodejs.org/)";
 
 /// Package managers by their programs, and how they install, in the order in which they are looked for.
@@ -30,7 +30,7 @@ impl Packages {
         Self { manager: manager.copied(), is_root }
     }
 
-    /// What installs `program`.
+    /// How to install `program`.
     pub(super) fn remedy(&self, program: &str) -> Remedy {
         let Some((manager, install)) = self.manager else {
             return Remedy::Advice(match program {
@@ -39,7 +39,7 @@ impl Packages {
             });
         };
         match (program, manager) {
-            // What Debian 12 and Ubuntu 24.04 have is older.
+            // The packages of Debian 12 and Ubuntu 24.04 are older.
             ("node", "apt-get" | "zypper") => Remedy::Advice(NODE.to_owned()),
             (_, "brew") => Remedy::Command(format!("{install} {}", package(program, manager))),
             _ => Remedy::Command(self.as_root(&format!("{install} {}", package(program, manager)))),

@@ -1,4 +1,4 @@
-//! What the backend that is Anthropic's sandbox-runtime needs.
+//! The requirements of the backend srt, Anthropic's sandbox-runtime.
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +10,11 @@ use super::remedy::NODE;
 use super::surroundings::{Surroundings, version};
 use crate::process::on_path;
 
-/// The version that ipybox is tested with. Settings that another one does not know it ignores without a word.
+/// The version that ipybox is tested with. Other versions silently ignore settings that they do not know.
 pub(super) const TESTED: &str = "0.0.78";
-/// The oldest Node.js that srt says it runs on.
+/// The oldest Node.js that srt declares to support.
 const OLDEST_NODE: (u64, u64) = (20, 11);
-/// Nothing may be written, nobody may be reached; srt leaves out what is empty.
+/// Nothing may be written, no host may be reached; srt leaves out empty lists.
 const SETTINGS: &str = r#"{"network": {"allowedDomains": [], "deniedDomains": []},
  "filesystem": {"denyRead": [], "allowWrite": [], "denyWrite": []}}"#;
 
@@ -40,7 +40,7 @@ pub(super) async fn examine(surroundings: &Surroundings) -> Vec<Finding> {
     findings
 }
 
-/// The programs that srt does not start without, by the key of a policy that may name another.
+/// The programs that srt requires, with the policy's key that may name another one.
 const PROGRAMS: [(&str, Option<&str>); 6] = [
     ("srt", None),
     ("node", None),
@@ -50,7 +50,7 @@ const PROGRAMS: [(&str, Option<&str>); 6] = [
     ("which", None),
 ];
 
-/// Whether a program is missing or too old, as far as that shows without running any.
+/// Whether a program is missing or too old, as far as possible without running any.
 pub(super) fn lacks(path: &str, is_named: impl Fn(&str) -> bool) -> bool {
     let needed = PROGRAMS.iter().take(if cfg!(target_os = "linux") { PROGRAMS.len() } else { 2 });
     let mut needed = needed.filter(|(_, key)| !key.is_some_and(&is_named));

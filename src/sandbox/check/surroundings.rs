@@ -1,4 +1,4 @@
-//! Where the checks look and try: `PATH`, a temporary directory, the machine.
+//! The surroundings of the checks: `PATH`, a temporary directory, the machine.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ use crate::process::{Question, guard_directory, on_path};
 /// How long a program may take; the slowest, a start of srt, takes half a second where the machine is not busy.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What the checks share.
+/// The state that the checks share.
 #[derive(Debug)]
 pub(super) struct Surroundings {
     /// The value of `PATH`.
@@ -28,7 +28,7 @@ pub(super) struct Surroundings {
 }
 
 impl Surroundings {
-    /// Makes a temporary directory, which goes with the value.
+    /// Makes a temporary directory, which is removed with the value.
     pub(super) fn new(variables: &Variables) -> io::Result<Self> {
         let is_root = rustix::process::geteuid().is_root();
         let is_pod = variables.in_process("KUBERNETES_SERVICE_HOST").is_some();
@@ -51,7 +51,7 @@ impl Surroundings {
         Ok(Self { path, environment, directory, machine, packages })
     }
 
-    /// What is told when there is no place to try anything in.
+    /// The finding if no temporary directory can be made.
     pub(super) fn finding(error: &io::Error) -> Finding {
         Finding::failed(
             "temporary-directory",
@@ -66,12 +66,12 @@ impl Surroundings {
         on_path(name, &self.path)
     }
 
-    /// A place that is empty but for what is put there.
+    /// The temporary directory.
     pub(super) fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Runs a program; `Err` holds what it said, or why it could not be run.
+    /// Runs a program; `Err` holds its output, or why it could not be run.
     pub(super) async fn run(&self, program: &Path, arguments: &[&str]) -> Result<String, String> {
         let question =
             Question { program, environment: &self.environment, directory: self.directory(), limit: LIMIT };
@@ -82,7 +82,7 @@ impl Surroundings {
         }
     }
 
-    /// Looks for a program that is needed, and asks for its version by `arguments`, if there are any.
+    /// Searches for a required program, and gets its version by `arguments`, if there are any.
     pub(super) async fn program(&self, name: &'static str, arguments: &[&str], consequence: &str) -> Finding {
         let Some(program) = self.find(name) else {
             return Finding::failed(name, "not on PATH", consequence, self.packages.remedy(name));
@@ -106,7 +106,7 @@ impl Surroundings {
     }
 }
 
-/// The first line that says something.
+/// The first line that is not blank.
 fn first_line(text: &str) -> Option<&str> {
     text.lines().map(str::trim).find(|line| !line.is_empty())
 }

@@ -92,18 +92,18 @@ async fn each_missing_program_is_told_with_the_command_that_installs_it() {
 
 #[tokio::test]
 async fn a_missing_or_old_srt_is_told_with_the_version_to_install() {
-    let mend = "npm install -g @anthropic-ai/sandbox-runtime@0.0.78";
+    let fix = "npm install -g @anthropic-ai/sandbox-runtime@0.0.78";
     let examine = async |programs: Programs| srt::examine(&programs.surroundings(Machine::default())).await;
     let programs = healthy();
     std::fs::remove_file(programs.0.path().join("srt")).unwrap();
-    check(&examine(programs).await, "srt", Status::Failed, &["not on PATH", mend]);
+    check(&examine(programs).await, "srt", Status::Failed, &["not on PATH", fix]);
     let findings = examine(healthy().acting("srt", "echo 0.0.9")).await;
-    check(&findings, "srt", Status::Failed, &["0.0.9 (", "one so old", mend]);
+    check(&findings, "srt", Status::Failed, &["0.0.9 (", "one so old", fix]);
     let findings = examine(healthy().acting("srt", "echo 0.1.0")).await;
-    check(&findings, "srt", Status::Warning, &["0.1.0 (", mend]);
+    check(&findings, "srt", Status::Warning, &["0.1.0 (", fix]);
     check(&findings, "start", Status::Ok, &[]);
     let findings = examine(healthy().acting("srt", "echo nonsense")).await;
-    check(&findings, "srt", Status::Failed, &["does not tell", mend]);
+    check(&findings, "srt", Status::Failed, &["does not tell", fix]);
     let findings = examine(healthy().acting("node", "echo v18.20.1")).await;
     check(&findings, "node", Status::Failed, &["18.20.1", "20.11"]);
 }

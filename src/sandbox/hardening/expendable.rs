@@ -1,12 +1,12 @@
-//! Which processes the system ends first when memory runs out: the sandbox, and not what else runs on the machine.
+//! Makes the system end the sandbox first when memory runs out, and not other programs of the machine.
 
 use std::io;
 
-/// Where a process says how expendable it is.
+/// The file with a process's score.
 const SCORE: &str = "/proc/self/oom_score_adj";
 
-/// High enough to be chosen before what else runs on the machine; below 1000, which would let the system end it for any
-/// shortage however small its share.
+/// High enough to be chosen before other programs; below 1000, which would make the system end it for any
+/// shortage, however small its share.
 const EXPENDABLE: &str = "800";
 
 /// Makes this process, and all that it starts from now on, be ended first when memory runs out.

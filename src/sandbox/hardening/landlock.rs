@@ -1,8 +1,8 @@
 //! Landlock: writes only where they are allowed, and signals only to our own descendants.
 //!
-//! Reads are not its business: the sandbox around us decides which files there are to read. Nor is the network: the
-//! sandbox has one of its own, in which ports are as private as pipes. Landlock does not know the owner, mode, times
-//! and extended attributes of files; mounts that cannot be written guard those.
+//! It does not restrict reads: the sandbox around us decides which files exist. Nor is the network: the
+//! sandbox has one of its own, in which ports are as private as pipes. Landlock does not know the owner,
+//! mode, times and extended attributes of files; mounts that cannot be written guard those.
 
 use std::path::{Path, PathBuf};
 
@@ -14,12 +14,12 @@ use landlock::{
 use super::Error;
 use super::report::{Landlock, Offer};
 
-/// The version whose rights and scopes we know and ask for; older systems give what they have.
+/// The version whose rights and scopes we request; older systems grant the part that they have.
 ///
 /// Version 9 could also guard connections to socket files, which the filter of system calls denies already.
 const WANTED: ABI = ABI::V6;
 
-/// What each version added, in words for users.
+/// The features of each version, as text for users.
 const ADDED: [(i32, &str); 5] = [
     (1, "which files are written"),
     (2, "links and renames between directories"),
@@ -28,8 +28,8 @@ const ADDED: [(i32, &str); 5] = [
     (6, "signals and abstract sockets"),
 ];
 
-/// What programs write to wherever they are allowed to write: sinks, terminals, shared memory. All that stands for more
-/// than the process itself (`/proc` with the system's settings, disks) is left out, also for user id 0.
+/// Files that programs may always write: sinks, terminals, shared memory. Everything that affects more than
+/// the process itself (`/proc` with the system's settings, disks) is left out, also for user id 0.
 const ALWAYS_WRITABLE: [&str; 9] = [
     "/dev/full",
     "/dev/null",

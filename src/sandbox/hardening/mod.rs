@@ -1,4 +1,5 @@
-//! What a process inside the sandbox takes away from itself, and from all that it starts.
+//! The hardening of processes inside the sandbox: rights that a process gives up, for itself and all that it
+//! starts.
 //!
 //! The sandbox around it decides which files exist and which network there is. This room closes what such a sandbox
 //! leaves open: writes that only the user id forbids, rarely used parts of the system's kernel, and the processes next
@@ -30,7 +31,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use report::Report;
 
-/// What stays allowed. It travels as JSON in the arguments of `sandbox-exec`.
+/// The permissions that remain. Passed as JSON in the arguments of `sandbox-exec`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Hardening {
@@ -41,8 +42,8 @@ pub(crate) struct Hardening {
     pub(crate) allow_unix_sockets: bool,
 }
 
-/// Why a process could not be hardened. Each is a failure of what the system claims to support; what it does not
-/// support is in the [`Report`].
+/// Why a process could not be hardened. Each is a failure of a supported feature; unsupported features are in
+/// the [`Report`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Error {
@@ -50,9 +51,9 @@ pub(crate) enum Error {
     #[cfg(target_os = "linux")]
     #[error("give up {privilege}")]
     Privilege {
-        /// What should be gone.
+        /// The privilege.
         privilege: &'static str,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: rustix::io::Errno,
     },
@@ -89,16 +90,18 @@ impl Hardening {
         Ok(report)
     }
 
-    /// Hardens a process that is about to execute what is not trusted: the calling thread, which must still be the only
-    /// one. What is executed can neither signal, trace nor limit any process outside of its own descendants.
+    /// Hardens a process that is about to execute untrusted code: the calling thread, which must still be the
+    /// only one. The executed program can neither signal, trace nor limit any process outside of its own
+    /// descendants.
     ///
     /// # Errors
     ///
     /// Fails if a layer that the system has cannot be put on. The process must not execute anything then.
     #[cfg(target_os = "linux")]
     pub(crate) fn apply_to_kernel(&self) -> Result<Report, Error> {
-        // The filter a second time, so that what is executed is guarded whoever called us. The system answers for calls
-        // that a filter lets pass whatever their arguments from a table, however many filters there are.
+        // The filter a second time, so that the program is filtered whoever called us. The system answers for
+        // calls that a filter lets pass whatever their arguments from a table, however many filters there
+        // are.
         self.apply()
     }
 

@@ -1,5 +1,4 @@
-//! What a process can do because of what it is: capabilities, programs that change who runs them, and who may look into
-//! it.
+//! Privileges of a process: capabilities, set-user-id programs, and inspection by others.
 
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};

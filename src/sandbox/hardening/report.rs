@@ -1,15 +1,15 @@
-//! What the hardening achieved: data that travels, and words for users. It decides nothing.
+//! The result of the hardening: data to send, and texts for users. It decides nothing.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What holds.
+/// The result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Report {
-    /// The system's own sandbox covers what the layers are for.
+    /// The system's own sandbox replaces the layers.
     NotNeeded,
     /// What became of each layer.
     Layers(Layers),
@@ -31,9 +31,9 @@ pub(crate) struct Layers {
 pub(crate) struct Landlock {
     /// The version of the interface that the system offers, or why it offers none.
     pub(crate) offer: Offer,
-    /// What is guarded, in words.
+    /// What is restricted, as text.
     pub(crate) guarded: Vec<String>,
-    /// What a newer system would guard, in words. Empty if Landlock is fully enforced.
+    /// What a newer system would restrict, as text. Empty if Landlock is fully enforced.
     pub(crate) unguarded: Vec<String>,
     /// Paths that should have been writable and do not exist.
     pub(crate) skipped: Vec<PathBuf>,
@@ -63,7 +63,7 @@ pub(crate) enum SystemCalls {
     Missing,
 }
 
-/// What is left of the capabilities, as bits.
+/// The remaining capabilities, as bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Capabilities {
     /// Those in use or in reach.
@@ -83,7 +83,7 @@ impl Report {
 }
 
 impl Layers {
-    /// Sentences about what does not hold.
+    /// Sentences about incomplete layers.
     pub(crate) fn lacking(&self) -> impl Iterator<Item = String> {
         let landlock = match self.landlock.offer {
             Offer::Missing => {

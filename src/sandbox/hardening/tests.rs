@@ -26,9 +26,9 @@ fn hardened<T: Send>(inside: &Path, allow_unix_sockets: bool, act: impl FnOnce()
 #[track_caller]
 fn check<T: Send>(outcome: Result<(), &[i32]>, act: impl FnOnce(&Path, &Path) -> io::Result<T> + Send) {
     let workspace = tempfile::tempdir().expect("a directory");
-    let elsewhere = tempfile::tempdir().expect("another");
-    fs::write(elsewhere.path().join("file"), "kept").expect("a file");
-    let (inside, outside) = (workspace.path(), elsewhere.path());
+    let other = tempfile::tempdir().expect("another");
+    fs::write(other.path().join("file"), "kept").expect("a file");
+    let (inside, outside) = (workspace.path(), other.path());
     let result = hardened(inside, false, || act(inside, outside).map(drop));
     match (result, outcome) {
         (Ok(()), Ok(())) => {}

@@ -1,4 +1,4 @@
-//! What stays closed in every session, whatever the user's file says, and what has to be open.
+//! Paths that are closed in every session, whatever the user's file says, and paths that must be open.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,11 @@ use super::paths::{PathProblem, Pattern, real, usable};
 use super::place::Place;
 use super::{Policy, PolicyError, WORKSPACE_POLICY};
 
-/// What the host itself reads or writes in the workspace, and trusts.
+/// Paths that the host itself reads or writes in the workspace, and trusts.
 const OWN_IN_WORKSPACE: [&str; 4] = [".env", "mcptools", ".ipybox", WORKSPACE_POLICY];
 
-/// Programs that srt or we start outside the sandbox, and files that srt obeys there, as the policy names them.
+/// Programs that srt or we start outside the sandbox, and configuration files of srt, as the policy names
+/// them.
 pub(super) const NAMED_FILES: [&str; 9] = [
     "/bwrapPath",
     "/socatPath",
@@ -25,10 +26,10 @@ pub(super) const NAMED_FILES: [&str; 9] = [
     "/network/tlsTerminate/extraCaCertPaths",
 ];
 
-/// What stays closed, and what has to be open.
+/// Closed paths, and paths that must be open.
 pub(super) struct Closed {
     pub(super) workspace: PathBuf,
-    /// Not writable; names of files are as they are, though they may be links.
+    /// Not writable; file names are not resolved, though they may be links.
     protected: Vec<PathBuf>,
     /// Not readable, either.
     pub(super) secret: Vec<PathBuf>,
@@ -39,7 +40,7 @@ pub(super) struct Closed {
     pub(super) readable: Vec<PathBuf>,
 }
 
-/// Why a pattern of the user's cannot be.
+/// Why a pattern of the user is refused.
 pub(super) enum Refusal {
     Path(PathProblem),
     Opens(PathBuf),
@@ -91,7 +92,7 @@ impl Closed {
         refuse(above.find(|secret| !is_readable_beneath(secret)))
     }
 
-    /// A denial above what we need ourselves, which wins only within something that is open.
+    /// Checks a denial above paths that we need ourselves, which takes effect only within an open directory.
     pub(super) fn may_deny_writing(&self, pattern: &Pattern, allow_write: &[Pattern]) -> Result<(), Refusal> {
         no_glob_on_linux(pattern)?;
         let denied = pattern.root();
@@ -103,7 +104,7 @@ impl Closed {
         Ok(())
     }
 
-    /// A protection is on what a link leads to; the link itself could be replaced.
+    /// Refuses links: a protection applies to the target of a link, and the link itself could be replaced.
     pub(super) fn must_be_no_link(&self, path: &Path, allow_write: &[Pattern]) -> Result<(), PolicyError> {
         let is_open = allow_write.iter().any(|open| path.starts_with(open.root()));
         if is_open && path.is_symlink() {
@@ -112,7 +113,8 @@ impl Closed {
         Ok(())
     }
 
-    /// What has to be denied since `allow_write` opens a directory above it, or could after a link is changed.
+    /// The paths to deny because `allow_write` opens a directory above them, or could after a link is
+    /// changed.
     pub(super) fn denied_under(&self, allow_write: &[Pattern]) -> Result<Vec<PathBuf>, PolicyError> {
         let is_open = |path: &Path| allow_write.iter().any(|open| path.starts_with(open.root()));
         let mut denied = Vec::new();
@@ -147,7 +149,7 @@ impl Policy {
     }
 }
 
-/// Whether a file that a policy names so is relative to the workspace.
+/// Whether a file named like this in a policy is relative to the workspace.
 pub(super) fn is_of_workspace(file: &str) -> bool {
     file.contains('/') && !file.starts_with(['/', '~'])
 }
@@ -167,8 +169,8 @@ fn no_glob_on_linux(pattern: &Pattern) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// All that is in `directory`, but for what is, or leads to, `kept`. A directory cannot be denied as a whole when part
-/// of it is writable: denials win.
+/// All entries of `directory`, except `kept` and its parents. A directory cannot be denied as a whole when
+/// part of it is writable: denials win.
 fn beside(directory: &Path, kept: &Path, all: &mut Vec<PathBuf>) -> io::Result<()> {
     if !kept.starts_with(directory) {
         all.push(directory.to_owned());
@@ -184,7 +186,7 @@ fn beside(directory: &Path, kept: &Path, all: &mut Vec<PathBuf>) -> io::Result<(
     Ok(())
 }
 
-/// The real path of something of ours.
+/// The real path of one of our own files or directories.
 pub(super) fn own(path: &Path) -> Result<PathBuf, PolicyError> {
     let problem = |problem| PolicyError::Own { path: path.to_owned(), problem };
     real(path).map_err(|error| problem(error.into())).and_then(|path| usable(path).map_err(problem))

@@ -1,6 +1,6 @@
-//! JSON in which no key may stand twice in one object.
+//! JSON in which no key may occur twice in one object.
 //!
-//! Readers of JSON take the last of them, so that a second `denyRead` would silently undo the first.
+//! JSON parsers use the last of them, so that a second `denyRead` would silently undo the first.
 
 use std::fmt;
 

@@ -7,7 +7,7 @@
 //!                                                                    → what bubblewrap and Landlock are told
 //! ```
 //!
-//! It reads the policy's file and looks where paths lead; it starts nothing, and it writes nothing.
+//! It reads the policy's file and resolves paths; it starts nothing, and it writes nothing.
 
 mod closed;
 mod document;
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 pub use self::paths::PathProblem;
-pub(crate) use self::paths::{Pattern, way};
+pub(crate) use self::paths::{Pattern, resolution_steps};
 pub(crate) use self::place::Place;
 pub(crate) use self::rules::Rules;
 pub(super) use self::trusted::is_directory;
@@ -32,13 +32,13 @@ use super::domain::DomainError;
 use super::stubs::is_stub;
 use crate::files::small;
 
-/// The policy without a file of the user's.
+/// The policy if the user has no file.
 const EMBEDDED: &str = include_str!("../../../sandbox-default.json");
 
-/// What the embedded policy is called in errors.
+/// The name of the embedded policy in errors.
 const EMBEDDED_NAME: &str = "the embedded policy";
 
-/// Where a workspace may have a policy of its own. Code inside never writes it, whether this session took it or not.
+/// The file of a workspace's own policy. Code inside never writes it, whether this session uses it or not.
 const WORKSPACE_POLICY: &str = "sandbox-config.json";
 
 /// A policy whose keys and values are all known and fit. Its paths are as the user spelled them.
@@ -51,13 +51,13 @@ pub(crate) struct Policy {
 /// Where a policy comes from.
 #[derive(Debug, Clone)]
 struct Source {
-    /// As errors name it.
+    /// Its name in errors.
     name: String,
     /// The file, if it is one; code inside must not write it.
     file: Option<PathBuf>,
 }
 
-/// Why there is no policy, or none that can be held.
+/// Why a policy cannot be read or enforced.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
@@ -77,7 +77,7 @@ pub enum PolicyError {
         /// The first line that is damaged, from 1.
         line: usize,
     },
-    /// There is nothing in it.
+    /// It is empty.
     #[error(
         "use {name} as the sandbox policy: it is empty\n\
          hint: a policy that allows nothing is `{{\"network\": {{\"allowedDomains\": [], \"deniedDomains\": []}}, \
@@ -119,7 +119,7 @@ pub enum PolicyError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// srt would ignore it, and what it was meant to protect would be open.
+    /// An unknown key: srt would ignore it, and leave open what it should protect.
     #[error("there is no such key\nhint: {hint}")]
     Unknown {
         /// What may be meant.
@@ -139,7 +139,7 @@ pub enum Problem {
         /// What it has to be.
         allowed: &'static str,
     },
-    /// What it asks for is not possible here.
+    /// It is not possible here.
     #[error("{value} is not allowed: {reason}")]
     Refused {
         /// The value as JSON, its beginning if it is long.
@@ -158,7 +158,7 @@ pub enum Problem {
         /// What is wrong with it.
         problem: PathProblem,
     },
-    /// The value would open what stays closed.
+    /// The value would open a closed path.
     #[error(
         "`{value}` would open `{closed}`, which ipybox keeps closed\n\
          hint: leave it out; a directory above it may be named, it stays closed beneath that", closed = closed.display()
@@ -197,9 +197,9 @@ impl Policy {
         Self::parse(EMBEDDED, EMBEDDED_NAME)
     }
 
-    /// The policy that lies in `workspace` as `sandbox-config.json`, if there is one, else the embedded one.
+    /// The policy in `workspace`, `sandbox-config.json`, if there is one, else the embedded one.
     ///
-    /// What keeps the place, so that code cannot put a policy there, is none: a sandbox runs here, or was killed.
+    /// A stub that keeps code from creating the file is no policy: another sandbox runs here, or was killed.
     ///
     /// # Errors
     /// See [`Policy::read`].

@@ -1,20 +1,20 @@
 //! Paths as a policy spells them, made absolute and real.
 //!
-//! srt drops rules whose paths lead through symbolic links, and bubblewrap cannot mount on a link: both get paths
-//! without any. It looks at the file system, and changes nothing in it.
+//! srt drops rules whose paths lead through symbolic links, and bubblewrap cannot mount on a link: both get
+//! paths without any. It reads the file system, and changes nothing in it.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// A path, or a glob that stands for many.
+/// A path, or a glob for many.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Pattern {
     /// A file, or a directory with all that is beneath it. Absolute, without `..` and symbolic links; it may be missing.
     Path(PathBuf),
-    /// An absolute glob: `*` and `?` within a name, `**` across names, `[…]`. What comes before its first name with one
-    /// of these is real.
+    /// An absolute glob: `*` and `?` within a name, `**` across names, `[…]`. The part before its first name
+    /// with one of these is a real path.
     Glob(String),
 }
 
@@ -35,7 +35,7 @@ pub enum PathProblem {
         "patterns are not supported here on Linux, and would have no effect\nhint: name the paths one by one, or a directory"
     )]
     NoGlob,
-    /// A glob that srt would not look for.
+    /// A glob that srt would not expand.
     #[error(
         "a pattern has to begin with a directory, or it would have no effect\nhint: write a directory before it, like `~/**/*.pem`"
     )]
@@ -43,7 +43,7 @@ pub enum PathProblem {
     /// `..` behind a `*`.
     #[error("`..` cannot follow a pattern\nhint: write the path without `..`")]
     ParentOfGlob,
-    /// A glob that may match what is hidden.
+    /// A glob that may match a hidden path.
     #[error("this pattern may match what ipybox hides\nhint: name the paths one by one, or begin with a directory that is not above `{}`", hidden.display())]
     MayMatch {
         /// What is hidden.
@@ -79,7 +79,7 @@ pub enum PathProblem {
 }
 
 impl Pattern {
-    /// What `text` means in a policy, relative to `workspace`; `~` is `home`. `dir/**` is `dir`.
+    /// Resolves `text` of a policy, relative to `workspace`; `~` is `home`. `dir/**` is `dir`.
     ///
     /// # Errors
     /// It names no path that could be in the sandbox's settings.
@@ -135,7 +135,7 @@ impl Pattern {
         }
     }
 
-    /// The directory beneath which everything is that it stands for.
+    /// The directory that contains all its matches.
     pub(crate) fn root(&self) -> &Path {
         match self {
             Self::Path(path) => path,
@@ -185,28 +185,28 @@ fn absolute(text: &str, workspace: &Path, home: &Path) -> Result<PathBuf, PathPr
 /// As many links are followed as Linux follows.
 const MOST_LINKS: usize = 40;
 
-/// Where an absolute path leads, though its end may be missing: without `.`, `..` and symbolic links. What cannot be
-/// looked at is taken for what its name says.
+/// Resolves an absolute path, whose end may be missing: without `.`, `..` and symbolic links. An unreadable
+/// part is taken literally.
 ///
 /// # Errors
 /// Links lead in a circle.
 pub(super) fn real(path: &Path) -> io::Result<PathBuf> {
-    way(path).map(|mut way| way.pop().unwrap_or_default())
+    resolution_steps(path).map(|mut steps| steps.pop().unwrap_or_default())
 }
 
-/// The places whose contents decide where an absolute path leads: its symbolic links, the directories before a `..`, and
-/// last its [`real`] path.
+/// The places whose contents decide how an absolute path is resolved: its symbolic links, the directories
+/// before a `..`, and last its [`real`] path.
 ///
 /// # Errors
 /// Links lead in a circle.
-pub(crate) fn way(path: &Path) -> io::Result<Vec<PathBuf>> {
+pub(crate) fn resolution_steps(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut ahead: VecDeque<OsString> = names(path);
     let mut reached = PathBuf::from("/");
-    let mut way = Vec::new();
+    let mut steps = Vec::new();
     let mut links = 0;
     while let Some(name) = ahead.pop_front() {
         if name == ".." {
-            way.push(reached.clone());
+            steps.push(reached.clone());
             reached.pop();
             continue;
         }
@@ -217,7 +217,7 @@ pub(crate) fn way(path: &Path) -> io::Result<Vec<PathBuf>> {
             let message = format!("more than {MOST_LINKS} symbolic links");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        way.push(reached.clone());
+        steps.push(reached.clone());
         reached.pop();
         if target.is_absolute() {
             reached = PathBuf::from("/");
@@ -226,8 +226,8 @@ pub(crate) fn way(path: &Path) -> io::Result<Vec<PathBuf>> {
         through.append(&mut ahead);
         ahead = through;
     }
-    way.push(reached);
-    Ok(way)
+    steps.push(reached);
+    Ok(steps)
 }
 
 /// The names of a path, with `..`.

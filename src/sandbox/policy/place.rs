@@ -1,22 +1,22 @@
-//! Where what a policy is about is.
+//! Directories that a sandbox policy refers to.
 
 use std::path::PathBuf;
 
-/// Where things are on this host and in this session. All paths are absolute.
+/// The paths of this host and session. All are absolute.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Place {
-    /// What relative paths are relative to.
+    /// Relative paths are relative to it.
     pub(crate) workspace: PathBuf,
-    /// What `~` stands for.
+    /// The home directory, `~`.
     pub(crate) home: PathBuf,
-    /// The session's own directory, readable inside and not writable. What is made in it after the rules, and could be
-    /// written because the user opened a directory above it, belongs into `protected`.
+    /// The session's own directory, readable inside and not writable. Files created in it after the rules,
+    /// which would be writable if the user opened a directory above it, belong into `protected`.
     pub(crate) private_directory: PathBuf,
     /// The part of it that is writable inside. It must exist when the sandbox starts.
     pub(crate) writable_directory: PathBuf,
     /// The workspace's own directory for state, which code inside neither reads nor writes.
     pub(crate) state_dir: PathBuf,
-    /// What Python needs of itself: its environment and its installation, readable wherever they are.
+    /// Python's environment and installation, which are always readable.
     pub(crate) python_prefixes: Vec<PathBuf>,
     /// Files of the host that code must not write: the approval policy, the audit log.
     pub(crate) protected: Vec<PathBuf>,

@@ -1,4 +1,4 @@
-//! What a policy says for one session: concrete, with our own protections in it, whatever the user's file says.
+//! The concrete rules of a policy for one session, with our own protections, whatever the user's file says.
 
 use std::path::{Path, PathBuf};
 
@@ -17,31 +17,31 @@ use crate::sandbox::domain::DomainRule;
 pub(crate) struct Rules {
     /// Hosts that may be reached.
     pub(crate) allowed_domains: Vec<DomainRule>,
-    /// Hosts that may not, though `allowed_domains` has them.
+    /// Hosts that may not be reached, though `allowed_domains` has them.
     pub(crate) denied_domains: Vec<DomainRule>,
     /// Addresses that an allowed host must not resolve to.
     pub(crate) denied_addresses: Vec<AddressRange>,
-    /// What is not readable. It may be missing, or lie beneath what `allow_read` and `allow_write` open.
+    /// Paths that are not readable. They may be missing, or beneath paths of `allow_read` and `allow_write`.
     pub(crate) deny_read: Vec<Pattern>,
-    /// What is readable beneath `deny_read` all the same.
+    /// Paths that are readable beneath `deny_read`.
     pub(crate) allow_read: Vec<Pattern>,
-    /// What is writable, as far as it exists, and readable beneath `deny_read`.
+    /// Paths that are writable, if they exist, and readable beneath `deny_read`.
     pub(crate) allow_write: Vec<Pattern>,
-    /// What is not writable beneath `allow_write`. It may be missing, and must not come into being then.
+    /// Paths that are not writable beneath `allow_write`. Missing ones must not be created.
     pub(crate) deny_write: Vec<Pattern>,
     /// Whether code inside may open Unix sockets.
     pub(crate) allow_all_unix_sockets: bool,
     /// The bubblewrap program that the policy names.
     pub(crate) bwrap_path: Option<PathBuf>,
-    /// What srt would make writable unasked, and is there.
+    /// Existing paths that srt makes writable by itself.
     pub(super) opened_by_srt: Vec<PathBuf>,
-    /// What relative paths in the document are relative to.
+    /// Relative paths in the document are relative to it.
     pub(super) workspace: PathBuf,
     /// The user's document.
     pub(super) document: Map<String, Value>,
 }
 
-/// Directories of the home that srt makes writable for the programs it was made for.
+/// Directories of the home that srt makes writable by itself.
 const OPENED_BY_SRT: [&str; 2] = [".npm/_logs", ".claude/debug"];
 
 impl Policy {
@@ -69,7 +69,7 @@ impl Policy {
         for path in &top {
             closed.must_be_no_link(path, &allow_write)?;
         }
-        // What a policy cannot name was there before, and is not worth a session.
+        // A path that no policy can name existed before, and is not worth failing a session.
         let below = below.into_iter().filter_map(|path| usable(path).ok());
         deny_write.extend(top.into_iter().chain(below).map(Pattern::Path));
         deny_write.extend(closed.denied_under(&allow_write)?.into_iter().map(Pattern::Path));
@@ -137,7 +137,8 @@ impl Policy {
         })
     }
 
-    /// A link that code in an earlier sandbox may have put on the way of an entry would open what it leads to.
+    /// Refuses links in the path of an entry: code in an earlier sandbox may have created them to open their
+    /// targets.
     fn refuse_links(&self, key: &str, place: &Place, open: &[Pattern]) -> Result<(), PolicyError> {
         self.list("filesystem", key, |text| {
             let problem = |problem| Problem::Path { value: text.to_owned(), problem };
@@ -157,7 +158,7 @@ impl Policy {
 }
 
 impl Rules {
-    /// What may be written beneath, of which the rest of the rules takes something away again.
+    /// The writable directories, parts of which other rules deny.
     pub(crate) fn writable(&self) -> Vec<PathBuf> {
         self.allow_write
             .iter()
@@ -179,15 +180,15 @@ impl Rules {
         unique(&mut self.deny_read);
     }
 
-    /// What the policy opens and does not exist, so that nothing can be written there.
+    /// Missing paths that the policy opens; nothing can be written there.
     pub(crate) fn missing_writable(&self) -> Vec<PathBuf> {
         let paths = self.allow_write.iter().filter_map(Pattern::path);
         paths.filter(|path| !path.exists()).map(Path::to_owned).collect()
     }
 
-    /// These rules for installing packages: nothing is writable but `writable`, no host is reached but the package
-    /// index's, and what is hidden stays hidden. What the policy denies by name stays denied; a policy that denies all
-    /// of the network by `*` is about code, not about packages.
+    /// These rules for installing packages: nothing is writable but `writable`, no host is reached but the
+    /// package index's, and hidden paths stay hidden. Hosts that the policy denies by name stay denied; a
+    /// policy that denies all of the network by `*` is about code, not about packages.
     ///
     /// `writable` may lie beneath the state directory. `index_hosts` are like entries of `allowedDomains`.
     ///
@@ -217,7 +218,7 @@ impl Rules {
     }
 }
 
-/// The directories of the home, and the one for temporary files, that srt makes writable unasked.
+/// The directories of the home, and the one for temporary files, that srt makes writable by itself.
 fn opened_by_srt(home: &Path) -> Vec<PathBuf> {
     let shared = ["/tmp/claude", "/private/tmp/claude"].map(PathBuf::from);
     let in_home = OPENED_BY_SRT.iter().map(|name| home.join(name));

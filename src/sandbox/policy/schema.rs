@@ -1,7 +1,7 @@
-//! Which keys a policy has, and what their values may be; pure.
+//! The keys of a policy, and their allowed values; pure.
 //!
-//! All keys that srt 0.0.78 knows are known. What lies deep in `credentials` and `windows` is left to srt, which checks
-//! it itself.
+//! All keys that srt 0.0.78 knows are known. The inner keys of `credentials` and `windows` are left to srt,
+//! which checks them itself.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ use crate::sandbox::address::AddressRange;
 use crate::sandbox::domain::DomainRule;
 use crate::text::nearest;
 
-/// What a value may be.
+/// The allowed form of a value.
 enum Shape {
     Flag,
     /// A flag that must not be set, and why.
@@ -143,13 +143,13 @@ static GIT: &[Key] = &[key("safeDirectories", Shape::List(0, &Shape::Text))];
 /// A key as errors show it, and what is wrong with it.
 pub(super) type Fault = (String, Problem);
 
-/// The document, if all in it is known and fit.
+/// The document, if all its keys are known and its values valid.
 pub(super) fn check(document: &Value) -> Result<&Map<String, Value>, Fault> {
     DOCUMENT.check(document, &Position(String::new()))?;
     document.as_object().ok_or_else(|| Position(String::new()).fault(not_allowed(document, &DOCUMENT)))
 }
 
-/// Where in the document a value stands, as in `filesystem.allowWrite[2]`.
+/// The position of a value in the document, as in `filesystem.allowWrite[2]`.
 struct Position(String);
 
 impl Position {
@@ -283,7 +283,7 @@ fn check_section(section: &Map<String, Value>, keys: &[Key], position: &Position
     }
 }
 
-/// What may be meant by `name`: a key that is spelled like it, one of another section, or any of `keys`.
+/// The keys that `name` may mean: one that is spelled like it, one of another section, or any of `keys`.
 fn hint(name: &str, keys: &[Key]) -> String {
     if let Some(near) = nearest(name, keys.iter().map(|key| key.name)).first() {
         return format!("did you mean `{near}`?");
@@ -320,7 +320,7 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-/// Whether srt would take it for a pattern for names that end in a slash, which none does.
+/// Whether srt would read it as a pattern for names that end in a slash, which matches nothing.
 fn matches_nothing(path: &str) -> bool {
     path.ends_with('/') && path.starts_with(['/', '~']) && super::paths::has_glob(path)
 }

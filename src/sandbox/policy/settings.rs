@@ -1,4 +1,4 @@
-//! Rules as srt's settings, and what of a policy only srt can do; pure.
+//! Rules as srt's settings, and the keys that only srt implements; pure.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::rules::Rules;
 use super::schema::shown;
 use crate::sandbox::domain::DomainRule;
 
-/// What only srt implements on Linux, and whether its value may hold a secret.
+/// Keys that only srt implements on Linux, and whether their values may hold secrets.
 const ONLY_SRT: [(&str, Contents); 13] = [
     ("network.deniedDomainReasons", Contents::Open),
     ("network.httpProxyPort", Contents::Open),
@@ -27,7 +27,7 @@ const ONLY_SRT: [(&str, Contents); 13] = [
     ("git", Contents::Open),
 ];
 
-/// Switched on by being there, though empty.
+/// Its presence switches it on, even if empty.
 const SWITCH: &str = "network.tlsTerminate";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,8 +37,8 @@ enum Contents {
 }
 
 impl Rules {
-    /// The settings for srt: the user's, with these rules in the place of theirs. Domains are in their normal form:
-    /// srt compares `BÜCHER.example` with no host that a program asks for.
+    /// The settings for srt: the user's document, with these rules instead of its own. Domains are in their
+    /// normal form: srt compares `BÜCHER.example` with no host that a program asks for.
     pub(crate) fn srt_settings(&self) -> Value {
         let texts = |patterns: &[Pattern]| patterns.iter().map(Pattern::text).collect::<Vec<_>>();
         let domains = |rules: &[DomainRule]| rules.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -53,7 +53,8 @@ impl Rules {
         settings["network"]["allowedDomains"] = json!(domains(&self.allowed_domains));
         settings["network"]["deniedDomains"] = json!(domains(&self.denied_domains));
         if cfg!(target_os = "macos") {
-            // One network for all: without this nothing can be listened on or reached on loopback, the tool server neither.
+            // One network for all: without this no process can listen on loopback or connect to it, not even
+            // to the tool server.
             settings["network"]["allowLocalBinding"] = json!(true);
         }
         settings["network"]["allowAllUnixSockets"] = json!(self.allow_all_unix_sockets);
@@ -81,7 +82,7 @@ impl Rules {
         settings
     }
 
-    /// srt does not start in the workspace, which relative paths are relative to.
+    /// Makes paths absolute: srt does not start in the workspace, to which they are relative.
     fn make_absolute(&self, named: &mut Value) {
         match named {
             Value::String(path) if is_of_workspace(path) => {
@@ -93,7 +94,7 @@ impl Rules {
     }
 
     /// The keys in use that a bubblewrap of our own with a proxy that filters domains does not implement, as
-    /// `` `key` (value) ``. Keys that have no effect on Linux are none of them.
+    /// `` `key` (value) ``. Without keys that have no effect on Linux.
     pub(crate) fn unsupported_by_bubblewrap(&self) -> Vec<String> {
         let used = ONLY_SRT.iter().filter_map(|(key, contents)| {
             let value = match key.split_once('.') {
@@ -116,7 +117,7 @@ fn normal(domain: String) -> String {
     DomainRule::parse_denied(&domain).map_or(domain, |rule| rule.to_string())
 }
 
-/// Whether a value asks for nothing.
+/// Whether a value is empty.
 fn is_empty(value: &Value) -> bool {
     value.as_array().is_some_and(Vec::is_empty)
 }

@@ -1,11 +1,11 @@
-//! What configures programs of the host that somebody uses in a workspace: they run commands from there without being
-//! asked, so that code in the sandbox must not write it.
+//! Files that configure the user's programs in a workspace: programs run commands from them without asking,
+//! so sandboxed code must not write them.
 //!
-//! What is ordinary source is none of it (`package.json`, `Makefile`): programs run that when they are told to.
+//! Ordinary source (`package.json`, `Makefile`) is not among them: programs run it only on command.
 
 use std::path::{Path, PathBuf};
 
-/// Directories of tools. Those that are missing must not come into being.
+/// Directories of tools. Missing ones must not be created.
 #[rustfmt::skip]
 const DIRECTORIES: [&str; 37] = [
     // Editors.
@@ -20,7 +20,7 @@ const DIRECTORIES: [&str; 37] = [
     ".direnv", ".mise", ".yarn", ".bundle", ".cargo", ".mvn",
 ];
 
-/// Files of tools. Those that are missing must not come into being, and are empty then: none of them is refused for that.
+/// Files of tools. Missing ones are replaced by empty stubs, which their programs accept.
 #[rustfmt::skip]
 const FILES: [&str; 52] = [
     // Shells, and what they run in a directory.
@@ -39,25 +39,27 @@ const FILES: [&str; 52] = [
     ".ripgreprc", ".gdbinit", ".lldbinit", ".pdbrc", ".irbrc", ".pryrc", ".Rprofile", ".octaverc", ".ghci",
 ];
 
-/// The same, of which an empty one would be refused: they are protected where they are there.
+/// The same, but programs refuse empty ones: protected only if they exist.
 #[rustfmt::skip]
 const FILES_IF_THERE: [&str; 8] = [
     "rust-toolchain", "rust-toolchain.toml", "pnpm-workspace.yaml", "opencode.json", "opencode.jsonc",
     "crush.json", ".RData", ".buckconfig",
 ];
 
-/// What names a directory to git that is its repository, where there is no `.git`.
+/// The file by which git recognises a bare repository, without `.git`.
 const BARE_REPOSITORY: &str = "HEAD";
 
-/// How deep below the workspace is looked for more of them, unless the policy says otherwise.
+/// The default depth of the search below the workspace.
 pub(super) const DEPTH: u64 = 3;
-/// How many entries are looked at, and how many of what is found is protected. Code may have made any number.
+/// The most entries that are searched, and the most matches that are protected. Code may have created any
+/// number.
 const MOST_ENTRIES: usize = 50_000;
 const MOST_FOUND: usize = 400;
 /// Directories that are not searched: they are large, and installed.
 const NOT_SEARCHED: [&str; 2] = ["node_modules", "site-packages"];
 
-/// What must not be written at the top of `workspace`, existing or not, and further down where it exists.
+/// The paths that must not be written: at the top of `workspace`, existing or not, and existing ones further
+/// down.
 pub(super) fn trusted(workspace: &Path, is_git_open: bool, depth: u64) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let top = DIRECTORIES.iter().chain(&FILES).map(|name| workspace.join(name));
     let there = FILES_IF_THERE.iter().map(|name| workspace.join(name)).filter(|path| path.exists());
@@ -100,7 +102,7 @@ impl Search {
         self.entries >= MOST_ENTRIES || self.found.len() >= MOST_FOUND
     }
 
-    /// Looks into the directories of `directory`. Follows no links.
+    /// Searches the subdirectories of `directory`. Follows no links.
     fn below(&mut self, directory: &Path, depth: u64) {
         let Ok(entries) = std::fs::read_dir(directory) else { return };
         for entry in entries.flatten() {

@@ -1,7 +1,7 @@
-//! Connects to what a client asks for, if the filter lets it.
+//! Connects to the requested host, if the filter allows it.
 //!
-//! A name is resolved once, and one of the addresses that were judged is dialled: between the judgement and the
-//! connection nobody can change what the name means.
+//! A name is resolved once, and one of the checked addresses is dialled: the name cannot be changed between
+//! the check and the connection.
 
 use std::fmt;
 use std::io;
@@ -83,7 +83,7 @@ impl Dialer {
         for address in addresses.into_iter().take(MOST_ATTEMPTS) {
             match timely(CONNECT, TcpStream::connect(SocketAddr::new(address, port))).await {
                 Ok(stream) => {
-                    // What is small should not wait: requests and answers alternate in most tunnels.
+                    // Small packets should not wait: requests and answers alternate in most tunnels.
                     stream.set_nodelay(true).map_err(|source| unreachable(host, port, source))?;
                     return Ok(stream);
                 }

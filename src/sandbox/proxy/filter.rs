@@ -1,4 +1,5 @@
-//! May this connection be made? Decided by its name and port, and again by the addresses that the name leads to.
+//! Decides whether a connection is allowed: by name and port, and again by the addresses that the name
+//! resolves to.
 //!
 //! It resolves and connects nothing.
 
@@ -7,14 +8,15 @@ use std::net::IpAddr;
 use crate::sandbox::address::{self, AddressRange, Closed};
 use crate::sandbox::domain::{DomainRule, Host};
 
-/// What may be reached.
+/// The allowed and denied hosts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Filter {
-    /// Hosts that may be reached; nothing else may.
+    /// Hosts that may be reached; no others may.
     pub(crate) allowed: Vec<DomainRule>,
-    /// Hosts that may not, even if they are allowed. Addresses among them bind names too.
+    /// Hosts that may not be reached, even if they are allowed. Addresses among them also apply to resolved
+    /// names.
     pub(crate) denied: Vec<DomainRule>,
-    /// What allowed names may not lead to, besides what no name may lead to.
+    /// Further addresses that allowed names must not resolve to.
     pub(crate) denied_addresses: Vec<AddressRange>,
 }
 

@@ -1,4 +1,4 @@
-//! Which system calls are denied, and why. Numbers of calls only; how a filter is made of them is told elsewhere.
+//! Which system calls are denied, and why. Numbers of calls only; the parent module makes a filter of them.
 
 use libc as c;
 
@@ -6,9 +6,9 @@ use super::{Case, Condition};
 
 /// The first number that was not given to a call when this list was made (after `file_setattr` of Linux 6.17).
 ///
-/// What comes later is hidden, since nobody here knew what it would do: programs that use new calls can do without,
-/// because most systems do not have them. On x86-64 this also hides the calls of the x32 interface, whose numbers begin
-/// far above and would pass by the list.
+/// Later calls are hidden, since their effects were unknown: programs that use new calls can do without,
+/// because most systems do not have them. On x86-64 this also hides the calls of the x32 interface, whose
+/// numbers begin far above and would pass by the list.
 pub(super) const FIRST_UNKNOWN: u32 = 470;
 
 /// `open_tree_attr` of Linux 6.15, for which there is no constant.
@@ -17,7 +17,7 @@ const OPEN_TREE_ATTR: i64 = 467;
 /// The constant is missing for some C libraries.
 const KEXEC_FILE_LOAD: i64 = if cfg!(target_arch = "x86_64") { 320 } else { 294 };
 
-/// Calls that look as if the system did not have them.
+/// Calls that fail as if the system did not have them.
 ///
 /// `clone3` has its flags in memory, where no filter can see them; C libraries then call `clone`. The others have
 /// fallbacks that look for this answer.
@@ -83,8 +83,8 @@ pub(super) fn denied_cases(allow_unix_sockets: bool) -> Vec<(i64, Vec<Case>)> {
     cases
 }
 
-/// Calls that give a file its mode, and where: a file of the workspace that runs with its owner's rights does so outside,
-/// too. `openat2`, whose mode is in memory, is hidden.
+/// Calls that set a file's mode, and the argument that has it: a file of the workspace that runs with its
+/// owner's rights does so outside, too. `openat2`, whose mode is in memory, is hidden.
 const MODES: &[(i64, u8)] = &[
     (c::SYS_fchmod, 1),
     (c::SYS_fchmodat, 2),
@@ -98,7 +98,8 @@ const MODES: &[(i64, u8)] = &[
     (c::SYS_creat, 1),
 ];
 
-/// Calls that may make a file, and where their flags are; the mode, which counts only then, comes next.
+/// Calls that may create a file, and the argument with their flags; the mode, which counts only then, comes
+/// next.
 const OPENING: &[(i64, u8)] = &[
     (c::SYS_openat, 2),
     #[cfg(target_arch = "x86_64")]

@@ -1,9 +1,9 @@
 //! The filter of system calls: a list of what is denied, since Python, its packages and the programs they start need
 //! most of the rest.
 //!
-//! What is denied are ways to other processes and to the host that no mount or namespace closes (sockets of other
-//! families, memory and queues that are shared by number), and parts of the system's kernel that programs hardly need
-//! and attacks like. [`calls`] has the list.
+//! It denies access to other processes and to the host that no mount or namespace closes (sockets of other
+//! families, memory and queues that are shared by number), and parts of the system's kernel that programs
+//! hardly need and attacks like. [`calls`] has the list.
 
 mod calls;
 
@@ -53,7 +53,7 @@ fn program(
     Ok(hidden_calls().into_iter().chain(listed).collect())
 }
 
-/// The instructions before the list: calls that shall look as if the system did not have them.
+/// The instructions before the list: calls that fail as if the system did not have them.
 ///
 /// The library knows one answer for all that it denies. These need another, so that programs take the older call
 /// instead.
@@ -78,7 +78,7 @@ fn hidden_calls() -> Vec<sock_filter> {
 /// A case of a call: all of these must hold for it to be denied.
 type Case = Vec<Condition>;
 
-/// What an argument is compared with. All arguments that we look at are 32 bits wide for the system, whatever is in the
+/// A comparison with an argument. All checked arguments are 32 bits wide for the system, whatever is in the
 /// upper half.
 enum Condition {
     Is(u8, u32),
