@@ -351,7 +351,13 @@ ERRORS = [
     (documented, "page", "--namespace enterprise-", "--namespace ", "no namespace"),
     (documented, "page", "deployment/enterprise-", "deployment/", "no deployment"),
     (documented, "page", "literal=token", "literal=key", "wants"),
-    (documented, "page", "kubernetes/ingress.yaml", "kubernetes/in.yaml", "no packaging"),
+    (
+        documented,
+        "page",
+        "kubernetes/ingress.yaml",
+        "kubernetes/in.yaml",
+        "no packaging",
+    ),
     (documented, "Service", '"port": 8888', '"port": 8889', "no port"),
 ]
 
