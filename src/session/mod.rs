@@ -69,19 +69,29 @@ pub(crate) struct Session {
     tools: Option<Tools>,
     installer: Installer,
     workspace: PathBuf,
-    /// What ends the connections to MCP servers, whoever waits for it.
+    /// The tasks that close the connections to MCP servers when the session stops.
     stopping: TaskTracker,
     /// Removed when the session has stopped, or is dropped.
     directory: Mutex<Option<tempfile::TempDir>>,
 }
 
-/// An MCP client that wants something which its user decides about.
+/// The MCP client that requests an operation; its user decides whether it is done.
 #[derive(Clone, Copy)]
 pub(crate) struct Client<'a> {
-    /// Who is asked, within the policy.
+    /// Answers what the policy asks.
     pub(crate) approver: &'a Approver,
-    /// Cancelled when the client no longer wants it.
+    /// Cancelled when the client cancels its request.
     pub(crate) cancelled: &'a CancellationToken,
+}
+
+impl Client<'_> {
+    /// Runs `work` until the client cancels its request; `None` if it does.
+    async fn unless_cancelled<T>(client: Option<Self>, work: impl Future<Output = T>) -> Option<T> {
+        match client {
+            None => Some(work.await),
+            Some(Self { cancelled, .. }) => cancelled.run_until_cancelled(work).await,
+        }
+    }
 }
 
 /// The tools that the code of a session can call.
@@ -178,12 +188,13 @@ impl Session {
 
     /// Registers an MCP server: connects to it, generates the package `mcptools.<name>`, and keeps the connection for the
     /// first call. Code finds the package with its next import. The user of a `client` decides about a server that is not
-    /// known yet; an application decides by itself, and is none.
+    /// registered yet; an application decides by itself, and passes `None`.
     ///
-    /// Dropping the future before the package is in place leaves what was there before; later it changes nothing.
+    /// Dropping the future before the package is in place leaves the earlier package and registration. After that the
+    /// registration is completed all the same.
     ///
     /// # Errors
-    /// It is not permitted, not possible, or no longer wanted.
+    /// The registration is denied, fails, or is cancelled.
     pub(crate) async fn register(
         self: &Arc<Self>,
         name: &str,
@@ -191,16 +202,10 @@ impl Session {
         client: Option<Client<'_>>,
         tell: Tell<'_>,
     ) -> Result<Registration, RegisterError> {
-        let registering = self.generate(name, parameters, client.map(|client| client.approver), tell);
-        let registered = match client {
-            None => registering.await,
-            Some(Client { cancelled, .. }) => tokio::select! {
-                registered = registering => registered,
-                () = cancelled.cancelled() => return Err(RegisterError::Cancelled),
-            },
-        };
-        let (registration, server, connection) = registered?;
-        // Whoever waits may stop to wait: the name stands for this server already.
+        let registering = self.generate(name, parameters, client, tell);
+        let registered = Client::unless_cancelled(client, registering).await;
+        let (registration, server, connection) = registered.ok_or(RegisterError::Cancelled)??;
+        // In a task, which the caller cannot drop: the name means this server already.
         let (session, changed) = (Arc::clone(self), registration.changed(name).map(str::to_owned));
         let owned_name = name.to_owned();
         let adopting = tokio::spawn(async move {
@@ -228,59 +233,46 @@ impl Session {
         &self,
         name: &str,
         parameters: &Map<String, Value>,
-        approver: Option<&Approver>,
+        client: Option<Client<'_>>,
         tell: Tell<'_>,
     ) -> Result<(Registration, Registered, Connection), RegisterError> {
         let Some(Tools { registry, .. }) = &self.tools else { return Err(RegisterError::NoTools) };
         // Nobody is asked about what cannot be done.
         let candidate = registry.candidate(name, parameters)?;
-        let on_record = match approver {
-            None => None,
-            Some(approver) => {
-                // Nor about a server that is registered already.
-                let approver = if candidate.is_known() { &Approver::Consent } else { approver };
-                let arguments = [("server_name", json!(name)), ("server_params", json!(parameters))];
-                let permitted = self.permit("register_mcp_server", arguments, approver).await;
-                Some(permitted.map_err(RegisterError::Denied)?)
-            }
-        };
+        // Nor about a server that is registered already.
+        let consent = &Approver::Consent;
+        let approver = client.map(|client| if candidate.is_known() { consent } else { client.approver });
+        let arguments = [("server_name", json!(name)), ("server_params", json!(parameters))];
+        let permitted = self.permit("register_mcp_server", arguments, approver).await;
+        let on_record = permitted.map_err(RegisterError::Denied)?;
         let packages = Packages::of_workspace(&self.workspace);
         let registered = registry.register(candidate, packages, tell).await;
-        match (on_record, &registered) {
-            (None, _) => {}
-            (Some(on_record), Ok((registration, ..))) => on_record.result(|| json!(registration.modules)),
-            (Some(on_record), Err(error)) => on_record.error(&describe(error)),
-        }
+        record_end(on_record, &registered, |(registration, ..)| json!(registration.modules));
         Ok(registered?)
     }
 
-    /// Installs a package where the kernel finds it. Returns what the installer said. The user of a `client` decides; an
-    /// application decides by itself, and is none.
+    /// Installs a package where the kernel finds it. Returns the installer's output. The user of a `client` decides; an
+    /// application decides by itself, and passes `None`.
     ///
     /// # Errors
-    /// It is not permitted, not possible, or no longer wanted.
+    /// The installation is denied, fails, or is cancelled.
     pub(crate) async fn install(
         &self,
         package: &str,
         client: Option<Client<'_>>,
         progress: environment::Progress<'_>,
     ) -> Result<String, InstallError> {
-        let installing = self.install_if_permitted(package, client.map(|client| client.approver), progress);
-        let said = match client {
-            None => installing.await?,
-            Some(Client { cancelled, .. }) => tokio::select! {
-                said = installing => said?,
-                () = cancelled.cancelled() => return Err(InstallError::Cancelled),
-            },
-        };
+        let installing = self.install_if_permitted(package, client, progress);
+        let installed = Client::unless_cancelled(client, installing).await;
+        let output = installed.ok_or(InstallError::Cancelled)??;
         self.queue.refresh_imports(None).await;
-        Ok(said)
+        Ok(output)
     }
 
     async fn install_if_permitted(
         &self,
         package: &str,
-        approver: Option<&Approver>,
+        client: Option<Client<'_>>,
         progress: environment::Progress<'_>,
     ) -> Result<String, InstallError> {
         // Nobody is asked about what cannot be done.
@@ -291,14 +283,9 @@ impl Session {
                 environment::check_requirement(package, &self.workspace)?;
             }
         }
-        let on_record = match approver {
-            None => None,
-            Some(approver) => {
-                let arguments = [("package_name", json!(package))];
-                let permitted = self.permit("install_package", arguments, approver).await;
-                Some(permitted.map_err(InstallError::Denied)?)
-            }
-        };
+        let arguments = [("package_name", json!(package))];
+        let permitted = self.permit("install_package", arguments, client.map(|client| client.approver)).await;
+        let on_record = permitted.map_err(InstallError::Denied)?;
         let installed = match &self.installer {
             Installer::Local(installer) => match self.environment(progress).await {
                 Ok(environment) => {
@@ -308,11 +295,7 @@ impl Session {
             },
             Installer::Remote => self.install_remotely(package, progress).await,
         };
-        match (on_record, &installed) {
-            (None, _) => {}
-            (Some(on_record), Ok(said)) => on_record.result(|| json!(said)),
-            (Some(on_record), Err(error)) => on_record.error(&describe(error)),
-        }
+        record_end(on_record, &installed, |output| json!(output));
         installed
     }
 
@@ -332,13 +315,15 @@ impl Session {
             .map_err(|why| InstallError::Remote(format!("install `{package}`: {why}")))
     }
 
-    /// Asks the gate whether ipybox itself may do what its client requests.
+    /// Asks the gate whether ipybox itself may do what its client requests. Nothing is asked or recorded without an
+    /// `approver`.
     async fn permit<const N: usize>(
         &self,
         tool: &str,
         arguments: [(&str, Value); N],
-        approver: &Approver,
-    ) -> Result<OpenCall, Denied> {
+        approver: Option<&Approver>,
+    ) -> Result<Option<OpenCall>, Denied> {
+        let Some(approver) = approver else { return Ok(None) };
         let action = Action {
             server_name: OURSELVES.to_owned(),
             tool_name: tool.to_owned(),
@@ -348,7 +333,7 @@ impl Session {
             annotations: None,
         };
         let (_permit, on_record) = self.gate.decide(action, approver).await?;
-        Ok(on_record)
+        Ok(Some(on_record))
     }
 
     /// The Python environment of the kernel; waits until it is ready.
@@ -380,9 +365,7 @@ impl Session {
     /// Kills the kernel, closes all connections, and waits until nothing is left, also if it was stopped before.
     pub(crate) async fn stop(&self) {
         self.queue.abandon();
-        if let Some(Tools { pool, server, .. }) = &self.tools
-            && !self.stopping.is_closed()
-        {
+        if let Some(Tools { pool, server, .. }) = &self.tools {
             let (pool, server) = (Arc::clone(pool), Arc::clone(server));
             self.stopping.spawn(async move {
                 server.stop().await;
@@ -424,6 +407,19 @@ impl Tools {
             server.listen(host, port).await?;
         }
         Ok(Self { registry, pool, server })
+    }
+}
+
+/// Records how an operation of a client ended, if its decision is on record.
+fn record_end<T, E: std::error::Error>(
+    on_record: Option<OpenCall>,
+    ended: &Result<T, E>,
+    value: impl FnOnce(&T) -> Value,
+) {
+    match (on_record, ended) {
+        (None, _) => {}
+        (Some(on_record), Ok(done)) => on_record.result(|| value(done)),
+        (Some(on_record), Err(error)) => on_record.error(&describe(error)),
     }
 }
 
