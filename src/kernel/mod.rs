@@ -191,8 +191,8 @@ impl Kernel {
         }
     }
 
-    /// Whether a kernel that has ended reads nothing any more, and has said all that it had to say: if it has not said that
-    /// code begins ([`Content::ExecuteInput`]), then none has. What a remote kernel says may get lost.
+    /// Whether all messages of a kernel that has ended have been read: if none says that the code begins
+    /// ([`Content::ExecuteInput`]), the code has not run. `false` for remote kernels, whose messages may get lost.
     pub(crate) fn has_said_all(&self) -> bool {
         match self {
             Self::Own(kernel) => kernel.has_said_all(),

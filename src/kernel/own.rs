@@ -68,7 +68,7 @@ pub(crate) struct OwnKernel {
     /// The output of the process before its first cell.
     first_words: String,
     end: Option<ExitStatus>,
-    /// Whether nobody writes output any more.
+    /// Whether no process can write output any more.
     is_pipe_closed: bool,
 }
 
@@ -182,8 +182,8 @@ impl OwnKernel {
         }
     }
 
-    /// Whether it reads nothing any more, and all that it has said is here. A kernel may outlive the process that has made
-    /// its sandbox for a moment, but not hold the pipe open then.
+    /// Whether the kernel has ended for certain, so that all its output has been read. When the process that made its
+    /// sandbox ends, the kernel may run on for a moment; once the pipe is closed, it does not.
     pub(super) fn has_said_all(&self) -> bool {
         let is_gone = match &self.holder {
             Holder::Us(_) => true,

@@ -75,7 +75,7 @@ impl Outcome {
         }
     }
 
-    /// How it ended, as the audit log says it.
+    /// How it ended, in the audit log's word.
     pub(super) fn word(&self) -> &'static str {
         match &self.end {
             End::Finished if self.error.is_some() => "error",
@@ -97,15 +97,15 @@ impl Outcome {
     }
 }
 
-/// What came of a cell in one kernel.
+/// The result of a cell in one kernel.
 pub(super) struct Followed {
-    /// What it has shown.
+    /// Its output.
     pub(super) recorded: Recorded,
     /// The exception that ended its code.
     pub(super) error: Option<PythonError>,
     /// How it ended.
     pub(super) end: End,
-    /// Whether the kernel has not said that the code begins, and nobody wanted to stop it.
+    /// Whether the code has not begun, as far as the kernel has reported, and no timeout or cancellation was under way.
     pub(super) is_untouched: bool,
 }
 
@@ -127,7 +127,7 @@ enum Reason {
 }
 
 /// Follows a cell, sent as `request`, to its end, which comes at the latest 6 seconds after its timeout or
-/// cancellation. It has `spent` a part of its time before. Messages of other cells go to `late`.
+/// cancellation. `spent` is the part of its time that an earlier kernel took. Messages of other cells go to `late`.
 ///
 /// If the state is [`KernelState::Lost`], the caller must replace the kernel.
 pub(super) async fn follow(

@@ -122,7 +122,7 @@ impl Worker {
             let followed = cell::follow(kernel, request, cell, generation, spent, &mut self.late).await;
             spent += begun.elapsed();
             match &followed.end {
-                // It had ended before, and its end was not known yet.
+                // The kernel had ended before the request was sent, but the host did not know it yet.
                 End::Died(death) if followed.is_untouched && !has_failed && kernel.has_said_all() => {
                     has_failed = true;
                     let why = ended_with(death);
