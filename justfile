@@ -15,8 +15,8 @@ demo:
 # Format everything
 format:
     cargo fmt
-    target/test-tools/lint/bin/ruff format src tests benches packaging
-    target/test-tools/lint/bin/ruff check --fix src tests benches packaging
+    target/test-tools/lint/bin/ruff format src python tests benches packaging
+    target/test-tools/lint/bin/ruff check --fix src python tests benches packaging
 
 # The tests of one name, after `tests/tools/install`
 test NAME:

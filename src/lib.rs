@@ -87,6 +87,8 @@ mod files;
 mod gateway;
 #[cfg(doctest)]
 mod guide;
+#[doc(hidden)]
+pub mod json_rpc;
 mod jupyter;
 mod kernel;
 mod library;

@@ -29,6 +29,9 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Generate the Python API for an MCP server's tools, without a session
     Apigen(ApigenArgs),
+    /// Serve the library on stdin and stdout, for the Python package
+    #[command(hide = true)]
+    JsonRpc,
     /// Run inside a sandbox, for the ipybox outside
     #[command(hide = true)]
     SandboxGateway,

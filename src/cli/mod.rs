@@ -4,6 +4,7 @@ mod apigen;
 mod args;
 mod doctor;
 mod greeting;
+mod json_rpc;
 mod logging;
 mod size;
 mod tool_server;
@@ -24,13 +25,17 @@ const USAGE: u8 = 2;
 /// Runs the program.
 pub(crate) fn main() -> ExitCode {
     let args = Args::parse();
-    let _log = logging::init(args.log_level);
     #[cfg(target_os = "linux")]
     ipybox::raise_descriptors();
+    if let Some(Command::JsonRpc) = args.command {
+        return finish(json_rpc::run(args.log_level).map(|()| ExitCode::SUCCESS));
+    }
+    let _log = logging::init(args.log_level);
     let done = match args.command {
         Some(Command::Apigen(args)) => apigen::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::ToolServer(args)) => tool_server::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Doctor(args)) => doctor::run(args),
+        Some(Command::JsonRpc) => unreachable!("it has a log of its own"),
         Some(Command::SandboxGateway) => Ok(ipybox::sandbox_gateway()),
         Some(Command::SandboxExec(args)) => become_program(&args.hardening, &args.command),
         None => match refusal(&args.serve) {
@@ -41,6 +46,10 @@ pub(crate) fn main() -> ExitCode {
             None => serve(args.serve).map(|()| ExitCode::SUCCESS),
         },
     };
+    finish(done)
+}
+
+fn finish(done: anyhow::Result<ExitCode>) -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) => {

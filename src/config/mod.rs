@@ -14,6 +14,7 @@ use crate::approval;
 use crate::env::{self, Variables};
 use crate::jupyter;
 use crate::kernel::ShellCommands;
+use crate::mcp_client::Connector;
 use crate::sandbox::{Confinement, Exposed, Place, PolicyError};
 use crate::text::describe;
 
@@ -170,9 +171,9 @@ impl Config {
         };
         let workspace = create_workspace(&settings.workspace)
             .map_err(|source| Error::Workspace { path: settings.workspace.clone(), source })?;
-        let variables = Arc::new(Variables::load(&workspace));
+        let variables = Arc::new(Variables::of(settings.environment.as_ref(), &workspace));
         let states = states_dir(settings.state_dir, &variables)?;
-        let state_dir = create_state_dir(&states, &workspace)
+        let state_dir = create_private_dir(&workspace_state_dir(&states, &workspace))
             .map_err(|source| Error::StateDir { path: states, source })?;
         let images_dir = workspace.join(settings.images_dir);
         let home = variables.in_process("HOME").filter(|home| home.starts_with('/')).unwrap_or("/");
@@ -219,6 +220,19 @@ impl Config {
     /// The workspace's real path.
     pub fn workspace(&self) -> &Path {
         &self.workspace
+    }
+
+    /// The state directories of the places besides the workspace that the application names for packages: the
+    /// directories of `PYTHONPATH` in the kernel's variables. They may not exist.
+    pub(crate) fn further_state_dirs(&self) -> Vec<PathBuf> {
+        let path = self.kernel.env.get("PYTHONPATH").map(String::as_str).unwrap_or_default();
+        let named = std::env::split_paths(path).filter(|directory| !directory.as_os_str().is_empty());
+        let directories = named.map(|directory| {
+            let directory = self.workspace.join(directory);
+            directory.canonicalize().unwrap_or(directory)
+        });
+        let others = directories.filter(|directory| *directory != self.workspace);
+        others.map(|directory| self.state_dir.with_file_name(state_dir_name(&directory))).collect()
     }
 
     /// The kernel's environment, but for what ipybox adds.
@@ -279,6 +293,18 @@ impl Config {
         // Nothing is there yet, and nobody has the names.
         let place = self.sandbox_place("/run/ipybox/p".into(), "/run/ipybox/w".into());
         confinement.check(&place).await.map_err(|error| Error::Sandbox(describe(&error)))
+    }
+
+    /// Creates the state directory of another workspace of the same user.
+    pub(crate) fn create_state_dir_of(&self, workspace: &Path) -> Result<PathBuf, Error> {
+        let path = self.state_dir.with_file_name(state_dir_name(workspace));
+        create_private_dir(&path).map_err(|source| Error::StateDir { path, source })
+    }
+
+    /// What connects to MCP servers.
+    pub(crate) fn connector(&self) -> Connector {
+        Connector::new(Arc::clone(&self.variables), self.workspace.clone())
+            .with_connect_timeout(self.tool_server.connect_timeout)
     }
 
     /// The environment and `.env`.
@@ -343,21 +369,24 @@ const NAME_CHARS: usize = 40;
 
 /// The workspace's own directory below `states`, which may not exist yet.
 pub(crate) fn workspace_state_dir(states: &Path, workspace: &Path) -> PathBuf {
+    states.join("workspaces").join(state_dir_name(workspace))
+}
+
+fn state_dir_name(workspace: &Path) -> String {
     use std::os::unix::ffi::OsStrExt as _;
 
     let name = workspace.file_name().unwrap_or_default().to_string_lossy();
     let name: String = name.chars().take(NAME_CHARS).collect();
     // Readable for a human, unique by the whole path, and the same at every start.
     let hash = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, workspace.as_os_str().as_bytes());
-    states.join("workspaces").join(format!("{name}-{:016x}", hash.as_u64_pair().0))
+    format!("{name}-{:016x}", hash.as_u64_pair().0)
 }
 
-/// Creates it, for this user alone.
-fn create_state_dir(states: &Path, workspace: &Path) -> io::Result<PathBuf> {
+/// Creates a directory for this user alone. Returns its real path.
+fn create_private_dir(directory: &Path) -> io::Result<PathBuf> {
     use std::os::unix::fs::DirBuilderExt as _;
 
-    let directory = workspace_state_dir(states, workspace);
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     directory.canonicalize()
 }
 

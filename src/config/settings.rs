@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::SandboxBackend;
 use crate::approval::AuditContents as Contents;
+use crate::env::ProcessEnvironment;
 use crate::kernel::Limits;
 use crate::mcp_client::DEFAULT_CONNECT_TIMEOUT;
 
@@ -34,6 +35,8 @@ pub struct Settings {
     pub approval: ApprovalSettings,
     /// The log of cells, tool calls and decisions. Default: none.
     pub audit: AuditSettings,
+    /// The environment of the process that asks for the session. Default: ours.
+    pub(crate) environment: Option<ProcessEnvironment>,
 }
 
 /// How the kernel runs.
@@ -225,6 +228,7 @@ impl Default for Settings {
             tool_server: ToolServerSettings::default(),
             approval: ApprovalSettings::default(),
             audit: AuditSettings::default(),
+            environment: None,
         }
     }
 }

@@ -51,7 +51,7 @@ struct Groups {
 /// Checks everything that a session with these settings needs. Takes less than two seconds, unless a program
 /// hangs.
 pub async fn examine(settings: &Settings) -> Report {
-    let variables = Variables::load(&settings.workspace);
+    let variables = Variables::of(settings.environment.as_ref(), &settings.workspace);
     let (kernel, mcp_servers, sandbox_srt, sandbox_bwrap) = tokio::join!(
         kernel::examine(settings, &variables),
         servers::examine(&variables),

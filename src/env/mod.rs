@@ -11,6 +11,8 @@ mod secrets;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use serde::Deserialize;
+
 use self::allowed::Allowed;
 pub(crate) use self::allowed::is_for_a_secret;
 pub use self::dotenv::DotenvProblem;
@@ -64,6 +66,28 @@ pub struct Variables {
     redactor: Redactor,
 }
 
+/// The environment of a process.
+#[derive(Clone, Default, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct ProcessEnvironment(BTreeMap<String, String>);
+
+impl ProcessEnvironment {
+    /// That of this process, without what is no Unicode.
+    fn ours() -> Self {
+        let variables = std::env::vars_os();
+        let texts =
+            variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        Self(texts.collect())
+    }
+}
+
+/// Without the values, which may be secrets.
+impl std::fmt::Debug for ProcessEnvironment {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
 /// A variable of a `${NAME}` placeholder that is not set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the variable `{name}` is set neither in the environment nor in the workspace's `.env`{note}")]
@@ -78,9 +102,13 @@ impl Variables {
     ///
     /// Errors in `.env` do not prevent the start; [`problems`](Self::problems) returns them.
     pub fn load(workspace: &Path) -> Self {
-        let process = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        let mut variables = Self { process: process.collect(), ..Self::default() };
+        Self::of(None, workspace)
+    }
+
+    /// As [`load`](Self::load), with the environment of another process if one is given.
+    pub(crate) fn of(process: Option<&ProcessEnvironment>, workspace: &Path) -> Self {
+        let process = process.map_or_else(ProcessEnvironment::ours, Clone::clone);
+        let mut variables = Self { process: process.0, ..Self::default() };
         for (name, value) in variables.credentials() {
             variables.redactor.note(name, &value);
         }

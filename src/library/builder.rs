@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::kernel_client::KernelClientBuilder;
 use crate::approval::{Effect, Policy};
 use crate::config::{AuditSettings, SandboxBackend};
+use crate::env::ProcessEnvironment;
 use crate::registry::Registry;
 
 /// The options of a [`CodeExecutor`](super::CodeExecutor), each with a default.
@@ -254,6 +255,12 @@ impl CodeExecutorBuilder {
     /// [`kernel_gateway_url`](Self::kernel_gateway_url).
     pub fn kernel_name(mut self, name: impl Into<String>) -> Self {
         self.kernel = self.kernel.kernel_name(name);
+        self
+    }
+
+    /// The environment of the process that asks for the executor; default: ours.
+    pub(crate) fn environment(mut self, environment: ProcessEnvironment) -> Self {
+        self.kernel = self.kernel.environment(environment);
         self
     }
 

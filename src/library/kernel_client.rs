@@ -1,13 +1,14 @@
 //! `KernelClient`, for Rust applications that need a kernel only: no tools, no approval.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::execution::CodeExecution;
 use super::{Code, CodeExecutionError, CodeExecutionResult};
 use crate::config::{Config, RemoteSettings, SandboxBackend, Settings};
+use crate::env::ProcessEnvironment;
 use crate::session::{Session, StartError};
 
 /// Runs Python code in an IPython kernel of its own that has no tools.
@@ -145,6 +146,12 @@ impl KernelClientBuilder {
         self
     }
 
+    /// The environment of the process that asks for the kernel; default: ours.
+    pub(crate) fn environment(mut self, environment: ProcessEnvironment) -> Self {
+        self.settings.environment = Some(environment);
+        self
+    }
+
     /// Starts a kernel and waits until it runs code.
     ///
     /// # Errors
@@ -175,6 +182,11 @@ impl KernelClient {
     /// A builder with the default of each option.
     pub fn builder() -> KernelClientBuilder {
         KernelClientBuilder::default()
+    }
+
+    /// The real path of the kernel's working directory.
+    pub fn working_dir(&self) -> &Path {
+        self.session.workspace()
     }
 
     /// Runs code to its end. Dropping the future cancels the code.

@@ -9,13 +9,14 @@ mod drift;
 mod generate;
 mod infer;
 mod listing;
+mod lookup;
 mod packages;
 mod sources;
 mod store;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use tokio::sync::Mutex;
 pub use self::apigen::{ApigenError, ApigenReport, ApigenSource, apigen};
 use self::definitions::{DefinitionStore, Definitions};
 use self::generate::Listed;
+use self::lookup::Lookup;
 pub(crate) use self::packages::Packages;
 pub use self::sources::{GenerateError, generate_mcp_sources};
 use self::store::{Store, StoredServer};
@@ -32,7 +34,6 @@ use crate::codegen;
 use crate::env::Variables;
 use crate::mcp_client::{self, Connection, Connector, ServerParameters, Tell};
 use crate::servers::{Registered, ServerLookup, Unusable, read};
-use crate::text::describe;
 
 /// Why a server could not be registered. An earlier package and registration are unchanged.
 #[derive(Debug, thiserror::Error)]
@@ -127,7 +128,12 @@ impl Registry {
         // A process without a working directory starts servers in the root.
         let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
         let variables = Arc::new(Variables::load(&directory));
-        Self::with(Store::in_memory(), DefinitionStore::in_memory(), Connector::new(variables, directory))
+        Self::in_memory(Connector::new(variables, directory))
+    }
+
+    /// As [`new`](Self::new), with another connector.
+    pub(crate) fn in_memory(connector: Connector) -> Self {
+        Self::with(Store::in_memory(), DefinitionStore::in_memory(), connector)
     }
 
     /// Sets how long a registration waits for the server to start; default: 120 seconds. A program that is not ready then
@@ -151,9 +157,10 @@ impl Registry {
         Self { store: Arc::new(store), definitions: Arc::new(definitions), connector, turn: Arc::default() }
     }
 
-    /// Server lookup for kernels that import packages from `workspace`.
-    pub(crate) fn lookup(&self, workspace: &Path) -> Arc<dyn ServerLookup> {
-        Arc::new(OfWorkspace { registry: self.clone(), packages: Packages::of_workspace(workspace) })
+    /// Server lookup for kernels that import packages from `workspace`. What is not registered here is looked up in
+    /// the state directories `others`.
+    pub(crate) fn lookup(&self, workspace: &Path, others: &[PathBuf]) -> Arc<dyn ServerLookup> {
+        Arc::new(Lookup::new(self.clone(), Packages::of_workspace(workspace), others))
     }
 
     /// Reads the name and parameters of a server to register.
@@ -291,32 +298,6 @@ impl Default for Registry {
 impl std::fmt::Debug for Registry {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Registry").finish_non_exhaustive()
-    }
-}
-
-/// The registry for the tool server of a workspace.
-struct OfWorkspace {
-    registry: Registry,
-    packages: Packages,
-}
-
-impl ServerLookup for OfWorkspace {
-    fn find(&self, name: &str) -> io::Result<Option<Registered>> {
-        let record = self.registry.store.get(name)?;
-        Ok(record.map(|StoredServer { parameters, annotations, for_apps, .. }| Registered {
-            parameters,
-            annotations,
-            for_apps,
-        }))
-    }
-
-    fn names(&self) -> io::Result<Vec<String>> {
-        Ok(self.registry.store.tools()?.into_keys().collect())
-    }
-
-    fn infer_result(&self, server: &str, module: &str, results: &[Value]) -> Result<String, String> {
-        let inferred = self.registry.infer(server, module, results, &self.packages);
-        inferred.map_err(|error| describe(&error))
     }
 }
 

@@ -41,7 +41,7 @@ use crate::approval::{
 };
 use crate::config::Config;
 use crate::environment::{self, Environment};
-use crate::mcp_client::{Connection, Connector, Tell};
+use crate::mcp_client::{Connection, Tell};
 use crate::output::{OutputFile, Places};
 use crate::registry::{Packages, Registration, Registry};
 use crate::servers::{Pool, Registered};
@@ -390,8 +390,7 @@ impl Session {
 
 impl Tools {
     async fn open(config: &Config, registry: Option<Registry>, gate: Arc<Gate>) -> Result<Self, StartError> {
-        let connector = Connector::new(Arc::clone(&config.variables), config.workspace.clone())
-            .with_connect_timeout(config.tool_server.connect_timeout);
+        let connector = config.connector();
         connector.keep_apart(config.guard());
         let registry = match registry {
             Some(registry) => {
@@ -401,7 +400,8 @@ impl Tools {
             None => Registry::in_directory(&config.state_dir, connector.clone()),
         };
         registry.report_placeholders(&config.variables);
-        let pool = Arc::new(Pool::new(registry.lookup(&config.workspace), connector));
+        let pool =
+            Arc::new(Pool::new(registry.lookup(&config.workspace, &config.further_state_dirs()), connector));
         let server = Arc::new(Endpoint::new(Arc::clone(&pool), gate));
         if let Some((host, port)) = config.tool_server_address() {
             server.listen(host, port).await?;

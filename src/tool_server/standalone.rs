@@ -1,6 +1,7 @@
 //! The tool server as a process of its own, or as a part of another program.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,6 +75,7 @@ pub struct ToolServerBuilder {
     connect_timeout: Duration,
     token: Option<String>,
     host_token: Option<String>,
+    place: Option<(PathBuf, Variables)>,
 }
 
 impl Default for ToolServerBuilder {
@@ -86,6 +88,7 @@ impl Default for ToolServerBuilder {
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             token: None,
             host_token: None,
+            place: None,
         }
     }
 }
@@ -141,6 +144,12 @@ impl ToolServerBuilder {
         self
     }
 
+    /// Where MCP servers start, and what fills their placeholders; default: the current directory, and its variables.
+    pub(crate) fn place(mut self, directory: PathBuf, variables: Variables) -> Self {
+        self.place = Some((directory, variables));
+        self
+    }
+
     /// Starts to listen.
     ///
     /// # Errors
@@ -155,9 +164,13 @@ impl ToolServerBuilder {
         let (token, host_token) = (caller.text().to_owned(), host.text().to_owned());
         let keys = Arc::new(Keys::new(caller, host));
 
-        // A process without a working directory starts servers in the root.
-        let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
-        let variables = Arc::new(Variables::load(&directory));
+        let (directory, variables) = self.place.unwrap_or_else(|| {
+            // A process without a working directory starts servers in the root.
+            let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
+            let variables = Variables::load(&directory);
+            (directory, variables)
+        });
+        let variables = Arc::new(variables);
         for problem in variables.problems() {
             tracing::warn!("{problem}");
         }

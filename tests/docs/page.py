@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 
+from application import IMPORTS_LIBRARY
 from place import KNOWN_SERVERS, REPOSITORY, expect, words_of
 
 SAVED_TOOLS = {
@@ -172,6 +173,9 @@ class Page:
 
     async def run_python(self, block):
         text = self.place.filled(block.text)
+        if IMPORTS_LIBRARY.search(text) or self.name.startswith("docs/python/"):
+            self.output, self.covered = await self.place.run_application(text), ""
+            return "run by an application"
         if libraries := AGENT_LIBRARIES.keys() & set(IMPORTS.findall(text)):
             return await self.run_program(text, libraries)
         for name, params in registrations(text):
@@ -222,9 +226,9 @@ class Page:
         """A tree of a generated package: each file has to be there."""
         names = re.findall(r"(?:^mcptools/|── )(\w+)/$", "\n".join(lines), re.MULTILINE)
         expect(len(names) == 1, "the tree is of no package, or of several")
-        if names[0] not in self.place.registered:
-            await self.place.register(names[0])
         directory = self.place.workspace / "mcptools" / names[0]
+        if not directory.is_dir():
+            await self.place.register(names[0])
         there = {file.name for file in directory.iterdir()}
         named = set(re.findall(r"── ([\w.]+\.\w+)", "\n".join(lines)))
         missing = sorted(named - there)

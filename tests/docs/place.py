@@ -20,6 +20,7 @@ sys.path.insert(0, str(REPOSITORY / "tests/clients"))
 
 import programs
 import session
+from application import Application, BlockError
 
 DEADLINE_SECS = 300
 """A command or a cell of the documentation that takes longer hangs."""
@@ -89,6 +90,17 @@ class Place:
             "GITHUB_API_KEY": "a key",
         }
         self.session, self.registered = None, set()
+        self.application = Application(
+            options.tools / "kernel/bin/python",
+            self.environment
+            | {
+                "IPYBOX_PROGRAM": str(options.binary),
+                "PYTHONPATH": str(REPOSITORY / "python"),
+            },
+            self.workspace,
+            self.stderr,
+        )
+        stack.push_async_callback(self.application.stop)
 
     def filled(self, text):
         """`text` with what a reader puts in."""
@@ -99,7 +111,7 @@ class Place:
         token = self.home / ".config/kernels/token"
         if token.exists():
             text = text.replace("the-token", token.read_text())
-        return text.replace("127.0.0.1:8900", f"127.0.0.1:{self.port}")
+        return re.sub(r"\b8900\b", str(self.port), text)
 
     async def output_of(self, command, *, environment=None):
         """What a command printed, which has to succeed."""
@@ -125,6 +137,17 @@ class Place:
         problem = f"it ended with {process.returncode}:\n{printed}{said}"
         expect(process.returncode == 0, problem)
         return printed
+
+    async def run_application(self, text):
+        """What a block of a Python application printed."""
+        try:
+            running = self.application.run(text)
+            return await asyncio.wait_for(running, DEADLINE_SECS)
+        except asyncio.TimeoutError:
+            await self.application.stop()
+            raise Failed(f"no end within {DEADLINE_SECS} s") from None
+        except BlockError as error:
+            raise Failed(str(error)) from None
 
     async def output_of_ours(self, command):
         """The same of a command that has to be the real one, with the variables of the tests."""

@@ -15,6 +15,8 @@ failed.
 | `json`, `toml` with a policy of the sandbox or of approval | loaded by ipybox |
 | `toml` with `[dependencies]` | resolved by cargo |
 | `python` | a cell in the page's session; what it imports from `mcptools` is registered before |
+| `python` below `docs/python`, or that imports `ipybox_rs` | run by an application, whose names and event loop the page's blocks share |
+| the same, with `asyncio.run(…)` or the like | a program of its own; it asks by `(Y/n): `, and gets a yes, an empty line and a no, in turns |
 | `python` that imports an agent library | a program of its own, by the environment that has the library |
 | `text`, `json` after `sh` or `python` | what that printed; `…` is anything |
 | `text` with `NAME=value` | the workspace's `.env` from there on |

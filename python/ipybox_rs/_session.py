@@ -1,0 +1,163 @@
+"""A session of the host: what `CodeExecutor` and `KernelClient` have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from ipybox_rs import _host
+from ipybox_rs._errors import Cancelled
+from ipybox_rs._results import CodeExecutionChunk, CodeExecutionResult
+from ipybox_rs.tool_exec.approval.client import ApprovalRequest
+
+Event = TypeVar("Event")
+
+
+class Session:
+    """A session that runs."""
+
+    def __init__(self) -> None:
+        self._held = _host.Held()
+        self.host = self._held.host
+        self.number = _host.number()
+        self.working_dir = Path()
+        self._is_stopped = False
+
+    @classmethod
+    async def start(cls, options: dict[str, Any], log_level: str) -> Session:
+        """Starts it, and waits until it runs code."""
+        session = cls()
+        session.host.want_level(log_level)
+        options = {"environment": _host.environment(), **options}
+        try:
+            started = await session.host.request(
+                "session/start", session=session.number, options=options
+            )
+        except BaseException:
+            session.abandon()
+            raise
+        session.working_dir = Path(started["working_dir"])
+        return session
+
+    async def request(self, method: str, **params: Any) -> Any:
+        return await self.host.request(
+            f"session/{method}", session=self.number, **params
+        )
+
+    async def execute(
+        self, code: str, timeout: float | None, max_output_chars: int | None
+    ) -> CodeExecutionResult:
+        options = {
+            "code": code,
+            "timeout": timeout,
+            "max_output_chars": max_output_chars,
+        }
+        try:
+            return CodeExecutionResult.of(await self.request("execute", **options))
+        except Cancelled as cancelled:
+            return _of_cancelled(cancelled)
+
+    def cancel(self) -> None:
+        self.host.tell("session/cancel", session=self.number)
+
+    async def stop(self) -> None:
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        try:
+            if self.host.is_usable:
+                await self.request("stop")
+        finally:
+            await self._held.release()
+
+    def abandon(self) -> None:
+        """Stops it without waiting."""
+        if not self._is_stopped:
+            self._is_stopped = True
+            self.host.tell("session/stop", session=self.number)
+            self._held.release_now()
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._is_stopped
+
+
+class Stream(AsyncIterator[Event], Generic[Event]):
+    """Running code: an async iterator over its events, which ends with the result.
+
+    It does nothing before its first event is asked for. Closing it (`aclose`, cancelling the task that waits for an
+    event, leaving it to the garbage collector) cancels the code: at once if it waits for other code, by an interrupt
+    if it runs. It may be read slowly: approval requests wait then, and code that prints much waits too.
+    """
+
+    def __init__(
+        self, session: Session, params: dict[str, Any], convert: Callable[[Any], Event]
+    ) -> None:
+        self._session = session
+        self._params: dict[str, Any] | None = params
+        self._convert = convert
+        self._number = _host.number()
+        self._is_done = False
+        self._is_read = False
+
+    def __aiter__(self) -> Stream[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        if self._is_done:
+            raise StopAsyncIteration
+        if self._is_read:
+            raise RuntimeError("another task waits for the next event of this stream")
+        self._is_read = True
+        try:
+            return self._convert(await self._next())
+        except BaseException:
+            self._close()
+            raise
+        finally:
+            self._is_read = False
+
+    async def _next(self) -> Any:
+        host, params = self._session.host, self._params
+        try:
+            if params is None:
+                event = await host.request("stream/next", stream=self._number)
+            else:
+                self._params = None
+                event = await self._session.request(
+                    "stream", stream=self._number, **params
+                )
+        except Cancelled as cancelled:
+            self._is_done = True
+            return _of_cancelled(cancelled)
+        if event["type"] == "approval_request":
+            return ApprovalRequest.of(host, event)
+        if event["type"] == "chunk":
+            return CodeExecutionChunk(event["text"])
+        self._is_done = True
+        return CodeExecutionResult.of(event)
+
+    async def aclose(self) -> None:
+        """Cancels the code, if it has not ended. Does not wait until it has."""
+        self._close()
+        # As other calls that wait do.
+        await asyncio.sleep(0)
+
+    def _close(self) -> None:
+        if not self._is_done:
+            self._is_done = True
+            if self._params is None:
+                self._session.host.tell("stream/close", stream=self._number)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self._close()
+
+
+def _of_cancelled(cancelled: Cancelled) -> CodeExecutionResult:
+    """Cancelling is what the application wanted: no error."""
+    cancelled.output.notes.append(str(cancelled))
+    return cancelled.output

@@ -1,0 +1,488 @@
+"""`CodeExecutor`: a kernel whose code can call tools."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from ipybox_rs import _checks, _host
+from ipybox_rs._errors import (
+    CodeExecutionError,
+    CodeExecutionTimeout,
+    InstallError,
+    KernelLostError,
+    KernelUnavailableError,
+    StartError,
+)
+from ipybox_rs._results import CodeExecutionChunk, CodeExecutionResult, Truncated
+from ipybox_rs._session import Session, Stream
+from ipybox_rs.mcp_apigen import Registry
+from ipybox_rs.policy import ApprovalPolicy
+from ipybox_rs.tool_exec.approval.client import ApprovalRequest
+
+__all__ = [
+    "AuditSettings",
+    "CodeExecutionChunk",
+    "CodeExecutionError",
+    "CodeExecutionResult",
+    "CodeExecutionTimeout",
+    "CodeExecutor",
+    "InstallError",
+    "KernelLostError",
+    "KernelUnavailableError",
+    "StartError",
+    "Truncated",
+]
+
+MANAGED = "managed"
+"""For `python`: an environment that ipybox makes for the working directory."""
+
+
+@dataclass(frozen=True)
+class AuditSettings:
+    """A log of cells, tool calls and decisions.
+
+    Attributes:
+        file: The file, in a directory that exists and that code in the kernel cannot write to.
+        contents: What it contains beside names, decisions, durations and sizes: the arguments of calls, or everything,
+            which is results, code and output too.
+        max_bytes: The size in bytes at which the file is rotated.
+    """
+
+    file: str | os.PathLike[str]
+    contents: Literal["arguments", "everything"] = "arguments"
+    max_bytes: int = 10 * 1024 * 1024
+
+
+class CodeExecutor:
+    """Runs Python code in an IPython kernel, and lets it call the tools of MCP servers.
+
+    Variables and definitions persist from one piece of code to the next. Code runs one piece at a time, in the order
+    of the calls; one executor may be used by many tasks, and from several threads with a loop each.
+
+    A tool call of code needs approval: `stream` yields an `ApprovalRequest` for each call, `execute` approves all of
+    them. **Without a sandbox the kernel has the rights of your program**: approval is about tools, not about what
+    Python does.
+
+    ```python
+    async with CodeExecutor() as executor:
+        async for item in executor.stream("print('hello')"):
+            match item:
+                case ApprovalRequest():
+                    print(f"The code calls {item}")
+                    await item.accept()
+                case CodeExecutionResult():
+                    print(item.text)
+    ```
+    """
+
+    def __init__(
+        self,
+        tool_server_host: str = "localhost",
+        tool_server_port: int | None = None,
+        kernel_gateway_host: str = "localhost",
+        kernel_gateway_port: int | None = None,
+        kernel_env: Mapping[str, str] | None = None,
+        images_dir: str | os.PathLike[str] | None = None,
+        approval_timeout: float | None = 60,
+        connect_timeout: float = 30,
+        sandbox: bool = False,
+        sandbox_config: str | os.PathLike[str] | None = None,
+        log_level: str = "WARNING",
+        *,
+        working_dir: str | os.PathLike[str] | None = None,
+        kernel_init_timeout: float = 60,
+        approve_tool_calls: bool = True,
+        approve_shell_cmds: bool = False,
+        require_shell_escape: bool = False,
+        approval_policy: ApprovalPolicy | None = None,
+        audit: AuditSettings | None = None,
+        python: str | os.PathLike[str] | None = None,
+        state_dir: str | os.PathLike[str] | None = None,
+        registry: Registry | None = None,
+        sandbox_backend: Literal["srt", "bwrap"] = "srt",
+        sandbox_workspace_config: bool = False,
+        allow_home_workspace: bool = False,
+        kernel_memory_limit: int | None = None,
+        kernel_max_processes: int | None = None,
+        kernel_max_file_size: int | None = None,
+        kernel_gateway_url: str | None = None,
+        kernel_gateway_token: str | None = None,
+        kernel_gateway_ca: str | os.PathLike[str] | None = None,
+        kernel_name: str | None = None,
+    ) -> None:
+        """Sets the options; `start`, or `async with`, starts the executor.
+
+        Args:
+            tool_server_host: The host that the tool server listens on, a loopback address.
+            tool_server_port: The port that the tool server listens on; `None` for a free one.
+            kernel_gateway_host: Has no effect: the kernel is started without a kernel gateway.
+            kernel_gateway_port: Has no effect: the kernel is started without a kernel gateway.
+            kernel_env: Variables for the kernel, which inherits nothing but what every program needs (`PATH`, `HOME`,
+                the locale, certificates). Servers that were registered for a directory of `PYTHONPATH` in it are known
+                to the executor.
+            images_dir: Where images are saved; default: `images` in the working directory.
+            approval_timeout: How long an approval request waits for its answer, in seconds; `None`: for ever. The call
+                fails then, in the code, with `ApprovalTimeoutError`.
+            connect_timeout: How long a tool call waits for an MCP server to start, in seconds. One that is not ready
+                then goes on to start, and the next call for it waits for it.
+            sandbox: Whether the kernel runs in a sandbox. Without `sandbox_config` it can read everything but secrets,
+                write its working directory and nothing else, and has no network; tools are called as ever.
+            sandbox_config: What code in the sandbox may do: a JSON file in the settings format of sandbox-runtime.
+            log_level: The least severe messages of the host process that go to the logger `ipybox_rs` (`DEBUG`,
+                `INFO`, `WARNING`, `ERROR`, `CRITICAL`).
+            working_dir: The kernel's working directory, created if missing, and the place of `mcptools` and `images`;
+                default: the current directory.
+            kernel_init_timeout: How long a kernel may take to start, in seconds.
+            approve_tool_calls: Whether tool calls of `stream` need approval. Without it they run. An
+                `approval_policy` replaces it.
+            approve_shell_cmds: Whether shell commands of `stream` (`!command`, `%%bash` and the like) need approval.
+                The request's server is `ipybox`, its tool `shell` or `shell_magic`, its argument `cmd`. It is a rule
+                for code that keeps it; only a sandbox is a boundary.
+            require_shell_escape: Whether Python's own functions that start programs are blocked, so that only shell
+                commands start them. Needs `approve_shell_cmds`.
+            approval_policy: Decides which calls need approval, which run and which are denied. Denied calls are denied
+                in `execute` too.
+            audit: A log of cells, tool calls and decisions; default: none.
+            python: The interpreter that runs the kernel, or its virtual environment; packages are installed into it.
+                Default: the interpreter of this process. `"managed"`: an environment that is made for the working
+                directory.
+            state_dir: Where state is kept that outlives the executor: registered servers, environments, standing
+                answers. Default: `ipybox` in the platform's data directory.
+            registry: The MCP servers whose tools code can call; default: those registered for the working directory.
+            sandbox_backend: The program that makes the sandbox: sandbox-runtime, or bubblewrap directly (Linux).
+            sandbox_workspace_config: Whether `sandbox-config.json` in the working directory is what `sandbox_config`
+                names, if it is there.
+            allow_home_workspace: Whether the working directory may be the home directory, or contain it, in a sandbox.
+            kernel_memory_limit: How much memory the kernel, and each process that it starts, may use, in bytes; Linux
+                only. Default: no limit.
+            kernel_max_processes: How many processes and threads the kernel may add to those that its user runs; Linux
+                only. Default: no limit.
+            kernel_max_file_size: The size in bytes to which a file that the kernel writes can grow; Linux only.
+                Default: no limit, and 16 GiB in a sandbox.
+            kernel_gateway_url: Runs the kernel on the Jupyter Server, Kernel Gateway or Enterprise Gateway at this URL.
+                Excludes a sandbox and `python`.
+            kernel_gateway_token: The token of that server, or with a blank in it (`Bearer …`) the whole value of the
+                header `Authorization`.
+            kernel_gateway_ca: A file with certificates in PEM to trust beside the system's.
+            kernel_name: The kernel spec to start there; default: the server's.
+
+        Raises:
+            TypeError: A value has the wrong type.
+            ValueError: A value cannot be used, or two contradict each other.
+        """
+        if require_shell_escape and not approve_shell_cmds:
+            raise ValueError(
+                "require_shell_escape=True requires approve_shell_cmds=True"
+            )
+        if sandbox_backend not in ("srt", "bwrap"):
+            raise ValueError(
+                f'sandbox_backend must be "srt" or "bwrap", not {sandbox_backend!r}'
+            )
+        _checks.port("kernel_gateway_port", kernel_gateway_port)
+        self.tool_server_host = _checks.text("tool_server_host", tool_server_host)
+        self.tool_server_port = _checks.port("tool_server_port", tool_server_port)
+        self.kernel_gateway_host = kernel_gateway_host
+        self.kernel_gateway_port = kernel_gateway_port
+        self.kernel_env = _checks.variables("kernel_env", kernel_env)
+        self.images_dir = images_dir
+        self.approval_timeout = _checks.seconds("approval_timeout", approval_timeout)
+        self.connect_timeout = connect_timeout
+        self.kernel_init_timeout = kernel_init_timeout
+        self.sandbox = sandbox
+        self.sandbox_config = sandbox_config
+        self.log_level = _checks.level(log_level)
+        self.approve_tool_calls = approve_tool_calls
+        self.approve_shell_cmds = approve_shell_cmds
+        self.require_shell_escape = require_shell_escape
+        self._registry = registry
+        self._options: dict[str, Any] = {
+            "has_tools": True,
+            "working_dir": _checks.path("working_dir", working_dir),
+            "kernel_env": self.kernel_env,
+            "images_dir": _checks.path("images_dir", images_dir),
+            "approval_timeout": self.approval_timeout,
+            "connect_timeout": _checks.seconds("connect_timeout", connect_timeout),
+            "kernel_init_timeout": _checks.seconds(
+                "kernel_init_timeout", kernel_init_timeout
+            ),
+            "tool_server_host": self.tool_server_host,
+            "tool_server_port": self.tool_server_port,
+            "approve_tool_calls": bool(approve_tool_calls),
+            "approve_shell_cmds": bool(approve_shell_cmds),
+            "require_shell_escape": bool(require_shell_escape),
+            "approval_policy": None
+            if approval_policy is None
+            else approval_policy.text,
+            "audit": None if audit is None else _audit(audit),
+            "state_dir": _checks.path("state_dir", state_dir),
+            "sandbox": bool(sandbox),
+            "sandbox_config": _checks.path("sandbox_config", sandbox_config),
+            "sandbox_backend": sandbox_backend,
+            "sandbox_workspace_config": bool(sandbox_workspace_config),
+            "allow_home_workspace": bool(allow_home_workspace),
+            "kernel_memory_limit": kernel_memory_limit,
+            "kernel_max_processes": kernel_max_processes,
+            "kernel_max_file_size": kernel_max_file_size,
+            **gateway_options(
+                kernel_gateway_url, kernel_gateway_token, kernel_gateway_ca, kernel_name
+            ),
+        }
+        if kernel_gateway_url is None:
+            self._options["python"] = interpreter(python)
+        elif python is not None:
+            raise ValueError(
+                "python excludes kernel_gateway_url: that server has the interpreter"
+            )
+        self._session: Session | None = None
+
+    async def __aenter__(self) -> CodeExecutor:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    def __repr__(self) -> str:
+        state = (
+            "stopped"
+            if self._session is None
+            else f"working_dir={str(self.working_dir)!r}"
+        )
+        return f"<CodeExecutor {state}>"
+
+    def __del__(self) -> None:
+        session = getattr(self, "_session", None)
+        if session is not None and not session.is_stopped:
+            _host.unclosed(self)
+            session.abandon()
+
+    async def start(self) -> None:
+        """Starts the tool server and a kernel, and waits until it runs code.
+
+        Raises:
+            RuntimeError: It runs already.
+            StartError: The kernel, the sandbox, the environment or the tool server could not be started.
+            ValueError: The options cannot be used.
+            HostError: The program `ipybox` could not be started.
+        """
+        if self._session is not None:
+            raise RuntimeError("the executor has been started already")
+        options = dict(self._options)
+        options["working_dir"] = options["working_dir"] or os.getcwd()
+        if self._registry is not None:
+            options["registry"] = await self._registry._open()
+        self._session = await Session.start(options, self.log_level)
+
+    async def stop(self) -> None:
+        """Kills the kernel, closes all connections, completes the audit log, and waits until no process is left.
+
+        Code that runs or waits ends with an error. Stopping a stopped executor does nothing.
+        """
+        session, self._session = self._session, None
+        if session is not None:
+            await session.stop()
+
+    @property
+    def working_dir(self) -> Path:
+        """The real path of the kernel's working directory.
+
+        Raises:
+            RuntimeError: The executor has not been started.
+        """
+        return self._running().working_dir
+
+    def _running(self) -> Session:
+        if self._session is None:
+            raise RuntimeError(
+                "the executor is not running: use `async with`, or `await start()`"
+            )
+        return self._session
+
+    async def execute(
+        self,
+        code: str,
+        timeout: float | None = 120,
+        *,
+        max_output_chars: int | None = None,
+    ) -> CodeExecutionResult:
+        """Runs code to its end and approves its tool calls, except those that an approval policy denies.
+
+        Cancelling the task that waits for it interrupts the code.
+
+        Args:
+            code: Python code, as a user would type it into IPython: magics, `!commands` and `await` at top level work.
+            timeout: How long it may run, in seconds, before it is interrupted; `None`: for ever. Waiting for other
+                code to end does not count.
+            max_output_chars: How many characters of its output the result holds; default: 1,000,000. Of more, it holds
+                the beginning and the end, and the path of a file with all of it.
+
+        Returns:
+            What the code has shown. If it was ended by `cancel`, what it had shown until then, with a note.
+
+        Raises:
+            CodeExecutionError: The code raised an exception, or its kernel was lost (`KernelLostError`), or there is
+                none (`KernelUnavailableError`).
+            TimeoutError: The code exceeded its timeout; it is a `CodeExecutionTimeout`.
+        """
+        session = self._running()
+        seconds = _checks.seconds("timeout", timeout)
+        return await session.execute(
+            _checks.text("code", code), seconds, max_output_chars
+        )
+
+    def stream(
+        self,
+        code: str,
+        timeout: float | None = 120,
+        chunks: bool = False,
+        *,
+        max_output_chars: int | None = None,
+    ) -> AsyncIterator[ApprovalRequest | CodeExecutionChunk | CodeExecutionResult]:
+        """Runs code and yields its approval requests, its output if `chunks`, and its result.
+
+        The code begins with the first event that is asked for. Leaving the loop, or cancelling the task that runs it,
+        interrupts the code.
+
+        Args:
+            code: Python code.
+            timeout: How long it may run, in seconds, before it is interrupted; `None`: for ever. Waiting for other
+                code to end and for approval does not count.
+            chunks: Whether output is yielded as it is produced. The result has all of it in any case.
+            max_output_chars: As for `execute`.
+
+        Yields:
+            `ApprovalRequest`: The code calls a tool and waits for `accept` or `reject`.
+            `CodeExecutionChunk`: A piece of output.
+            `CodeExecutionResult`: The result; nothing follows.
+
+        Raises:
+            CodeExecutionError: As for `execute`; also after a rejected or unanswered request, if the code does not
+                catch the exception of its call.
+            TimeoutError: The code exceeded its timeout; it is a `CodeExecutionTimeout`.
+        """
+        params = {
+            "code": _checks.text("code", code),
+            "timeout": _checks.seconds("timeout", timeout),
+            "chunks": bool(chunks),
+            "max_output_chars": max_output_chars,
+        }
+        return Stream(self._running(), params, lambda event: event)
+
+    def cancel(self) -> None:
+        """Interrupts the running code and cancels code that waits. Returns at once, and may be called from any thread.
+
+        Its `stream` or `execute` ends without an exception, with what was shown until then. Variables are kept, unless
+        the code does not react to the interrupt within 5 seconds. Without running code it does nothing.
+        """
+        if self._session is not None:
+            self._session.cancel()
+
+    async def reset(self) -> None:
+        """Replaces the kernel by a fresh one and closes the connections to MCP servers.
+
+        Variables, definitions and imports are lost. MCP servers start again when their tools are called next. Code
+        that runs is stopped.
+
+        Raises:
+            KernelUnavailableError: No fresh kernel starts. The next code tries again.
+        """
+        await self._running().request("reset")
+
+    async def install_package(self, package: str) -> str:
+        """Installs a Python package where the kernel finds it; it can be imported at once.
+
+        Args:
+            package: A requirement: `requests`, `numpy>=1.20`, `git+https://…`.
+
+        Returns:
+            The installer's output.
+
+        Raises:
+            InstallError: The package cannot be installed; the message has the installer's output.
+        """
+        session = self._running()
+        try:
+            return str(
+                await session.request(
+                    "install_package", package=_checks.text("package", package)
+                )
+            )
+        except KernelUnavailableError as error:
+            raise InstallError(str(error)) from None
+
+    async def register_mcp_server(
+        self, server_name: str, server_params: Mapping[str, Any]
+    ) -> list[str]:
+        """Generates the package `mcptools.<server_name>` for the tools of an MCP server, and registers the server.
+
+        Code can import it at once, and the connection is kept for the first call.
+
+        Args:
+            server_name: A lower-case Python identifier.
+            server_params: How to reach it, as for `generate_mcp_sources`.
+
+        Returns:
+            The names of the generated modules, one for each tool.
+
+        Raises:
+            ValueError: The name or the parameters cannot be used.
+            GenerateError: The server cannot be connected to, or the package cannot be written.
+        """
+        return list(
+            await self._running().request(
+                "register_mcp_server",
+                server_name=_checks.text("server_name", server_name),
+                server_params=server_params,
+            )
+        )
+
+
+def interpreter(python: str | os.PathLike[str] | None) -> str | None:
+    """The interpreter for kernels; `None` stands for a managed environment."""
+    if python == MANAGED:
+        return None
+    # An application that was frozen to one program is no interpreter.
+    if python is None and (getattr(sys, "frozen", False) or not sys.executable):
+        return None
+    return _checks.path("python", sys.executable if python is None else python)
+
+
+def gateway_options(
+    url: str | None,
+    token: str | None,
+    ca: str | os.PathLike[str] | None,
+    kernel_name: str | None,
+) -> dict[str, Any]:
+    """The options for kernels on a Jupyter server."""
+    if url is None:
+        return {}
+    return {
+        "kernel_gateway_url": _checks.text("kernel_gateway_url", url),
+        "kernel_gateway_token": token,
+        "kernel_gateway_ca": _checks.path("kernel_gateway_ca", ca),
+        "kernel_name": kernel_name,
+    }
+
+
+def _audit(settings: AuditSettings) -> dict[str, Any]:
+    if settings.contents not in ("arguments", "everything"):
+        message = (
+            f'contents must be "arguments" or "everything", not {settings.contents!r}'
+        )
+        raise ValueError(message)
+    return {
+        "file": _checks.path("file", settings.file),
+        "contents": settings.contents,
+        "max_bytes": settings.max_bytes,
+    }

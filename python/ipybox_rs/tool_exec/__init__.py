@@ -1,0 +1,1 @@
+"""Tool servers and their clients."""

@@ -1,0 +1,355 @@
+"""Approval requests, and the client that answers those of a tool server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal
+
+from ipybox_rs import _checks, _host
+from ipybox_rs._errors import ApprovalClientError
+from ipybox_rs.tool_exec import _tokens
+
+__all__ = [
+    "ApprovalCallback",
+    "ApprovalClient",
+    "ApprovalClientError",
+    "ApprovalRequest",
+    "Target",
+    "ToolAnnotations",
+]
+
+_LOGGER = logging.getLogger("ipybox_rs")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What runs if a call is approved.
+
+    Attributes:
+        kind: A program or a URL that an MCP server is, a shell command in the kernel, or ipybox itself.
+        text: The command line or the URL, with unfilled placeholders; `None` for the other two.
+    """
+
+    kind: Literal["command", "url", "kernel", "host"]
+    text: str | None = None
+
+    @classmethod
+    def of(cls, wire: Any) -> Target:
+        if isinstance(wire, str):
+            return cls("kernel" if wire == "kernel" else "host")
+        return (
+            cls("command", wire["command"])
+            if "command" in wire
+            else cls("url", wire["url"])
+        )
+
+
+@dataclass(frozen=True)
+class ToolAnnotations:
+    """A server's own hints on what a tool does. Nothing enforces them; `None` is not known.
+
+    Attributes:
+        read_only: It changes nothing.
+        destructive: It may destroy existing data.
+        idempotent: Calling it again with the same arguments changes nothing more.
+        open_world: It reaches out to the world beyond the server.
+    """
+
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+
+
+class ApprovalRequest:
+    """A tool call that waits for permission.
+
+    `accept` or `reject` it; one that is collected as garbage without an answer is rejected. The shown call is the one
+    that will run. `str(request)` writes it as Python would, `server.tool(name='value')`, and escapes characters that
+    could mislead a reader on a terminal.
+
+    Attributes:
+        server_name: The name under which the MCP server is registered. `ipybox` is ipybox itself: its tools are
+            `shell` and `shell_magic`, with the argument `cmd`.
+        tool_name: The tool's name on its server.
+        tool_args: The arguments that the tool will get.
+        target: What the server's name stands for; `None` if it is not known.
+        annotations: The server's hints on the tool; `None` if they are not known.
+    """
+
+    def __init__(
+        self,
+        server_name: str,
+        tool_name: str,
+        tool_args: dict[str, Any],
+        respond: Callable[[bool], Awaitable[None]],
+    ) -> None:
+        """Makes a request of your own; those that ipybox yields have been made.
+
+        Args:
+            server_name: The server's name.
+            tool_name: The tool's name.
+            tool_args: The arguments.
+            respond: Is called with the decision.
+        """
+        self.server_name = server_name
+        self.tool_name = tool_name
+        self.tool_args = tool_args
+        self.target: Target | None = None
+        self.annotations: ToolAnnotations | None = None
+        self._respond = respond
+        self._host: _host.Host | None = None
+        self._number = 0
+        self._text: str | None = None
+        self._decision: bool | None = None
+        self._callbacks: list[Callable[[bool], None]] = []
+
+    @classmethod
+    def of(cls, host: _host.Host, wire: dict[str, Any]) -> ApprovalRequest:
+        async def respond(_decision: bool) -> None:
+            raise AssertionError("the host is asked")
+
+        request = cls(
+            wire["server_name"], wire["tool_name"], wire["tool_args"], respond
+        )
+        request._host, request._number, request._text = (
+            host,
+            wire["request"],
+            wire["text"],
+        )
+        request.target = Target.of(wire["target"])
+        if wire["annotations"] is not None:
+            request.annotations = ToolAnnotations(**wire["annotations"])
+        return request
+
+    def __str__(self) -> str:
+        if self._text is not None:
+            return self._text
+        arguments = ", ".join(
+            f"{name}={value!r}" for name, value in self.tool_args.items()
+        )
+        return f"{self.server_name}.{self.tool_name}({arguments})"
+
+    def __repr__(self) -> str:
+        return f"<ApprovalRequest {self}>"
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            if self._host is not None and self._decision is None:
+                self._host.tell(
+                    "approval_request/answer", request=self._number, answer="reject"
+                )
+
+    async def accept(self) -> bool:
+        """Lets the call run.
+
+        Returns:
+            Whether the answer came in time: it is too late if the request has expired or was answered already, or its
+            code no longer waits.
+        """
+        return await self._answer("accept")
+
+    async def accept_for_session(self) -> bool:
+        """Lets the call run, and its like as long as the executor runs.
+
+        Its like is every call of the same tool of the same server, whatever its arguments; of a shell command, the
+        same command.
+
+        Returns:
+            Whether the answer came in time.
+        """
+        return await self._answer("accept_for_session")
+
+    async def accept_always(self) -> bool:
+        """As `accept_for_session`, and in later executors of the same working directory too.
+
+        Returns:
+            Whether the answer came in time.
+        """
+        return await self._answer("accept_always")
+
+    async def reject(self) -> bool:
+        """Makes the call fail, in the code, with `ApprovalRejectedError`.
+
+        Returns:
+            Whether the answer came in time.
+        """
+        return await self._answer("reject")
+
+    async def _answer(self, answer: str) -> bool:
+        decision = answer != "reject"
+        is_first = self._decision is None
+        if is_first:
+            self._decide(decision)
+        if self._host is None:
+            await self._respond(decision)
+            return is_first
+        if not is_first:
+            return False
+        return bool(
+            await self._host.request(
+                "approval_request/answer", request=self._number, answer=answer
+            )
+        )
+
+    def _decide(self, decision: bool) -> None:
+        self._decision = decision
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            _call(callback, decision)
+
+    async def response(self) -> bool:
+        """Waits until it is answered, and returns whether it was accepted."""
+        if self._decision is None:
+            loop = asyncio.get_running_loop()
+            answered: asyncio.Future[bool] = loop.create_future()
+
+            def tell(decision: bool) -> None:
+                loop.call_soon_threadsafe(
+                    lambda: answered.done() or answered.set_result(decision)
+                )
+
+            self.on_decision(tell)
+            return await answered
+        return self._decision
+
+    def on_decision(self, callback: Callable[[bool], None]) -> None:
+        """Calls `callback` once it is answered, with whether it was accepted; at once if it is answered already."""
+        if self._decision is None:
+            self._callbacks.append(callback)
+        else:
+            _call(callback, self._decision)
+
+
+def _call(callback: Callable[[bool], None], decision: bool) -> None:
+    try:
+        callback(decision)
+    except Exception:
+        _LOGGER.exception("a callback of an approval request failed")
+
+
+ApprovalCallback = Callable[[ApprovalRequest], Awaitable[None]]
+"""Is called with each request, and answers it."""
+
+
+class ApprovalClient:
+    """Answers the approval requests of a `ToolServer`, in this process or another.
+
+    Requests are handed to the callback one after the other. Requests that are open when the client disconnects are
+    rejected. A tool server has one client at a time.
+
+    ```python
+    async def on_approval_request(request: ApprovalRequest):
+        print(f"Approval request: {request}")
+        await request.accept()
+
+    async with ToolServer(approval_required=True):
+        async with ApprovalClient(callback=on_approval_request):
+            ...
+    ```
+    """
+
+    def __init__(
+        self,
+        callback: ApprovalCallback,
+        host: str = "localhost",
+        port: int = 8900,
+        *,
+        host_token: str | None = None,
+    ) -> None:
+        """Sets what to connect to; `connect`, or `async with`, connects.
+
+        Args:
+            callback: An async function that is called with each request. One that it leaves unanswered is rejected.
+            host: The host of the tool server.
+            port: The port of the tool server.
+            host_token: The tool server's host token. Default: that of the server of this process on the port, else
+                the variable `IPYBOX_TOOL_SERVER_HOST_TOKEN`.
+        """
+        self.callback = callback
+        self.host = _checks.text("host", host)
+        self.port = port
+        _checks.port("port", port)
+        self._host_token = host_token
+        self._held: _host.Held | None = None
+        self._number = 0
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> ApprovalClient:
+        await self.connect()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.disconnect()
+
+    async def connect(self) -> None:
+        """Connects to the tool server, which then sends its requests here.
+
+        Raises:
+            RuntimeError: It is connected already.
+            ApprovalClientError: The server cannot be reached, or refuses the client.
+        """
+        if self._held is not None:
+            raise RuntimeError("the approval client is connected already")
+        token = _tokens.host_token(self.port, self._host_token)
+        if token is None:
+            message = f"connect to the tool server on port {self.port}: its host token is not known; give `host_token`"
+            raise ApprovalClientError(message)
+        self._held, self._number = _host.Held(), _host.number()
+        try:
+            await self._held.host.request(
+                "approval_client/connect",
+                number=self._number,
+                host=self.host,
+                port=self.port,
+                host_token=token,
+            )
+        except BaseException:
+            held, self._held = self._held, None
+            held.host.tell("approval_client/disconnect", number=self._number)
+            held.release_now()
+            raise
+        self._task = asyncio.create_task(self._receive(self._held.host))
+
+    async def disconnect(self) -> None:
+        """Sends the answers that were given, rejects what is open, and disconnects."""
+        held, self._held = self._held, None
+        if held is None:
+            return
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        try:
+            if held.host.is_usable:
+                await held.host.request(
+                    "approval_client/disconnect", number=self._number
+                )
+        finally:
+            await held.release()
+
+    async def _receive(self, host: _host.Host) -> None:
+        while True:
+            try:
+                wire = await host.request("approval_client/next", number=self._number)
+            except (ApprovalClientError, _host.HostError) as error:
+                _LOGGER.warning("the approval client is disconnected: %s", error)
+                return
+            if wire is None:
+                return
+            request = ApprovalRequest.of(host, wire)
+            try:
+                await self.callback(request)
+            except Exception:
+                _LOGGER.exception("the callback of an approval client failed")

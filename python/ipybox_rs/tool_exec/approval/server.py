@@ -1,0 +1,134 @@
+"""`ApprovalChannel`: asks for approval over a WebSocket of your own web application."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, Protocol
+from uuid import uuid4
+
+from ipybox_rs import _checks
+
+__all__ = ["ApprovalChannel"]
+
+
+class WebSocket(Protocol):
+    """What is needed of a WebSocket: that of Starlette and FastAPI has it."""
+
+    async def accept(self) -> None: ...
+    async def send_text(self, data: str) -> None: ...
+    async def receive_text(self) -> str: ...
+    async def close(self, code: int = 1000, reason: str | None = None) -> None: ...
+
+
+class ApprovalChannel:
+    """Asks the program at the other end of a WebSocket for approval.
+
+    The messages are those of a tool server's approval channel, so that an `ApprovalClient` can be at the other end. A
+    `ToolServer` has a channel of its own; this one is for an application that asks for itself.
+    """
+
+    def __init__(
+        self, approval_required: bool = False, approval_timeout: float | None = 60
+    ) -> None:
+        """Sets the options.
+
+        Args:
+            approval_required: Whether `request` asks; otherwise it returns `True`.
+            approval_timeout: How long a request waits for its answer, in seconds; `None`: for ever.
+        """
+        self.approval_required = approval_required
+        self.approval_timeout = _checks.seconds("approval_timeout", approval_timeout)
+        self._websocket: WebSocket | None = None
+        self._requests: dict[str, asyncio.Future[bool]] = {}
+        self._left = asyncio.Event()
+        self._left.set()
+
+    @property
+    def open(self) -> bool:
+        """Whether a client is connected."""
+        return self._websocket is not None
+
+    async def connect(self, websocket: WebSocket) -> None:
+        """Accepts a connection and handles its answers until it ends."""
+        await websocket.accept()
+        self._websocket = websocket
+        self._left.clear()
+        try:
+            while True:
+                self._hear(await websocket.receive_text())
+        except Exception as error:
+            # Starlette raises an exception of its own at the end, which is not ours to import.
+            if type(error).__name__ not in ("WebSocketDisconnect", "RuntimeError"):
+                raise
+        finally:
+            self._websocket = None
+            self._fail("the approval client has disconnected")
+            self._left.set()
+
+    async def disconnect(self) -> None:
+        """Closes the connection. Open requests fail."""
+        websocket = self._websocket
+        if websocket is not None:
+            await websocket.close()
+        self._fail("the approval channel was closed")
+
+    async def join(self, timeout: float = 5) -> None:
+        """Waits until the client has left.
+
+        Raises:
+            TimeoutError: It has not, after `timeout` seconds.
+        """
+        await asyncio.wait_for(self._left.wait(), timeout)
+
+    async def request(
+        self, server_name: str, tool_name: str, tool_args: dict[str, Any]
+    ) -> bool:
+        """Asks for approval of a tool call.
+
+        Returns:
+            Whether it was accepted.
+
+        Raises:
+            RuntimeError: No client is connected, or it has left.
+            TimeoutError: It did not answer in time.
+        """
+        if not self.approval_required:
+            return True
+        websocket = self._websocket
+        if websocket is None:
+            raise RuntimeError("ask for approval: no approval client is connected")
+        number = uuid4().hex
+        params = {
+            "server_name": server_name,
+            "tool_name": tool_name,
+            "tool_args": tool_args,
+        }
+        message = {
+            "jsonrpc": "2.0",
+            "method": "approve",
+            "params": params,
+            "id": number,
+        }
+        answered = asyncio.get_running_loop().create_future()
+        self._requests[number] = answered
+        try:
+            await websocket.send_text(json.dumps(message))
+            return bool(await asyncio.wait_for(answered, self.approval_timeout))
+        finally:
+            self._requests.pop(number, None)
+
+    def _hear(self, text: str) -> None:
+        try:
+            message = json.loads(text)
+            number, result = message["id"], message.get("result", False)
+        except (ValueError, TypeError, KeyError):
+            return
+        answered = self._requests.get(number)
+        if answered is not None and not answered.done():
+            answered.set_result(result in (True, "session", "always"))
+
+    def _fail(self, reason: str) -> None:
+        for answered in self._requests.values():
+            if not answered.done():
+                answered.set_exception(RuntimeError(f"ask for approval: {reason}"))

@@ -1,0 +1,161 @@
+"""`ToolServer`: calls the tools of MCP servers for code in other processes."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from ipybox_rs import _checks, _host
+from ipybox_rs.policy import ApprovalPolicy
+from ipybox_rs.tool_exec import _tokens
+
+__all__ = ["ToolServer"]
+
+
+class ToolServer:
+    """An HTTP server that calls the tools of MCP servers for code in other processes, and asks for approval before.
+
+    There are two secrets. Code that calls tools has the caller token, which lets it name a registered server, a tool
+    and arguments. The host token registers servers and approves calls. Clients of the same process (`ToolRunner`,
+    `ApprovalClient`) know them; to others you give them. Do not give the host token to code that must not approve its
+    own calls.
+
+    MCP servers start in the current directory when one of their tools is called first.
+
+    ```python
+    async with ToolServer(approval_required=True):
+        async with ApprovalClient(callback=on_approval_request):
+            ...
+    ```
+    """
+
+    def __init__(
+        self,
+        host: str = "localhost",
+        port: int = 8900,
+        approval_required: bool = False,
+        approval_timeout: float | None = 60,
+        connect_timeout: float = 30,
+        log_to_stderr: bool = False,
+        log_level: str = "INFO",
+        *,
+        approval_policy: ApprovalPolicy | None = None,
+        token: str | None = None,
+        host_token: str | None = None,
+    ) -> None:
+        """Sets the options; `start`, or `async with`, starts the server.
+
+        Args:
+            host: The host to listen on, a loopback address.
+            port: The port to listen on; 0 for a free one, which `port` tells once it listens.
+            approval_required: Whether every call needs approval.
+            approval_timeout: How long an approval request waits for its answer, in seconds; `None`: for ever.
+            connect_timeout: How long a call waits for an MCP server to start, in seconds.
+            log_to_stderr: Has no effect: messages go to the logger `ipybox_rs`.
+            log_level: The least severe messages that go to the logger `ipybox_rs`.
+            approval_policy: Decides which calls need approval, which run and which are denied; replaces
+                `approval_required`.
+            token: The caller token, at least 16 visible ASCII characters; default: a random one.
+            host_token: The host token; default: a random one.
+        """
+        self.host = _checks.text("host", host)
+        self.port = port
+        _checks.port("port", port)
+        self.approval_required = approval_required
+        self.approval_timeout = _checks.seconds("approval_timeout", approval_timeout)
+        self.connect_timeout = connect_timeout
+        self.log_to_stderr = log_to_stderr
+        self.log_level = _checks.level(log_level)
+        self._asked_port = port
+        self._timeout = _checks.seconds("connect_timeout", connect_timeout)
+        self._policy = approval_policy
+        self._given = (token, host_token)
+        self._token: str | None = None
+        self._host_token: str | None = None
+        self._held: _host.Held | None = None
+        self._number = 0
+
+    async def __aenter__(self) -> ToolServer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    @property
+    def token(self) -> str:
+        """The caller token, for code that calls tools.
+
+        Raises:
+            RuntimeError: The server is not running.
+        """
+        if self._token is None:
+            raise RuntimeError("the tool server is not running")
+        return self._token
+
+    @property
+    def host_token(self) -> str:
+        """The host token, for registering servers and approving calls.
+
+        Raises:
+            RuntimeError: The server is not running.
+        """
+        if self._host_token is None:
+            raise RuntimeError("the tool server is not running")
+        return self._host_token
+
+    async def start(self) -> None:
+        """Starts to listen.
+
+        Raises:
+            RuntimeError: It runs already.
+            StartError: The port is taken, or the host is no loopback address.
+            ValueError: A token cannot be used.
+        """
+        if self._held is not None:
+            raise RuntimeError("the tool server is running already")
+        token, host_token = self._given
+        held, number = _host.Held(), _host.number()
+        held.host.want_level(self.log_level)
+        try:
+            started = await held.host.request(
+                "tool_server/start",
+                number=number,
+                place=_host.place(self._timeout),
+                host=self.host,
+                port=self._asked_port,
+                approval_required=bool(self.approval_required),
+                approval_policy=None if self._policy is None else self._policy.text,
+                approval_timeout=self.approval_timeout,
+                token=token,
+                host_token=host_token,
+            )
+        except BaseException:
+            held.host.tell("tool_server/stop", number=number)
+            held.release_now()
+            raise
+        self._held, self._number, self.port = held, number, started["port"]
+        self._token, self._host_token = started["token"], started["host_token"]
+        _tokens.remember(self.port, started["token"], started["host_token"])
+
+    async def stop(self) -> None:
+        """Stops listening, and waits until all MCP servers have ended. A stopped server stays as it is."""
+        held, self._held = self._held, None
+        if held is None:
+            return
+        _tokens.forget(self.port)
+        self._token = self._host_token = None
+        try:
+            if held.host.is_usable:
+                await held.host.request("tool_server/stop", number=self._number)
+        finally:
+            await held.release()
+
+    async def join(self) -> None:
+        """Waits until the server has stopped."""
+        if self._held is not None:
+            await self._held.host.request("tool_server/join", number=self._number)

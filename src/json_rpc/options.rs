@@ -1,0 +1,194 @@
+//! The options of a session, with the names that they have in the library.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::wire::{Failure, Seconds};
+use crate::approval::{AuditContents, Policy};
+use crate::config::{AuditSettings, SandboxBackend};
+use crate::env::ProcessEnvironment;
+use crate::library::{CodeExecutor, CodeExecutorBuilder, KernelClient, KernelClientBuilder};
+use crate::registry::Registry;
+use crate::text::describe;
+
+/// What is missing has the library's default.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SessionOptions {
+    /// Whether its code can call tools.
+    pub(super) has_tools: bool,
+    environment: ProcessEnvironment,
+    working_dir: PathBuf,
+    python: Option<PathBuf>,
+    state_dir: Option<PathBuf>,
+    images_dir: Option<PathBuf>,
+    #[serde(default)]
+    kernel_env: BTreeMap<String, String>,
+    kernel_init_timeout: Option<Seconds>,
+    kernel_memory_limit: Option<u64>,
+    kernel_max_processes: Option<u32>,
+    kernel_max_file_size: Option<u64>,
+    tool_server_host: Option<String>,
+    tool_server_port: Option<u16>,
+    connect_timeout: Option<Seconds>,
+    registry: Option<u64>,
+    approve_tool_calls: Option<bool>,
+    #[serde(default)]
+    approve_shell_cmds: bool,
+    #[serde(default)]
+    require_shell_escape: bool,
+    /// As text, in TOML.
+    approval_policy: Option<String>,
+    #[serde(default, deserialize_with = "present")]
+    approval_timeout: Option<Seconds>,
+    audit: Option<Audit>,
+    #[serde(default)]
+    sandbox: bool,
+    sandbox_config: Option<PathBuf>,
+    sandbox_backend: Option<Backend>,
+    #[serde(default)]
+    sandbox_workspace_config: bool,
+    #[serde(default)]
+    allow_home_workspace: bool,
+    kernel_gateway_url: Option<String>,
+    kernel_gateway_token: Option<String>,
+    kernel_gateway_ca: Option<PathBuf>,
+    kernel_name: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Audit {
+    file: PathBuf,
+    contents: Option<Contents>,
+    max_bytes: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Contents {
+    Arguments,
+    Everything,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Backend {
+    Srt,
+    Bwrap,
+}
+
+/// `null` is a value here: a time without end.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Seconds>, D::Error> {
+    Seconds::deserialize(deserializer).map(Some)
+}
+
+impl From<Audit> for AuditSettings {
+    fn from(audit: Audit) -> Self {
+        let default = Self::default();
+        let contents = match audit.contents {
+            Some(Contents::Everything) => AuditContents::Everything,
+            Some(Contents::Arguments) => AuditContents::Arguments,
+            None => default.contents,
+        };
+        Self { file: Some(audit.file), contents, max_bytes: audit.max_bytes.unwrap_or(default.max_bytes) }
+    }
+}
+
+impl From<Backend> for SandboxBackend {
+    fn from(backend: Backend) -> Self {
+        match backend {
+            Backend::Srt => Self::Srt,
+            Backend::Bwrap => Self::Bubblewrap,
+        }
+    }
+}
+
+/// Calls a builder's method with a value, if there is one.
+fn set<B, V>(builder: B, value: Option<V>, method: impl FnOnce(B, V) -> B) -> B {
+    match value {
+        Some(value) => method(builder, value),
+        None => builder,
+    }
+}
+
+impl SessionOptions {
+    /// A builder for an executor. `registry_of` finds registries by their numbers.
+    pub(super) fn executor(
+        self,
+        registry_of: impl FnOnce(u64) -> Result<Registry, Failure>,
+    ) -> Result<CodeExecutorBuilder, Failure> {
+        type B = CodeExecutorBuilder;
+        let mut builder = CodeExecutor::builder()
+            .environment(self.environment)
+            .working_dir(self.working_dir)
+            .kernel_env(self.kernel_env)
+            .approve_shell_cmds(self.approve_shell_cmds)
+            .require_shell_escape(self.require_shell_escape);
+        builder = set(builder, self.python, B::python);
+        builder = set(builder, self.state_dir, B::state_dir);
+        builder = set(builder, self.images_dir, B::images_dir);
+        builder = set(builder, self.kernel_init_timeout, |builder, time| builder.kernel_init_timeout(time.0));
+        builder = set(builder, self.kernel_memory_limit, B::kernel_memory_limit);
+        builder = set(builder, self.kernel_max_processes, B::kernel_max_processes);
+        builder = set(builder, self.kernel_max_file_size, B::kernel_max_file_size);
+        builder = set(builder, self.tool_server_host, B::tool_server_host);
+        builder = set(builder, self.tool_server_port, B::tool_server_port);
+        builder = set(builder, self.connect_timeout, |builder, time| builder.connect_timeout(time.0));
+        builder = set(builder, self.approve_tool_calls, B::approve_tool_calls);
+        builder = set(builder, self.approval_timeout, |builder, time| builder.approval_timeout(time.0));
+        builder = set(builder, self.audit, |builder, audit| builder.audit(audit.into()));
+        if let Some(text) = self.approval_policy {
+            builder = builder.approval_policy(policy(&text)?);
+        }
+        if let Some(number) = self.registry {
+            builder = builder.registry(&registry_of(number)?);
+        }
+        if self.sandbox {
+            builder = builder.sandbox(true);
+            builder = set(builder, self.sandbox_config, B::sandbox_config);
+            builder = set(builder, self.sandbox_backend, |builder, backend| {
+                builder.sandbox_backend(backend.into())
+            });
+            builder = builder.sandbox_workspace_config(self.sandbox_workspace_config);
+            builder = builder.allow_home_workspace(self.allow_home_workspace);
+        }
+        builder = set(builder, self.kernel_gateway_url, B::kernel_gateway_url);
+        builder = set(builder, self.kernel_gateway_token, B::kernel_gateway_token);
+        builder = set(builder, self.kernel_gateway_ca, B::kernel_gateway_ca);
+        Ok(set(builder, self.kernel_name, B::kernel_name))
+    }
+
+    /// A builder for a kernel without tools.
+    pub(super) fn kernel(self) -> Result<KernelClientBuilder, Failure> {
+        type B = KernelClientBuilder;
+        let mut builder = KernelClient::builder()
+            .environment(self.environment)
+            .working_dir(self.working_dir)
+            .kernel_env(self.kernel_env);
+        builder = set(builder, self.python, B::python);
+        builder = set(builder, self.state_dir, B::state_dir);
+        builder = set(builder, self.images_dir, B::images_dir);
+        builder = set(builder, self.kernel_init_timeout, |builder, time| builder.kernel_init_timeout(time.0));
+        if self.sandbox {
+            builder = builder.sandbox(true);
+            builder = set(builder, self.sandbox_config, B::sandbox_config);
+            builder = set(builder, self.sandbox_backend, |builder, backend| {
+                builder.sandbox_backend(backend.into())
+            });
+            builder = builder.sandbox_workspace_config(self.sandbox_workspace_config);
+            builder = builder.allow_home_workspace(self.allow_home_workspace);
+        }
+        builder = set(builder, self.kernel_gateway_url, B::kernel_gateway_url);
+        builder = set(builder, self.kernel_gateway_token, B::kernel_gateway_token);
+        builder = set(builder, self.kernel_gateway_ca, B::kernel_gateway_ca);
+        Ok(set(builder, self.kernel_name, B::kernel_name))
+    }
+}
+
+/// Reads an approval policy.
+pub(super) fn policy(text: &str) -> Result<Policy, Failure> {
+    Policy::parse(text).map_err(|error| Failure::new("settings", describe(&error)))
+}

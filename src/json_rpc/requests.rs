@@ -1,0 +1,83 @@
+//! Approval requests that the other program has not answered yet.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::wire::Failure;
+use crate::approval::{ApprovalRequest, Target};
+
+/// The requests by number.
+#[derive(Default)]
+pub(super) struct Requests(Mutex<Numbered>);
+
+#[derive(Default)]
+struct Numbered {
+    last: u64,
+    open: HashMap<u64, ApprovalRequest>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Answer {
+    Accept,
+    AcceptForSession,
+    AcceptAlways,
+    Reject,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Answered {
+    request: u64,
+    answer: Answer,
+}
+
+impl Requests {
+    /// Keeps the request until it is answered, and writes it.
+    pub(super) fn hand_over(&self, request: ApprovalRequest) -> Value {
+        let target = match request.target() {
+            Target::Command(words) => json!({"command": words}),
+            Target::Url(url) => json!({"url": url}),
+            Target::Kernel => json!("kernel"),
+            Target::Host => json!("host"),
+        };
+        let members = [
+            ("type", json!("approval_request")),
+            ("server_name", json!(request.server_name())),
+            ("tool_name", json!(request.tool_name())),
+            ("tool_args", json!(request.tool_args())),
+            ("target", target),
+            ("annotations", json!(request.annotations())),
+            ("text", json!(request.to_string())),
+        ];
+        let mut written: Map<_, _> =
+            members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let mut requests = self.lock();
+        // Nobody answers those that have expired or whose code has ended.
+        requests.open.retain(|_, request| !request.is_closed());
+        requests.last += 1;
+        let number = requests.last;
+        requests.open.insert(number, request);
+        written.insert("request".to_owned(), number.into());
+        Value::Object(written)
+    }
+
+    /// Answers a request; whether the answer came in time.
+    pub(super) fn answer(&self, Answered { request, answer }: Answered) -> Result<Value, Failure> {
+        let Some(request) = self.lock().open.remove(&request) else { return Ok(json!(false)) };
+        let in_time = match answer {
+            Answer::Accept => request.accept(),
+            Answer::AcceptForSession => request.accept_for_session(),
+            Answer::AcceptAlways => request.accept_always(),
+            Answer::Reject => request.reject(),
+        };
+        Ok(json!(in_time))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Numbered> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
