@@ -8,6 +8,7 @@ a file that a page includes is that page, and any other file of the repository i
 """
 
 import json
+import posixpath
 import re
 import sys
 from dataclasses import dataclass
@@ -95,18 +96,20 @@ def outside_of_code(text, change):
 
 def link_in_book(target, source, places):
     """Where `target`, written in `source`, leads in the book. `places` are the pages by the file that is their text."""
+    directory = PurePosixPath(places[source]).parent
     path, mark, anchor = target.partition("#")
     if not path or re.match(r"[a-z][a-z+.-]*:", path):
         return target
     file = (source.parent / path).resolve()
     if file in places:
-        return places[file] + mark + anchor
+        return posixpath.relpath(places[file], directory) + mark + anchor
     if not file.is_relative_to(REPOSITORY) or not file.exists():
         raise BookError(
             f"{source.relative_to(REPOSITORY)}: `{target}` leads to no file of the repository"
         )
     if file.is_relative_to(DOCS) and file.suffix != ".md":
-        return file.relative_to(DOCS).as_posix() + mark + anchor
+        there = file.relative_to(DOCS).as_posix()
+        return posixpath.relpath(there, directory) + mark + anchor
     kind = "tree" if file.is_dir() else "blob"
     return f"{manifest('repository')}/{kind}/main/{file.relative_to(REPOSITORY).as_posix()}{mark}{anchor}"
 

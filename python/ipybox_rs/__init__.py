@@ -5,13 +5,13 @@ functions. The application registers the servers, decides about each call, and g
 
 | to | use |
 |---|---|
-| run code and agree to what it calls | `CodeExecutor.execute` |
+| run code and approve all its calls | `CodeExecutor.execute` |
 | decide about each call, see output as it comes | `CodeExecutor.stream`, with its `ApprovalRequest`s |
 | make the tools of an MCP server callable | `generate_mcp_sources`, `CodeExecutor.register_mcp_server` |
 | decide by rules | `ApprovalPolicy` |
-| keep a record | `AuditSettings` |
+| log what code does | `AuditSettings` |
 | write a package without registering a server | `apigen` |
-| know whether it would work on this machine | `ipybox_rs.doctor.examine` |
+| check whether it works on this machine | `ipybox_rs.doctor.examine` |
 | run code without tools | `ipybox_rs.kernel_mgr.client.KernelClient` |
 | call tools for code in other processes | `ToolServer`, `ToolRunner`, `ApprovalClient` |
 """

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+_FOREVER = 1e10
+"""Centuries, in seconds: JSON has no infinity."""
 
 
 def seconds(name: str, value: float | None) -> float | None:
@@ -13,16 +17,80 @@ def seconds(name: str, value: float | None) -> float | None:
         TypeError: It is no number.
         ValueError: It is negative or not a number.
     """
-    if value is None:
-        return None
+    return (
+        None if value is None else duration(name, value, "a number of seconds or None")
+    )
+
+
+def duration(name: str, value: float, what: str = "a number of seconds") -> float:
+    """Checks a time in seconds that must be given.
+
+    Raises:
+        TypeError: It is no number.
+        ValueError: It is negative or not a number.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} must be a number of seconds or None, not {value!r}")
+        raise TypeError(f"{name} must be {what}, not {value!r}")
     if not value >= 0:
         raise ValueError(
             f"{name} must be a time in seconds, 0 or longer, not {value!r}"
         )
-    # JSON has no infinity.
-    return None if value == float("inf") else float(value)
+    return float(min(value, _FOREVER))
+
+
+def count(name: str, value: int | None) -> int | None:
+    """Checks a number of something; `None` is no limit.
+
+    Raises:
+        TypeError: It is no whole number.
+        ValueError: It is negative, or more than there can be.
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be a whole number or None, not {value!r}")
+    if not 0 <= value < 1 << 63:
+        raise ValueError(
+            f"{name} must be 0 or more, and less than 2**63, not {value!r}"
+        )
+    return value
+
+
+def instance(name: str, value: Any, kind: type) -> None:
+    """Checks that an optional object is of a class.
+
+    Raises:
+        TypeError: It is of another one.
+    """
+    if value is not None and not isinstance(value, kind):
+        raise TypeError(f"{name} must be a {kind.__name__} or None, not {value!r}")
+
+
+_DEEPEST = 100
+"""How deeply values may be nested: the host reads JSON to a depth of 127."""
+
+
+def mapping(name: str, value: Any) -> dict[str, Any]:
+    """Checks a mapping of names to values.
+
+    Raises:
+        TypeError: It is none.
+        ValueError: It is nested too deeply.
+    """
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise TypeError(f"{name} must be a dict with str keys, not {value!r}")
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [inner for one in level for inner in _inside(one)]
+        if not level:
+            return dict(value)
+    raise ValueError(f"{name} must not be nested more than {_DEEPEST} levels deep")
+
+
+def _inside(value: Any) -> list[Any]:
+    """The containers in a container."""
+    values = value.values() if isinstance(value, Mapping) else value
+    return [one for one in values if isinstance(one, (Mapping, list, tuple))]
 
 
 def port(name: str, value: int | None) -> int | None:
@@ -52,18 +120,31 @@ def text(name: str, value: Any) -> str:
     return value
 
 
+def optional_text(name: str, value: Any) -> str | None:
+    """Checks a text that may be missing.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    return None if value is None else text(name, value)
+
+
 def path(name: str, value: Any) -> str | None:
     """The absolute path of a file or a directory.
 
     Raises:
         TypeError: It is no path.
+        ValueError: No file can have this path.
     """
     if value is None:
         return None
     try:
-        return str(Path(value).absolute())
+        path = str(Path(value).absolute())
     except TypeError:
         raise TypeError(f"{name} must be a path or None, not {value!r}") from None
+    if "\0" in path:
+        raise ValueError(f"{name} must have no NUL, not {value!r}")
+    return path
 
 
 def variables(name: str, value: Any) -> dict[str, str]:
@@ -71,6 +152,7 @@ def variables(name: str, value: Any) -> dict[str, str]:
 
     Raises:
         TypeError: They are no mapping of texts to texts.
+        ValueError: A process cannot have such a variable.
     """
     try:
         given = dict(value or {})
@@ -80,6 +162,10 @@ def variables(name: str, value: Any) -> dict[str, str]:
         if not isinstance(key, str) or not isinstance(one, str):
             raise TypeError(
                 f"{name} must have str keys and values, not {key!r}: {type(one).__name__}"
+            )
+        if not key or "=" in key or "\0" in key + one:
+            raise ValueError(
+                f"{name} must have names without `=`, and no NUL, not {key!r}"
             )
     return given
 

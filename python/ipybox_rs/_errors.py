@@ -70,20 +70,14 @@ class KernelUnavailableError(CodeExecutionError):
     """The code was not run: there is no kernel, and none can be started."""
 
 
-# One class since Python 3.11.
-_Timeouts: Any = (
-    (TimeoutError,)
-    if asyncio.TimeoutError is TimeoutError
-    else (asyncio.TimeoutError, TimeoutError)
-)
-
-if TYPE_CHECKING:
-    _Timeout = TimeoutError
+if TYPE_CHECKING or asyncio.TimeoutError is TimeoutError:
+    Timeout = TimeoutError
 else:
-    _Timeout = type("_Timeout", _Timeouts, {})
+    # Two classes before Python 3.11: those who catch either catch this one.
+    Timeout = type("TimeoutError", (asyncio.TimeoutError, TimeoutError), {})
 
 
-class CodeExecutionTimeout(_Timeout):
+class CodeExecutionTimeout(Timeout):
     """Code ran longer than it was allowed to, and was interrupted. A `TimeoutError`.
 
     Attributes:

@@ -1,8 +1,11 @@
 """The host process: the program `ipybox`, which has the kernels, the tools and the approval of calls.
 
 All executors of a Python process share one. It is started with the first, ends with the last, and ends by itself if
-this process ends in any other way. Requests are lines of JSON-RPC on its stdin, answers come from its stdout; a thread
-reads them, so that any event loop, or none, can wait for them.
+this process ends in any other way. Requests are lines of JSON-RPC on its stdin, answers come from its stdout. A thread
+writes and one reads, so that any event loop, or none, can wait for answers, and no caller waits for a full pipe.
+
+Destructors use the host too, and the garbage collector runs them anywhere, also in the midst of a function here. So
+what they call takes no lock: `Host.tell`, `Held.release_soon`.
 """
 
 from __future__ import annotations
@@ -15,10 +18,14 @@ import itertools
 import json
 import logging
 import os
+import signal
 import subprocess
 import threading
 import warnings
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from queue import SimpleQueue
 from typing import Any
 
 from ipybox_rs import _program
@@ -35,6 +42,9 @@ _LEVELS = {
 }
 """Those of the host's log, and Python's."""
 
+_START_SECONDS = 30.0
+"""How long the host may take to answer its first request: milliseconds, and seconds on a machine with much to do."""
+
 _END_SECONDS = 10.0
 """How long the host may take to end. It kills its kernels first, which takes some milliseconds."""
 
@@ -44,15 +54,17 @@ class Host:
 
     def __init__(self) -> None:
         self._owner = os.getpid()
-        self._lock = threading.Lock()
         self._pending: dict[int, Future[Any]] = {}
         self._numbers = itertools.count(1)
         self._level = logging.WARNING
+        self._failure = ""
+        # `put` is the one way to hand something to another thread that destructors can use.
+        self._outgoing: SimpleQueue[bytes | Callable[[], None] | None] = SimpleQueue()
         self.users = 0
-        program = _program.find()
+        self._program = _program.find()
         try:
             self._process = subprocess.Popen(
-                [program, "json-rpc", "--log-level", "WARNING"],
+                [self._program, "json-rpc", "--log-level", "WARNING"],
                 bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -60,61 +72,96 @@ class Host:
                 start_new_session=True,
             )
         except OSError as error:
-            raise HostError(f"cannot start the program `{program}`: {error}") from error
+            raise HostError(
+                f"cannot start the program `{self._program}`: {error}"
+            ) from error
         self.ended: Future[None] = Future()
         """Done once the process has ended."""
-        reader = threading.Thread(target=self._read, name="ipybox_rs", daemon=True)
-        reader.start()
-        initialized = self.call("initialize", {})
-        initialized.add_done_callback(self._initialized)
+        self._impatience = threading.Timer(_START_SECONDS, self._is_silent)
+        self._impatience.daemon = True
+        _living.add(self)
+        try:
+            self._impatience.start()
+            for work in (self._read, self._write):
+                threading.Thread(target=work, name="ipybox_rs", daemon=True).start()
+        except RuntimeError as error:
+            # No more threads are allowed, or none in this interpreter.
+            self._give_up(f"start a thread for the program `{self._program}`: {error}")
+            raise HostError(self._failure) from error
+        self.call("initialize", {}).add_done_callback(self._initialized)
 
     def _initialized(self, answer: Future[Any]) -> None:
-        if answer.cancelled() or answer.exception() is not None:
+        self._impatience.cancel()
+        try:
+            theirs, ours = answer.result()["version"], _program.version()
+        except Exception as error:  # noqa: BLE001
+            # After its end, which has a reason of its own, this changes nothing.
+            reason = f"does not speak with this package ({type(error).__name__}: {error})"
+            self._give_up(f"the program `{self._program}` {reason}")
             return
-        theirs, ours = answer.result()["version"], _program.version()
         if ours not in (None, theirs):
-            program = _program.find()
-            reason = (
-                f"`{program}` has version {theirs}, and the package `ipybox-rs` {ours}"
-            )
-            self._fail(HostError(f"{reason}: install the package anew"))
+            reason = f"has version {theirs}, and the package `ipybox-rs` {ours}: install the package anew"
+            self._give_up(f"the program `{self._program}` {reason}")
+
+    def _is_silent(self) -> None:
+        self._give_up(
+            f"the program `{self._program}` has not answered within {_START_SECONDS:g} seconds"
+        )
 
     @property
     def is_usable(self) -> bool:
         """Whether it runs, and belongs to this process, not to the one that this was forked from."""
-        return not self.ended.done() and self._owner == os.getpid()
+        return self._owner == os.getpid() and not self.ended.done()
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it belongs to the process that this one was forked from."""
+        return self._owner != os.getpid()
 
     def call(self, method: str, params: dict[str, Any]) -> Future[Any]:
         """Sends a request. Cancelling the future cancels it in the host too."""
-        if self._owner != os.getpid():
+        if self.is_foreign:
             message = "it belongs to the process that this one was forked from: make it in this one"
             raise HostError(message)
         number = next(self._numbers)
-        request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-        line = json.dumps(request, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        line = _line(
+            {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        )
         future: Future[Any] = Future()
-        with self._lock:
-            if self.ended.done():
-                raise HostError("the host process has ended: start a new executor")
-            self._pending[number] = future
-        self._send(line)
+        self._pending[number] = future
+        # Looked at after the request is among those that `_fail` ends: one of the two sees the other.
+        if self.ended.done():
+            self._pending.pop(number, None)
+            raise HostError(self._failure)
         future.add_done_callback(lambda future: self._cancel(number, future))
+        self._outgoing.put(line)
         return future
 
     async def request(self, method: str, **params: Any) -> Any:
         """Sends a request and waits for its answer."""
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            message = "no asyncio event loop runs here (under trio, open one with trio-asyncio)"
-            raise RuntimeError(message) from None
+        loop = running_loop()
         return await asyncio.wrap_future(self.call(method, params), loop=loop)
+
+    async def finish(self, method: str, **params: Any) -> None:
+        """As `request`, for what ends something: cancelling the wait does not cancel it, and a host that has ended has
+        ended it.
+        """
+        if self.is_usable:
+            with contextlib.suppress(HostError):
+                finished = self.call(method, params)
+                await _done(finished)
+                finished.result()
 
     def tell(self, method: str, **params: Any) -> None:
         """Sends a request for whose answer nobody waits. Does nothing if the host has ended."""
         if self.is_usable:
             with contextlib.suppress(HostError):
                 self.call(method, params)
+
+    def soon(self, function: Callable[[], None]) -> None:
+        """Calls a function in a thread that holds no lock, after what was sent before."""
+        if not self.is_foreign:
+            self._outgoing.put(function)
 
     def want_level(self, name: str) -> None:
         """Lets the host log messages of this level too, if it does not yet."""
@@ -124,10 +171,16 @@ class Host:
             self.tell("log/set_level", level=name)
 
     def close(self) -> None:
-        """Lets the process end; `ended` tells when it has."""
-        if self._owner == os.getpid() and self._process.stdin is not None:
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
+        """Lets the process end after what was sent before; `ended` tells when it has."""
+        if not self.is_foreign:
+            self._outgoing.put(None)
+
+    def kill(self) -> None:
+        """Ends a process that does not end when it should."""
+        with contextlib.suppress(OSError):
+            # It leads its group. Once it was waited for, the number may be another's.
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     def forget(self) -> None:
         """In a forked process: leaves the process alone."""
@@ -138,26 +191,26 @@ class Host:
         # It is no child of this process: nobody here waits for it.
         self._process.returncode = 0
 
-    def _send(self, line: bytes) -> None:
+    def _write(self) -> None:
         stdin = self._process.stdin
         assert stdin is not None
-        rest = memoryview(line)
-        try:
-            with self._lock:
+        while (item := self._outgoing.get()) is not None:
+            if not isinstance(item, bytes):
+                item()
+                continue
+            rest = memoryview(item)
+            # The reader sees the end too, and tells all that wait.
+            with contextlib.suppress(OSError):
                 while rest:
                     rest = rest[stdin.write(rest) :]
-        except (OSError, ValueError):
-            # The reader sees the end too, and tells all that wait.
-            pass
+        with contextlib.suppress(OSError):
+            stdin.close()
 
     def _cancel(self, number: int, future: Future[Any]) -> None:
-        if not future.cancelled():
-            return
-        with self._lock:
-            is_pending = self._pending.pop(number, None) is not None
-        if is_pending and self.is_usable:
-            message = {"jsonrpc": "2.0", "method": "cancel", "params": {"id": number}}
-            self._send(json.dumps(message).encode() + b"\n")
+        if future.cancelled() and self._pending.pop(number, None) is not None:
+            self._outgoing.put(
+                _line({"jsonrpc": "2.0", "method": "cancel", "params": {"id": number}})
+            )
 
     def _read(self) -> None:
         stdout = self._process.stdout
@@ -167,46 +220,119 @@ class Host:
             with io.BufferedReader(stdout, 1 << 16) as lines:  # type: ignore[type-var]
                 for line in lines:
                     self._hear(json.loads(line))
-        except (OSError, ValueError) as error:
-            # It is not the program that belongs to this package.
-            reason = f": it does not speak with this package ({error})"
-            self._process.kill()
+        except Exception as error:  # noqa: BLE001
+            # It is not the program that belongs to this package. Whatever fails here, those that wait must know.
+            reason = f": it does not speak with this package ({type(error).__name__}: {error})"
+            self.kill()
         status = self._process.wait()
         self._fail(
-            HostError(f"the host process has ended with status {status}{reason}")
+            f"the host process `{self._program}` has ended with status {status}{reason}"
         )
 
     def _hear(self, message: dict[str, Any]) -> None:
         if message.get("method") == "log":
             params = message["params"]
-            _LOGGER.log(
-                _LEVELS.get(params["level"], logging.INFO), "%s", params["text"]
-            )
+            # A handler of the application's that fails is not the host's failure.
+            with contextlib.suppress(Exception):
+                _LOGGER.log(
+                    _LEVELS.get(params["level"], logging.INFO), "%s", params["text"]
+                )
             return
-        with self._lock:
-            future = self._pending.pop(message["id"], None)
+        future = self._pending.pop(message["id"], None)
         if future is None:
             return
+        error = error_of(message["error"]) if "error" in message else None
         # It may be cancelled just now.
         with contextlib.suppress(InvalidStateError):
-            if "error" in message:
-                future.set_exception(error_of(message["error"]))
+            if error is not None:
+                future.set_exception(error)
             else:
                 future.set_result(message["result"])
 
-    def _fail(self, error: HostError) -> None:
-        with self._lock:
-            pending, self._pending = self._pending, {}
-            with contextlib.suppress(InvalidStateError):
-                self.ended.set_result(None)
+    def _give_up(self, failure: str) -> None:
+        self._fail(failure)
+        self.kill()
+
+    def _fail(self, failure: str) -> None:
+        self._failure = self._failure or failure
+        _living.discard(self)
+        self._impatience.cancel()
+        with contextlib.suppress(InvalidStateError):
+            self.ended.set_result(None)
         self.close()
-        for future in pending.values():
-            with contextlib.suppress(InvalidStateError):
-                future.set_exception(error)
+        while self._pending:
+            with contextlib.suppress(KeyError, InvalidStateError):
+                self._pending.popitem()[1].set_exception(HostError(self._failure))
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    """A message as the host reads it.
+
+    Raises:
+        TypeError, ValueError: Something in it cannot be written as JSON.
+    """
+    try:
+        return _json(message) + b"\n"
+    except (TypeError, ValueError, RecursionError):
+        _blame(message["params"])
+        raise
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(
+        value, ensure_ascii=False, allow_nan=False, default=_plain
+    ).encode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(f"{value!r} cannot be written as JSON")
+
+
+def _blame(params: dict[str, Any]) -> None:
+    """Raises an error that names the parameter which cannot be written."""
+    for name, value in params.items():
+        try:
+            _json(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            if name in _GROUPS:
+                _blame(value)
+            if isinstance(error, UnicodeEncodeError):
+                surrogates = error.object[error.start : error.end]
+                message = f"{name} must be Unicode text, without lone surrogates: {surrogates!r}"
+                raise ValueError(message) from None  # noqa: TRY004
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(
+                f"{name} cannot be passed to the host process: {error}"
+            ) from None
+
+
+_GROUPS = ("options", "place", "at")
+"""Parameters that hold what callers call parameters."""
+
+
+def running_loop() -> asyncio.AbstractEventLoop:
+    """The event loop that runs here.
+
+    Raises:
+        RuntimeError: None of asyncio's does.
+    """
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        message = (
+            "no asyncio event loop runs here (under trio, open one with trio-asyncio)"
+        )
+        raise RuntimeError(message) from None
 
 
 _lock = threading.Lock()
 _host: Host | None = None
+_living: set[Host] = set()
+"""Those whose processes have not ended."""
 _names = itertools.count(1)
 
 
@@ -226,7 +352,7 @@ def acquire() -> Host:
 
 
 def release(host: Host) -> None:
-    """Ends the host process if this was its last user."""
+    """Ends the host process if this was its last user. Not for destructors."""
     global _host
     with _lock:
         host.users -= 1
@@ -241,17 +367,30 @@ async def release_and_wait(host: Host) -> None:
     """As `release`; waits until the process has ended, if this was its last user."""
     release(host)
     if host.users == 0 and host.is_usable:
-        ended: Future[None] = Future()
-        # Cancelling the wait must not cancel `host.ended`.
-        host.ended.add_done_callback(lambda _: ended.done() or ended.set_result(None))
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(asyncio.wrap_future(ended), _END_SECONDS)
+        try:
+            await asyncio.wait_for(_done(host.ended), _END_SECONDS)
+        except asyncio.TimeoutError:
+            host.kill()
+
+
+async def _done(future: Future[Any]) -> None:
+    """Waits until a future is done; cancelling the wait does not cancel it."""
+    loop = running_loop()
+    waiting: Future[None] = Future()
+
+    def stop_waiting(_: Future[Any]) -> None:
+        with contextlib.suppress(InvalidStateError):
+            waiting.set_result(None)
+
+    future.add_done_callback(stop_waiting)
+    await asyncio.wrap_future(waiting, loop=loop)
 
 
 class Held:
     """Holds the host for an object, until it is closed or collected."""
 
     def __init__(self) -> None:
+        self._is_released = True
         self.host = acquire()
         self._is_released = False
 
@@ -260,14 +399,16 @@ class Held:
             self._is_released = True
             await release_and_wait(self.host)
 
-    def release_now(self) -> None:
+    def release_soon(self) -> None:
+        """Does not wait. For destructors too."""
         if not self._is_released:
             self._is_released = True
-            release(self.host)
+            host = self.host
+            host.soon(lambda: release(host))
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):
-            self.release_now()
+            self.release_soon()
 
 
 def unclosed(what: object) -> None:
@@ -307,20 +448,22 @@ def _is_text(text: str) -> bool:
 
 @atexit.register
 def _end() -> None:
-    host = _host
-    if host is not None and host.is_usable:
+    for host in list(_living):
         host.close()
-        with contextlib.suppress(Exception):
+        try:
             host.ended.result(_END_SECONDS)
+        except FutureTimeoutError:
+            host.kill()
 
 
 def _forked() -> None:
     """In the new process: the parent's host is the parent's."""
     global _lock, _host
     _lock = threading.Lock()
-    if _host is not None:
-        _host.forget()
-        _host = None
+    _host = None
+    for host in list(_living):
+        host.forget()
+    _living.clear()
 
 
 os.register_at_fork(after_in_child=_forked)

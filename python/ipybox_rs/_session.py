@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -68,8 +69,7 @@ class Session:
             return
         self._is_stopped = True
         try:
-            if self.host.is_usable:
-                await self.request("stop")
+            await self.host.finish("session/stop", session=self.number)
         finally:
             await self._held.release()
 
@@ -78,7 +78,7 @@ class Session:
         if not self._is_stopped:
             self._is_stopped = True
             self.host.tell("session/stop", session=self.number)
-            self._held.release_now()
+            self._held.release_soon()
 
     @property
     def is_stopped(self) -> bool:
@@ -94,14 +94,21 @@ class Stream(AsyncIterator[Event], Generic[Event]):
     """
 
     def __init__(
-        self, session: Session, params: dict[str, Any], convert: Callable[[Any], Event]
+        self,
+        owner: object,
+        session: Session,
+        params: dict[str, Any],
+        convert: Callable[[Any], Event],
     ) -> None:
+        # Collecting it stops the session.
+        self._owner = owner
         self._session = session
         self._params: dict[str, Any] | None = params
         self._convert = convert
         self._number = _host.number()
         self._is_done = False
         self._is_read = False
+        self._waiting: Future[Any] | None = None
 
     def __aiter__(self) -> Stream[Event]:
         return self
@@ -114,22 +121,27 @@ class Stream(AsyncIterator[Event], Generic[Event]):
         self._is_read = True
         try:
             return self._convert(await self._next())
-        except BaseException:
+        except BaseException as error:
+            # Another task has closed it while this one waited.
+            is_closed = self._is_done and isinstance(error, asyncio.CancelledError)
             self._close()
+            if is_closed:
+                raise StopAsyncIteration from None
             raise
         finally:
-            self._is_read = False
+            self._is_read, self._waiting = False, None
 
     async def _next(self) -> Any:
-        host, params = self._session.host, self._params
+        host, params, loop = self._session.host, self._params, _host.running_loop()
+        numbers = {"stream": self._number}
+        if params is None:
+            self._waiting = host.call("stream/next", numbers)
+        else:
+            self._params = None
+            numbers["session"] = self._session.number
+            self._waiting = host.call("session/stream", {**numbers, **params})
         try:
-            if params is None:
-                event = await host.request("stream/next", stream=self._number)
-            else:
-                self._params = None
-                event = await self._session.request(
-                    "stream", stream=self._number, **params
-                )
+            event = await asyncio.wrap_future(self._waiting, loop=loop)
         except Cancelled as cancelled:
             self._is_done = True
             return _of_cancelled(cancelled)
@@ -143,6 +155,8 @@ class Stream(AsyncIterator[Event], Generic[Event]):
     async def aclose(self) -> None:
         """Cancels the code, if it has not ended. Does not wait until it has."""
         self._close()
+        if self._waiting is not None:
+            self._waiting.cancel()
         # As other calls that wait do.
         await asyncio.sleep(0)
 

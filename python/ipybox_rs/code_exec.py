@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -127,12 +127,12 @@ class CodeExecutor:
                 the locale, certificates). Servers that were registered for a directory of `PYTHONPATH` in it are known
                 to the executor.
             images_dir: Where images are saved; default: `images` in the working directory.
-            approval_timeout: How long an approval request waits for its answer, in seconds; `None`: for ever. The call
-                fails then, in the code, with `ApprovalTimeoutError`.
-            connect_timeout: How long a tool call waits for an MCP server to start, in seconds. One that is not ready
-                then goes on to start, and the next call for it waits for it.
+            approval_timeout: How long an approval request waits for its answer, in seconds; `None`: no limit. After
+                that the call raises `ApprovalTimeoutError` in the code.
+            connect_timeout: How long a tool call waits for an MCP server to start, in seconds. Its start
+                goes on after that, and the next call waits for it.
             sandbox: Whether the kernel runs in a sandbox. Without `sandbox_config` it can read everything but secrets,
-                write its working directory and nothing else, and has no network; tools are called as ever.
+                write its working directory and nothing else, and has no network; tool calls work as usual.
             sandbox_config: What code in the sandbox may do: a JSON file in the settings format of sandbox-runtime.
             log_level: The least severe messages of the host process that go to the logger `ipybox_rs` (`DEBUG`,
                 `INFO`, `WARNING`, `ERROR`, `CRITICAL`).
@@ -142,8 +142,8 @@ class CodeExecutor:
             approve_tool_calls: Whether tool calls of `stream` need approval. Without it they run. An
                 `approval_policy` replaces it.
             approve_shell_cmds: Whether shell commands of `stream` (`!command`, `%%bash` and the like) need approval.
-                The request's server is `ipybox`, its tool `shell` or `shell_magic`, its argument `cmd`. It is a rule
-                for code that keeps it; only a sandbox is a boundary.
+                The request's server is `ipybox`, its tool `shell` or `shell_magic`, its argument `cmd`. Code can
+                get around it: only a sandbox is a boundary.
             require_shell_escape: Whether Python's own functions that start programs are blocked, so that only shell
                 commands start them. Needs `approve_shell_cmds`.
             approval_policy: Decides which calls need approval, which run and which are denied. Denied calls are denied
@@ -152,8 +152,8 @@ class CodeExecutor:
             python: The interpreter that runs the kernel, or its virtual environment; packages are installed into it.
                 Default: the interpreter of this process. `"managed"`: an environment that is made for the working
                 directory.
-            state_dir: Where state is kept that outlives the executor: registered servers, environments, standing
-                answers. Default: `ipybox` in the platform's data directory.
+            state_dir: Where state is kept that outlives the executor: registered servers, environments, answers
+                of `accept_always`. Default: `ipybox` in the platform's data directory.
             registry: The MCP servers whose tools code can call; default: those registered for the working directory.
             sandbox_backend: The program that makes the sandbox: sandbox-runtime, or bubblewrap directly (Linux).
             sandbox_workspace_config: Whether `sandbox-config.json` in the working directory is what `sandbox_config`
@@ -180,6 +180,9 @@ class CodeExecutor:
             raise ValueError(
                 "require_shell_escape=True requires approve_shell_cmds=True"
             )
+        _checks.instance("approval_policy", approval_policy, ApprovalPolicy)
+        _checks.instance("audit", audit, AuditSettings)
+        _checks.instance("registry", registry, Registry)
         if sandbox_backend not in ("srt", "bwrap"):
             raise ValueError(
                 f'sandbox_backend must be "srt" or "bwrap", not {sandbox_backend!r}'
@@ -207,8 +210,8 @@ class CodeExecutor:
             "kernel_env": self.kernel_env,
             "images_dir": _checks.path("images_dir", images_dir),
             "approval_timeout": self.approval_timeout,
-            "connect_timeout": _checks.seconds("connect_timeout", connect_timeout),
-            "kernel_init_timeout": _checks.seconds(
+            "connect_timeout": _checks.duration("connect_timeout", connect_timeout),
+            "kernel_init_timeout": _checks.duration(
                 "kernel_init_timeout", kernel_init_timeout
             ),
             "tool_server_host": self.tool_server_host,
@@ -226,9 +229,15 @@ class CodeExecutor:
             "sandbox_backend": sandbox_backend,
             "sandbox_workspace_config": bool(sandbox_workspace_config),
             "allow_home_workspace": bool(allow_home_workspace),
-            "kernel_memory_limit": kernel_memory_limit,
-            "kernel_max_processes": kernel_max_processes,
-            "kernel_max_file_size": kernel_max_file_size,
+            "kernel_memory_limit": _checks.count(
+                "kernel_memory_limit", kernel_memory_limit
+            ),
+            "kernel_max_processes": _checks.count(
+                "kernel_max_processes", kernel_max_processes
+            ),
+            "kernel_max_file_size": _checks.count(
+                "kernel_max_file_size", kernel_max_file_size
+            ),
             **gateway_options(
                 kernel_gateway_url, kernel_gateway_token, kernel_gateway_ca, kernel_name
             ),
@@ -240,6 +249,7 @@ class CodeExecutor:
                 "python excludes kernel_gateway_url: that server has the interpreter"
             )
         self._session: Session | None = None
+        self._is_starting = False
 
     async def __aenter__(self) -> CodeExecutor:
         await self.start()
@@ -276,13 +286,20 @@ class CodeExecutor:
             ValueError: The options cannot be used.
             HostError: The program `ipybox` could not be started.
         """
-        if self._session is not None:
+        if self._session is not None or self._is_starting:
             raise RuntimeError("the executor has been started already")
+        self._is_starting = True
+        try:
+            self._session = await self._started()
+        finally:
+            self._is_starting = False
+
+    async def _started(self) -> Session:
         options = dict(self._options)
         options["working_dir"] = options["working_dir"] or os.getcwd()
         if self._registry is not None:
             options["registry"] = await self._registry._open()
-        self._session = await Session.start(options, self.log_level)
+        return await Session.start(options, self.log_level)
 
     async def stop(self) -> None:
         """Kills the kernel, closes all connections, completes the audit log, and waits until no process is left.
@@ -322,7 +339,7 @@ class CodeExecutor:
 
         Args:
             code: Python code, as a user would type it into IPython: magics, `!commands` and `await` at top level work.
-            timeout: How long it may run, in seconds, before it is interrupted; `None`: for ever. Waiting for other
+            timeout: How long it may run, in seconds, before it is interrupted; `None`: no limit. Waiting for other
                 code to end does not count.
             max_output_chars: How many characters of its output the result holds; default: 1,000,000. Of more, it holds
                 the beginning and the end, and the path of a file with all of it.
@@ -338,7 +355,9 @@ class CodeExecutor:
         session = self._running()
         seconds = _checks.seconds("timeout", timeout)
         return await session.execute(
-            _checks.text("code", code), seconds, max_output_chars
+            _checks.text("code", code),
+            seconds,
+            _checks.count("max_output_chars", max_output_chars),
         )
 
     def stream(
@@ -348,7 +367,7 @@ class CodeExecutor:
         chunks: bool = False,
         *,
         max_output_chars: int | None = None,
-    ) -> AsyncIterator[ApprovalRequest | CodeExecutionChunk | CodeExecutionResult]:
+    ) -> Stream[ApprovalRequest | CodeExecutionChunk | CodeExecutionResult]:
         """Runs code and yields its approval requests, its output if `chunks`, and its result.
 
         The code begins with the first event that is asked for. Leaving the loop, or cancelling the task that runs it,
@@ -356,7 +375,7 @@ class CodeExecutor:
 
         Args:
             code: Python code.
-            timeout: How long it may run, in seconds, before it is interrupted; `None`: for ever. Waiting for other
+            timeout: How long it may run, in seconds, before it is interrupted; `None`: no limit. Waiting for other
                 code to end and for approval does not count.
             chunks: Whether output is yielded as it is produced. The result has all of it in any case.
             max_output_chars: As for `execute`.
@@ -375,9 +394,9 @@ class CodeExecutor:
             "code": _checks.text("code", code),
             "timeout": _checks.seconds("timeout", timeout),
             "chunks": bool(chunks),
-            "max_output_chars": max_output_chars,
+            "max_output_chars": _checks.count("max_output_chars", max_output_chars),
         }
-        return Stream(self._running(), params, lambda event: event)
+        return Stream(self, self._running(), params, lambda event: event)
 
     def cancel(self) -> None:
         """Interrupts the running code and cancels code that waits. Returns at once, and may be called from any thread.
@@ -443,7 +462,7 @@ class CodeExecutor:
             await self._running().request(
                 "register_mcp_server",
                 server_name=_checks.text("server_name", server_name),
-                server_params=server_params,
+                server_params=_checks.mapping("server_params", server_params),
             )
         )
 
@@ -469,9 +488,9 @@ def gateway_options(
         return {}
     return {
         "kernel_gateway_url": _checks.text("kernel_gateway_url", url),
-        "kernel_gateway_token": token,
+        "kernel_gateway_token": _checks.optional_text("kernel_gateway_token", token),
         "kernel_gateway_ca": _checks.path("kernel_gateway_ca", ca),
-        "kernel_name": kernel_name,
+        "kernel_name": _checks.optional_text("kernel_name", kernel_name),
     }
 
 
@@ -484,5 +503,5 @@ def _audit(settings: AuditSettings) -> dict[str, Any]:
     return {
         "file": _checks.path("file", settings.file),
         "contents": settings.contents,
-        "max_bytes": settings.max_bytes,
+        "max_bytes": _checks.count("max_bytes", settings.max_bytes),
     }

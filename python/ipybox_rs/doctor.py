@@ -36,7 +36,19 @@ async def examine(
     python: str | os.PathLike[str] | None = None,
     state_dir: str | os.PathLike[str] | None = None,
 ) -> Report:
-    """Checks, by trying, all that an executor with these options needs. Takes about two seconds; leaves nothing behind."""
+    """Tries everything that an executor with these options needs. Takes about two seconds, and leaves nothing behind.
+
+    Args:
+        working_dir: The working directory, as for `CodeExecutor`.
+        python: The interpreter of the kernel, as for `CodeExecutor`.
+        state_dir: Where state is kept, as for `CodeExecutor`.
+
+    Returns:
+        The findings. `print` shows them, with the commands that fix what is missing.
+
+    Raises:
+        HostError: The program `ipybox` could not be started.
+    """
     held = _host.Held()
     try:
         place = _host.place(state_dir=_checks.path("state_dir", state_dir))

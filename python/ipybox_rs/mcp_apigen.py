@@ -31,18 +31,22 @@ class Registry:
         Args:
             connect_timeout: How long a registration waits for a server to start, in seconds.
         """
-        self._timeout = _checks.seconds("connect_timeout", connect_timeout)
+        self._timeout = _checks.duration("connect_timeout", connect_timeout)
         self._held: _host.Held | None = None
         self._number = 0
+
+    def __del__(self) -> None:
+        held = getattr(self, "_held", None)
+        if held is not None:
+            held.host.tell("registry/close", number=self._number)
 
     async def _open(self) -> int:
         """Its number in the host."""
         if self._held is None or not self._held.host.is_usable:
-            self._held, self._number = _host.Held(), _host.number()
+            held, number = _host.Held(), _host.number()
             place = _host.place(self._timeout)
-            await self._held.host.request(
-                "registry/open", number=self._number, place=place
-            )
+            await held.host.request("registry/open", number=number, place=place)
+            self._held, self._number = held, number
         return self._number
 
 
@@ -78,15 +82,16 @@ async def generate_mcp_sources(
         ValueError: The name or the parameters cannot be used.
         GenerateError: The server cannot be connected to, or the package cannot be written.
     """
+    _checks.instance("registry", registry, Registry)
     held = _host.Held()
     try:
         params: dict[str, Any] = {
             "place": _host.place(
-                _checks.seconds("connect_timeout", connect_timeout),
+                _checks.duration("connect_timeout", connect_timeout),
                 _checks.path("state_dir", state_dir),
             ),
             "server_name": _checks.text("server_name", server_name),
-            "server_params": server_params,
+            "server_params": _checks.mapping("server_params", server_params),
             "root_dir": _checks.path("root_dir", root_dir),
         }
         if registry is not None:
@@ -140,9 +145,11 @@ async def apigen(
             place=_host.place(),
             server_name=_checks.text("server_name", server_name),
             root_dir=_checks.path("root_dir", root_dir),
-            server_params=server_params,
+            server_params=None
+            if server_params is None
+            else _checks.mapping("server_params", server_params),
             tools=_checks.path("tools", tools),
-            results=dict(results or {}),
+            results=_checks.mapping("results", results or {}),
             is_async=bool(is_async),
         )
         return ApigenReport(report["modules"], report["warnings"])

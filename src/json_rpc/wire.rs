@@ -7,6 +7,8 @@ use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::words::with_options;
+use crate::config;
 use crate::library::{CodeExecutionError, CodeExecutionResult};
 use crate::registry::{ApigenError, GenerateError};
 use crate::session::{KernelState, StartError};
@@ -95,7 +97,7 @@ impl Failure {
     }
 
     pub(super) fn of(kind: &str, error: &dyn std::error::Error) -> Self {
-        Self::new(kind, describe(error))
+        Self::new(kind, with_options(&describe(error)))
     }
 
     fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
@@ -119,14 +121,20 @@ impl From<CodeExecutionError> for Failure {
             CodeExecutionError::TimedOut { kernel, output, .. } => ended("timed_out", *kernel, output),
             CodeExecutionError::Cancelled { kernel, output, .. } => ended("cancelled", *kernel, output),
             CodeExecutionError::Lost { kernel, output, .. } => ended("lost", *kernel, output),
-            CodeExecutionError::Unavailable(_) => Self::new("unavailable", message),
+            CodeExecutionError::Unavailable(_) => Self::new("unavailable", with_options(&message)),
         }
     }
 }
 
 impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
+        use config::Error::{NoGateway, NoHome, Sandbox, StateDir, Workspace};
+
         let kind = match &error {
+            // What is missing on this machine.
+            StartError::Config(NoGateway | NoHome | Sandbox(_) | StateDir { .. } | Workspace { .. }) => {
+                "start"
+            }
             StartError::Config(_) | StartError::Policy(_) => "settings",
             _ => "start",
         };

@@ -18,7 +18,7 @@ RUNTIME = "ipybox_runtime"
 NO_FUNCTION = re.compile(r"'(module|ToolModule)' object is not callable")
 # How many names a hint lists.
 MOST_NAMES = 8
-HOW_TO_REGISTER = "register one with the tool `register_mcp_server`"
+HOW_TO_REGISTER = "register one with `register_mcp_server`"
 
 
 def hint_for(error):

@@ -14,7 +14,7 @@ pub(crate) enum InferError {
     /// The server's tools are not known.
     #[error(
         "infer a result type: the tools of the MCP server `{name}` are not known\n\
-         hint: register it again with the tool `register_mcp_server`"
+         hint: register it again with `register_mcp_server`"
     )]
     UnknownServer { name: String },
     /// No module has this name.

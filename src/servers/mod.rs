@@ -24,7 +24,7 @@ pub(crate) trait ServerLookup: Send + Sync {
 
     /// How to register a server here, as a text that follows "hint: ".
     fn how_to_register(&self) -> &'static str {
-        "register it with the tool `register_mcp_server`"
+        "register it with `register_mcp_server`"
     }
 
     /// Infers the type of a tool's results from some of them, and writes the tool's module anew. Returns the

@@ -19,13 +19,16 @@ from pathlib import Path
 
 IMPORTS_LIBRARY = re.compile(r"^\s*(?:from|import) ipybox_rs\b", re.MULTILINE)
 
-STARTS_LOOP = re.compile(r"^\s*\w+\.run\(\w+[),]", re.MULTILINE)
-"""`asyncio.run(main())`, `uvloop.run(main())`, `trio.run(main)`: no loop may run around it."""
+STARTS_LOOP = re.compile(r"^\s*(?:asyncio|trio|uvloop)\.run\(", re.MULTILINE)
+"""What no other loop may run around."""
 
 PROMPT = b"(Y/n): "
 
 ANSWERS = [b"y", b"", b"n"]
 """Of a program's user, in turns: yes, the Enter key alone, no."""
+
+GRACE_SECS = 10
+"""What the process gets to end its kernels."""
 
 LINE_BYTES = 1 << 24
 """The longest answer: all that a block has printed."""
@@ -96,10 +99,14 @@ class Application:
         return printed.decode()
 
     async def stop(self):
-        """Ends the process, whose kernels end with it."""
-        if self.process:
-            with contextlib.suppress(ProcessLookupError):
-                self.process.kill()
+        """Lets the process end, and its kernels with it; kills it if it does not."""
+        if not self.process:
+            return
+        self.process.stdin.close()
+        try:
+            await asyncio.wait_for(self.process.wait(), GRACE_SECS)
+        except asyncio.TimeoutError:
+            self.process.kill()
             await self.process.wait()
 
 
@@ -109,10 +116,9 @@ async def run_block(text, names):
     with contextlib.redirect_stdout(printed):
         try:
             code = compile(text, "<block>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-            if code.co_flags & inspect.CO_COROUTINE:
-                await eval(code, names)
-            else:
-                exec(code, names)
+            running = eval(code, names)
+            if inspect.iscoroutine(running):
+                await running
         except Exception:  # noqa: BLE001 - the runner tells it
             raised = traceback.format_exc()
     return {"printed": printed.getvalue(), "raised": raised}
@@ -123,7 +129,11 @@ async def main():
     names, answers = {"__name__": "__main__"}, sys.stdout
     # What a block has begun goes on while the next one is awaited.
     while line := await asyncio.to_thread(sys.stdin.readline):
-        print(json.dumps(await run_block(json.loads(line), names)), file=answers, flush=True)
+        print(
+            json.dumps(await run_block(json.loads(line), names)),
+            file=answers,
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -22,13 +22,21 @@ SERVES_KERNELS = re.compile(r"bin/jupyter |^kubectl port-forward ", re.MULTILINE
 
 AGENT_LIBRARIES = {
     "agents": "agents2",
+    "claude_agent_sdk": "agents2",
     "fastmcp": "agents2",
+    "langchain": "agents1",
     "langchain_mcp_adapters": "agents1",
     "mcp_use": "agents1",
     "pydantic_ai": "agents2",
     "smolagents": "agents1",
 }
 """The libraries of agents, and the environments of the tests' tools that have them."""
+
+MODULE = re.compile(r"# (\w+\.py)\n")
+"""The first line of a module that the page's programs import."""
+
+MODEL = re.compile(r"^model = .*$", re.MULTILINE)
+"""What a reader replaces by a model."""
 
 IMPORTS = re.compile(r"^(?:from|import) (\w+)", re.MULTILINE)
 
@@ -173,11 +181,15 @@ class Page:
 
     async def run_python(self, block):
         text = self.place.filled(block.text)
-        if IMPORTS_LIBRARY.search(text) or self.name.startswith("docs/python/"):
-            self.output, self.covered = await self.place.run_application(text), ""
-            return "run by an application"
+        if module := MODULE.match(text):
+            (self.place.home / module[1]).write_text(text)
+            return "a module, for the programs below"
         if libraries := AGENT_LIBRARIES.keys() & set(IMPORTS.findall(text)):
             return await self.run_program(text, libraries)
+        if IMPORTS_LIBRARY.search(text) or self.name.startswith("docs/python/"):
+            self.output, self.covered = None, ""
+            self.output = await self.place.run_application(text)
+            return "run by an application"
         for name, params in registrations(text):
             await self.place.register(name, params)
         for name in re.findall(r"^\s*from mcptools\.(\w+)", text, re.MULTILINE):
@@ -201,9 +213,20 @@ class Page:
         if "mcp_use" in libraries and any(environment.glob("lib/python3.10")):
             self.covered = "Python 3.11 or newer, which mcp-use needs"
             return f"skipped: wants {self.covered}"
+        variables = self.place.environment
+        if IMPORTS_LIBRARY.search(text):
+            # The library asks a model and a user, which follow a script here.
+            (library,) = libraries
+            scripted = f"scripted.{library}()"
+            text, count = MODEL.subn(f"model = {scripted}", text)
+            text = f"import scripted\n{'' if count else scripted}\n{text}"
+            modules = f"{REPOSITORY / 'python'}:{REPOSITORY / 'tests/docs'}"
+            program = str(self.place.options.binary)
+            variables = variables | {"PYTHONPATH": modules, "IPYBOX_PROGRAM": program}
         program = self.place.home / "program.py"
         program.write_text(text)
-        self.output = await self.place.output_of([environment / "bin/python", program])
+        command = [environment / "bin/python", program]
+        self.output = await self.place.output_of(command, environment=variables)
         return f"a program of {', '.join(sorted(libraries))}"
 
     async def run_text(self, block):

@@ -28,6 +28,7 @@ COVERED = {
     "cargo install --locked --path .": "tests/packaging/cargo.py",
     "cargo install --locked ipybox": "tests/packaging/cargo.py",
     "pip install ipybox-rs": "tests/packaging/wheel.py",
+    "uv add ipybox-rs": "tests/packaging/wheel.py",
     "pipx install ipybox-rs": "tests/packaging/wheel.py",
     "uv tool install ipybox-rs": "tests/packaging/wheel.py",
     "npm install -g ipybox": "tests/packaging/npm.py",

@@ -241,7 +241,7 @@ def problems_of_texts_for_models():
                 if (
                     not EXTERNAL.match(target)
                     and path
-                    and not (written / path).exists()
+                    and not (written / page.file).parent.joinpath(path).exists()
                     and path.endswith(".md")
                 ):
                     yield f"{page.file} for models: `{target}` leads nowhere"

@@ -48,7 +48,7 @@ from place import (
     innermost,
 )
 
-PAGES = ["README.md", "SECURITY.md", "CONTRIBUTING.md"]
+PAGES = ["README.md", "SECURITY.md", "CONTRIBUTING.md", "packaging/wheel/README.md"]
 """Beside those of `docs/`; CONTRIBUTING.md may be missing."""
 
 PAGES_AT_ONCE = 3

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 from report import Steps, expect, run
-from wheel_file import REPOSITORY, Wheel
+from wheel_file import REPOSITORY, Wheel, library_files
 
 sys.path.insert(0, str(REPOSITORY / "tests/clients"))
 import session
@@ -32,6 +32,8 @@ BUILD_SECS = 900
 """How long a build may take of which nothing is there yet."""
 END_SECS = 120
 """How long a session may take to end on a machine that has much to do."""
+
+APPLICATION = Path(__file__).with_name("application.py")
 
 WHERE = "import sys; print([sys.prefix, sys.base_prefix, sys.version_info[:3]])"
 
@@ -114,6 +116,7 @@ def source(bench):
         "packaging/wheel/backend.py",
         "packaging/wheel/data/scripts/ipybox-rs",
     }
+    right |= {f"python/{name}" for name in library_files()}
     expect(names == right, f"too much or too little: {sorted(names ^ right)}")
 
 
@@ -374,6 +377,34 @@ def pip(bench):
     expect(not left, f"left after uninstallation: {left}")
 
 
+def library(bench):
+    """The Python library works where pip, `uv add` or uvx install it, by the Python that it is installed for."""
+    place = bench.room("venv")
+    run([bench.python, "-m", "venv", place], timeout=INSTALL_SECS)
+    pip = [place / "bin/python", "-m", "pip", "--disable-pip-version-check"]
+    run([*pip, "install", "--quiet", bench.wheel.path], timeout=INSTALL_SECS)
+    project = bench.room("project")
+    for command in (["init", "--bare", "--name=app"], ["add", bench.wheel.path]):
+        run(["uv", *command], cwd=project, timeout=INSTALL_SECS)
+    aside = bench.room("aside")
+    into = ["install", "--quiet", "--target", aside, bench.wheel.path]
+    run([*pip, *into], timeout=INSTALL_SECS)
+    for command, variables in (
+        ([place / "bin/python"], {}),
+        (["uv", "run", "--project", project, "python"], {}),
+        (["uvx", "--from", bench.wheel.path, "python"], {}),
+        ([bench.python], {"PYTHONPATH": str(aside)}),
+    ):
+        told = run(
+            [*command, APPLICATION, bench.options.time_server],
+            cwd=bench.room("application"),
+            env={**os.environ, **variables},
+            timeout=INSTALL_SECS,
+        )
+        expect("21:00:00+09:00" in told, f"{command} printed {told!r}")
+        expect(told.strip().endswith("True"), f"the kernel has another Python: {told}")
+
+
 async def one_cell(command, bench):
     """Where the kernel of a workspace's own environment is."""
     workspace = bench.room("workspace")
@@ -416,7 +447,9 @@ def main():
         chosen = [(function, bench.wheel) for function in on_wheel]
         if options.maturin:
             chosen.append((source, bench))
-        chosen += [(f, bench) for f in [both_commands, entry, signals, tool, pip]]
+        chosen += [
+            (f, bench) for f in [both_commands, entry, signals, tool, pip, library]
+        ]
         for function, subject in chosen:
             words = sentence(function)
             if not options.only or options.only in words:

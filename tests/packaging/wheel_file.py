@@ -36,6 +36,13 @@ def cargo_field(name):
     return re.search(rf'^{name} = "(.*)"$', section, re.MULTILINE)[1]
 
 
+def library_files():
+    """The files of the Python library, as they lie in the wheel."""
+    root = REPOSITORY / "python"
+    files = [*root.rglob("*.py"), *root.rglob("py.typed")]
+    return {str(path.relative_to(root)) for path in files}
+
+
 class Wheel:
     """A wheel, opened."""
 
@@ -59,8 +66,9 @@ class Wheel:
         expect(set(tags) == own, f"the tags are {tags}")
 
     def check_files(self):
-        """It holds two programs and its description, and no Python."""
+        """It holds two programs, the Python library and its description, and nothing else."""
         right = {f"{self.stem}.data/scripts/{name}" for name in PROGRAMS}
+        right |= library_files()
         told = ["METADATA", "WHEEL", "RECORD", "licenses/LICENSE"]
         told += ["sboms/ipybox.cyclonedx.json"]
         right |= {f"{self.stem}.dist-info/{name}" for name in told}

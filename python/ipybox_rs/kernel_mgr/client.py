@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any
 from uuid import uuid4
@@ -24,8 +23,8 @@ __all__ = ["ExecutionError", "ExecutionResult", "KernelClient"]
 class KernelClient:
     """Runs Python code in an IPython kernel of its own that has no tools.
 
-    The kernel runs as the `KernelGateway` of this process on the port says. If there is none, a server of Jupyter's
-    (Jupyter Server, Kernel Gateway, Enterprise Gateway) is to listen there, and runs it.
+    If this process has a `KernelGateway` with this port, its options say how the kernel is started. Otherwise, a
+    Jupyter Server, Kernel Gateway or Enterprise Gateway must listen on the port, and runs the kernel.
 
     ```python
     async with KernelGateway(port=8888):
@@ -76,13 +75,17 @@ class KernelClient:
         self._options: dict[str, Any] = {
             "has_tools": False,
             "images_dir": _checks.path("images_dir", images_dir),
-            "kernel_init_timeout": _checks.seconds(
+            "kernel_init_timeout": _checks.duration(
                 "kernel_init_timeout", kernel_init_timeout
             ),
             "state_dir": _checks.path("state_dir", state_dir),
         }
-        self._access = (token, kernel_name)
+        self._access = (
+            _checks.optional_text("token", token),
+            _checks.optional_text("kernel_name", kernel_name),
+        )
         self._session: Session | None = None
+        self._is_connecting = False
         self._gateway: server.KernelGateway | None = None
         self._kernel_id: str | None = None
 
@@ -125,14 +128,23 @@ class KernelClient:
         Raises:
             RuntimeError: It is connected already, or no kernel starts (`StartError`).
         """
-        if self._session is not None:
+        interval = _checks.duration("retry_interval", retry_interval)
+        if self._session is not None or self._is_connecting:
             raise RuntimeError("the kernel client is connected already")
+        self._is_connecting = True
+        try:
+            await self._connect(retries, interval)
+        finally:
+            self._is_connecting = False
+
+    async def _connect(self, retries: int, retry_interval: float) -> None:
         gateway = server.find(self.port)
         options = {**self._options, "working_dir": os.getcwd()}
         level, tries = "WARNING", max(1, retries)
         if gateway is None:
+            host = f"[{self.host}]" if ":" in self.host else self.host
             options |= gateway_options(
-                f"http://{self.host}:{self.port}", *self._gateway_access()
+                f"http://{host}:{self.port}", *self._gateway_access()
             )
         else:
             level, tries = gateway.log_level, 1
@@ -196,7 +208,7 @@ class KernelClient:
 
         Args:
             code: Python code.
-            timeout: How long it may run, in seconds, before it is interrupted; `None`: for ever.
+            timeout: How long it may run, in seconds, before it is interrupted; `None`: no limit.
 
         Raises:
             ExecutionError: The code raised an exception, or its kernel was lost.
@@ -207,12 +219,12 @@ class KernelClient:
 
     def stream(
         self, code: str, timeout: float | None = 120
-    ) -> AsyncIterator[str | ExecutionResult]:
+    ) -> Stream[str | ExecutionResult]:
         """Runs code, and yields its output as it is produced, and its result.
 
         Args:
             code: Python code.
-            timeout: How long it may run, in seconds, before it is interrupted; `None`: for ever.
+            timeout: How long it may run, in seconds, before it is interrupted; `None`: no limit.
 
         Raises:
             ExecutionError: The code raised an exception, or its kernel was lost.
@@ -223,7 +235,7 @@ class KernelClient:
             "timeout": _checks.seconds("timeout", timeout),
             "chunks": True,
         }
-        return Stream(self._running(), params, _text_of)
+        return Stream(self, self._running(), params, _text_of)
 
 
 def _text_of(event: Any) -> str | ExecutionResult:

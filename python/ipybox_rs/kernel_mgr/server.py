@@ -20,14 +20,14 @@ _running: dict[int, KernelGateway] = {}
 
 
 class KernelGateway:
-    """Says where and how the kernels of `KernelClient`s run: in a sandbox or without, with which variables.
+    """Options for the kernels of `KernelClient`s: in a sandbox or without, with which variables.
 
-    Kernels are processes of their own, which ipybox starts itself. So a gateway is no server, and nothing listens on
-    its port: it is a name by which the clients of this process find it.
+    ipybox starts kernels itself. So a gateway is no server, and nothing listens on its port: the clients of this
+    process find it by the port.
 
     ```python
-    async with KernelGateway(sandbox=True):
-        async with KernelClient() as client:
+    async with KernelGateway(port=8888, sandbox=True):
+        async with KernelClient(port=8888) as client:
             print((await client.execute("1 + 1")).text)
     ```
     """
@@ -47,8 +47,8 @@ class KernelGateway:
         """Sets the options; `start`, or `async with`, lets clients find it.
 
         Args:
-            host: A part of its name.
-            port: A part of its name.
+            host: Has no effect: nothing listens.
+            port: The port by which clients find it.
             sandbox: Whether kernels run in a sandbox.
             sandbox_config: What code in the sandbox may do, as for `CodeExecutor`.
             log_level: The least severe messages that go to the logger `ipybox_rs`.

@@ -26,11 +26,13 @@ class ToolRunner:
     """Calls the tools of one MCP server through a `ToolServer`, in this process or another.
 
     ```python
-    runner = ToolRunner(
-        server_name="fetch",
-        server_params={"command": "uvx", "args": ["mcp-server-fetch"]},
-    )
-    result = await runner.run("fetch", {"url": "https://example.com"})
+    async with ToolServer(port=8900):
+        runner = ToolRunner(
+            server_name="fetch",
+            server_params={"command": "uvx", "args": ["mcp-server-fetch"]},
+            port=8900,
+        )
+        result = await runner.run("fetch", {"url": "https://example.com"})
     ```
     """
 
@@ -48,7 +50,7 @@ class ToolRunner:
 
         Args:
             server_name: The server's name.
-            server_params: How the tool server reaches it; given to the tool server before the first call, by the host
+            server_params: How the tool server reaches the MCP server. The first call registers it, which needs the host
                 token. `None` if it is registered there already.
             host: The host of the tool server.
             port: The port of the tool server.
@@ -57,26 +59,31 @@ class ToolRunner:
             host_token: The tool server's host token. Default: as for `token`, `IPYBOX_TOOL_SERVER_HOST_TOKEN`.
         """
         self.server_name = _checks.text("server_name", server_name)
-        self.server_params = server_params
+        self.server_params = (
+            None
+            if server_params is None
+            else _checks.mapping("server_params", server_params)
+        )
         self.host = _checks.text("host", host)
         self.port = port
         _checks.port("port", port)
-        self._token, self._host_token = token, host_token
+        self._token = _checks.optional_text("token", token)
+        self._host_token = _checks.optional_text("host_token", host_token)
         self._held: _host.Held | None = None
         self._registered_at: str | None = None
 
     async def run(self, tool_name: str, tool_args: Mapping[str, Any]) -> Any:
         """Calls a tool. Cancelling the task cancels the call.
 
-        There is no timeout: approval and the tool take the time that they take.
+        There is no timeout: the call waits for approval and for the tool.
 
         Args:
             tool_name: The tool's name.
             tool_args: Its arguments.
 
         Returns:
-            A dict if the tool has structured output, else its text, and `None` if it returns nothing. Text names
-            images and the like.
+            A dict if the tool has structured output, otherwise its text, and `None` if it returns nothing. Images and
+            other binary data are named in the text.
 
         Raises:
             ApprovalRejectedError: The call was rejected, or nobody could be asked.
@@ -138,8 +145,11 @@ class ToolRunner:
         return {"at": self._at(), "server_params": self.server_params}
 
     def _call(self, tool_name: str, tool_args: Mapping[str, Any]) -> dict[str, Any]:
-        arguments = _jsonable(tool_args)
-        return {"at": self._at(), "tool_name": tool_name, "tool_args": arguments}
+        return {
+            "at": self._at(),
+            "tool_name": _checks.text("tool_name", tool_name),
+            "tool_args": _jsonable(_checks.mapping("tool_args", tool_args)),
+        }
 
 
 async def reset(

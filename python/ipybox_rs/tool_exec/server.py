@@ -15,16 +15,18 @@ class ToolServer:
     """An HTTP server that calls the tools of MCP servers for code in other processes, and asks for approval before.
 
     There are two secrets. Code that calls tools has the caller token, which lets it name a registered server, a tool
-    and arguments. The host token registers servers and approves calls. Clients of the same process (`ToolRunner`,
-    `ApprovalClient`) know them; to others you give them. Do not give the host token to code that must not approve its
-    own calls.
+    and arguments. The host token registers servers and approves calls. Clients in the same process (`ToolRunner`,
+    `ApprovalClient`) know both; pass them to clients in other processes. Do not give the host token to code that must
+    not approve its own calls.
 
     MCP servers start in the current directory when one of their tools is called first.
 
     ```python
-    async with ToolServer(approval_required=True):
-        async with ApprovalClient(callback=on_approval_request):
-            ...
+    server_params = {"command": "uvx", "args": ["mcp-server-fetch"]}
+
+    async with ToolServer(port=8900):
+        runner = ToolRunner("fetch", server_params, port=8900)
+        result = await runner.run("fetch", {"url": "https://example.com"})
     ```
     """
 
@@ -46,9 +48,9 @@ class ToolServer:
 
         Args:
             host: The host to listen on, a loopback address.
-            port: The port to listen on; 0 for a free one, which `port` tells once it listens.
+            port: The port to listen on; 0 for a free one, which is in `port` once it listens.
             approval_required: Whether every call needs approval.
-            approval_timeout: How long an approval request waits for its answer, in seconds; `None`: for ever.
+            approval_timeout: How long an approval request waits for its answer, in seconds; `None`: no limit.
             connect_timeout: How long a call waits for an MCP server to start, in seconds.
             log_to_stderr: Has no effect: messages go to the logger `ipybox_rs`.
             log_level: The least severe messages that go to the logger `ipybox_rs`.
@@ -66,12 +68,17 @@ class ToolServer:
         self.log_to_stderr = log_to_stderr
         self.log_level = _checks.level(log_level)
         self._asked_port = port
-        self._timeout = _checks.seconds("connect_timeout", connect_timeout)
+        self._timeout = _checks.duration("connect_timeout", connect_timeout)
         self._policy = approval_policy
-        self._given = (token, host_token)
+        _checks.instance("approval_policy", approval_policy, ApprovalPolicy)
+        self._given = (
+            _checks.optional_text("token", token),
+            _checks.optional_text("host_token", host_token),
+        )
         self._token: str | None = None
         self._host_token: str | None = None
         self._held: _host.Held | None = None
+        self._is_starting = False
         self._number = 0
 
     async def __aenter__(self) -> ToolServer:
@@ -85,6 +92,13 @@ class ToolServer:
         traceback: TracebackType | None,
     ) -> None:
         await self.stop()
+
+    def __del__(self) -> None:
+        held = getattr(self, "_held", None)
+        if held is not None and held.host.is_usable:
+            _host.unclosed(self)
+            _tokens.forget(self.port)
+            held.host.tell("tool_server/stop", number=self._number)
 
     @property
     def token(self) -> str:
@@ -116,8 +130,15 @@ class ToolServer:
             StartError: The port is taken, or the host is no loopback address.
             ValueError: A token cannot be used.
         """
-        if self._held is not None:
+        if self._held is not None or self._is_starting:
             raise RuntimeError("the tool server is running already")
+        self._is_starting = True
+        try:
+            await self._start()
+        finally:
+            self._is_starting = False
+
+    async def _start(self) -> None:
         token, host_token = self._given
         held, number = _host.Held(), _host.number()
         held.host.want_level(self.log_level)
@@ -136,22 +157,21 @@ class ToolServer:
             )
         except BaseException:
             held.host.tell("tool_server/stop", number=number)
-            held.release_now()
+            held.release_soon()
             raise
         self._held, self._number, self.port = held, number, started["port"]
         self._token, self._host_token = started["token"], started["host_token"]
         _tokens.remember(self.port, started["token"], started["host_token"])
 
     async def stop(self) -> None:
-        """Stops listening, and waits until all MCP servers have ended. A stopped server stays as it is."""
+        """Stops listening, and waits until all MCP servers have ended. Stopping a stopped server does nothing."""
         held, self._held = self._held, None
         if held is None:
             return
         _tokens.forget(self.port)
         self._token = self._host_token = None
         try:
-            if held.host.is_usable:
-                await held.host.request("tool_server/stop", number=self._number)
+            await held.host.finish("tool_server/stop", number=self._number)
         finally:
             await held.release()
 

@@ -215,8 +215,7 @@ pub(crate) async fn wrong_names_are_answered_with_the_right_ones() {
     let mut ipybox = place.ipybox().await;
     let shown = ipybox.cell("import mcptools.probe").await.error();
     assert!(
-        shown
-            .ends_with("hint: no MCP server is registered; register one with the tool `register_mcp_server`"),
+        shown.ends_with("hint: no MCP server is registered; register one with `register_mcp_server`"),
         "{shown}"
     );
     ipybox.register("probe", probe()).await.ok();

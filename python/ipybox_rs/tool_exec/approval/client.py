@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from ipybox_rs import _checks, _host
-from ipybox_rs._errors import ApprovalClientError
+from ipybox_rs._errors import ApprovalClientError, HostError
 from ipybox_rs.tool_exec import _tokens
 
 __all__ = [
@@ -31,8 +31,8 @@ class Target:
     """What runs if a call is approved.
 
     Attributes:
-        kind: A program or a URL that an MCP server is, a shell command in the kernel, or ipybox itself.
-        text: The command line or the URL, with unfilled placeholders; `None` for the other two.
+        kind: `"command"` or `"url"` of an MCP server, `"kernel"` for a shell command, `"host"` for ipybox itself.
+        text: The command line or the URL, with unfilled placeholders; `None` for the other two kinds.
     """
 
     kind: Literal["command", "url", "kernel", "host"]
@@ -51,7 +51,7 @@ class Target:
 
 @dataclass(frozen=True)
 class ToolAnnotations:
-    """A server's own hints on what a tool does. Nothing enforces them; `None` is not known.
+    """A server's own hints on what a tool does. Nothing enforces them; `None` means not known.
 
     Attributes:
         read_only: It changes nothing.
@@ -69,16 +69,16 @@ class ToolAnnotations:
 class ApprovalRequest:
     """A tool call that waits for permission.
 
-    `accept` or `reject` it; one that is collected as garbage without an answer is rejected. The shown call is the one
-    that will run. `str(request)` writes it as Python would, `server.tool(name='value')`, and escapes characters that
-    could mislead a reader on a terminal.
+    `accept` or `reject` it; one that is collected as garbage without an answer is rejected. The call that runs is
+    exactly the call that is shown. `str(request)` writes it as Python would, `server.tool(name='value')`, and escapes
+    characters that could mislead a reader on a terminal.
 
     Attributes:
         server_name: The name under which the MCP server is registered. `ipybox` is ipybox itself: its tools are
             `shell` and `shell_magic`, with the argument `cmd`.
         tool_name: The tool's name on its server.
         tool_args: The arguments that the tool will get.
-        target: What the server's name stands for; `None` if it is not known.
+        target: The command or URL behind the server's name; `None` if it is not known.
         annotations: The server's hints on the tool; `None` if they are not known.
     """
 
@@ -155,10 +155,10 @@ class ApprovalRequest:
         return await self._answer("accept")
 
     async def accept_for_session(self) -> bool:
-        """Lets the call run, and its like as long as the executor runs.
+        """Lets the call run, and similar calls as long as the executor runs.
 
-        Its like is every call of the same tool of the same server, whatever its arguments; of a shell command, the
-        same command.
+        Calls of the same tool of the same server are similar, whatever their arguments. To a shell command, only the
+        same command is similar.
 
         Returns:
             Whether the answer came in time.
@@ -189,7 +189,8 @@ class ApprovalRequest:
         if self._host is None:
             await self._respond(decision)
             return is_first
-        if not is_first:
+        # Without a host there is no code that waits.
+        if not is_first or self._host.ended.done():
             return False
         return bool(
             await self._host.request(
@@ -209,10 +210,12 @@ class ApprovalRequest:
             loop = asyncio.get_running_loop()
             answered: asyncio.Future[bool] = loop.create_future()
 
+            def answer(decision: bool) -> None:
+                if not answered.done():
+                    answered.set_result(decision)
+
             def tell(decision: bool) -> None:
-                loop.call_soon_threadsafe(
-                    lambda: answered.done() or answered.set_result(decision)
-                )
+                loop.call_soon_threadsafe(answer, decision)
 
             self.on_decision(tell)
             return await answered
@@ -248,9 +251,9 @@ class ApprovalClient:
         print(f"Approval request: {request}")
         await request.accept()
 
-    async with ToolServer(approval_required=True):
-        async with ApprovalClient(callback=on_approval_request):
-            ...
+    async with ToolServer(port=8900, approval_required=True):
+        async with ApprovalClient(callback=on_approval_request, port=8900):
+            ...  # calls of tools
     ```
     """
 
@@ -271,11 +274,13 @@ class ApprovalClient:
             host_token: The tool server's host token. Default: that of the server of this process on the port, else
                 the variable `IPYBOX_TOOL_SERVER_HOST_TOKEN`.
         """
+        if not callable(callback):
+            raise TypeError(f"callback must be an async function, not {callback!r}")
         self.callback = callback
         self.host = _checks.text("host", host)
         self.port = port
         _checks.port("port", port)
-        self._host_token = host_token
+        self._host_token = _checks.optional_text("host_token", host_token)
         self._held: _host.Held | None = None
         self._number = 0
         self._task: asyncio.Task[None] | None = None
@@ -317,7 +322,7 @@ class ApprovalClient:
         except BaseException:
             held, self._held = self._held, None
             held.host.tell("approval_client/disconnect", number=self._number)
-            held.release_now()
+            held.release_soon()
             raise
         self._task = asyncio.create_task(self._receive(self._held.host))
 
@@ -327,15 +332,13 @@ class ApprovalClient:
         if held is None:
             return
         task, self._task = self._task, None
-        if task is not None:
+        # The callback itself may disconnect.
+        if task is not None and task is not asyncio.current_task():
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         try:
-            if held.host.is_usable:
-                await held.host.request(
-                    "approval_client/disconnect", number=self._number
-                )
+            await held.host.finish("approval_client/disconnect", number=self._number)
         finally:
             await held.release()
 
@@ -343,7 +346,7 @@ class ApprovalClient:
         while True:
             try:
                 wire = await host.request("approval_client/next", number=self._number)
-            except (ApprovalClientError, _host.HostError) as error:
+            except (ApprovalClientError, HostError) as error:
                 _LOGGER.warning("the approval client is disconnected: %s", error)
                 return
             if wire is None:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from uuid import uuid4
 
 from ipybox_rs import _checks
+from ipybox_rs._errors import Timeout
 
 __all__ = ["ApprovalChannel"]
 
@@ -22,9 +23,9 @@ class WebSocket(Protocol):
 
 
 class ApprovalChannel:
-    """Asks the program at the other end of a WebSocket for approval.
+    """Asks the client of a WebSocket for approval.
 
-    The messages are those of a tool server's approval channel, so that an `ApprovalClient` can be at the other end. A
+    The messages are those of a tool server's approval channel, so an `ApprovalClient` can be the client. A
     `ToolServer` has a channel of its own; this one is for an application that asks for itself.
     """
 
@@ -35,7 +36,7 @@ class ApprovalChannel:
 
         Args:
             approval_required: Whether `request` asks; otherwise it returns `True`.
-            approval_timeout: How long a request waits for its answer, in seconds; `None`: for ever.
+            approval_timeout: How long a request waits for its answer, in seconds; `None`: no limit.
         """
         self.approval_required = approval_required
         self.approval_timeout = _checks.seconds("approval_timeout", approval_timeout)
@@ -52,6 +53,9 @@ class ApprovalChannel:
     async def connect(self, websocket: WebSocket) -> None:
         """Accepts a connection and handles its answers until it ends."""
         await websocket.accept()
+        if self._websocket is not None:
+            await websocket.close(1008, "another approval client is connected")
+            return
         self._websocket = websocket
         self._left.clear()
         try:
@@ -62,16 +66,16 @@ class ApprovalChannel:
             if type(error).__name__ not in ("WebSocketDisconnect", "RuntimeError"):
                 raise
         finally:
-            self._websocket = None
-            self._fail("the approval client has disconnected")
-            self._left.set()
+            # It may have been closed already, and another one be open.
+            if self._websocket is websocket:
+                self._leave("the approval client has disconnected")
 
     async def disconnect(self) -> None:
         """Closes the connection. Open requests fail."""
         websocket = self._websocket
+        self._leave("the approval channel was closed")
         if websocket is not None:
             await websocket.close()
-        self._fail("the approval channel was closed")
 
     async def join(self, timeout: float = 5) -> None:
         """Waits until the client has left.
@@ -79,7 +83,12 @@ class ApprovalChannel:
         Raises:
             TimeoutError: It has not, after `timeout` seconds.
         """
-        await asyncio.wait_for(self._left.wait(), timeout)
+        try:
+            await asyncio.wait_for(self._left.wait(), timeout)
+        except asyncio.TimeoutError:
+            raise Timeout(
+                f"the approval client has not left within {timeout} s"
+            ) from None
 
     async def request(
         self, server_name: str, tool_name: str, tool_args: dict[str, Any]
@@ -104,7 +113,7 @@ class ApprovalChannel:
             "tool_name": tool_name,
             "tool_args": tool_args,
         }
-        message = {
+        request = {
             "jsonrpc": "2.0",
             "method": "approve",
             "params": params,
@@ -113,8 +122,11 @@ class ApprovalChannel:
         answered = asyncio.get_running_loop().create_future()
         self._requests[number] = answered
         try:
-            await websocket.send_text(json.dumps(message))
+            await websocket.send_text(json.dumps(request))
             return bool(await asyncio.wait_for(answered, self.approval_timeout))
+        except asyncio.TimeoutError:
+            message = f"ask for approval: no answer within {self.approval_timeout} s"
+            raise Timeout(message) from None
         finally:
             self._requests.pop(number, None)
 
@@ -128,7 +140,9 @@ class ApprovalChannel:
         if answered is not None and not answered.done():
             answered.set_result(result in (True, "session", "always"))
 
-    def _fail(self, reason: str) -> None:
+    def _leave(self, reason: str) -> None:
+        self._websocket = None
+        self._left.set()
         for answered in self._requests.values():
             if not answered.done():
                 answered.set_exception(RuntimeError(f"ask for approval: {reason}"))
