@@ -34,6 +34,10 @@ bench:
 soak:
     IPYBOX_SOAK_CELLS=10000 cargo test --release --test soak -- --nocapture
 
+# The tests of the Python library that have a name in them, by the program of `cargo build`
+python-test NAME='':
+    target/test-tools/python/bin/python -m pytest -q -p no:cacheprovider tests/python -k '{{NAME}}'
+
 # All channels that take too long for CI: `package-test`, `docker-test`, `claude-test`
 channel-test: package-test docker-test claude-test
 

@@ -19,6 +19,7 @@ functions. The application registers the servers, decides about each call, and g
 from ipybox_rs._errors import HostError
 from ipybox_rs.code_exec import (
     AuditSettings,
+    CodeExecution,
     CodeExecutionChunk,
     CodeExecutionError,
     CodeExecutionResult,
@@ -64,6 +65,7 @@ __all__ = [
     "ApprovalRequest",
     "ApprovalTimeoutError",
     "AuditSettings",
+    "CodeExecution",
     "CodeExecutionChunk",
     "CodeExecutionError",
     "CodeExecutionResult",

@@ -2,7 +2,8 @@
 
 All executors of a Python process share one. It is started with the first, ends with the last, and ends by itself if
 this process ends in any other way. Requests are lines of JSON-RPC on its stdin, answers come from its stdout. A thread
-writes and one reads, so that any event loop, or none, can wait for answers, and no caller waits for a full pipe.
+reads and one writes what is long, so that any event loop, or none, can wait for answers, and no caller waits for a full
+pipe.
 
 Destructors use the host too, and the garbage collector runs them anywhere, also in the midst of a function here. So
 what they call takes no lock: `Host.tell`, `Held.release_soon`.
@@ -18,10 +19,12 @@ import itertools
 import json
 import logging
 import os
+import select
 import signal
 import subprocess
 import threading
 import warnings
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -60,9 +63,16 @@ class Host:
         self._failure = ""
         # `put` is the one way to hand something to another thread that destructors can use.
         self._outgoing: SimpleQueue[bytes | Callable[[], None] | None] = SimpleQueue()
+        self._unsent: deque[bytes] = deque()
+        self._writing = threading.Lock()
         self.users = 0
         self._program = _program.find()
+        self._impatience = threading.Timer(_START_SECONDS, self._is_silent)
+        threads: list[threading.Thread] = [self._impatience]
+        threads += [threading.Thread(target=work) for work in (self._read, self._write)]
         try:
+            for thread in threads:
+                thread.name, thread.daemon = "ipybox_rs", True
             self._process = subprocess.Popen(
                 [self._program, "json-rpc", "--log-level", "WARNING"],
                 bufsize=0,
@@ -71,23 +81,25 @@ class Host:
                 # Ctrl-C in a terminal is for the application, which decides what it ends.
                 start_new_session=True,
             )
-        except OSError as error:
+        except (OSError, RuntimeError) as error:
+            # A `RuntimeError`: not in this subinterpreter.
             raise HostError(
                 f"cannot start the program `{self._program}`: {error}"
             ) from error
+        assert self._process.stdin is not None
+        self._stdin = self._process.stdin
+        os.set_blocking(self._stdin.fileno(), False)
         self.ended: Future[None] = Future()
         """Done once the process has ended."""
-        self._impatience = threading.Timer(_START_SECONDS, self._is_silent)
-        self._impatience.daemon = True
         _living.add(self)
         try:
-            self._impatience.start()
-            for work in (self._read, self._write):
-                threading.Thread(target=work, name="ipybox_rs", daemon=True).start()
+            for thread in threads:
+                thread.start()
         except RuntimeError as error:
-            # No more threads are allowed, or none in this interpreter.
-            self._give_up(f"start a thread for the program `{self._program}`: {error}")
-            raise HostError(self._failure) from error
+            # No more threads are allowed.
+            self._give_up(f"cannot start a thread for `{self._program}`: {error}")
+            with self._process:
+                raise HostError(self._failure) from error
         self.call("initialize", {}).add_done_callback(self._initialized)
 
     def _initialized(self, answer: Future[Any]) -> None:
@@ -96,10 +108,12 @@ class Host:
             theirs, ours = answer.result()["version"], _program.version()
         except Exception as error:  # noqa: BLE001
             # After its end, which has a reason of its own, this changes nothing.
-            reason = f"does not speak with this package ({type(error).__name__}: {error})"
+            reason = (
+                f"does not speak with this package ({type(error).__name__}: {error})"
+            )
             self._give_up(f"the program `{self._program}` {reason}")
             return
-        if ours not in (None, theirs):
+        if ours is not None and not _program.is_same(ours, theirs):
             reason = f"has version {theirs}, and the package `ipybox-rs` {ours}: install the package anew"
             self._give_up(f"the program `{self._program}` {reason}")
 
@@ -134,7 +148,7 @@ class Host:
             self._pending.pop(number, None)
             raise HostError(self._failure)
         future.add_done_callback(lambda future: self._cancel(number, future))
-        self._outgoing.put(line)
+        self._send(line)
         return future
 
     async def request(self, method: str, **params: Any) -> Any:
@@ -191,24 +205,44 @@ class Host:
         # It is no child of this process: nobody here waits for it.
         self._process.returncode = 0
 
+    def _send(self, line: bytes) -> None:
+        """Sends a line at once, if nothing waits and the pipe takes it; else by the thread, which takes longer."""
+        is_short = len(line) <= select.PIPE_BUF
+        # A destructor may run while this very thread writes.
+        if is_short and not self._unsent and self._writing.acquire(blocking=False):
+            try:
+                # A pipe takes a short line whole or not at all.
+                if self._stdin.write(line) is not None:
+                    return
+            except (OSError, ValueError):
+                # The reader sees the end too, and tells all that wait.
+                return
+            finally:
+                self._writing.release()
+        self._unsent.append(line)
+        self._outgoing.put(line)
+
     def _write(self) -> None:
-        stdin = self._process.stdin
-        assert stdin is not None
+        room = select.poll()
+        room.register(self._stdin, select.POLLOUT)
         while (item := self._outgoing.get()) is not None:
             if not isinstance(item, bytes):
                 item()
                 continue
             rest = memoryview(item)
             # The reader sees the end too, and tells all that wait.
-            with contextlib.suppress(OSError):
+            with self._writing, contextlib.suppress(OSError, ValueError):
                 while rest:
-                    rest = rest[stdin.write(rest) :]
-        with contextlib.suppress(OSError):
-            stdin.close()
+                    room.poll()
+                    rest = rest[self._stdin.write(rest) or 0 :]
+            self._unsent.popleft()
+        # Not while another thread writes: its number may then be another file's.
+        with self._writing, contextlib.suppress(OSError):
+            self._stdin.close()
 
     def _cancel(self, number: int, future: Future[Any]) -> None:
         if future.cancelled() and self._pending.pop(number, None) is not None:
-            self._outgoing.put(
+            self._send(
                 _line({"jsonrpc": "2.0", "method": "cancel", "params": {"id": number}})
             )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import sysconfig
 from pathlib import Path
 
@@ -50,6 +51,15 @@ def version() -> str | None:
         return importlib.metadata.version("ipybox-rs")
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def is_same(one: str, other: str) -> bool:
+    """Whether two versions are the same: Python writes `1.0.0rc1`, Cargo `1.0.0-rc.1`."""
+    return _parts(one) == _parts(other)
+
+
+def _parts(version: str) -> list[str]:
+    return re.findall(r"\d+|[a-z]+", version.lower())
 
 
 def _is_script(program: Path) -> bool:

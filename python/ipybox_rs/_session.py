@@ -85,7 +85,7 @@ class Session:
         return self._is_stopped
 
 
-class Stream(AsyncIterator[Event], Generic[Event]):
+class CodeExecution(AsyncIterator[Event], Generic[Event]):
     """Running code: an async iterator over its events, which ends with the result.
 
     It does nothing before its first event is asked for. Closing it (`aclose`, cancelling the task that waits for an
@@ -110,7 +110,7 @@ class Stream(AsyncIterator[Event], Generic[Event]):
         self._is_read = False
         self._waiting: Future[Any] | None = None
 
-    def __aiter__(self) -> Stream[Event]:
+    def __aiter__(self) -> CodeExecution[Event]:
         return self
 
     async def __anext__(self) -> Event:

@@ -20,13 +20,14 @@ from ipybox_rs._errors import (
     StartError,
 )
 from ipybox_rs._results import CodeExecutionChunk, CodeExecutionResult, Truncated
-from ipybox_rs._session import Session, Stream
+from ipybox_rs._session import CodeExecution, Session
 from ipybox_rs.mcp_apigen import Registry
 from ipybox_rs.policy import ApprovalPolicy
 from ipybox_rs.tool_exec.approval.client import ApprovalRequest
 
 __all__ = [
     "AuditSettings",
+    "CodeExecution",
     "CodeExecutionChunk",
     "CodeExecutionError",
     "CodeExecutionResult",
@@ -367,7 +368,7 @@ class CodeExecutor:
         chunks: bool = False,
         *,
         max_output_chars: int | None = None,
-    ) -> Stream[ApprovalRequest | CodeExecutionChunk | CodeExecutionResult]:
+    ) -> CodeExecution[ApprovalRequest | CodeExecutionChunk | CodeExecutionResult]:
         """Runs code and yields its approval requests, its output if `chunks`, and its result.
 
         The code begins with the first event that is asked for. Leaving the loop, or cancelling the task that runs it,
@@ -396,7 +397,7 @@ class CodeExecutor:
             "chunks": bool(chunks),
             "max_output_chars": _checks.count("max_output_chars", max_output_chars),
         }
-        return Stream(self, self._running(), params, lambda event: event)
+        return CodeExecution(self, self._running(), params, lambda event: event)
 
     def cancel(self) -> None:
         """Interrupts the running code and cancels code that waits. Returns at once, and may be called from any thread.

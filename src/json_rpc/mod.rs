@@ -70,6 +70,8 @@ pub type SetLevel = Box<dyn Fn(&str) + Send + Sync>;
 /// # Errors
 /// stdin or stdout is no pipe, or cannot be used any more.
 pub async fn serve(log: LogReceiver, set_level: SetLevel) -> io::Result<()> {
+    // Who ignores that children end cannot wait for them, and would be so by inheritance.
+    let _children = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::child())?;
     let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     // As pipes, and not by the threads that tokio reads other files with: that takes half of the time of a message.
     let input = pipe::Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;

@@ -147,7 +147,7 @@ impl SessionOptions {
             builder = builder.registry(&registry_of(number)?);
         }
         if self.sandbox {
-            builder = builder.sandbox(true);
+            builder = set(builder.sandbox(true), std::env::current_exe().ok(), B::gateway_program);
             builder = set(builder, self.sandbox_config, B::sandbox_config);
             builder = set(builder, self.sandbox_backend, |builder, backend| {
                 builder.sandbox_backend(backend.into())
@@ -173,7 +173,7 @@ impl SessionOptions {
         builder = set(builder, self.images_dir, B::images_dir);
         builder = set(builder, self.kernel_init_timeout, |builder, time| builder.kernel_init_timeout(time.0));
         if self.sandbox {
-            builder = builder.sandbox(true);
+            builder = set(builder.sandbox(true), std::env::current_exe().ok(), B::gateway_program);
             builder = set(builder, self.sandbox_config, B::sandbox_config);
             builder = set(builder, self.sandbox_backend, |builder, backend| {
                 builder.sandbox_backend(backend.into())
@@ -190,5 +190,6 @@ impl SessionOptions {
 
 /// Reads an approval policy.
 pub(super) fn policy(text: &str) -> Result<Policy, Failure> {
-    Policy::parse(text).map_err(|error| Failure::new("settings", describe(&error)))
+    let unusable = |error| Failure::new("settings", format!("use `approval_policy`: {}", describe(&error)));
+    Policy::parse(text).map_err(unusable)
 }

@@ -1,6 +1,7 @@
 //! Sessions: executors, kernels without tools, and the streams of their code.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -12,12 +13,14 @@ use super::table::Table;
 use super::tools::Tools;
 use super::wire::{Failure, Seconds, result};
 use crate::library::{
-    Code, CodeExecution, CodeExecutionError, CodeExecutionEvent, CodeExecutionResult, CodeExecutor,
-    KernelClient,
+    Code, CodeExecution, CodeExecutionChunk, CodeExecutionError, CodeExecutionEvent, CodeExecutionResult,
+    CodeExecutor, KernelClient,
 };
 
 /// How much output one event holds at most, apart from one chunk.
 const EVENT_BYTES: usize = 64 * 1024;
+/// How long the rest of a line may take.
+const LINE_WAIT: Duration = Duration::from_millis(5);
 
 pub(super) struct Sessions {
     sessions: Table<Session>,
@@ -33,9 +36,13 @@ enum Session {
 
 struct Stream {
     execution: CodeExecution,
-    /// An event that came while chunks were gathered.
-    next: Option<Result<CodeExecutionEvent, CodeExecutionError>>,
+    /// Chunks that have been gathered.
+    text: String,
+    /// What came after them; the inner `None` is the end.
+    next: Option<Option<Event>>,
 }
+
+type Event = Result<CodeExecutionEvent, CodeExecutionError>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -134,7 +141,7 @@ impl Sessions {
             Session::Executor(executor) => executor.stream(run.into_code()),
             Session::Kernel(kernel) => kernel.stream(run.into_code()),
         };
-        self.streams.put(number, Arc::new(Mutex::new(Stream { execution, next: None })));
+        self.streams.put(number, Arc::new(Mutex::new(Stream { execution, text: String::new(), next: None })));
         self.next(OneStream { stream: number }).await
     }
 
@@ -143,7 +150,7 @@ impl Sessions {
         let stream = self.streams.get(number)?;
         let event = stream.lock().await.next().await;
         if !goes_on(event.as_ref()) {
-            self.streams.take(number);
+            self.streams.remove(number);
         }
         self.event(event)
     }
@@ -154,7 +161,7 @@ impl Sessions {
         Ok(Value::Null)
     }
 
-    fn event(&self, event: Option<Result<CodeExecutionEvent, CodeExecutionError>>) -> Result<Value, Failure> {
+    fn event(&self, event: Option<Event>) -> Result<Value, Failure> {
         match event {
             Some(Ok(CodeExecutionEvent::ApprovalRequest(request))) => Ok(self.requests.hand_over(request)),
             Some(Ok(CodeExecutionEvent::Chunk(chunk))) => Ok(json!({"type": "chunk", "text": chunk.text})),
@@ -220,32 +227,43 @@ impl Session {
 }
 
 impl Stream {
-    /// The next event. Chunks that have come already are one, so that much output takes few messages. Cancellation
-    /// safe.
-    async fn next(&mut self) -> Option<Result<CodeExecutionEvent, CodeExecutionError>> {
-        let first = match self.next.take() {
-            Some(event) => Some(event),
-            None => self.execution.next().await,
-        };
-        let Some(Ok(CodeExecutionEvent::Chunk(mut chunk))) = first else { return first };
-        while chunk.text.len() < EVENT_BYTES {
-            match futures::poll!(std::pin::pin!(self.execution.next())) {
-                std::task::Poll::Ready(Some(Ok(CodeExecutionEvent::Chunk(more)))) => {
-                    chunk.text.push_str(&more.text);
+    /// The next event. Chunks that come together are one, so that much output takes few messages, and a line is whole
+    /// although Python writes its end apart. Cancellation safe.
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if self.text.is_empty() {
+                let event = match self.next.take() {
+                    Some(event) => event,
+                    None => self.execution.next().await,
+                };
+                match event {
+                    Some(Ok(CodeExecutionEvent::Chunk(chunk))) => self.text = chunk.text,
+                    event => return event,
                 }
-                std::task::Poll::Ready(Some(event)) => {
-                    self.next = Some(event);
-                    break;
+            }
+            match self.more().await {
+                Some(Some(Ok(CodeExecutionEvent::Chunk(more)))) => self.text.push_str(&more.text),
+                event => {
+                    self.next = event;
+                    let text = std::mem::take(&mut self.text);
+                    return Some(Ok(CodeExecutionEvent::Chunk(CodeExecutionChunk { text })));
                 }
-                std::task::Poll::Ready(None) | std::task::Poll::Pending => break,
             }
         }
-        Some(Ok(CodeExecutionEvent::Chunk(chunk)))
+    }
+
+    /// What follows `text`, if it comes soon and there is room for it.
+    async fn more(&mut self) -> Option<Option<Event>> {
+        if self.text.len() >= EVENT_BYTES {
+            return None;
+        }
+        let wait = if self.text.ends_with('\n') { Duration::ZERO } else { LINE_WAIT };
+        tokio::time::timeout(wait, self.execution.next()).await.ok()
     }
 }
 
 /// Whether something follows an event.
-fn goes_on(event: Option<&Result<CodeExecutionEvent, CodeExecutionError>>) -> bool {
+fn goes_on(event: Option<&Event>) -> bool {
     matches!(event, Some(Ok(CodeExecutionEvent::ApprovalRequest(_) | CodeExecutionEvent::Chunk(_))))
 }
 

@@ -9,7 +9,8 @@ use super::wire::Failure;
 /// knows that it is open.
 pub(super) struct Table<T> {
     kind: &'static str,
-    entries: Mutex<HashMap<u64, T>>,
+    /// `None`: closed before it was open.
+    entries: Mutex<HashMap<u64, Option<T>>>,
 }
 
 impl<T> Table<T> {
@@ -17,28 +18,59 @@ impl<T> Table<T> {
         Self { kind, entries: Mutex::default() }
     }
 
+    /// Drops what has been closed already.
     pub(super) fn put(&self, number: u64, thing: T) {
-        self.entries().insert(number, thing);
+        let mut entries = self.entries();
+        if entries.remove(&number).is_none() {
+            entries.insert(number, Some(thing));
+        }
     }
 
-    /// Takes it out, if it is there.
+    /// Takes it out, now or when it is put in.
     pub(super) fn take(&self, number: u64) -> Option<T> {
-        self.entries().remove(&number)
+        let mut entries = self.entries();
+        let thing = entries.remove(&number).flatten();
+        if thing.is_none() {
+            entries.insert(number, None);
+        }
+        thing
+    }
+
+    /// Removes what has ended by itself.
+    pub(super) fn remove(&self, number: u64) {
+        self.entries().remove(&number);
     }
 
     /// Takes out everything.
     pub(super) fn take_all(&self) -> Vec<T> {
-        self.entries().drain().map(|(_, thing)| thing).collect()
+        self.entries().drain().filter_map(|(_, thing)| thing).collect()
     }
 
-    fn entries(&self) -> MutexGuard<'_, HashMap<u64, T>> {
+    fn entries(&self) -> MutexGuard<'_, HashMap<u64, Option<T>>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T: Clone> Table<T> {
     pub(super) fn get(&self, number: u64) -> Result<T, Failure> {
-        let thing = self.entries().get(&number).cloned();
+        let thing = self.entries().get(&number).cloned().flatten();
         thing.ok_or_else(|| Failure::closed(self.kind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Table;
+
+    #[test]
+    fn what_is_closed_before_it_is_open_is_never_open() {
+        let table = Table::new("thing");
+        assert_eq!(table.take(1), None);
+        table.put(1, "late");
+        assert!(table.get(1).is_err());
+        table.put(2, "open");
+        assert_eq!(table.get(2).ok(), Some("open"));
+        assert_eq!(table.take(2), Some("open"));
+        assert!(table.take_all().is_empty());
     }
 }

@@ -13,6 +13,8 @@ import sys
 
 
 def main():
+    # Who started the host may have blocked them.
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
     leave_terminal()
     here = open_directory()
     import ipybox_host

@@ -13,7 +13,7 @@ from ipybox_rs._errors import CodeExecutionError as ExecutionError
 from ipybox_rs._errors import StartError
 from ipybox_rs._results import CodeExecutionChunk
 from ipybox_rs._results import CodeExecutionResult as ExecutionResult
-from ipybox_rs._session import Session, Stream
+from ipybox_rs._session import CodeExecution, Session
 from ipybox_rs.code_exec import gateway_options, interpreter
 from ipybox_rs.kernel_mgr import server
 
@@ -219,7 +219,7 @@ class KernelClient:
 
     def stream(
         self, code: str, timeout: float | None = 120
-    ) -> Stream[str | ExecutionResult]:
+    ) -> CodeExecution[str | ExecutionResult]:
         """Runs code, and yields its output as it is produced, and its result.
 
         Args:
@@ -235,7 +235,7 @@ class KernelClient:
             "timeout": _checks.seconds("timeout", timeout),
             "chunks": True,
         }
-        return Stream(self, self._running(), params, _text_of)
+        return CodeExecution(self, self._running(), params, _text_of)
 
 
 def _text_of(event: Any) -> str | ExecutionResult:

@@ -110,6 +110,9 @@ class ToolRunner:
         except BaseException:
             running.cancel()
             raise
+        finally:
+            # Its exception refers to this frame, and would keep the runner, and with it the host process.
+            del running
 
     async def reset(self) -> None:
         """Closes the tool server's connections to all MCP servers; the next calls open them again.

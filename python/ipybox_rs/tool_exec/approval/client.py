@@ -302,7 +302,8 @@ class ApprovalClient:
 
         Raises:
             RuntimeError: It is connected already.
-            ApprovalClientError: The server cannot be reached, or refuses the client.
+            ApprovalClientError: The server cannot be reached, or refuses the client. That another client is connected
+                shows later: no requests come, and the logger `ipybox_rs` tells why.
         """
         if self._held is not None:
             raise RuntimeError("the approval client is connected already")
@@ -324,7 +325,7 @@ class ApprovalClient:
             held.host.tell("approval_client/disconnect", number=self._number)
             held.release_soon()
             raise
-        self._task = asyncio.create_task(self._receive(self._held.host))
+        self._task = asyncio.create_task(self._receive(self._held.host, self._number))
 
     async def disconnect(self) -> None:
         """Sends the answers that were given, rejects what is open, and disconnects."""
@@ -342,17 +343,24 @@ class ApprovalClient:
         finally:
             await held.release()
 
-    async def _receive(self, host: _host.Host) -> None:
-        while True:
+    async def _receive(self, host: _host.Host, number: int) -> None:
+        # Until the callback has disconnected.
+        while self._held is not None and self._number == number:
             try:
-                wire = await host.request("approval_client/next", number=self._number)
+                wire = await host.request("approval_client/next", number=number)
             except (ApprovalClientError, HostError) as error:
                 _LOGGER.warning("the approval client is disconnected: %s", error)
                 return
             if wire is None:
                 return
-            request = ApprovalRequest.of(host, wire)
-            try:
-                await self.callback(request)
-            except Exception:
-                _LOGGER.exception("the callback of an approval client failed")
+            await self._hand_over(ApprovalRequest.of(host, wire))
+
+    async def _hand_over(self, request: ApprovalRequest) -> None:
+        # The only reference to the request is the callback's afterwards: one that it has not answered is rejected.
+        try:
+            await self.callback(request)
+        except Exception:
+            _LOGGER.exception("the callback of an approval client failed")
+            # A log handler may keep the traceback, and with it the request.
+            with contextlib.suppress(HostError):
+                await request.reject()

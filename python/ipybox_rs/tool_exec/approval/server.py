@@ -112,6 +112,8 @@ class ApprovalChannel:
             "server_name": server_name,
             "tool_name": tool_name,
             "tool_args": tool_args,
+            # The messages have it. What the application does itself has no MCP server.
+            "target": "host",
         }
         request = {
             "jsonrpc": "2.0",
@@ -134,9 +136,9 @@ class ApprovalChannel:
         try:
             message = json.loads(text)
             number, result = message["id"], message.get("result", False)
-        except (ValueError, TypeError, KeyError):
+            answered = self._requests.get(number)
+        except (ValueError, TypeError, KeyError, AttributeError):
             return
-        answered = self._requests.get(number)
         if answered is not None and not answered.done():
             answered.set_result(result in (True, "session", "always"))
 
