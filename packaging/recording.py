@@ -15,6 +15,7 @@ import keyword
 import re
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
@@ -88,7 +89,12 @@ def call(tool: str, arguments: list[str]) -> Iterator[Line]:
 
 
 def answer(text: str) -> Iterator[Line]:
-    for number, line in enumerate(text.strip().split("\n")):
+    folded = [
+        part
+        for line in text.strip().split("\n")
+        for part in textwrap.wrap(line, COLUMNS - 2, subsequent_indent="    ")
+    ]
+    for number, line in enumerate(folded):
         mark = span("soft", "← ") if number == 0 else "  "
         yield Line(mark + span("answer", line), ANSWER)
     yield Line("", 0)

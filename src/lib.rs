@@ -98,6 +98,7 @@ mod output;
 mod process;
 mod registry;
 mod sandbox;
+mod search;
 mod servers;
 mod session;
 mod site;
@@ -109,6 +110,8 @@ pub use approval::{
     ApprovalRequest, AuditContents, AuditError, Effect as ApprovalEffect, Policy as ApprovalPolicy,
     PolicyError as ApprovalPolicyError, Target, ToolAnnotations,
 };
+#[doc(hidden)]
+pub use config::state_directory;
 pub use config::{
     ApprovalMode, ApprovalSettings, AuditSettings, Config, Error as ConfigError, Images, KernelSettings,
     RemoteSettings, SandboxBackend, SandboxSettings, Settings, ToolServerSettings,
@@ -123,6 +126,8 @@ pub use mcp_server::{Error as ServeError, serve_stdio};
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use process::raise_descriptors;
+#[doc(hidden)]
+pub use registry::search;
 pub use registry::{
     ApigenError, ApigenReport, ApigenSource, GenerateError, Registry, apigen, generate_mcp_sources,
 };
@@ -130,6 +135,8 @@ pub use sandbox::{
     PathProblem as SandboxPathProblem, PolicyError as SandboxPolicyError,
     PolicyProblem as SandboxPolicyProblem,
 };
+#[doc(hidden)]
+pub use search::{Detail as SearchDetail, Error as SearchError, Index as SearchIndex, Query as SearchQuery};
 pub use session::{KernelState, StartError};
 pub use text::describe;
 pub use tool_client::{ApprovalClient, ApprovalClientError, ToolResult, ToolRunner, ToolRunnerError};

@@ -43,6 +43,10 @@ pub(crate) enum Command {
     /// Prints one line of JSON when it listens: the address, and the tokens that it has made. Set
     /// IPYBOX_TOOL_SERVER_TOKEN and IPYBOX_TOOL_SERVER_HOST_TOKEN to choose the tokens. Ends on SIGTERM, SIGINT and SIGHUP.
     ToolServer(ToolServerArgs),
+    /// Find tools of the MCP servers that are registered in a workspace, and print how code calls them
+    ///
+    /// What `search` of `mcptools` does in the kernel. Starts and writes nothing.
+    Search(SearchArgs),
     /// Tell whether ipybox can run here, with a sandbox or without, and what mends what is missing
     ///
     /// Tries what it tells, and leaves nothing behind. Ends with 0 if ipybox can run: without a sandbox, and with one
@@ -92,6 +96,55 @@ impl From<Backend> for ipybox::SandboxBackend {
         match backend {
             Backend::Srt => Self::Srt,
             Backend::Bwrap => Self::Bubblewrap,
+        }
+    }
+}
+
+/// The flags of `ipybox search`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SearchArgs {
+    /// What the tool should do, in words; without it, the registered servers are listed
+    #[arg(value_name = "WORDS")]
+    pub(crate) query: Vec<String>,
+
+    /// Search the tools of this server only; without words, its groups of tools are listed
+    #[arg(long, value_name = "NAME")]
+    pub(crate) server: Option<String>,
+
+    /// The most tools to print, 1 to 50
+    #[arg(long, value_name = "NUMBER", default_value_t = 8)]
+    pub(crate) limit: usize,
+
+    /// How much to print of each tool
+    #[arg(long, value_name = "DETAIL", default_value = "signature")]
+    pub(crate) detail: Detail,
+
+    /// Working directory of the kernel
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) workspace: PathBuf,
+
+    /// Directory that holds registered servers and Python environments
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+}
+
+/// How much a search says of a tool.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Detail {
+    /// Its name, and what it does
+    Names,
+    /// The call in one line, with types and defaults
+    Signature,
+    /// Its parameters with explanations, and the fields of its result
+    Module,
+}
+
+impl From<Detail> for ipybox::SearchDetail {
+    fn from(detail: Detail) -> Self {
+        match detail {
+            Detail::Names => Self::Names,
+            Detail::Signature => Self::Signature,
+            Detail::Module => Self::Module,
         }
     }
 }

@@ -6,6 +6,7 @@ mod doctor;
 mod greeting;
 mod json_rpc;
 mod logging;
+mod search;
 mod size;
 mod tool_server;
 
@@ -33,6 +34,7 @@ pub(crate) fn main() -> ExitCode {
     let _log = logging::init(args.log_level);
     let done = match args.command {
         Some(Command::Apigen(args)) => apigen::run(args).map(|()| ExitCode::SUCCESS),
+        Some(Command::Search(args)) => search::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::ToolServer(args)) => tool_server::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Doctor(args)) => doctor::run(args),
         Some(Command::JsonRpc) => unreachable!("it has a log of its own"),

@@ -26,6 +26,7 @@ mod singular;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use classes::Classes;
 use lower::{Lowered, Side, lower};
 pub use observed::{ObserveError, Observed};
 pub use package_name::{PackageNameError, validate_package_name};
@@ -85,6 +86,19 @@ impl Options {
     pub fn form(self, form: RunForm) -> Self {
         Self { form, ..self }
     }
+}
+
+/// How a tool is called, in few words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Call {
+    /// What the tool does, in one line; empty if it has no description.
+    pub(crate) summary: String,
+    /// The parameters with types and defaults, and the result, in one line: `(path: str) -> ToolResult`.
+    pub(crate) signature: String,
+    /// A line for each class that the parameters are made of.
+    pub(crate) classes: String,
+    /// The docstring of its module.
+    pub(crate) overview: String,
 }
 
 /// A generated Python package.
@@ -181,8 +195,19 @@ pub(crate) fn generate_observed(tool: &Tool, options: Options) -> (String, Strin
     (rendered.text, rendered.last_classes)
 }
 
+/// How `tool` is called.
+pub(crate) fn call(tool: &Tool) -> Call {
+    python::call(tool, &classes(tool).0)
+}
+
 /// A tool's module, and what it leaves out.
 fn module(tool: &Tool, options: Options) -> (python::RenderedModule, Vec<Degradation>) {
+    let (classes, degraded) = classes(tool);
+    (python::render_module(tool, &classes, options.form), degraded)
+}
+
+/// The classes of a tool's schemas, the arguments first, and what they leave out.
+fn classes(tool: &Tool) -> (Vec<Classes>, Vec<Degradation>) {
     let declared = tool.output_schema.as_ref().map(|declared| (declared.clone(), "Result", "output"));
     let observed = tool.observed.as_ref().map(|observed| (observed.schema(), "ParseResult", "results"));
     let outputs: Vec<_> = declared.into_iter().chain(observed).collect();
@@ -198,7 +223,7 @@ fn module(tool: &Tool, options: Options) -> (python::RenderedModule, Vec<Degrada
     let (mut classes, degraded): (Vec<_>, Vec<_>) =
         sides.into_iter().map(|side| (side.classes, side.degraded)).unzip();
     classes::settle_fields(&mut classes);
-    (python::render_module(tool, &classes, options.form), degraded.concat())
+    (classes, degraded.concat())
 }
 
 /// One schema of a tool as classes, the first of which is called `name`. Reports give its path as `place`.

@@ -348,6 +348,17 @@ fn create_workspace(path: &Path) -> io::Result<PathBuf> {
     path.canonicalize()
 }
 
+/// Where the state of `workspace` is, which may not exist yet; `state_dir` is as in [`Settings`].
+///
+/// # Errors
+/// There is no such workspace, or no place for the state of any.
+pub fn state_directory(workspace: &Path, state_dir: Option<PathBuf>) -> Result<PathBuf, Error> {
+    let canonical = workspace.canonicalize();
+    let workspace = canonical.map_err(|source| Error::Workspace { path: workspace.to_owned(), source })?;
+    let states = states_dir(state_dir, &Variables::load(&workspace))?;
+    Ok(workspace_state_dir(&states, &workspace))
+}
+
 /// Where the state of all workspaces is: as named, or the default.
 pub(crate) fn states_dir(named: Option<PathBuf>, variables: &Variables) -> Result<PathBuf, Error> {
     match named {

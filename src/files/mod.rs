@@ -4,4 +4,4 @@
 pub(crate) mod small;
 mod state;
 
-pub(crate) use self::state::StateFile;
+pub(crate) use self::state::{Stamp, StateFile};

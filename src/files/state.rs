@@ -4,8 +4,9 @@
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,14 @@ const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct StateFile {
     path: PathBuf,
+}
+
+/// What tells the versions of a file apart: each is a file of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    inode: u64,
+    bytes: u64,
+    modified: Option<SystemTime>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -52,6 +61,18 @@ impl StateFile {
         match document.version {
             VERSION => Ok(document.content),
             other => Err(self.damaged(format!("version {other} is not {VERSION}"))),
+        }
+    }
+
+    /// The version of the file; `None` if there is no file.
+    pub(crate) fn stamp(&self) -> io::Result<Option<Stamp>> {
+        match std::fs::metadata(&self.path) {
+            Ok(metadata) => {
+                let modified = metadata.modified().ok();
+                Ok(Some(Stamp { inode: metadata.ino(), bytes: metadata.len(), modified }))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.failed("read", &error)),
         }
     }
 

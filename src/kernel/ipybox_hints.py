@@ -14,6 +14,8 @@ import sys
 
 ROOT = "mcptools"
 RUNTIME = "ipybox_runtime"
+# The function that finds tools.
+SEARCH = "search"
 # Python's error for calling a module, which may be a tool's.
 NO_FUNCTION = re.compile(r"'(module|ToolModule)' object is not callable")
 # How many names a hint lists.
@@ -101,6 +103,8 @@ def of_name(name):
     known = servers()
     if name in known:
         return f"the MCP server `{name}` is imported by `from {ROOT} import {name}`"
+    if name == SEARCH:
+        return f"`from {ROOT} import {SEARCH}`"
     found = [
         (server, tool)
         for server in known

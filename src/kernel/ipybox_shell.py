@@ -14,6 +14,8 @@ from ipybox_loading import after_import
 
 # The prefix of a command that gives it an empty stdin.
 NO_INPUT = "exec </dev/null; "
+# Where code finds the function that finds tools.
+SEARCH = "mcptools.search"
 
 
 def configuration():
@@ -57,8 +59,15 @@ def undo_colors():
 def refresh_imports(package=None):
     """Make newly installed or generated packages importable; `package` was generated again."""
     importlib.invalidate_caches()
-    if package is None:
-        return
+    # The new package may be that of a server which is called like ipybox's own function.
+    if callable(sys.modules.get(SEARCH)):
+        forget(SEARCH)
+    if package is not None:
+        forget(package)
+
+
+def forget(package):
+    """Make the next import load a package, or a module, anew."""
     for name in list(sys.modules):
         if f"{name}.".startswith(f"{package}."):
             del sys.modules[name]

@@ -50,7 +50,8 @@ Runs Python in a stateful IPython kernel and lets that Python call the tools of 
 2. `execute_ipython_cell` runs code that uses it:
    from mcptools.<server_name> import <tool_name>
    result = <tool_name>.run(<tool_name>.Params(...))
-   `print(<tool_name>)` shows its parameters and result. `run` returns a `Result` model where the tool declares \
+   `print(<tool_name>)` shows its parameters and result; `from mcptools import search; search(\"what to do\")` finds tools \
+and shows how they are called. `run` returns a `Result` model where the tool declares \
 one, else a string, whose `attachments` are images and files. Where the strings are JSON, \
 `ipybox_runtime.infer_result(<tool_name>, result)` gives the module a `run_parsed` that returns a model.
 
@@ -242,8 +243,8 @@ fn registered(servers: &BTreeMap<String, usize>) -> String {
         names.push(format!("{} more in `mcptools/`", servers.len() - LISTED_SERVERS));
     }
     format!(
-        "\n\nRegistered, with the number of their tools: {}. `import mcptools.<server_name>` and print that to see the \
-         tools of one.",
+        "\n\nRegistered, with the number of their tools: {}. Find tools by \
+         `from mcptools import search`.",
         names.join(", ")
     )
 }

@@ -58,7 +58,7 @@ pub(super) fn definition() -> Tool {
 
 const DESCRIPTION: &str = "\
 Connect to an MCP server and generate a Python API for its tools in `mcptools/<server_name>/`, one module \
-per tool. Returns the names of the modules, which code can then use:
+per tool. Returns how they are called or, if they are many, how to search them. Code can then use them:
 
 from mcptools.<server_name> import <tool_name>
 result = <tool_name>.run(<tool_name>.Params(...))

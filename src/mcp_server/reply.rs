@@ -44,17 +44,13 @@ pub(super) fn denied(denied: &Denied) -> CallToolResult {
     failure(format!("Not done: {denied}"))
 }
 
-/// The result of a registration: a text for each module, then notes about them.
+/// The result of a registration: how its tools are called or found, then notes about them.
 pub(super) fn registration(name: &str, registration: &Registration) -> CallToolResult {
-    let Registration { modules, notes, drift, .. } = registration;
-    let mut blocks: Vec<_> = modules.iter().map(block).collect();
-    blocks.push(block(match modules.as_slice() {
+    let Registration { modules, calls, notes, drift, .. } = registration;
+    let mut blocks = vec![block(match modules.as_slice() {
         [] => format!("The server has no tools: `mcptools.{name}` is empty."),
-        _ => format!(
-            "Import them from `mcptools.{name}`.\n\
-             Its index: `mcptools/{name}/__init__.py`, or `print(mcptools.{name})`."
-        ),
-    }));
+        _ => calls.clone(),
+    })];
     if !notes.is_empty() {
         blocks.push(block(notes.join("\n")));
     }

@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
 use crate::codegen::{Observed, Tool};
-use crate::files::StateFile;
+use crate::files::{Stamp, StateFile};
 
 /// A server's tools, as they were when its package was generated.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -27,11 +27,29 @@ impl Definitions {
     }
 }
 
+/// What tells the definitions of a server apart from earlier ones.
+#[derive(Debug, Clone)]
+pub(super) enum Version {
+    File(Stamp),
+    /// The definitions themselves, so that no others come to lie in their place.
+    Memory(Arc<Definitions>),
+}
+
+impl PartialEq for Version {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::File(one), Self::File(other)) => one == other,
+            (Self::Memory(one), Self::Memory(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+}
+
 /// Where definitions are kept. Writers hold the registry's `turn` lock.
 pub(super) enum DefinitionStore {
     Directory(PathBuf),
     /// As long as the process lives.
-    Memory(Mutex<BTreeMap<String, Definitions>>),
+    Memory(Mutex<BTreeMap<String, Arc<Definitions>>>),
 }
 
 impl DefinitionStore {
@@ -49,7 +67,18 @@ impl DefinitionStore {
             Self::Directory(directory) => file(directory, server).read(),
             Self::Memory(servers) => {
                 let servers = servers.lock().unwrap_or_else(PoisonError::into_inner);
-                Ok(servers.get(server).cloned().unwrap_or_default())
+                Ok(servers.get(server).map(|held| Definitions::clone(held)).unwrap_or_default())
+            }
+        }
+    }
+
+    /// The version of the definitions of `server`; `None` if it was never registered.
+    pub(super) fn version(&self, server: &str) -> io::Result<Option<Version>> {
+        match self {
+            Self::Directory(directory) => Ok(file(directory, server).stamp()?.map(Version::File)),
+            Self::Memory(servers) => {
+                let servers = servers.lock().unwrap_or_else(PoisonError::into_inner);
+                Ok(servers.get(server).map(|held| Version::Memory(Arc::clone(held))))
             }
         }
     }
@@ -63,7 +92,7 @@ impl DefinitionStore {
             }
             Self::Memory(servers) => {
                 let mut servers = servers.lock().unwrap_or_else(PoisonError::into_inner);
-                servers.insert(server.to_owned(), definitions);
+                servers.insert(server.to_owned(), Arc::new(definitions));
                 Ok(())
             }
         }

@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::Registry;
+use super::catalog::{Catalog, Kept};
 use super::packages::Packages;
 use super::store::{Store, StoredServer};
+use crate::search::Query;
 use crate::servers::{Registered, ServerLookup};
 use crate::text::describe;
 
@@ -16,17 +19,23 @@ use crate::text::describe;
 pub(super) struct Lookup {
     registry: Registry,
     packages: Packages,
-    others: Vec<Store>,
+    others: Vec<Arc<Store>>,
+    catalog: Catalog,
 }
 
 impl Lookup {
     /// `others` are the state directories of other workspaces.
     pub(super) fn new(registry: Registry, packages: Packages, others: &[PathBuf]) -> Self {
-        Self { registry, packages, others: others.iter().map(|state| Store::in_directory(state)).collect() }
+        let others: Vec<_> = others.iter().map(|state| Kept::in_directory(state)).collect();
+        let stores = others.iter().map(|kept| Arc::clone(&kept.servers)).collect();
+        let own =
+            Kept { servers: Arc::clone(&registry.store), definitions: Arc::clone(&registry.definitions) };
+        let catalog = Catalog::new(std::iter::once(own).chain(others));
+        Self { registry, packages, others: stores, catalog }
     }
 
     fn stores(&self) -> impl Iterator<Item = &Store> {
-        std::iter::once(&*self.registry.store).chain(&self.others)
+        std::iter::once(&self.registry.store).chain(&self.others).map(|store| &**store)
     }
 }
 
@@ -46,6 +55,10 @@ impl ServerLookup for Lookup {
             names.extend(store.tools()?.into_keys());
         }
         Ok(names.into_iter().collect())
+    }
+
+    fn search(&self, query: &Query) -> Result<String, String> {
+        self.catalog.search(query).map_err(|error| describe(&error))
     }
 
     fn infer_result(&self, server: &str, module: &str, results: &[Value]) -> Result<String, String> {

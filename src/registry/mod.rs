@@ -4,6 +4,7 @@
 //! the packages are in the workspace, where code imports them.
 
 mod apigen;
+mod catalog;
 mod definitions;
 mod drift;
 mod generate;
@@ -24,6 +25,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
 pub use self::apigen::{ApigenError, ApigenReport, ApigenSource, apigen};
+pub use self::catalog::search;
 use self::definitions::{DefinitionStore, Definitions};
 use self::generate::Listed;
 use self::lookup::Lookup;
@@ -33,6 +35,7 @@ use self::store::{Store, StoredServer};
 use crate::codegen;
 use crate::env::Variables;
 use crate::mcp_client::{self, Connection, Connector, ServerParameters, Tell};
+use crate::search::calls_of;
 use crate::servers::{Registered, ServerLookup, Unusable, read};
 
 /// Why a server could not be registered. An earlier package and registration are unchanged.
@@ -75,6 +78,8 @@ pub(crate) enum Error {
 pub(crate) struct Registration {
     /// The names of the generated modules, one for each tool, in the server's order.
     pub(crate) modules: Vec<String>,
+    /// How they are called if they are few, else which there are, as text for a model.
+    pub(crate) calls: String,
     /// Warnings about the generated code.
     pub(crate) warnings: Vec<String>,
     /// Parts of the parameters, or tools, that were left out or reinterpreted.
@@ -227,8 +232,8 @@ impl Registry {
             .await
             .unwrap_or_else(|error| Err(Error::Package { name, source: io::Error::other(error) }));
         match installed {
-            Ok(Installed { modules, warnings, drift }) => {
-                Ok((Registration { modules, warnings, notes, drift }, server, connection))
+            Ok(Installed { modules, calls, warnings, drift }) => {
+                Ok((Registration { modules, calls, warnings, notes, drift }, server, connection))
             }
             Err(error) => {
                 connection.close().await;
@@ -255,6 +260,7 @@ impl Registry {
             .map_or_else(Vec::new, |before| drift::changes(&before.annotations, &known.tools, &tools));
         known.hand_over_to(&mut tools);
         let package = codegen::generate(&server, &tools);
+        let calls = calls_of(&name, &tools);
         let replaced = packages.replace(&name, &package).map_err(package_error)?;
         let Registered { parameters, annotations, for_apps } = registered;
         let record = StoredServer { parameters, annotations, for_apps };
@@ -272,6 +278,7 @@ impl Registry {
         let warnings = generate::warnings(&package);
         Ok(Installed {
             modules: package.modules.into_iter().map(|module| module.name).collect(),
+            calls,
             warnings,
             drift,
         })
@@ -285,6 +292,7 @@ fn hints(notes: &[String]) -> String {
 /// The result of installing a package: see [`Registration`].
 struct Installed {
     modules: Vec<String>,
+    calls: String,
     warnings: Vec<String>,
     drift: Vec<String>,
 }

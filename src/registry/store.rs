@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::approval::ToolAnnotations;
-use crate::files::StateFile;
+use crate::files::{Stamp, StateFile};
 use crate::mcp_client::ServerParameters;
 
 /// A stored registration.
@@ -76,6 +76,25 @@ impl Store {
     /// How many tools each server has, by its name.
     pub(super) fn tools(&self) -> io::Result<BTreeMap<String, usize>> {
         Ok(self.entries()?.into_iter().map(|(name, entry)| (name, entry.tools.len())).collect())
+    }
+
+    /// The names of all servers, in order.
+    pub(super) fn names(&self) -> io::Result<Vec<String>> {
+        match self {
+            Self::File(_) => Ok(self.entries()?.into_keys().collect()),
+            Self::Memory(document) => {
+                let document = document.lock().unwrap_or_else(PoisonError::into_inner);
+                Ok(document.servers.keys().cloned().collect())
+            }
+        }
+    }
+
+    /// The version of the file, if there is one.
+    pub(super) fn stamp(&self) -> io::Result<Option<Stamp>> {
+        match self {
+            Self::File(file) => file.stamp(),
+            Self::Memory(_) => Ok(None),
+        }
     }
 
     /// The parameters of all servers, as JSON texts with their placeholders.

@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 use crate::approval::{OURSELVES, Target, ToolAnnotations};
 use crate::codegen;
 use crate::mcp_client::{ParametersError, Reach, ServerParameters};
+use crate::search::Query;
 
 pub(crate) use self::pool::{Pool, Request};
 
@@ -26,6 +27,9 @@ pub(crate) trait ServerLookup: Send + Sync {
     fn how_to_register(&self) -> &'static str {
         "register it with `register_mcp_server`"
     }
+
+    /// Finds tools of the registered servers, and says how they are called; the error is a text. Blocks.
+    fn search(&self, query: &Query) -> Result<String, String>;
 
     /// Infers the type of a tool's results from some of them, and writes the tool's module anew. Returns the
     /// inferred classes as Python text; the error is a text. Blocks.

@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::kernel::{Kernel, Launch, Limits, ShellCommands};
 use crate::sandbox::KernelProgram;
 use crate::tool_server::Endpoint;
-use crate::{env, environment};
+use crate::{env, environment, tool_server};
 
 /// Starts kernels on this machine.
 pub(crate) struct Local {
@@ -103,7 +103,7 @@ impl Local {
             }
             std::fs::DirBuilder::new().mode(0o700).create(&self.private_directory)?;
         }
-        crate::tool_server::write_runtime(&self.private_directory, &self.workspace)
+        tool_server::write_runtime(&self.private_directory, &self.workspace)
     }
 
     /// Where the kernel keeps files of its own.
@@ -113,18 +113,19 @@ impl Local {
 
     /// The kernel's variables beside the user's: the address and token of the tool server.
     fn our_variables(&self) -> Vec<(String, String)> {
-        let runtime = crate::tool_server::runtime_directory(&self.private_directory).display().to_string();
-        let python_path = match self.variables.get("PYTHONPATH") {
-            Some(users) => format!("{runtime}:{users}"),
-            None => runtime,
-        };
+        let private = &self.private_directory;
+        let users = self.variables.get("PYTHONPATH").cloned();
+        let places = std::iter::once(tool_server::runtime_directory(private).display().to_string())
+            .chain(users)
+            .chain(std::iter::once(tool_server::own_packages_directory(private).display().to_string()));
+        let python_path = places.collect::<Vec<_>>().join(":");
         let mut ours = vec![("PYTHONPATH".to_owned(), python_path)];
-        if let Some(tool_server) = &self.tool_server
-            && let Some(address) = tool_server.address()
+        if let Some(endpoint) = &self.tool_server
+            && let Some(address) = endpoint.address()
         {
             ours.push((env::IPYBOX_TOOL_SERVER.to_owned(), address.to_string()));
             // A new token for each kernel: processes that an earlier one left behind cannot call tools.
-            ours.push((env::IPYBOX_TOOL_SERVER_TOKEN.to_owned(), tool_server.renew_token()));
+            ours.push((env::IPYBOX_TOOL_SERVER_TOKEN.to_owned(), endpoint.renew_token()));
         }
         ours
     }

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 
 use crate::mcp_client::ServerParameters;
+use crate::search::Query;
 use crate::servers::{Registered, ServerLookup};
 
 /// The registered servers of a standalone tool server, in memory.
@@ -56,6 +57,12 @@ impl ServerLookup for Announced {
         "its host registers it with `PUT /servers/{name}`"
     }
 
+    fn search(&self, _query: &Query) -> Result<String, String> {
+        Err("search tools: this tool server does not keep the tools of its servers\n\
+             hint: the packages in `mcptools/` list theirs: `print(mcptools.<server_name>)`"
+            .to_owned())
+    }
+
     fn infer_result(&self, server: &str, _module: &str, _results: &[Value]) -> Result<String, String> {
         Err(format!(
             "infer a result type: this tool server does not keep the package `{server}`\n\
@@ -85,5 +92,11 @@ mod tests {
         assert!(matches!(servers.find("a").unwrap().unwrap().target(), Target::Url(_)));
         assert!(servers.remove("a") && !servers.remove("a"));
         assert!(servers.find("a").unwrap().is_none() && servers.all().is_empty());
+    }
+
+    #[test]
+    fn a_search_says_why_it_finds_nothing() {
+        let error = Announced::default().search(&Query::new("x")).unwrap_err();
+        assert!(error.contains("does not keep the tools") && error.contains("hint: "), "{error}");
     }
 }

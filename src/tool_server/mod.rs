@@ -29,11 +29,15 @@ pub(crate) use self::endpoint::Endpoint;
 pub use self::standalone::{ToolServer, ToolServerBuilder};
 
 /// The Python modules that generated code imports, by name; the others are imported by the first.
-pub(crate) const RUNTIME: [(&str, &str); 3] = [
+pub(crate) const RUNTIME: [(&str, &str); 4] = [
     ("ipybox_runtime", include_str!("ipybox_runtime.py")),
     ("ipybox_modules", include_str!("ipybox_modules.py")),
     ("ipybox_results", include_str!("ipybox_results.py")),
+    ("ipybox_search", include_str!("ipybox_search.py")),
 ];
+
+/// The module `mcptools.search`: in its place code finds the function.
+const SEARCH: &str = include_str!("mcptools_search.py");
 
 /// Why the tool server could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +84,12 @@ pub(crate) fn runtime_directory(private_directory: &Path) -> PathBuf {
     private_directory.join("runtime")
 }
 
+/// Where [`write_runtime`] puts the part of `mcptools` that is ipybox's own: the last directory of `PYTHONPATH`, so that a
+/// server called `search` keeps its name.
+pub(crate) fn own_packages_directory(private_directory: &Path) -> PathBuf {
+    private_directory.join("packages")
+}
+
 /// The packages that code imports from the workspace: generated ones, and those that agents write: parsers
 /// for the tools' results, and saved actions.
 pub(crate) const IMPORTABLE: [&str; 3] = ["mcptools", "mcpparse", "gentools"];
@@ -92,6 +102,9 @@ pub(crate) fn write_runtime(private_directory: &Path, workspace: &Path) -> io::R
     for (name, text) in RUNTIME {
         std::fs::write(directory.join(format!("{name}.py")), text)?;
     }
+    let own = own_packages_directory(private_directory).join("mcptools");
+    std::fs::create_dir_all(&own)?;
+    std::fs::write(own.join("search.py"), SEARCH)?;
     // Namespace packages: the workspace itself must not be on the path, where its files would hide modules.
     for name in IMPORTABLE {
         match std::os::unix::fs::symlink(workspace.join(name), directory.join(name)) {

@@ -1,4 +1,4 @@
-//! The only HTTP routes that code can reach: `POST /run`, `/read`, `/approve` and `/infer`.
+//! The only HTTP routes that code can reach: `POST /run`, `/read`, `/approve`, `/infer` and `/search`.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::answer::{Answer, Form};
 use super::body::{Refused, Text};
 use crate::approval::{Action, Gate, OURSELVES, Target, ToolAnnotations};
+use crate::search::Query;
 use crate::servers::{Pool, Registered, Request};
 use crate::text::describe;
 
@@ -22,6 +23,9 @@ const READ_RESOURCE: &str = "resources/read";
 /// The largest request body with results for an inference, which take many times their size while they are
 /// parsed.
 const OBSERVATION_LIMIT_BYTES: usize = 8 * 1024 * 1024;
+
+/// The largest request body with a query for tools.
+const QUERY_LIMIT_BYTES: usize = 16 * 1024;
 
 /// The longest name of a server or a tool, in bytes. Names appear in errors and approval requests, and are
 /// compared with others.
@@ -103,6 +107,7 @@ pub(super) fn router(pool: Arc<Pool>, gate: Arc<Gate>) -> Router {
         .route("/read", post(read))
         .route("/approve", post(approve))
         .route("/infer", post(infer))
+        .route("/search", post(search))
         .with_state(Shared { pool, gate })
 }
 
@@ -196,6 +201,22 @@ async fn infer(State(shared): State<Shared>, text: Text) -> Result<Response, Ref
         tokio::task::spawn_blocking(move || servers.infer_result(&server_name, &module, &results));
     let answer = match inferring.await.unwrap_or_else(|error| Err(error.to_string())) {
         Ok(classes) => Answer::Result(Value::String(classes)),
+        Err(message) => Answer::failed(message),
+    };
+    drop(text);
+    Ok(answer.into_response(Form::Json).await)
+}
+
+/// Needs no approval: the answer has what the modules in the workspace have, and no server is asked.
+async fn search(State(shared): State<Shared>, text: Text) -> Result<Response, Refused> {
+    if text.len() > QUERY_LIMIT_BYTES {
+        return Err(Refused::Long { what: "body with a query", limit: QUERY_LIMIT_BYTES });
+    }
+    let (query, text) = text.parse::<Query>().await?;
+    let servers = shared.pool.servers();
+    let searching = tokio::task::spawn_blocking(move || servers.search(&query));
+    let answer = match searching.await.unwrap_or_else(|error| Err(error.to_string())) {
+        Ok(found) => Answer::Result(Value::String(found)),
         Err(message) => Answer::failed(message),
     };
     drop(text);

@@ -7,6 +7,7 @@ mod overview;
 mod package;
 
 pub(super) use module::{Rendered as RenderedModule, render as render_module};
+pub(super) use overview::call;
 pub(super) use package::render as render_package;
 
 use crate::codegen::RunForm;

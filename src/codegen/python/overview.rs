@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::literal;
-use crate::codegen::Tool;
 use crate::codegen::classes::Classes;
 use crate::codegen::model::{Body, ClassId, Extra, Field, Model, Type};
+use crate::codegen::{Call, Tool};
 
 /// The longest signature, in characters, that is written on one line if none of its parameters needs an explanation.
 const LINE_CHARS: usize = 100;
@@ -20,6 +20,8 @@ const PARAMETER_CHARS: usize = 50;
 const VALUES_CHARS: usize = 120;
 /// The longest default that is shown, in characters.
 const DEFAULT_CHARS: usize = 40;
+/// How long the parameters are that a list of tools shows, in bytes.
+const CALL_BYTES: usize = 260;
 /// How much is said of the classes that parameters and results are made of, in characters.
 const CLASSES_CHARS: usize = 400;
 
@@ -41,6 +43,41 @@ pub(super) fn overview(tool: &Tool, sides: &[Classes]) -> String {
     if !classes.is_empty() {
         text.push_str("\n\n");
         text.push_str(classes.trim_end());
+    }
+    text
+}
+
+/// The call in few words, for lists of tools.
+pub(in crate::codegen) fn call(tool: &Tool, sides: &[Classes]) -> Call {
+    let description = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default();
+    let result = if tool.output_schema.is_some() { "Result" } else { "ToolResult" };
+    let mut classes = String::new();
+    Lines { side: &sides[0], seen: HashSet::new(), text: &mut classes }.write(false);
+    Call {
+        summary: literal::comment(&first_sentence(description, SUMMARY_CHARS)),
+        signature: format!("({}) -> {result}", short_parameters(&sides[0])),
+        classes: classes.trim_end().to_owned(),
+        overview: overview(tool, sides),
+    }
+}
+
+/// The parameters on one line, the required ones first; a long end is only counted.
+fn short_parameters(classes: &Classes) -> String {
+    let Body::Model(model) = &classes.0[0].body else { return "**fields: Any".to_owned() };
+    let mut fields: Vec<&Field> = model.fields.iter().collect();
+    fields.sort_by_key(|field| !field.is_required);
+    let mut parameters: Vec<String> = fields.into_iter().map(|field| parameter(field, classes)).collect();
+    if let Extra::Typed(ty) = &model.extra {
+        parameters.push(format!("**fields: {}", brief(ty, classes)));
+    }
+    let mut text = String::new();
+    for (position, parameter) in parameters.iter().enumerate() {
+        let separator = if text.is_empty() { "" } else { ", " };
+        if position > 0 && text.len() + parameter.len() > CALL_BYTES {
+            let _infallible = write!(text, "{separator}…{} more", parameters.len() - position);
+            break;
+        }
+        let _infallible = write!(text, "{separator}{parameter}");
     }
     text
 }

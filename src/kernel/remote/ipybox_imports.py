@@ -16,6 +16,8 @@ import tempfile
 ROOT = "ipybox:"
 PACKAGES = ("mcptools", "mcpparse", "gentools")
 INIT = "/__init__.py"
+# What code finds in `mcptools` without a file, if the workspace has none of this name.
+SEARCH = "mcptools/search"
 
 # The module that programs started by the kernel import instead of one of the packages.
 REFUSAL = '''"""A stand-in."""
@@ -123,7 +125,7 @@ class Finder(importlib.abc.PathEntryFinder):
         if self._directory and has(f"{path}.py"):
             return self._spec(fullname, f"{path}.py", None)
         if not has(path):
-            return None
+            return own_spec(fullname, path)
         if has(path + INIT):
             return self._spec(fullname, path + INIT, [ROOT + path])
         spec = importlib.machinery.ModuleSpec(fullname, None, is_package=True)
@@ -147,6 +149,26 @@ class Finder(importlib.abc.PathEntryFinder):
         return sorted(
             (prefix + name, is_package) for name, is_package in children.items()
         )
+
+
+def own_spec(fullname, path):
+    """What ipybox has in `mcptools`, and `mcptools` itself before a server is registered."""
+    if path == SEARCH:
+        return importlib.machinery.ModuleSpec(fullname, Search())
+    if SEARCH.startswith(f"{path}/"):
+        spec = importlib.machinery.ModuleSpec(fullname, None, is_package=True)
+        spec.submodule_search_locations = [ROOT + path]
+        return spec
+    return None
+
+
+class Search(importlib.abc.Loader):
+    """Loads the function `search` in the place of a module."""
+
+    def exec_module(self, module):
+        from ipybox_search import search
+
+        sys.modules[module.__name__] = search
 
 
 def has_pydantic():

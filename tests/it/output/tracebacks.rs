@@ -290,7 +290,7 @@ pub(crate) async fn a_package_that_changes_is_imported_anew() {
     let answer = ipybox.register("s", server("one two", "old")).await.ok();
     assert_eq!(
         answer,
-        "one\ntwo\nImport them from `mcptools.s`.\nIts index: `mcptools/s/__init__.py`, or `print(mcptools.s)`."
+        "from mcptools import s\ns.one.run() -> ToolResult  # old\ns.two.run() -> ToolResult  # old"
     );
     ipybox.cell("from mcptools import s\nfrom mcptools.s import one, two").await.ok();
     // What has not changed stays what it is.

@@ -5,7 +5,7 @@ use crate::cells::{execution, kernel_deaths};
 use crate::output::{displays, images, long_output, streams, tracebacks};
 use crate::protocol::requests;
 use crate::support::{Setting, with_kernels};
-use crate::tools::{calls, content, inference, registration};
+use crate::tools::{calls, content, inference, registration, search};
 
 /// Makes a test of each test of another suite, which starts its sessions in a sandbox of this backend then.
 macro_rules! once_more_in_a_sandbox {
@@ -37,6 +37,8 @@ once_more_in_a_sandbox! { bwrap, "bwrap":
     requests::output_is_told_as_progress_while_it_is_produced
     requests::a_cancelled_cell_is_interrupted_and_the_next_one_runs
     registration::code_that_runs_already_sees_a_new_registration
+    search::tools_are_found_and_called_as_the_answer_says
+    search::a_new_registration_is_found_at_once
     shell_commands::commands_run_as_ever_where_everything_is_allowed
     tracebacks::a_failed_call_shows_its_message_and_the_lines_of_the_users_code
     tracebacks::wrong_names_are_answered_with_the_right_ones
@@ -52,5 +54,7 @@ once_more_in_a_sandbox! { srt, "srt":
     images::a_plot_is_shown_as_it_was_saved
     requests::a_cancelled_cell_is_interrupted_and_the_next_one_runs
     registration::code_that_runs_already_sees_a_new_registration
+    search::tools_are_found_and_called_as_the_answer_says
+    search::a_new_registration_is_found_at_once
     shell_commands::commands_run_as_ever_where_everything_is_allowed
 }

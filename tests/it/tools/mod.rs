@@ -6,4 +6,5 @@ pub(crate) mod inference;
 #[cfg(target_os = "linux")]
 mod memory_budgets;
 pub(crate) mod registration;
+pub(crate) mod search;
 mod slow_servers;
