@@ -9,7 +9,7 @@ use super::wire::{Failure, Seconds};
 use crate::approval::{AuditContents, Policy};
 use crate::config::{AuditSettings, SandboxBackend};
 use crate::env::ProcessEnvironment;
-use crate::library::{CodeExecutor, CodeExecutorBuilder, KernelClient, KernelClientBuilder};
+use crate::library::{CodeExecutorBuilder, KernelClient, KernelClientBuilder};
 use crate::registry::Registry;
 use crate::text::describe;
 
@@ -117,20 +117,13 @@ fn set<B, V>(builder: B, value: Option<V>, method: impl FnOnce(B, V) -> B) -> B 
 impl SessionOptions {
     /// A builder for an executor. `registry_of` finds registries by their numbers.
     pub(super) fn executor(
-        self,
+        mut self,
         registry_of: impl FnOnce(u64) -> Result<Registry, Failure>,
     ) -> Result<CodeExecutorBuilder, Failure> {
         type B = CodeExecutorBuilder;
-        let mut builder = CodeExecutor::builder()
-            .environment(self.environment)
-            .working_dir(self.working_dir)
-            .kernel_env(self.kernel_env)
+        let mut builder = CodeExecutorBuilder::with_kernel(self.kernel())
             .approve_shell_cmds(self.approve_shell_cmds)
             .require_shell_escape(self.require_shell_escape);
-        builder = set(builder, self.python, B::python);
-        builder = set(builder, self.state_dir, B::state_dir);
-        builder = set(builder, self.images_dir, B::images_dir);
-        builder = set(builder, self.kernel_init_timeout, |builder, time| builder.kernel_init_timeout(time.0));
         builder = set(builder, self.kernel_memory_limit, B::kernel_memory_limit);
         builder = set(builder, self.kernel_max_processes, B::kernel_max_processes);
         builder = set(builder, self.kernel_max_file_size, B::kernel_max_file_size);
@@ -146,45 +139,33 @@ impl SessionOptions {
         if let Some(number) = self.registry {
             builder = builder.registry(&registry_of(number)?);
         }
-        if self.sandbox {
-            builder = set(builder.sandbox(true), std::env::current_exe().ok(), B::gateway_program);
-            builder = set(builder, self.sandbox_config, B::sandbox_config);
-            builder = set(builder, self.sandbox_backend, |builder, backend| {
-                builder.sandbox_backend(backend.into())
-            });
-            builder = builder.sandbox_workspace_config(self.sandbox_workspace_config);
-            builder = builder.allow_home_workspace(self.allow_home_workspace);
-        }
-        builder = set(builder, self.kernel_gateway_url, B::kernel_gateway_url);
-        builder = set(builder, self.kernel_gateway_token, B::kernel_gateway_token);
-        builder = set(builder, self.kernel_gateway_ca, B::kernel_gateway_ca);
-        Ok(set(builder, self.kernel_name, B::kernel_name))
+        Ok(builder)
     }
 
-    /// A builder for a kernel without tools.
-    pub(super) fn kernel(self) -> Result<KernelClientBuilder, Failure> {
+    /// A builder for a kernel, with the options that it has without tools too. Takes them out.
+    pub(super) fn kernel(&mut self) -> KernelClientBuilder {
         type B = KernelClientBuilder;
         let mut builder = KernelClient::builder()
-            .environment(self.environment)
-            .working_dir(self.working_dir)
-            .kernel_env(self.kernel_env);
-        builder = set(builder, self.python, B::python);
-        builder = set(builder, self.state_dir, B::state_dir);
-        builder = set(builder, self.images_dir, B::images_dir);
+            .environment(std::mem::take(&mut self.environment))
+            .working_dir(std::mem::take(&mut self.working_dir))
+            .kernel_env(std::mem::take(&mut self.kernel_env));
+        builder = set(builder, self.python.take(), B::python);
+        builder = set(builder, self.state_dir.take(), B::state_dir);
+        builder = set(builder, self.images_dir.take(), B::images_dir);
         builder = set(builder, self.kernel_init_timeout, |builder, time| builder.kernel_init_timeout(time.0));
         if self.sandbox {
             builder = set(builder.sandbox(true), std::env::current_exe().ok(), B::gateway_program);
-            builder = set(builder, self.sandbox_config, B::sandbox_config);
-            builder = set(builder, self.sandbox_backend, |builder, backend| {
+            builder = set(builder, self.sandbox_config.take(), B::sandbox_config);
+            builder = set(builder, self.sandbox_backend.take(), |builder, backend| {
                 builder.sandbox_backend(backend.into())
             });
             builder = builder.sandbox_workspace_config(self.sandbox_workspace_config);
             builder = builder.allow_home_workspace(self.allow_home_workspace);
         }
-        builder = set(builder, self.kernel_gateway_url, B::kernel_gateway_url);
-        builder = set(builder, self.kernel_gateway_token, B::kernel_gateway_token);
-        builder = set(builder, self.kernel_gateway_ca, B::kernel_gateway_ca);
-        Ok(set(builder, self.kernel_name, B::kernel_name))
+        builder = set(builder, self.kernel_gateway_url.take(), B::kernel_gateway_url);
+        builder = set(builder, self.kernel_gateway_token.take(), B::kernel_gateway_token);
+        builder = set(builder, self.kernel_gateway_ca.take(), B::kernel_gateway_ca);
+        set(builder, self.kernel_name.take(), B::kernel_name)
     }
 }
 

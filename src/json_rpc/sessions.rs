@@ -110,12 +110,12 @@ impl Sessions {
     }
 
     pub(super) async fn start(&self, start: Start, tools: &Tools) -> Result<Value, Failure> {
-        let Start { session: number, options } = start;
+        let Start { session: number, mut options } = start;
         let session = if options.has_tools {
             let builder = options.executor(|registry| tools.registry(registry))?;
             Session::Executor(Arc::new(builder.start().await?))
         } else {
-            Session::Kernel(Arc::new(options.kernel()?.start().await?))
+            Session::Kernel(Arc::new(options.kernel().start().await?))
         };
         let workspace = match &session {
             Session::Executor(executor) => executor.working_dir(),

@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::kernel_client::KernelClientBuilder;
 use crate::approval::{Effect, Policy};
 use crate::config::{AuditSettings, SandboxBackend};
-use crate::env::ProcessEnvironment;
 use crate::registry::Registry;
 
 /// The options of a [`CodeExecutor`](super::CodeExecutor), each with a default.
@@ -258,10 +257,9 @@ impl CodeExecutorBuilder {
         self
     }
 
-    /// The environment of the process that asks for the executor; default: ours.
-    pub(crate) fn environment(mut self, environment: ProcessEnvironment) -> Self {
-        self.kernel = self.kernel.environment(environment);
-        self
+    /// The default of each option, but for those of the kernel.
+    pub(crate) fn with_kernel(kernel: KernelClientBuilder) -> Self {
+        Self { kernel, ..Self::default() }
     }
 
     /// The policy by these options.
