@@ -25,7 +25,7 @@ import subprocess
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from queue import SimpleQueue
@@ -33,6 +33,7 @@ from typing import Any
 
 from ipybox_rs import _program
 from ipybox_rs._errors import HostError, error_of
+from ipybox_rs._messages import line_of
 
 _LOGGER = logging.getLogger("ipybox_rs")
 
@@ -138,7 +139,7 @@ class Host:
             message = "it belongs to the process that this one was forked from: make it in this one"
             raise HostError(message)
         number = next(self._numbers)
-        line = _line(
+        line = line_of(
             {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
         )
         future: Future[Any] = Future()
@@ -243,7 +244,9 @@ class Host:
     def _cancel(self, number: int, future: Future[Any]) -> None:
         if future.cancelled() and self._pending.pop(number, None) is not None:
             self._send(
-                _line({"jsonrpc": "2.0", "method": "cancel", "params": {"id": number}})
+                line_of(
+                    {"jsonrpc": "2.0", "method": "cancel", "params": {"id": number}}
+                )
             )
 
     def _read(self) -> None:
@@ -297,55 +300,6 @@ class Host:
         while self._pending:
             with contextlib.suppress(KeyError, InvalidStateError):
                 self._pending.popitem()[1].set_exception(HostError(self._failure))
-
-
-def _line(message: dict[str, Any]) -> bytes:
-    """A message as the host reads it.
-
-    Raises:
-        TypeError, ValueError: Something in it cannot be written as JSON.
-    """
-    try:
-        return _json(message) + b"\n"
-    except (TypeError, ValueError, RecursionError):
-        _blame(message["params"])
-        raise
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(
-        value, ensure_ascii=False, allow_nan=False, default=_plain
-    ).encode()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    raise TypeError(f"{value!r} cannot be written as JSON")
-
-
-def _blame(params: dict[str, Any]) -> None:
-    """Raises an error that names the parameter which cannot be written."""
-    for name, value in params.items():
-        try:
-            _json(value)
-        except (TypeError, ValueError, RecursionError) as error:
-            if name in _GROUPS:
-                _blame(value)
-            if isinstance(error, UnicodeEncodeError):
-                surrogates = error.object[error.start : error.end]
-                message = f"{name} must be Unicode text, without lone surrogates: {surrogates!r}"
-                raise ValueError(message) from None  # noqa: TRY004
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(
-                f"{name} cannot be passed to the host process: {error}"
-            ) from None
-
-
-_GROUPS = ("options", "place", "at")
-"""Parameters that hold what callers call parameters."""
 
 
 def running_loop() -> asyncio.AbstractEventLoop:

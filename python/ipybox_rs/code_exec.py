@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from ipybox_rs._errors import (
     KernelUnavailableError,
     StartError,
 )
+from ipybox_rs._options import gateway_options, interpreter
 from ipybox_rs._results import CodeExecutionChunk, CodeExecutionResult, Truncated
 from ipybox_rs._session import CodeExecution, Session
 from ipybox_rs.mcp_apigen import Registry
@@ -39,9 +39,6 @@ __all__ = [
     "StartError",
     "Truncated",
 ]
-
-MANAGED = "managed"
-"""For `python`: an environment that ipybox makes for the working directory."""
 
 
 @dataclass(frozen=True)
@@ -466,33 +463,6 @@ class CodeExecutor:
                 server_params=_checks.mapping("server_params", server_params),
             )
         )
-
-
-def interpreter(python: str | os.PathLike[str] | None) -> str | None:
-    """The interpreter for kernels; `None` stands for a managed environment."""
-    if python == MANAGED:
-        return None
-    # An application that was frozen to one program is no interpreter.
-    if python is None and (getattr(sys, "frozen", False) or not sys.executable):
-        return None
-    return _checks.path("python", sys.executable if python is None else python)
-
-
-def gateway_options(
-    url: str | None,
-    token: str | None,
-    ca: str | os.PathLike[str] | None,
-    kernel_name: str | None,
-) -> dict[str, Any]:
-    """The options for kernels on a Jupyter server."""
-    if url is None:
-        return {}
-    return {
-        "kernel_gateway_url": _checks.text("kernel_gateway_url", url),
-        "kernel_gateway_token": _checks.optional_text("kernel_gateway_token", token),
-        "kernel_gateway_ca": _checks.path("kernel_gateway_ca", ca),
-        "kernel_name": _checks.optional_text("kernel_name", kernel_name),
-    }
 
 
 def _audit(settings: AuditSettings) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ipybox_rs import _checks, _host
-from ipybox_rs.code_exec import interpreter
+from ipybox_rs._options import interpreter
 
 __all__ = ["Report", "examine"]
 

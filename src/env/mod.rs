@@ -6,17 +6,17 @@
 mod allowed;
 mod dotenv;
 mod inherited;
+mod process;
 mod secrets;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use serde::Deserialize;
-
 use self::allowed::Allowed;
 pub(crate) use self::allowed::is_for_a_secret;
 pub use self::dotenv::DotenvProblem;
 pub(crate) use self::inherited::{CERTIFICATES, PROXIES};
+pub(crate) use self::process::ProcessEnvironment;
 pub(crate) use self::secrets::{Redactor, Secrets};
 
 /// Prefix of variables for the kernel: `KERNEL_ENV_X=v` becomes `X=v` in the kernel.
@@ -64,28 +64,6 @@ pub struct Variables {
     problems: Vec<DotenvProblem>,
     /// Knows the values of `.env` and those that placeholders were filled with.
     redactor: Redactor,
-}
-
-/// The environment of a process.
-#[derive(Clone, Default, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct ProcessEnvironment(BTreeMap<String, String>);
-
-impl ProcessEnvironment {
-    /// That of this process, without what is no Unicode.
-    fn ours() -> Self {
-        let variables = std::env::vars_os();
-        let texts =
-            variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        Self(texts.collect())
-    }
-}
-
-/// Without the values, which may be secrets.
-impl std::fmt::Debug for ProcessEnvironment {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_set().entries(self.0.keys()).finish()
-    }
 }
 
 /// A variable of a `${NAME}` placeholder that is not set.

@@ -11,10 +11,10 @@ from uuid import uuid4
 from ipybox_rs import _checks, _host
 from ipybox_rs._errors import CodeExecutionError as ExecutionError
 from ipybox_rs._errors import StartError
+from ipybox_rs._options import gateway_options, interpreter
 from ipybox_rs._results import CodeExecutionChunk
 from ipybox_rs._results import CodeExecutionResult as ExecutionResult
 from ipybox_rs._session import CodeExecution, Session
-from ipybox_rs.code_exec import gateway_options, interpreter
 from ipybox_rs.kernel_mgr import server
 
 __all__ = ["ExecutionError", "ExecutionResult", "KernelClient"]

@@ -1,0 +1,39 @@
+"""Options that executors and kernels without tools have in common."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from ipybox_rs import _checks
+
+MANAGED = "managed"
+"""For `python`: an environment that ipybox makes for the working directory."""
+
+
+def interpreter(python: str | os.PathLike[str] | None) -> str | None:
+    """The interpreter for kernels; `None` stands for a managed environment."""
+    if python == MANAGED:
+        return None
+    # An application that was frozen to one program is no interpreter.
+    if python is None and (getattr(sys, "frozen", False) or not sys.executable):
+        return None
+    return _checks.path("python", sys.executable if python is None else python)
+
+
+def gateway_options(
+    url: str | None,
+    token: str | None,
+    ca: str | os.PathLike[str] | None,
+    kernel_name: str | None,
+) -> dict[str, Any]:
+    """The options for kernels on a Jupyter server."""
+    if url is None:
+        return {}
+    return {
+        "kernel_gateway_url": _checks.text("kernel_gateway_url", url),
+        "kernel_gateway_token": _checks.optional_text("kernel_gateway_token", token),
+        "kernel_gateway_ca": _checks.path("kernel_gateway_ca", ca),
+        "kernel_name": _checks.optional_text("kernel_name", kernel_name),
+    }
