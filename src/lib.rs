@@ -94,6 +94,7 @@ mod kernel;
 mod library;
 mod mcp_client;
 mod mcp_server;
+mod oauth;
 mod output;
 mod process;
 mod registry;
@@ -105,6 +106,8 @@ mod site;
 mod text;
 mod tool_client;
 mod tool_server;
+mod vault;
+mod web;
 
 pub use approval::{
     ApprovalRequest, AuditContents, AuditError, Effect as ApprovalEffect, Policy as ApprovalPolicy,
@@ -126,11 +129,11 @@ pub use mcp_server::{Error as ServeError, serve_stdio};
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use process::raise_descriptors;
-#[doc(hidden)]
-pub use registry::search;
 pub use registry::{
     ApigenError, ApigenReport, ApigenSource, GenerateError, Registry, apigen, generate_mcp_sources,
 };
+#[doc(hidden)]
+pub use registry::{KnownServer, KnownServerError, KnownServers, LoginState, OpenPage, search};
 pub use sandbox::{
     PathProblem as SandboxPathProblem, PolicyError as SandboxPolicyError,
     PolicyProblem as SandboxPolicyProblem,

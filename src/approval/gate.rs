@@ -5,17 +5,18 @@ use std::time::{Duration, Instant};
 
 use super::action::Action;
 use super::audit::{Audit, OpenCall};
+use super::denied::Denied;
 use super::policy::{Effect, Policy};
 use super::queue::{ApprovalQueue, Approver};
-use super::request::{Answer, ApprovalRequest};
+use super::request::{Answer, ApprovalRequest, Reply};
 use super::standing::Standing;
 
 /// Decides about all actions of a session, and records each decision before it takes effect.
 pub(crate) struct Gate {
-    policy: Policy,
+    pub(super) policy: Policy,
     standing: Arc<Standing>,
-    timeout: Duration,
-    audit: Audit,
+    pub(super) timeout: Duration,
+    pub(super) audit: Audit,
     /// Decides about the current calls of code in the kernel.
     approver: Mutex<Approver>,
 }
@@ -50,67 +51,6 @@ pub(super) enum By {
     Expiry,
     /// No user could be asked, or the user's client went away.
     Nobody,
-}
-
-/// Why an action may not run, as a text for the author of the code.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Denied {
-    /// The policy denies it.
-    #[error("`{call}` is denied by the approval policy{}", rule.as_deref().map(|rule| format!(": {rule}")).unwrap_or_default())]
-    Policy {
-        /// `server.tool`.
-        call: String,
-        /// The rule that denies it.
-        rule: Option<Arc<str>>,
-    },
-    /// The user rejected it.
-    #[error("the call of `{call}` was rejected")]
-    Rejected {
-        /// `server.tool`.
-        call: String,
-    },
-    /// Nobody answered in time.
-    #[error("the call of `{call}` was not approved within {} s", after.as_secs_f64())]
-    Expired {
-        /// `server.tool`.
-        call: String,
-        /// How long the gate waited.
-        after: Duration,
-    },
-    /// No user can be asked.
-    #[error("the call of `{call}` needs approval, and nobody can be asked: {why}")]
-    Nobody {
-        /// `server.tool`.
-        call: String,
-        /// Why, and what to do about it.
-        why: &'static str,
-    },
-    /// The request is too long for a user to read.
-    #[error(
-        "the call of `{call}` needs approval, and is too long to be shown to a user even if long texts in it are shortened\n\
-         hint: pass fewer values in one call, or hand over a file; the user can allow the call beforehand in a policy \
-         file (`--approval policy --approval-policy FILE`)"
-    )]
-    TooLong {
-        /// `server.tool`.
-        call: String,
-    },
-    /// An answer that was to hold for good could not be saved, so it has no effect.
-    #[error("the answer to `{call}` cannot be saved: {why}")]
-    NotSaved {
-        /// `server.tool`.
-        call: String,
-        /// Why.
-        why: String,
-    },
-    /// It was permitted, but the decision could not be recorded.
-    #[error("`{call}` may not run, since the audit log cannot be written: {why}")]
-    Unrecorded {
-        /// `server.tool`.
-        call: String,
-        /// Why.
-        why: String,
-    },
 }
 
 /// The reason if code calls a tool while no cell runs, for instance a thread of an earlier cell.
@@ -215,7 +155,7 @@ impl Gate {
         let Some(answer) = self.ask(action, queue).await else {
             return (Err(Denied::Expired { call: call_of(action), after: self.timeout }), By::Expiry);
         };
-        match answer {
+        match answer.map(|reply| reply.answer) {
             None => (Err(Denied::Rejected { call: call_of(action) }), By::Nobody),
             Some(Answer::No) => (Err(Denied::Rejected { call: call_of(action) }), By::Answer(Answer::No)),
             Some(answer) => match self.remember(action, answer).await {
@@ -228,8 +168,8 @@ impl Gate {
         }
     }
 
-    /// The answer; `Some(None)` if the request was dropped, `None` if it has expired.
-    async fn ask(&self, action: &Arc<Action>, queue: &ApprovalQueue) -> Option<Option<Answer>> {
+    /// The reply; `Some(None)` if the request was dropped, `None` if it has expired.
+    pub(super) async fn ask(&self, action: &Arc<Action>, queue: &ApprovalQueue) -> Option<Option<Reply>> {
         let _counted = queue.count();
         let (request, mut waiting) = ApprovalRequest::new(Arc::clone(action));
         let unattended = async {
@@ -283,12 +223,12 @@ impl Gate {
     }
 }
 
-fn expired(queue: &ApprovalQueue) -> Option<Option<Answer>> {
+fn expired(queue: &ApprovalQueue) -> Option<Option<Reply>> {
     queue.expire();
     None
 }
 
-fn call_of(action: &Action) -> String {
+pub(super) fn call_of(action: &Action) -> String {
     format!("{}.{}", action.server_name, action.tool_name)
 }
 

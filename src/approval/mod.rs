@@ -11,6 +11,7 @@
 
 mod action;
 mod audit;
+mod denied;
 mod gate;
 mod like;
 mod policy;
@@ -19,19 +20,29 @@ mod request;
 mod saved;
 mod shown;
 mod standing;
+mod user;
 
 pub(crate) use self::action::Action;
 pub use self::action::{Target, ToolAnnotations};
 pub(crate) use self::audit::{Audit, CellOutput, LogSettings, OpenCall, decisions_file};
 pub use self::audit::{Contents as AuditContents, Error as AuditError};
-pub(crate) use self::gate::{Denied, Gate, Permit};
+pub(crate) use self::denied::Denied;
+pub(crate) use self::gate::{Gate, Permit};
 pub use self::policy::{Effect, Policy, PolicyError};
 pub(crate) use self::queue::{ApprovalQueue, Approver};
-pub(crate) use self::request::Answer;
 pub use self::request::ApprovalRequest;
+pub(crate) use self::request::{Answer, Reply};
 pub(crate) use self::shown::{TooLong, question};
 pub(crate) use self::standing::Standing;
+pub(crate) use self::user::OnPage;
 
-/// The server name of ipybox's own actions: shell commands, registrations and installations. No MCP server
+/// The server name of ipybox's own actions: shell commands, registrations, installations and logins. No MCP server
 /// can be registered by it.
 pub(crate) const OURSELVES: &str = "ipybox";
+
+/// The tool name of a login: its argument `url` is the page that the user is sent to.
+pub(crate) const LOGIN: &str = "login";
+
+/// The tool name of a question that a server asks the user: MCP's method. Its argument `message` is the question;
+/// `requestedSchema` says what is asked for, or `url` which page to open.
+pub(crate) const ELICITATION: &str = "elicitation/create";

@@ -51,7 +51,13 @@ pub(crate) struct ApprovalQueue {
     is_attended: watch::Sender<bool>,
     /// Whether requests are shown in dialogs of bounded size.
     shows_dialogs: bool,
+    /// Whether its reader can send the user to a page.
+    opens_pages: bool,
 }
+
+/// Counts a user who is away on a page as a waiting request, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Away(Arc<ApprovalQueue>);
 
 /// Counts a waiting request as long as this lives.
 pub(super) struct Counted<'a>(&'a ApprovalQueue);
@@ -59,15 +65,15 @@ pub(super) struct Counted<'a>(&'a ApprovalQueue);
 impl ApprovalQueue {
     /// A queue, and its receiver.
     pub(crate) fn new() -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
-        Self::make(false)
+        Self::make(false, true)
     }
 
     /// A queue whose requests are shown in dialogs: a request that is too long for one is denied.
-    pub(crate) fn of_dialogs() -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
-        Self::make(true)
+    pub(crate) fn of_dialogs(opens_pages: bool) -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
+        Self::make(true, opens_pages)
     }
 
-    fn make(shows_dialogs: bool) -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
+    fn make(shows_dialogs: bool, opens_pages: bool) -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
         let (requests, receiver) = mpsc::channel(CAPACITY);
         (
             Arc::new(Self {
@@ -76,6 +82,7 @@ impl ApprovalQueue {
                 expired: AtomicUsize::new(0),
                 is_attended: watch::Sender::new(true),
                 shows_dialogs,
+                opens_pages,
             }),
             receiver,
         )
@@ -84,6 +91,17 @@ impl ApprovalQueue {
     /// Whether a request for `action` could be shown.
     pub(super) fn can_show(&self, action: &Action) -> bool {
         !self.shows_dialogs || question(action).is_ok()
+    }
+
+    /// Whether its reader can send the user to a page.
+    pub(super) fn opens_pages(&self) -> bool {
+        self.opens_pages
+    }
+
+    /// Counts the user as away.
+    pub(super) fn away(self: &Arc<Self>) -> Away {
+        self.waiting.send_modify(|count| *count += 1);
+        Away(Arc::clone(self))
     }
 
     /// How many requests wait for an answer.
@@ -110,6 +128,12 @@ impl ApprovalQueue {
     pub(super) fn count(&self) -> Counted<'_> {
         self.waiting.send_modify(|count| *count += 1);
         Counted(self)
+    }
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        self.0.waiting.send_modify(|count| *count -= 1);
     }
 }
 

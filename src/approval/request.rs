@@ -22,6 +22,20 @@ pub(crate) enum Answer {
     No,
 }
 
+/// An answer, with what the user has filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Reply {
+    pub(crate) answer: Answer,
+    /// The values of a form, by their names.
+    pub(crate) content: Option<Map<String, Value>>,
+}
+
+impl Default for Reply {
+    fn default() -> Self {
+        Self { answer: Answer::Once, content: None }
+    }
+}
+
 /// A tool call that waits for permission. Dropped without an answer, it is rejected.
 ///
 /// The shown action is the one that will run: it cannot change between the answer and the call. `Display`
@@ -34,13 +48,13 @@ pub(crate) enum Answer {
 #[must_use = "a request that is dropped is rejected"]
 pub struct ApprovalRequest {
     action: Arc<Action>,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<Reply>,
     handed_out: Option<oneshot::Sender<()>>,
 }
 
 /// The gate's side of an [`ApprovalRequest`].
 pub(super) struct Waiting {
-    pub(super) answer: oneshot::Receiver<Answer>,
+    pub(super) answer: oneshot::Receiver<Reply>,
     pub(super) handed_out: oneshot::Receiver<()>,
 }
 
@@ -59,7 +73,7 @@ impl ApprovalRequest {
     }
 
     /// A request of another process, and the receiver of its answer.
-    pub(crate) fn of_another_process(action: Action) -> (Self, oneshot::Receiver<Answer>) {
+    pub(crate) fn of_another_process(action: Action) -> (Self, oneshot::Receiver<Reply>) {
         let (answer, receiver) = oneshot::channel();
         (Self { action: Arc::new(action), answer, handed_out: None }, receiver)
     }
@@ -125,8 +139,18 @@ impl ApprovalRequest {
         self.answer(Answer::No)
     }
 
+    /// Answers a question of a server (`elicitation/create`) with the values that its `requestedSchema` asks for, by their
+    /// names; those that have defaults may be left out. Returns whether the answer came in time.
+    pub fn accept_with(self, content: Map<String, Value>) -> bool {
+        self.reply(Reply { answer: Answer::Once, content: Some(content) })
+    }
+
     pub(crate) fn answer(self, answer: Answer) -> bool {
-        self.answer.send(answer).is_ok()
+        self.reply(Reply { answer, content: None })
+    }
+
+    pub(crate) fn reply(self, reply: Reply) -> bool {
+        self.answer.send(reply).is_ok()
     }
 
     /// Whether an answer would be too late.

@@ -6,7 +6,9 @@ mod doctor;
 mod greeting;
 mod json_rpc;
 mod logging;
+mod login;
 mod search;
+mod servers;
 mod size;
 mod tool_server;
 
@@ -34,6 +36,9 @@ pub(crate) fn main() -> ExitCode {
     let _log = logging::init(args.log_level);
     let done = match args.command {
         Some(Command::Apigen(args)) => apigen::run(args).map(|()| ExitCode::SUCCESS),
+        Some(Command::Login(args)) => login::log_in(args).map(|()| ExitCode::SUCCESS),
+        Some(Command::Logout(args)) => login::log_out(&args).map(|()| ExitCode::SUCCESS),
+        Some(Command::Servers(args)) => servers::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Search(args)) => search::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::ToolServer(args)) => tool_server::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Doctor(args)) => doctor::run(args),

@@ -17,6 +17,7 @@ use crate::kernel::ShellCommands;
 use crate::mcp_client::Connector;
 use crate::sandbox::{Confinement, Exposed, Place, PolicyError};
 use crate::text::describe;
+use crate::text::visible::word;
 
 pub use self::settings::{
     ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, RemoteSettings, SandboxSettings,
@@ -143,6 +144,8 @@ pub(crate) enum Site {
 pub struct Config {
     pub(crate) workspace: PathBuf,
     pub(crate) state_dir: PathBuf,
+    /// How `ipybox login` is told which workspace this is.
+    login_flags: String,
     pub(crate) images: Images,
     pub(crate) images_dir: PathBuf,
     pub(crate) kernel: KernelSettings,
@@ -172,6 +175,7 @@ impl Config {
         let workspace = create_workspace(&settings.workspace)
             .map_err(|source| Error::Workspace { path: settings.workspace.clone(), source })?;
         let variables = Arc::new(Variables::of(settings.environment.as_ref(), &workspace));
+        let login_flags = login_flags(&workspace, settings.state_dir.as_deref());
         let states = states_dir(settings.state_dir, &variables)?;
         let state_dir = create_private_dir(&workspace_state_dir(&states, &workspace))
             .map_err(|source| Error::StateDir { path: states, source })?;
@@ -189,6 +193,7 @@ impl Config {
         let mut config = Self {
             workspace,
             state_dir,
+            login_flags,
             images: settings.images,
             images_dir,
             kernel: settings.kernel,
@@ -220,6 +225,11 @@ impl Config {
     /// The workspace's real path.
     pub fn workspace(&self) -> &Path {
         &self.workspace
+    }
+
+    /// The state directory of the workspace.
+    pub(crate) fn state_directory(&self) -> &Path {
+        &self.state_dir
     }
 
     /// The state directories of the places besides the workspace that the application names for packages: the
@@ -305,6 +315,7 @@ impl Config {
     pub(crate) fn connector(&self) -> Connector {
         Connector::new(Arc::clone(&self.variables), self.workspace.clone())
             .with_connect_timeout(self.tool_server.connect_timeout)
+            .with_accounts_in(self.state_dir.clone(), &self.login_flags)
     }
 
     /// The environment and `.env`.
@@ -341,6 +352,24 @@ impl RemoteServer {
         let server = access().map_err(|error| Error::Remote(describe(&error)))?;
         Ok(Self { server: Arc::new(server), kernel_name })
     }
+}
+
+/// What connects to MCP servers for a process in `directory`, without a session. Logins are where `ipybox login` keeps
+/// them there.
+pub(crate) fn connector_at(directory: PathBuf, variables: Arc<Variables>) -> Connector {
+    let states = states_dir(None, &variables).ok();
+    let connector = Connector::new(variables, directory.clone());
+    let Some(states) = states else { return connector };
+    let directory = directory.canonicalize().unwrap_or(directory);
+    connector.with_accounts_in(workspace_state_dir(&states, &directory), &login_flags(&directory, None))
+}
+
+/// The flags by which a command of `ipybox` finds the state of `workspace`, with a blank before each.
+fn login_flags(workspace: &Path, state_dir: Option<&Path>) -> String {
+    let state_dir = state_dir.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+    let flags = std::iter::once(("--workspace", workspace))
+        .chain(state_dir.as_deref().map(|path| ("--state-dir", path)));
+    flags.map(|(flag, path)| format!(" {flag} {}", word(&path.to_string_lossy()))).collect()
 }
 
 fn create_workspace(path: &Path) -> io::Result<PathBuf> {

@@ -122,7 +122,7 @@ struct Known {
 
 impl Redactor {
     /// From now on `value` is shown as `${name}`.
-    pub(super) fn note(&self, name: &str, value: &str) {
+    pub(crate) fn note(&self, name: &str, value: &str) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !known.names.contains_key(value) {
             known.names.insert(value.to_owned(), name.to_owned());

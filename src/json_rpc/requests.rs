@@ -25,6 +25,7 @@ enum Answer {
     Accept,
     AcceptForSession,
     AcceptAlways,
+    AcceptWith,
     Reject,
 }
 
@@ -33,6 +34,9 @@ enum Answer {
 pub(super) struct Answered {
     request: u64,
     answer: Answer,
+    /// The values of a form, for `accept_with`.
+    #[serde(default)]
+    content: Map<String, Value>,
 }
 
 impl Requests {
@@ -66,12 +70,13 @@ impl Requests {
     }
 
     /// Answers a request; whether the answer came in time.
-    pub(super) fn answer(&self, Answered { request, answer }: Answered) -> Result<Value, Failure> {
+    pub(super) fn answer(&self, Answered { request, answer, content }: Answered) -> Result<Value, Failure> {
         let Some(request) = self.lock().open.remove(&request) else { return Ok(json!(false)) };
         let in_time = match answer {
             Answer::Accept => request.accept(),
             Answer::AcceptForSession => request.accept_for_session(),
             Answer::AcceptAlways => request.accept_always(),
+            Answer::AcceptWith => request.accept_with(content),
             Answer::Reject => request.reject(),
         };
         Ok(json!(in_time))

@@ -3,26 +3,55 @@
 // Roots are deprecated in the newest revision of the protocol; refusing them still needs their types.
 #![expect(deprecated)]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
 use rmcp::model::{
     ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
-    ElicitResult, ErrorCode, ErrorData, Implementation, ListRootsResult, ProtocolVersion,
+    ElicitResult, ElicitationCapability, ErrorCode, ErrorData, FormElicitationCapability, Implementation,
+    ListRootsResult, ProtocolVersion, UrlElicitationCapability,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, RoleClient};
 
-/// The client half without extras: pings are answered, everything else that a server may ask is refused.
+use super::elicitation::{self, Asker};
+
+/// The client half: pings are answered, and questions for the user passed on if there is one; everything else that a
+/// server may ask is refused.
 ///
-/// Sampling, elicitation and roots are not among the declared capabilities, so a server that requests them
-/// anyway gets the protocol's error for it. Most servers pass its text on as the error of the tool that
-/// asked, so the text has to help the caller of the tool.
-pub(super) struct Client;
+/// Sampling and roots are not among the declared capabilities, so a server that requests them anyway gets the
+/// protocol's error for it. Most servers pass its text on as the error of the tool that asked, so the text has to help
+/// the caller of the tool.
+#[derive(Clone)]
+pub(super) struct Client {
+    pub(super) name: Arc<str>,
+    /// Asks the user; `None` if there is nobody to ask.
+    pub(super) asker: Option<Arc<dyn Asker>>,
+    pub(super) state: Arc<State>,
+}
+
+/// What the client and the connection tell each other.
+#[derive(Default)]
+pub(super) struct State {
+    /// How many requests of ours the server works on.
+    pub(super) requests: AtomicUsize,
+    /// Whether the server has said that its tools have changed.
+    pub(super) has_changed: AtomicBool,
+}
 
 impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
         let mut implementation = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
         implementation.title = Some("ipybox".to_owned());
+        let mut capabilities = ClientCapabilities::default();
+        if self.asker.is_some() {
+            let mut elicitation = ElicitationCapability::default();
+            elicitation.form = Some(FormElicitationCapability::default());
+            elicitation.url = Some(UrlElicitationCapability::default());
+            capabilities.elicitation = Some(elicitation);
+        }
         // rmcp's default is a revision that has no `initialize`; old servers may reject it.
-        ClientConfig::new(ClientCapabilities::default(), implementation)
+        ClientConfig::new(capabilities, implementation)
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 
@@ -40,13 +69,22 @@ impl ClientHandler for Client {
 
     async fn create_elicitation(
         &self,
-        _request: ElicitRequestParams,
+        request: ElicitRequestParams,
         _context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        Err(not_offered(
-            "elicitation/create",
-            "ipybox does not ask users on behalf of servers (elicitation). Give all that the tool needs as arguments",
-        ))
+        let Some(asker) = &self.asker else {
+            return Err(not_offered(
+                "elicitation/create",
+                "ipybox does not ask users on behalf of servers (elicitation). Give all that the tool needs as arguments",
+            ));
+        };
+        if self.state.requests.load(Ordering::Relaxed) == 0 {
+            return Err(not_offered(
+                "elicitation/create",
+                "a server asks the user while it works on a call, and at no other time",
+            ));
+        }
+        elicitation::ask(&self.name, request, &**asker).await
     }
 
     async fn list_roots(&self, _context: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
@@ -54,6 +92,10 @@ impl ClientHandler for Client {
             "roots/list",
             "ipybox tells servers no directories (roots). Give them in the server's `args` or `env` when it is registered",
         ))
+    }
+
+    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.state.has_changed.store(true, Ordering::Relaxed);
     }
 }
 

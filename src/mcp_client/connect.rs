@@ -11,13 +11,14 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::answers::Answers;
+use super::authorized::{Authorized, Refusal};
 use super::client::Client;
 use super::connection::Connection;
+use super::elicitation::Asker;
 use super::failure::Failure;
 use super::filled::{FilledHttp, FilledStdio};
 use super::gate::Gate;
 use super::guard::Guard;
-use super::http::Proxies;
 use super::pipes::Pipes;
 use super::sse::SseTransport;
 use super::starts::{Start, Starts};
@@ -27,7 +28,9 @@ use super::{
     http,
 };
 use crate::env::{Secrets, Variables};
+use crate::oauth::{self, Account, Accounts, Opener, Refused};
 use crate::process::{is_program, on_path};
+use crate::web::Proxies;
 
 /// How long a server may take to start in the background before it counts as hung: no caller waits for it,
 /// and even slow downloads end.
@@ -41,6 +44,23 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 const EXIT_GRACE: Duration = Duration::from_secs(1);
 /// The first request to a server.
 const METHOD: &str = "initialize";
+
+/// Why there is no login, or none that could be forgotten.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LoginError {
+    /// The server is a program, or its parameters have credentials of their own.
+    #[error(
+        "the server has no login: it is a program, or its parameters turn the login off (`oauth`: false, or a header \
+         `Authorization`)"
+    )]
+    NoLogin,
+    /// The parameters cannot be used.
+    #[error(transparent)]
+    Parameters(#[from] Box<Error>),
+    /// The login failed.
+    #[error(transparent)]
+    Login(#[from] oauth::Error),
+}
 
 /// Receives progress texts for the waiting caller.
 pub(crate) type Tell<'a> = &'a (dyn Fn(&str) + Sync);
@@ -57,6 +77,11 @@ pub(crate) struct Connector {
     connect_timeout: Duration,
     goes_on: bool,
     starts: Arc<Starts>,
+    accounts: Arc<Accounts>,
+    /// Asks the user on behalf of servers.
+    asker: Option<Arc<dyn Asker>>,
+    /// What follows `ipybox login NAME` for a login that is kept where this looks for it.
+    login_flags: Arc<str>,
     /// Made on first use: reading the machine's certificates takes some milliseconds.
     http: Arc<OnceLock<reqwest::Client>>,
     /// The same for servers on this machine, which no proxy reaches.
@@ -66,9 +91,13 @@ pub(crate) struct Connector {
 impl Connector {
     /// A connector that fills placeholders from `variables` and starts servers in `workspace`.
     pub(crate) fn new(variables: Arc<Variables>, workspace: PathBuf) -> Self {
+        let accounts = Arc::new(Accounts::new(None, variables.redactor().clone()));
         Self {
             variables,
             workspace,
+            accounts,
+            asker: None,
+            login_flags: Arc::from(""),
             guards: Arc::default(),
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             goes_on: true,
@@ -81,6 +110,22 @@ impl Connector {
     /// Sets the timeout for a server's answer to `initialize`. Default: [`DEFAULT_CONNECT_TIMEOUT`].
     pub(crate) fn with_connect_timeout(self, connect_timeout: Duration) -> Self {
         Self { connect_timeout, ..self }
+    }
+
+    /// Lets servers ask the user.
+    pub(crate) fn asking(self, asker: Arc<dyn Asker>) -> Self {
+        Self { asker: Some(asker), ..self }
+    }
+
+    /// The client for a connection to the server `name`.
+    fn client(&self, name: &str) -> Client {
+        Client { name: Arc::from(name), asker: self.asker.clone(), state: Arc::default() }
+    }
+
+    /// Keeps logins in this state directory, rather than in memory. `flags` name it for `ipybox login`.
+    pub(crate) fn with_accounts_in(self, state_directory: PathBuf, flags: &str) -> Self {
+        let accounts = Accounts::new(Some(state_directory), self.variables.redactor().clone());
+        Self { accounts: Arc::new(accounts), login_flags: Arc::from(flags), ..self }
     }
 
     /// Ends a server that is not ready in time, rather than let it start in the background.
@@ -142,8 +187,12 @@ impl Connector {
         let limit = parameters.timeout.unwrap_or(self.connect_timeout);
         let connection = match &parameters.reach {
             Reach::Stdio(parameters) => self.connect_stdio(name, parameters, limit, tell).await,
-            Reach::Http(parameters) => self.connect_http(name, parameters, limit).await,
-        }?;
+            Reach::Http(parameters) => Box::pin(self.connect_http(name, parameters, limit)).await,
+        };
+        if let Err(Error::Unauthorized { refusal }) = &connection {
+            self.note(name, parameters, refusal).await;
+        }
+        let connection = connection?;
         let server = connection.identity();
         tracing::info!(name, server = server.name, version = server.version, "connected to an MCP server");
         Ok(connection)
@@ -209,10 +258,9 @@ impl Connector {
             Process::start(name, &filled, place, &self.variables, secrets.clone(), answers.clone())?;
         let pipes = Gate::new(pipes, answers);
         let account = process.account().clone();
-        let name = name.to_owned();
-        let server = name.clone();
-        Ok(self.starts.begin(&server, parameters, account, |stop| async move {
-            start_stdio(&name, process, pipes, secrets, limit.max(START_LIMIT), stop).await
+        let client = self.client(name);
+        Ok(self.starts.begin(name, parameters, account, |stop| async move {
+            start_stdio(client, process, pipes, secrets, limit.max(START_LIMIT), stop).await
         }))
     }
 
@@ -235,34 +283,87 @@ impl Connector {
         limit: Duration,
     ) -> Result<Connection, Error> {
         let (filled, secrets) = FilledHttp::fill(parameters, &self.variables)?;
-        let client = self.http_client(&filled.url)?;
+        let http = self.http_client(&filled.url)?;
+        let client = self.client(name);
+        let account = filled.login.clone().map(|login| self.accounts.with(&filled.url, login));
+        let command = Arc::from(format!("ipybox login {name}{}", self.login_flags));
+        let authorized = Authorized { client: http, account, command };
         let stop = CancellationToken::new();
         let answers = Answers::default();
         let connecting = async {
             match filled.transport {
                 HttpTransport::Streamable => {
-                    let transport = http::transport(client, &filled, answers.clone());
-                    handshake(Gate::new(transport, answers), &stop).await
+                    let transport = http::transport(authorized, &filled, answers.clone());
+                    handshake(client.clone(), Gate::new(transport, answers), &stop).await
                 }
                 HttpTransport::Sse => {
-                    let connected = SseTransport::connect(client, &filled, answers.clone()).await;
+                    let connected = SseTransport::connect(authorized, &filled, answers.clone()).await;
                     let transport = connected.map_err(|failure| Failure::from(&failure))?;
-                    handshake(Gate::new(transport, answers), &stop).await
+                    handshake(client.clone(), Gate::new(transport, answers), &stop).await
                 }
             }
         };
         match timeout(limit, connecting).await {
-            Ok(Ok(service)) => Ok(Connection::new(name, service, None, secrets, stop)),
+            Ok(Ok(service)) => Ok(Connection::new(&client, service, None, secrets, stop)),
             Ok(Err(failure)) => Err(error(failure, &secrets, LastWords::default())),
             Err(_) => Err(Error::Silent { method: METHOD, after: limit, last_words: LastWords::default() }),
         }
     }
 
+    /// The account with the server, if it may have one.
+    fn account(&self, parameters: &ServerParameters) -> Result<Option<Arc<Account>>, Error> {
+        let Reach::Http(parameters) = &parameters.reach else { return Ok(None) };
+        let (filled, _secrets) = FilledHttp::fill(parameters, &self.variables)?;
+        Ok(filled.login.map(|login| self.accounts.with(&filled.url, login)))
+    }
+
+    /// Notes that the server `name` has refused a request, for `ipybox login` in another process.
+    pub(crate) async fn note(&self, name: &str, parameters: &ServerParameters, refusal: &Refusal) {
+        if refusal.command.is_none() {
+            return;
+        }
+        if let Ok(Some(account)) = self.account(parameters) {
+            let (name, parameters) = (name.to_owned(), parameters.to_json());
+            let (challenge, scopes) = (refusal.challenge.clone(), refusal.scopes());
+            account.note(Refused { name, parameters, challenge, scopes }).await;
+        }
+    }
+
+    /// Logs a user in to the server, which has answered with `refusal` if it was asked already.
+    ///
+    /// # Errors
+    /// There is no login to the server, or none came of it.
+    pub(crate) async fn log_in(
+        &self,
+        parameters: &ServerParameters,
+        refusal: Option<&Refusal>,
+        scopes: &[String],
+        opener: &dyn Opener,
+        limit: Duration,
+    ) -> Result<(), LoginError> {
+        let account = self.account(parameters).map_err(Box::new)?.ok_or(LoginError::NoLogin)?;
+        let challenge = refusal.and_then(|refusal| refusal.challenge.as_deref());
+        let asked = refusal.map(Refusal::scopes).unwrap_or_default();
+        let scopes: Vec<String> = asked.into_iter().chain(scopes.iter().cloned()).collect();
+        // The scopes of a first login are those of the challenge, which rmcp reads.
+        let is_first = refusal.is_none_or(|refusal| refusal.status == reqwest::StatusCode::UNAUTHORIZED);
+        let scopes = if is_first && refusal.is_some() { &[] } else { scopes.as_slice() };
+        // A large future, which few callers need.
+        Ok(Box::pin(account.login(challenge, scopes, opener, limit)).await?)
+    }
+
+    /// Forgets the login to the server. Returns whether there was one.
+    ///
+    /// # Errors
+    /// There is no login to the server, or the store cannot be changed.
+    pub(crate) async fn log_out(&self, parameters: &ServerParameters) -> Result<bool, LoginError> {
+        let account = self.account(parameters).map_err(Box::new)?.ok_or(LoginError::NoLogin)?;
+        Ok(account.forget().await?)
+    }
+
     fn http_client(&self, url: &reqwest::Url) -> Result<reqwest::Client, Error> {
-        let (kept, proxies) = match http::is_loopback(url) {
-            true => (&self.loopback, Proxies::None),
-            false => (&self.http, Proxies::OfEnvironment),
-        };
+        let proxies = Proxies::to(url);
+        let kept = if proxies == Proxies::None { &self.loopback } else { &self.http };
         if let Some(client) = kept.get() {
             return Ok(client.clone());
         }
@@ -292,7 +393,7 @@ async fn followed(start: &Start, tell: Tell<'_>) {
 
 /// From a process that has just been started to a connection.
 async fn start_stdio(
-    name: &str,
+    client: Client,
     mut process: Process,
     pipes: Gate<Pipes>,
     secrets: Secrets,
@@ -300,7 +401,7 @@ async fn start_stdio(
     stop_start: CancellationToken,
 ) -> Result<Connection, Error> {
     let stop = CancellationToken::new();
-    let mut connecting = Box::pin(handshake(pipes, &stop));
+    let mut connecting = Box::pin(handshake(client.clone(), pipes, &stop));
     let result = tokio::select! {
         result = timeout(limit, &mut connecting) => result.map_err(|_| Unready::Silent),
         () = process.exited() => {
@@ -314,7 +415,7 @@ async fn start_stdio(
     match result {
         Ok(Ok(service)) => {
             process.has_started();
-            Ok(Connection::new(name, service, Some(process), secrets, stop))
+            Ok(Connection::new(&client, service, Some(process), secrets, stop))
         }
         Ok(Err(failure)) => Err(error(failure, &secrets, process.end().await)),
         Err(Unready::Silent) => {
@@ -330,6 +431,7 @@ async fn start_stdio(
 
 /// `initialize` and what belongs to it.
 async fn handshake<T, E, A>(
+    client: Client,
     transport: T,
     stop: &CancellationToken,
 ) -> Result<RunningService<RoleClient, Client>, Failure>
@@ -338,7 +440,7 @@ where
     E: std::error::Error + Send + Sync + 'static,
 {
     // rmcp cancels its token whenever it ends; the keeper must see whether we requested the end.
-    serve_client_with_ct(Client, transport, stop.child_token()).await.map_err(Into::into)
+    serve_client_with_ct(client, transport, stop.child_token()).await.map_err(Into::into)
 }
 
 fn error(failure: Failure, secrets: &Secrets, last_words: LastWords) -> Error {
@@ -348,6 +450,7 @@ fn error(failure: Failure, secrets: &Secrets, last_words: LastWords) -> Error {
         Failure::Answered { code, message } => {
             Error::Refused { method, code, message: secrets.clean(&message) }
         }
+        Failure::Refused(refusal) => Error::Unauthorized { refusal },
         Failure::NotDelivered { reason } | Failure::Broken { reason } | Failure::Unusable { reason } => {
             Error::Unusable { method, reason: secrets.clean(&reason), last_words }
         }

@@ -16,7 +16,8 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::client::Client;
+use super::authorized::Refusal;
+use super::client::{Client, State};
 use super::failure::Failure;
 use super::keeper::keep;
 use super::output::{self, ToolOutput};
@@ -44,6 +45,7 @@ const METHOD_NOT_FOUND: i32 = -32601;
 /// A connection to one MCP server. Dropping it ends the server in the background; [`close`](Self::close) waits.
 pub(crate) struct Connection {
     peer: Peer<RoleClient>,
+    state: Arc<State>,
     identity: Identity,
     secrets: Secrets,
     /// Whether the server is a child of ours.
@@ -90,6 +92,9 @@ pub(crate) enum CallError {
         /// How the server ended.
         last_words: LastWords,
     },
+    /// The server refuses the credentials, and has not acted. The connection lives on.
+    #[error("{0}")]
+    Refused(Refusal),
     /// The server answered with something that is not a tool's result.
     #[error("{reason}")]
     Unusable {
@@ -100,14 +105,14 @@ pub(crate) enum CallError {
 
 impl Connection {
     pub(super) fn new(
-        name: &str,
+        client: &Client,
         service: RunningService<RoleClient, Client>,
         process: Option<Process>,
         secrets: Secrets,
         stop: CancellationToken,
     ) -> Self {
         let peer = service.peer().clone();
-        let identity = Identity::from_rmcp(peer.peer_info().as_deref(), name);
+        let identity = Identity::from_rmcp(peer.peer_info().as_deref(), &client.name);
         let (sender, ended) = watch::channel(None);
         let has_process = process.is_some();
         // The keeper is stopped by `stop` and awaited through `ended`.
@@ -115,6 +120,7 @@ impl Connection {
         let _stop_on_drop = stop.clone().drop_guard();
         Self {
             peer,
+            state: Arc::clone(&client.state),
             identity,
             secrets,
             has_process,
@@ -158,6 +164,7 @@ impl Connection {
                 CallError::Disconnected { reason: Some(reason), last_words, .. } => {
                     Error::Unusable { method: METHOD, reason, last_words }
                 }
+                CallError::Refused(refusal) => Error::Unauthorized { refusal },
                 CallError::Tool(reason) | CallError::Unusable { reason } => {
                     Error::Unusable { method: METHOD, reason, last_words: LastWords::default() }
                 }
@@ -238,6 +245,7 @@ impl Connection {
     }
 
     async fn request<T: Expected>(&self, asked: ClientRequest) -> Result<Answered<T>, CallError> {
+        let _working = Working::on(&self.state);
         match request(&self.peer, asked).await {
             Ok(answered) => Ok(answered),
             Err(failure) => Err(self.judge(failure).await),
@@ -268,6 +276,7 @@ impl Connection {
             Failure::Answered { code, message } => {
                 return CallError::Protocol { code, message: self.secrets.clean(&message) };
             }
+            Failure::Refused(refusal) => return CallError::Refused(refusal),
             Failure::Unusable { reason } => {
                 return CallError::Unusable { reason: self.secrets.clean(&reason) };
             }
@@ -292,6 +301,22 @@ impl Connection {
             self.close().await;
         }
         ended.borrow().as_deref().cloned().unwrap_or_default()
+    }
+}
+
+/// Counts a request as long as this lives.
+struct Working<'a>(&'a State);
+
+impl<'a> Working<'a> {
+    fn on(state: &'a State) -> Self {
+        state.requests.fetch_add(1, Ordering::Relaxed);
+        Self(state)
+    }
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.requests.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -6,6 +6,7 @@ use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
+use super::authorized::{Refusal, RequestFailure};
 use super::http::{self, HttpError};
 use super::sse::SseFailure;
 
@@ -20,6 +21,8 @@ pub(super) enum Failure {
     NotDelivered { reason: String },
     /// The connection broke while the request was under way.
     Broken { reason: String },
+    /// The server refuses the credentials of the request, which it has not seen.
+    Refused(Refusal),
     /// The server answered with something that is not MCP; the connection may live on.
     Unusable { reason: String },
 }
@@ -60,7 +63,10 @@ impl From<&SseFailure> for Failure {
     fn from(error: &SseFailure) -> Self {
         let reason = error.to_string();
         match error {
-            SseFailure::Request(error) if error.is_connect() => Self::NotDelivered { reason },
+            SseFailure::Request(RequestFailure::Refused(refusal)) => Self::Refused(refusal.clone()),
+            SseFailure::Request(RequestFailure::Request(error)) if error.is_connect() => {
+                Self::NotDelivered { reason }
+            }
             // The session of the stream is gone; a new stream would get a new session.
             SseFailure::Status(reqwest::StatusCode::NOT_FOUND) => Self::NotDelivered { reason },
             SseFailure::Request(_) => Self::Broken { reason },
@@ -73,7 +79,10 @@ impl From<&HttpError> for Failure {
     fn from(error: &HttpError) -> Self {
         let reason = http::explain(error);
         match error {
-            StreamableHttpError::Client(error) if error.is_connect() => Self::NotDelivered { reason },
+            StreamableHttpError::Client(RequestFailure::Refused(refusal)) => Self::Refused(refusal.clone()),
+            StreamableHttpError::Client(RequestFailure::Request(error)) if error.is_connect() => {
+                Self::NotDelivered { reason }
+            }
             StreamableHttpError::SessionExpired | StreamableHttpError::ReinitializationFailed(_) => {
                 Self::NotDelivered { reason }
             }

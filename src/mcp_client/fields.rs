@@ -72,6 +72,10 @@ impl<'a> Fields<'a> {
         }
     }
 
+    pub(super) fn value(&self, key: &str) -> Option<&'a Value> {
+        self.get(key)
+    }
+
     fn get(&self, key: &str) -> Option<&'a Value> {
         self.0.get(key).filter(|value| !value.is_null())
     }

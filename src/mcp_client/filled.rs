@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use reqwest::Url;
-use reqwest::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Map, Value};
 
+use super::oauth_parameters::{GrantKind, Login};
 use super::parameters::check_url;
 use super::{Error, HttpParameters, HttpTransport, ParametersError, StdioParameters};
 use crate::env::{Secrets, Variables, is_for_a_secret};
+use crate::oauth::{self, Grant, IdentityProvider, MachineClient, SigningAlgorithm};
 
 /// The placeholder for the workspace.
 pub(super) const WORKSPACE: &str = "${workspace}";
@@ -27,6 +30,8 @@ pub(super) struct FilledHttp {
     pub(super) url: Url,
     pub(super) transport: HttpTransport,
     pub(super) headers: HeaderMap,
+    /// How to log in; `None` if the user has turned it off, or gives the header `Authorization`.
+    pub(super) login: Option<oauth::Settings>,
 }
 
 impl FilledStdio {
@@ -68,7 +73,14 @@ impl FilledHttp {
                 headers.insert(key, value);
             }
         }
-        Ok((Self { url, transport, headers }, filler.into_secrets()))
+        let has_own = headers.contains_key(AUTHORIZATION);
+        let login = match &parameters.login {
+            _ if has_own => None,
+            Login::Off => None,
+            Login::Default => Some(oauth::Settings::default()),
+            Login::With(login) => Some(filler.login(login)?),
+        };
+        Ok((Self { url, transport, headers, login }, filler.into_secrets()))
     }
 }
 
@@ -149,6 +161,66 @@ impl Filler<'_> {
         }
         self.used.extend(used);
         Ok(filled)
+    }
+
+    /// The parameters of a login, whose types have been checked.
+    fn login(&mut self, login: &Map<String, Value>) -> Result<oauth::Settings, Error> {
+        let client_id = self.text(login, "oauth", "client_id", Spot::Free)?;
+        let client_secret = self.text(login, "oauth", "client_secret", Spot::Free)?;
+        let grant = match GrantKind::of(login)? {
+            GrantKind::Code => Grant::Code {
+                client: client_id.map(|id| (id, client_secret)),
+                client_metadata_url: match login.get("client_metadata_url") {
+                    None => Some(oauth::CLIENT_METADATA_URL.to_owned()),
+                    Some(_) => self.text(login, "oauth", "client_metadata_url", Spot::Setting)?,
+                },
+                redirect_uri: self.text(login, "oauth", "redirect_uri", Spot::Setting)?,
+            },
+            GrantKind::Client => {
+                let client_id = client_id.unwrap_or_default();
+                match self.text(login, "oauth", "private_key", Spot::Free)? {
+                    Some(private_key) => {
+                        let named = login.get("signing_algorithm").and_then(Value::as_str);
+                        let known = SigningAlgorithm::NAMES.iter().find(|(name, _)| Some(*name) == named);
+                        let algorithm = known.map_or(SigningAlgorithm::Es256, |(_, algorithm)| *algorithm);
+                        Grant::Client(MachineClient::Key { client_id, private_key, algorithm })
+                    }
+                    None => {
+                        let client_secret = client_secret.unwrap_or_default();
+                        Grant::Client(MachineClient::Secret { client_id, client_secret })
+                    }
+                }
+            }
+            GrantKind::Enterprise => {
+                let key = "identity_provider";
+                let provider = login.get(key).and_then(Value::as_object).cloned().unwrap_or_default();
+                let mut text = |name, spot| self.text(&provider, "oauth.identity_provider", name, spot);
+                Grant::Enterprise(Box::new(IdentityProvider {
+                    issuer: text("issuer", Spot::Setting)?.unwrap_or_default(),
+                    token_endpoint: text("token_endpoint", Spot::Setting)?.unwrap_or_default(),
+                    client_id: text("client_id", Spot::Setting)?.unwrap_or_default(),
+                    client_secret: text("client_secret", Spot::Free)?,
+                    id_token: text("id_token", Spot::Free)?.unwrap_or_default(),
+                    resource_client_id: client_id.unwrap_or_default(),
+                    resource_client_secret: client_secret,
+                }))
+            }
+        };
+        let scopes = login.get("scopes").and_then(Value::as_array).into_iter().flatten();
+        let scopes = scopes.filter_map(Value::as_str).map(str::to_owned).collect();
+        let private_addresses = login.get("private_addresses") == Some(&Value::Bool(true));
+        Ok(oauth::Settings { grant, scopes, private_addresses })
+    }
+
+    fn text(
+        &mut self,
+        object: &Map<String, Value>,
+        prefix: &str,
+        name: &str,
+        place: Spot<'_>,
+    ) -> Result<Option<String>, Error> {
+        let text = object.get(name).and_then(Value::as_str);
+        text.map(|text| self.fill(&format!("{prefix}.{name}"), text, place)).transpose()
     }
 
     fn fill_values(

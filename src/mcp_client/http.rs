@@ -14,12 +14,12 @@ use rmcp::transport::streamable_http_client::{
 
 use super::Error;
 use super::answers::Answers;
+use super::authorized::{Authorized, Refusal, RequestFailure};
 use super::filled::FilledHttp;
 use super::posts::Posts;
 use crate::text::describe;
+use crate::web::{self, Proxies};
 
-/// The timeout for one TCP and TLS connection.
-const TCP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a broken event stream is reopened before the server counts as gone: about 8 s in all.
 const STREAM_RETRIES: usize = 4;
 const STREAM_RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -29,45 +29,12 @@ const CONCURRENT_REQUESTS: usize = 128;
 const REDIRECTS: usize = 5;
 
 /// The error of a Streamable HTTP transport.
-pub(super) type HttpError = StreamableHttpError<reqwest::Error>;
-
-/// The proxies of requests.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Proxies {
-    /// Through those that the environment names.
-    OfEnvironment,
-    /// Through none.
-    None,
-}
-
-/// Whether the server is on this machine: a proxy cannot reach it, and need not see our requests.
-pub(super) fn is_loopback(url: &reqwest::Url) -> bool {
-    match url.host() {
-        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(url::Host::Ipv4(address)) => address.is_loopback(),
-        Some(url::Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
-}
+pub(super) type HttpError = StreamableHttpError<RequestFailure>;
 
 /// An HTTP client for MCP servers. It follows redirects on the same origin only.
 pub(super) fn client(proxies: Proxies) -> Result<Client, Error> {
-    // An error means that a provider is installed already, which is as good.
-    rustls::crypto::ring::default_provider().install_default().ok();
-    let builder = || {
-        let builder = Client::builder();
-        let builder = if proxies == Proxies::None { builder.no_proxy() } else { builder };
-        builder
-            .user_agent(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(TCP_TIMEOUT)
-            .redirect(same_origin_redirects())
-    };
-    builder().build().or_else(|error| {
-        // A machine without CA certificates can still reach servers by plain HTTP.
-        tracing::debug!(error = describe(&error), "no TLS trust anchors");
-        let without_anchors = builder().tls_certs_only([]).build();
-        without_anchors.map_err(|error| Error::HttpClient { reason: describe(&error) })
-    })
+    web::client(proxies, |builder| builder.redirect(same_origin_redirects()))
+        .map_err(|reason| Error::HttpClient { reason })
 }
 
 /// Follows 307 and 308 on the same origin: other redirects would lose the body, or send our headers to
@@ -88,7 +55,7 @@ fn same_origin_redirects() -> redirect::Policy {
 
 /// The Streamable HTTP transport to the server.
 pub(super) fn transport(
-    client: Client,
+    authorized: Authorized,
     parameters: &FilledHttp,
     answers: Answers,
 ) -> StreamableHttpClientTransport<Posts> {
@@ -100,19 +67,13 @@ pub(super) fn transport(
         .custom_headers(headers)
         .max_concurrent_requests(CONCURRENT_REQUESTS);
     config.retry_config = Arc::new(retries);
-    StreamableHttpClientTransport::with_client(Posts::new(client, answers), config)
+    StreamableHttpClientTransport::with_client(Posts::new(authorized, answers), config)
 }
 
 /// The error as text for people, without URLs.
 pub(super) fn explain(error: &HttpError) -> String {
     match error {
-        StreamableHttpError::Client(error) => request_error(error),
-        StreamableHttpError::AuthRequired(error) => {
-            refused(StatusCode::UNAUTHORIZED, Some(&error.www_authenticate_header))
-        }
-        StreamableHttpError::InsufficientScope(error) => {
-            refused(StatusCode::FORBIDDEN, Some(&error.www_authenticate_header))
-        }
+        StreamableHttpError::Client(error) => error.to_string(),
         StreamableHttpError::HttpStatus(error) => {
             StatusCode::from_u16(error.status).map_or_else(|_| error.to_string(), status)
         }
@@ -134,31 +95,31 @@ pub(super) fn request_error(error: &reqwest::Error) -> String {
     text + advice
 }
 
-/// A status that demands credentials; `challenge` is the header `WWW-Authenticate` that came with it.
-pub(super) fn refused(code: StatusCode, challenge: Option<&str>) -> String {
-    let challenge = challenge.unwrap_or_default();
+/// A refusal of credentials, with advice.
+pub(super) fn refused(refusal: &Refusal) -> String {
+    let Refusal { status, challenge, why, command } = refusal;
+    let challenge = challenge.as_deref().unwrap_or_default();
     let scope = parameter(challenge, "scope").filter(|_| challenge.contains("insufficient_scope"));
-    let wants_sign_in = challenge.contains("resource_metadata=") || challenge.contains("authorization_uri=");
-    let wants = match scope {
-        Some(scope) => format!(": the token lacks the scope `{scope}`"),
-        None if wants_sign_in => ": the server wants OAuth, and ipybox does not sign in".to_owned(),
+    let wants = match (scope, why) {
+        (_, Some(why)) => format!(": {why}"),
+        (Some(scope), None) => format!(": the token lacks the scope `{scope}`"),
+        (None, None) if command.is_some() => ": it asks for a login".to_owned(),
+        (None, None) => String::new(),
+    };
+    let has_login = challenge.contains("resource_metadata=") || challenge.contains("authorization_uri=");
+    let login = match command {
+        Some(command) => format!("let the user run `{command}`, and then do the same again. Other "),
+        None if has_login => "without the header `Authorization` ipybox would log in. Other ".to_owned(),
         None => String::new(),
     };
-    let text = format!("the server answered HTTP {code}{wants}\nhint: {CREDENTIALS}");
-    match wants_sign_in {
-        true => text + INSTEAD_OF_OAUTH,
-        false => text,
-    }
+    format!("the server answered HTTP {status}{wants}\nhint: {login}{CREDENTIALS}")
 }
 
-const CREDENTIALS: &str =
-    "credentials go into `headers`, for example `\"Authorization\": \"Bearer ${TOKEN}\"`";
-const INSTEAD_OF_OAUTH: &str = ", with a token or API key that the server's provider gives you, and the variable set in \
-    ipybox's environment or the workspace's `.env`. Where there is none, `mcp-remote` signs in with a browser: \
-    `{\"command\": \"npx\", \"args\": [\"-y\", \"mcp-remote\", \"<the URL>\"]}`";
+const CREDENTIALS: &str = "credentials go into `headers`, for example `\"Authorization\": \"Bearer ${TOKEN}\"`, with the variable set in ipybox's \
+     environment or the workspace's `.env`";
 
 /// The value of a parameter in a challenge, if it can be shown.
-fn parameter<'a>(challenge: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn parameter<'a>(challenge: &'a str, name: &str) -> Option<&'a str> {
     let (_, value) = challenge.split_once(&format!("{name}=\""))?;
     let value = value.split('"').next()?;
     let is_plain =
@@ -169,7 +130,7 @@ fn parameter<'a>(challenge: &'a str, name: &str) -> Option<&'a str> {
 /// The status, with advice.
 pub(super) fn status(status: StatusCode) -> String {
     let advice = match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => return refused(status, None),
+        StatusCode::FORBIDDEN => &format!("\nhint: {CREDENTIALS}"),
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
             "\nhint: is this the URL of an MCP endpoint, and is `type` right?"
         }

@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 mod answers;
+mod authorized;
 mod client;
 mod connect;
 mod connection;
 mod diagnosis;
+mod elicitation;
 mod events;
 mod failure;
 mod fields;
@@ -21,6 +23,8 @@ mod http;
 mod incoming;
 mod keeper;
 mod launcher;
+
+mod oauth_parameters;
 mod outgoing;
 mod output;
 mod parameters;
@@ -36,8 +40,10 @@ mod stdio;
 mod tests;
 mod tool;
 
-pub(crate) use connect::{Connector, Tell};
+pub(crate) use authorized::Refusal;
+pub(crate) use connect::{Connector, LoginError, Tell};
 pub(crate) use connection::{CallError, Connection, Received};
+pub(crate) use elicitation::{Asker, NotAnswered, Question};
 pub(crate) use guard::Guard;
 pub(crate) use output::{Body, Content, ToolOutput};
 pub(crate) use parameters::{
@@ -201,6 +207,12 @@ pub(crate) enum Error {
         code: i32,
         /// The server's message, secrets redacted.
         message: String,
+    },
+    /// The server refuses the credentials, or a request without any.
+    #[error("{refusal}")]
+    Unauthorized {
+        /// What it answered.
+        refusal: Refusal,
     },
     /// The server could not be reached, or its answer is not MCP.
     #[error("`{method}` failed: {reason}{last_words}")]

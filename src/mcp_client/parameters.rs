@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
+use super::oauth_parameters::Login;
 use super::parameters_error::{LONGEST_TIMEOUT_SECS, ParametersError};
 use super::pasted::{self, Adopted};
 use crate::text::visible::{line, word};
@@ -55,6 +56,8 @@ pub(crate) struct HttpParameters {
     pub(crate) transport: Option<HttpTransport>,
     /// Headers that every request carries.
     pub(crate) headers: BTreeMap<String, String>,
+    /// How ipybox logs in to it.
+    pub(crate) login: Login,
 }
 
 /// How MCP travels over HTTP.
@@ -69,7 +72,9 @@ pub(crate) enum HttpTransport {
 const STDIO_KEYS: &[&str] = &["command", "args", "env", "cwd", "type", "timeout", TRUST_WORKSPACE];
 /// The key that allows a server to read code and configuration from exposed places.
 pub(crate) const TRUST_WORKSPACE: &str = "trust_workspace";
-const HTTP_KEYS: &[&str] = &["url", "headers", "type", "timeout"];
+const HTTP_KEYS: &[&str] = &["url", "headers", "type", "timeout", OAUTH];
+/// The key that says how ipybox logs in to a server.
+const OAUTH: &str = "oauth";
 
 impl ServerParameters {
     /// Reads what the user wrote: `command` makes it a stdio server, `url` an HTTP server.
@@ -121,11 +126,14 @@ impl ServerParameters {
                     object.insert(TRUST_WORKSPACE.to_owned(), json!(true));
                 }
             }
-            Reach::Http(HttpParameters { url, transport, headers }) => {
+            Reach::Http(HttpParameters { url, transport, headers, login }) => {
                 object.insert("url".to_owned(), json!(url));
                 object.insert("headers".to_owned(), json!(headers));
                 if let Some(transport) = transport {
                     object.insert("type".to_owned(), json!(transport.name()));
+                }
+                if let Some(login) = login.to_json() {
+                    object.insert(OAUTH.to_owned(), login);
                 }
             }
         }
@@ -219,7 +227,8 @@ fn parse_http(fields: &Fields<'_>) -> Result<HttpParameters, ParametersError> {
             return Err(ParametersError::UndecidedTransport);
         }
     }
-    Ok(HttpParameters { url, transport, headers })
+    let login = Login::parse(fields.value(OAUTH))?;
+    Ok(HttpParameters { url, transport, headers, login })
 }
 
 fn parse_timeout(fields: &Fields<'_>) -> Result<Option<Duration>, ParametersError> {
@@ -302,7 +311,7 @@ mod tests {
         );
         check_error(
             json!({"url": "http://a/mcp", "cwd": "b"}),
-            "`cwd` is not a parameter of an HTTP server; known: url, headers, type, timeout",
+            "`cwd` is not a parameter of an HTTP server; known: url, headers, type, timeout, oauth",
         );
         check_error(json!({"command": "a", "timeout": "b"}), "`timeout` must be a number, not a string");
         check_error(

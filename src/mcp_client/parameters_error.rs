@@ -120,6 +120,24 @@ pub(crate) enum ParametersError {
         /// The header's name.
         name: String,
     },
+    /// A value that is none of those that may be given.
+    #[error("`{key}` must be {expected}, not `{found}`")]
+    Choice {
+        /// The key.
+        key: &'static str,
+        /// What was given.
+        found: String,
+        /// What may be given.
+        expected: &'static str,
+    },
+    /// A key of one grant, with another.
+    #[error("`{key}` goes with `\"grant\": \"{grant}\"` alone")]
+    OnlyWith {
+        /// The key.
+        key: &'static str,
+        /// Its grant.
+        grant: &'static str,
+    },
     /// A name that no environment variable can have.
     #[error("`{name}` cannot be the name of an environment variable")]
     InvalidVariable {

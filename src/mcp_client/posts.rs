@@ -10,18 +10,19 @@ use std::sync::Arc;
 
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
-use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::{RequestBuilder, Response, StatusCode};
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::common::http_header::{
     EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_SESSION_ID, JSON_MIME_TYPE,
 };
 use rmcp::transport::streamable_http_client::{
-    AuthRequiredError, SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+    SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
 use sse_stream::Sse;
 
 use super::answers::Answers;
+use super::authorized::{Authorized, RequestFailure};
 use super::events::{Event, events};
 use super::http::{self, HttpError};
 use super::incoming::Incoming;
@@ -36,13 +37,27 @@ type Events = BoxStream<'static, Result<Sse, SseError>>;
 /// Sends the requests of one connection.
 #[derive(Clone)]
 pub(super) struct Posts {
-    client: Client,
+    authorized: Authorized,
     answers: Answers,
 }
 
 impl Posts {
-    pub(super) fn new(client: Client, answers: Answers) -> Self {
-        Self { client, answers }
+    pub(super) fn new(authorized: Authorized, answers: Answers) -> Self {
+        Self { authorized, answers }
+    }
+
+    /// Sends `request` in the session.
+    async fn send(
+        &self,
+        request: RequestBuilder,
+        session: Option<&str>,
+        headers: Headers,
+    ) -> Result<Response, HttpError> {
+        let mut request = request.headers(headers.into_iter().collect());
+        if let Some(session) = session {
+            request = request.header(HEADER_SESSION_ID, session);
+        }
+        self.authorized.send(request).await.map_err(StreamableHttpError::Client)
     }
 
     async fn post(
@@ -54,8 +69,9 @@ impl Posts {
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         let asked = request_id(&message);
         let body = outgoing::encode(message).await.map_err(StreamableHttpError::Io)?;
-        let request = self.client.post(uri).header(ACCEPT, ACCEPTED).header(CONTENT_TYPE, JSON_MIME_TYPE);
-        let response = send(request.body(body), session.as_deref(), headers).await?;
+        let request =
+            self.authorized.client.post(uri).header(ACCEPT, ACCEPTED).header(CONTENT_TYPE, JSON_MIME_TYPE);
+        let response = self.send(request.body(body), session.as_deref(), headers).await?;
         match response.status() {
             StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(StreamableHttpPostResponse::Accepted),
             StatusCode::NOT_FOUND if session.is_some() => Err(StreamableHttpError::SessionExpired),
@@ -116,7 +132,7 @@ impl Posts {
 }
 
 impl StreamableHttpClient for Posts {
-    type Error = reqwest::Error;
+    type Error = RequestFailure;
 
     async fn post_message(
         &self,
@@ -133,14 +149,16 @@ impl StreamableHttpClient for Posts {
         &self,
         uri: Arc<str>,
         session: Arc<str>,
-        token: Option<String>,
+        _token: Option<String>,
         headers: Headers,
     ) -> Result<(), HttpError> {
-        let deleted = self.client.delete_session(uri, session, token, headers).await;
-        deleted.map_err(|error| match error {
-            StreamableHttpError::Client(error) => discreet(error),
-            other => other,
-        })
+        let request = self.authorized.client.delete(uri.as_ref());
+        let response = self.send(request, Some(&session), headers).await?;
+        match response.status() {
+            // The server ends sessions by itself.
+            StatusCode::METHOD_NOT_ALLOWED => Ok(()),
+            _ => response.error_for_status().map(drop).map_err(discreet),
+        }
     }
 
     async fn get_stream(
@@ -151,11 +169,11 @@ impl StreamableHttpClient for Posts {
         _token: Option<String>,
         headers: Headers,
     ) -> Result<Events, HttpError> {
-        let mut request = self.client.get(uri.as_ref()).header(ACCEPT, EVENT_STREAM_MIME_TYPE);
+        let mut request = self.authorized.client.get(uri.as_ref()).header(ACCEPT, EVENT_STREAM_MIME_TYPE);
         if let Some(last_event) = last_event {
             request = request.header(HEADER_LAST_EVENT_ID, last_event);
         }
-        let response = send(request, session.as_deref(), headers).await?;
+        let response = self.send(request, session.as_deref(), headers).await?;
         if response.status() == StatusCode::METHOD_NOT_ALLOWED {
             return Err(StreamableHttpError::ServerDoesNotSupportSse);
         }
@@ -165,29 +183,6 @@ impl StreamableHttpClient for Posts {
             true => Ok(self.events(response)),
             false => Err(StreamableHttpError::UnexpectedContentType(kind)),
         }
-    }
-}
-
-/// Sends `request`; a refusal that demands credentials is an error.
-async fn send(
-    request: RequestBuilder,
-    session: Option<&str>,
-    headers: Headers,
-) -> Result<Response, HttpError> {
-    let mut request = request.headers(headers.into_iter().collect());
-    if let Some(session) = session {
-        request = request.header(HEADER_SESSION_ID, session);
-    }
-    let response = request.send().await.map_err(discreet)?;
-    let challenge = header(&response, WWW_AUTHENTICATE.as_str());
-    match (response.status(), challenge) {
-        (StatusCode::UNAUTHORIZED, Some(challenge)) => {
-            Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(challenge)))
-        }
-        (StatusCode::FORBIDDEN, Some(challenge)) => Err(StreamableHttpError::InsufficientScope(
-            rmcp::transport::streamable_http_client::InsufficientScopeError::new(challenge, None),
-        )),
-        _ => Ok(response),
     }
 }
 
@@ -246,5 +241,5 @@ fn unexpected(words: String) -> HttpError {
 }
 
 fn discreet(error: reqwest::Error) -> HttpError {
-    StreamableHttpError::Client(error.without_url())
+    StreamableHttpError::Client(error.into())
 }

@@ -4,8 +4,8 @@
 //! and all answers come over the stream. The end of the stream is the end of the connection.
 
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, WWW_AUTHENTICATE};
-use reqwest::{Client, Response, StatusCode, Url};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
+use reqwest::{Response, StatusCode, Url};
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::answers::Answers;
+use super::authorized::{Authorized, RequestFailure};
 use super::events::{Broken, Event, events};
 use super::filled::FilledHttp;
 use super::pipes::READ_AHEAD;
@@ -20,7 +21,7 @@ use super::{http, outgoing};
 
 /// A connection over HTTP+SSE.
 pub(super) struct SseTransport {
-    client: Client,
+    authorized: Authorized,
     endpoint: Url,
     headers: HeaderMap,
     messages: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
@@ -30,10 +31,8 @@ pub(super) struct SseTransport {
 /// What can go wrong with HTTP+SSE. No variant holds a URL.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SseFailure {
-    #[error("{}", http::request_error(.0))]
-    Request(reqwest::Error),
-    #[error("{}", http::refused(*status, challenge.as_deref()))]
-    Refused { status: StatusCode, challenge: Option<String> },
+    #[error(transparent)]
+    Request(RequestFailure),
     #[error("{}", http::status(*.0))]
     Status(StatusCode),
     #[error("{0}")]
@@ -52,20 +51,27 @@ pub(super) enum SseFailure {
 
 impl From<reqwest::Error> for SseFailure {
     fn from(error: reqwest::Error) -> Self {
-        Self::Request(error.without_url())
+        Self::Request(error.into())
+    }
+}
+
+impl From<RequestFailure> for SseFailure {
+    fn from(failure: RequestFailure) -> Self {
+        Self::Request(failure)
     }
 }
 
 impl SseTransport {
     /// Opens the stream and waits for the endpoint.
     pub(super) async fn connect(
-        client: Client,
+        authorized: Authorized,
         parameters: &FilledHttp,
         answers: Answers,
     ) -> Result<Self, SseFailure> {
         let FilledHttp { url, headers, .. } = parameters;
-        let request = client.get(url.clone()).headers(headers.clone()).header(ACCEPT, "text/event-stream");
-        let response = succeeded(request.send().await?)?;
+        let request =
+            authorized.client.get(url.clone()).headers(headers.clone()).header(ACCEPT, "text/event-stream");
+        let response = succeeded(authorized.send(request).await?)?;
         let content_type =
             response.headers().get(CONTENT_TYPE).map(|found| String::from_utf8_lossy(found.as_bytes()));
         if !content_type.as_ref().is_some_and(|found| found.starts_with("text/event-stream")) {
@@ -87,7 +93,7 @@ impl SseTransport {
                 }
             }
         });
-        Ok(Self { client, endpoint, headers: headers.clone(), messages, reader })
+        Ok(Self { authorized, endpoint, headers: headers.clone(), messages, reader })
     }
 }
 
@@ -98,11 +104,12 @@ impl Transport<RoleClient> for SseTransport {
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), SseFailure>> + Send + 'static {
-        let request = self.client.post(self.endpoint.clone()).headers(self.headers.clone());
+        let authorized = self.authorized.clone();
+        let request = authorized.client.post(self.endpoint.clone()).headers(self.headers.clone());
         async move {
             let body = outgoing::encode(message).await?;
-            let response = request.header(CONTENT_TYPE, "application/json").body(body).send().await?;
-            let response = succeeded(response)?;
+            let request = request.header(CONTENT_TYPE, "application/json").body(body);
+            let response = succeeded(authorized.send(request).await?)?;
             // The body has no meaning; reading it makes the connection reusable.
             drop(http::beginning(response).await);
             Ok(())
@@ -128,11 +135,6 @@ impl Drop for SseTransport {
 fn succeeded(response: Response) -> Result<Response, SseFailure> {
     let status = response.status();
     match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            let challenge = response.headers().get(WWW_AUTHENTICATE);
-            let challenge = challenge.map(|found| String::from_utf8_lossy(found.as_bytes()).into_owned());
-            Err(SseFailure::Refused { status, challenge })
-        }
         status if status.is_success() => Ok(response),
         status => Err(SseFailure::Status(status)),
     }

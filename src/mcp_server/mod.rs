@@ -100,8 +100,8 @@ impl Handler {
         let work = async move { server.dispatch(&name, arguments, call).await };
         let ongoing = Ongoing::start(work, questions, cancelled, token);
         match ask_via {
-            AskVia::Rounds => self.0.parking.work(ongoing, request, &context.ct).await,
-            AskVia::Elicitation | AskVia::None => {
+            AskVia::Rounds { .. } => self.0.parking.work(ongoing, request, &context.ct).await,
+            AskVia::Elicitation { .. } | AskVia::None => {
                 ongoing.elicit(&context.peer, &context.ct).await.map(Into::into)
             }
         }

@@ -64,7 +64,7 @@ impl Progress {
         token: TokenSlot,
         ask_via: AskVia,
     ) -> Option<Self> {
-        if ask_via != AskVia::Rounds {
+        if !matches!(ask_via, AskVia::Rounds { .. }) {
             token.get()?;
         }
         let now = Instant::now();

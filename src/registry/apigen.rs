@@ -12,7 +12,7 @@ use super::listing;
 use super::packages::Packages;
 use crate::codegen::{self, ObserveError, Observed, Options, Tool};
 use crate::env::Variables;
-use crate::mcp_client::{Connector, ServerParameters};
+use crate::mcp_client::ServerParameters;
 use crate::servers::Unusable;
 
 /// The source of the tools.
@@ -142,7 +142,7 @@ async fn from_server(
 ) -> Result<Listed, ApigenError> {
     let server_error = |error: &dyn std::error::Error| ApigenError::Server(crate::text::describe(error));
     let directory = std::env::current_dir().map_err(|error| server_error(&error))?;
-    let connector = Connector::new(Arc::new(variables), directory).in_foreground();
+    let connector = crate::config::connector_at(directory, Arc::new(variables)).in_foreground();
     let adopted = ServerParameters::adopt(name, parameters, &|command| connector.has_program(command));
     let (parameters, mut notes) = adopted.map_err(|error| server_error(&Unusable::from(error)))?;
     let report = |what: &str| tracing::info!(server = name, "{what}");

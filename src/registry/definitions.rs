@@ -61,6 +61,22 @@ impl DefinitionStore {
         Self::Directory(state_directory.join("definitions"))
     }
 
+    /// Forgets the definitions of `server`, a valid package name.
+    pub(super) fn remove(&self, server: &str) -> io::Result<()> {
+        match self {
+            Self::Directory(directory) => {
+                match std::fs::remove_file(directory.join(format!("{server}.json"))) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                    _ => Ok(()),
+                }
+            }
+            Self::Memory(servers) => {
+                servers.lock().unwrap_or_else(PoisonError::into_inner).remove(server);
+                Ok(())
+            }
+        }
+    }
+
     /// The definitions of `server`, a valid package name; empty if it was never registered.
     pub(super) fn get(&self, server: &str) -> io::Result<Definitions> {
         match self {

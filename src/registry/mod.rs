@@ -9,6 +9,7 @@ mod definitions;
 mod drift;
 mod generate;
 mod infer;
+mod known;
 mod listing;
 mod lookup;
 mod packages;
@@ -28,6 +29,7 @@ pub use self::apigen::{ApigenError, ApigenReport, ApigenSource, apigen};
 pub use self::catalog::search;
 use self::definitions::{DefinitionStore, Definitions};
 use self::generate::Listed;
+pub use self::known::{KnownServer, KnownServerError, KnownServers, LoginState, OpenPage};
 use self::lookup::Lookup;
 pub(crate) use self::packages::Packages;
 pub use self::sources::{GenerateError, generate_mcp_sources};
@@ -89,6 +91,7 @@ pub(crate) struct Registration {
 }
 
 /// A server to register, with a valid name and valid parameters.
+#[derive(Clone)]
 pub(crate) struct Candidate {
     name: String,
     parameters: ServerParameters,
@@ -98,6 +101,10 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
+    pub(crate) fn parameters(&self) -> &ServerParameters {
+        &self.parameters
+    }
+
     /// Whether it is registered with just these parameters already.
     pub(crate) fn is_known(&self) -> bool {
         self.is_known
@@ -133,7 +140,7 @@ impl Registry {
         // A process without a working directory starts servers in the root.
         let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
         let variables = Arc::new(Variables::load(&directory));
-        Self::in_memory(Connector::new(variables, directory))
+        Self::in_memory(crate::config::connector_at(directory, variables))
     }
 
     /// As [`new`](Self::new), with another connector.
@@ -160,6 +167,11 @@ impl Registry {
 
     fn with(store: Store, definitions: DefinitionStore, connector: Connector) -> Self {
         Self { store: Arc::new(store), definitions: Arc::new(definitions), connector, turn: Arc::default() }
+    }
+
+    /// What connects to its servers.
+    pub(crate) fn connector(&self) -> &Connector {
+        &self.connector
     }
 
     /// Server lookup for kernels that import packages from `workspace`. What is not registered here is looked up in

@@ -15,6 +15,7 @@ use crate::codegen;
 const WORKSPACE_DIRECTORY: &str = "mcptools";
 
 /// The packages in one directory.
+#[derive(Clone)]
 pub(crate) struct Packages {
     /// Trusted, while its contents are not.
     root: PathBuf,
@@ -55,6 +56,15 @@ impl Packages {
                 remove(&directory, &fresh);
                 Err(error)
             }
+        }
+    }
+
+    /// Removes the package called `name`, if there is one.
+    pub(super) fn remove(&self, name: &str) -> io::Result<()> {
+        let root = Dir::open_ambient_dir(&self.root, cap_std::ambient_authority())?;
+        match root.open_dir(&self.directory).and_then(|directory| directory.remove_dir_all(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
         }
     }
 

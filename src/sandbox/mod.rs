@@ -8,7 +8,6 @@
 //! It knows neither Jupyter nor Python. A policy that cannot be enforced is refused: nothing ever runs
 //! unsandboxed instead.
 
-mod address;
 mod bwrap;
 mod channel;
 pub(crate) mod check;

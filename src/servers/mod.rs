@@ -1,5 +1,7 @@
 //! The MCP servers that code can call: lookup of their names, and the live connections to them.
 
+mod elicitation;
+mod login;
 mod pool;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +15,8 @@ use crate::codegen;
 use crate::mcp_client::{ParametersError, Reach, ServerParameters};
 use crate::search::Query;
 
+pub(crate) use self::elicitation::ByGate;
+pub(crate) use self::login::{LOGINS, log_in};
 pub(crate) use self::pool::{Pool, Request};
 
 /// Looks up registered servers by name.

@@ -8,12 +8,11 @@ use serde_json::{Map, Value};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 
-use super::{Registered, ServerLookup};
-use crate::approval::{Action, Permit};
+use super::{LOGINS, Registered, ServerLookup, log_in};
+use crate::approval::{Action, Gate, Permit};
 use crate::budget::members_weight;
-use crate::mcp_client::{self, CallError, Connection, Connector, Received};
-use crate::text::listed;
-use crate::text::nearest;
+use crate::mcp_client::{self, CallError, Connection, Connector, Received, Refusal};
+use crate::text::{describe, listed, nearest};
 
 /// The largest arguments that are copied for a retry, in bytes.
 const COPIED_BYTES: usize = 1024 * 1024;
@@ -133,9 +132,10 @@ impl Pool {
         server: &Arc<Registered>,
         permit: Permit,
         kind: Request,
+        gate: &Gate,
     ) -> Result<Received, Error> {
         let Action { server_name: name, tool_name: tool, tool_args: arguments, .. } = permit.into_action();
-        let connection = self.connection(&name, server).await?;
+        let connection = self.connection_of_user(&name, server, gate).await?;
         // The memory budget allows one more copy of small arguments only.
         let again = (members_weight(&arguments) <= COPIED_BYTES).then(|| arguments.clone());
         let answer = match (kind.make(&tool, arguments, &connection).await, again) {
@@ -144,8 +144,15 @@ impl Pool {
                 let connection = self.connection(&name, server).await?;
                 kind.make(&tool, arguments, &connection).await
             }
+            // A login that has ended, or gives too little, shows only now too.
+            (Err(CallError::Refused(refusal)), Some(arguments)) => {
+                Box::pin(self.repeated(&name, server, (kind, &tool, arguments), refusal, gate)).await
+            }
             (answer, _) => answer,
         };
+        if let Err(CallError::Refused(refusal)) = &answer {
+            self.connector.note(&name, &server.parameters, refusal).await;
+        }
         answer.map_err(|error| match (error, kind) {
             (error @ (CallError::Tool(_) | CallError::Protocol { .. }), Request::Tool) => {
                 match unknown_tool(&name, &tool, server) {
@@ -155,6 +162,60 @@ impl Pool {
             }
             (error, _) => error.into(),
         })
+    }
+
+    /// Makes a refused request again, after each login of the user.
+    async fn repeated(
+        &self,
+        name: &str,
+        server: &Arc<Registered>,
+        (kind, tool, arguments): (Request, &str, Map<String, Value>),
+        mut refusal: Refusal,
+        gate: &Gate,
+    ) -> Result<Received, CallError> {
+        for _ in 0..LOGINS {
+            let asked = refusal.scopes();
+            let place = (name, &server.parameters);
+            let approver = gate.approver();
+            let logging_in = log_in(&self.connector, gate, &approver, place, refusal);
+            logging_in.await.map_err(CallError::Refused)?;
+            let again = match self.connection(name, server).await {
+                Ok(connection) => kind.make(tool, arguments.clone(), &connection).await,
+                Err(error) => Err(CallError::Unusable { reason: describe(&error) }),
+            };
+            match again {
+                // The same demand once more: it cannot be met.
+                Err(CallError::Refused(next)) if next.scopes() != asked => refusal = next,
+                again => return again,
+            }
+        }
+        Err(CallError::Refused(refusal))
+    }
+
+    /// As [`connection`](Self::connection); a user logs in if the server asks for it.
+    async fn connection_of_user(
+        &self,
+        name: &str,
+        server: &Arc<Registered>,
+        gate: &Gate,
+    ) -> Result<Arc<Connection>, Error> {
+        let connect_error = |refusal| {
+            let source = Box::new(mcp_client::Error::Unauthorized { refusal });
+            Error::Connect { name: name.to_owned(), source }
+        };
+        match self.connection(name, server).await {
+            Err(Error::Connect { source, name: failed }) => match *source {
+                mcp_client::Error::Unauthorized { refusal } => {
+                    let place = (name, &server.parameters);
+                    let approver = gate.approver();
+                    let logging_in = log_in(&self.connector, gate, &approver, place, refusal);
+                    Box::pin(logging_in).await.map_err(connect_error)?;
+                    self.connection(name, server).await
+                }
+                source => Err(Error::Connect { source: Box::new(source), name: failed }),
+            },
+            connected => connected,
+        }
     }
 
     /// Takes over a connection that is open already.

@@ -41,10 +41,10 @@ use crate::approval::{
 };
 use crate::config::Config;
 use crate::environment::{self, Environment};
-use crate::mcp_client::{Connection, Tell};
+use crate::mcp_client::{self, Connection, Tell};
 use crate::output::{OutputFile, Places};
-use crate::registry::{Packages, Registration, Registry};
-use crate::servers::{Pool, Registered};
+use crate::registry::{self, Packages, Registration, Registry};
+use crate::servers::{self, ByGate, Pool, Registered};
 use crate::site::{self, Installer};
 use crate::text::describe;
 use crate::tool_server::Endpoint;
@@ -246,7 +246,26 @@ impl Session {
         let permitted = self.permit("register_mcp_server", arguments, approver).await;
         let on_record = permitted.map_err(RegisterError::Denied)?;
         let packages = Packages::of_workspace(&self.workspace);
-        let registered = registry.register(candidate, packages, tell).await;
+        let registered = Box::pin(registry.register(candidate.clone(), packages.clone(), tell)).await;
+        let registered = match (registered, client) {
+            (Err(registry::Error::Server { name, what, notes, source }), Some(client)) => match *source {
+                mcp_client::Error::Unauthorized { refusal } => {
+                    let place = (name.as_str(), candidate.parameters());
+                    tell("waiting for the user to log in");
+                    let logging_in =
+                        servers::log_in(registry.connector(), &self.gate, client.approver, place, refusal);
+                    match Box::pin(logging_in).await {
+                        Ok(()) => Box::pin(registry.register(candidate, packages, tell)).await,
+                        Err(refusal) => {
+                            let source = Box::new(mcp_client::Error::Unauthorized { refusal });
+                            Err(registry::Error::Server { name, what, notes, source })
+                        }
+                    }
+                }
+                source => Err(registry::Error::Server { name, what, notes, source: Box::new(source) }),
+            },
+            (registered, _) => registered,
+        };
         record_end(on_record, &registered, |(registration, ..)| json!(registration.modules));
         Ok(registered?)
     }
@@ -390,7 +409,7 @@ impl Session {
 
 impl Tools {
     async fn open(config: &Config, registry: Option<Registry>, gate: Arc<Gate>) -> Result<Self, StartError> {
-        let connector = config.connector();
+        let connector = config.connector().asking(Arc::new(ByGate(Arc::clone(&gate))));
         connector.keep_apart(config.guard());
         let registry = match registry {
             Some(registry) => {

@@ -19,7 +19,7 @@ use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 use tokio_util::sync::CancellationToken;
 
 use super::authority;
-use crate::approval::{Answer, ApprovalRequest};
+use crate::approval::{Answer, ApprovalRequest, Reply};
 use crate::text::describe;
 use crate::tool_server::wire::{self, ServerMessage};
 
@@ -218,7 +218,7 @@ fn refused(response: &Response<Option<Vec<u8>>>) -> ApprovalClientError {
 struct Attendant {
     socket: WebSocketStream<TcpStream>,
     /// Open requests by id.
-    open: HashMap<String, oneshot::Receiver<Answer>>,
+    open: HashMap<String, oneshot::Receiver<Reply>>,
     requests: mpsc::Sender<Result<ApprovalRequest, ApprovalClientError>>,
 }
 
@@ -306,10 +306,12 @@ impl Attendant {
 }
 
 /// The next answer and its request's id. A dropped request is rejected.
-async fn answered(open: &mut HashMap<String, oneshot::Receiver<Answer>>) -> (String, Answer) {
+async fn answered(open: &mut HashMap<String, oneshot::Receiver<Reply>>) -> (String, Reply) {
     std::future::poll_fn(|context| {
         let answered = open.iter_mut().find_map(|(id, answer)| match answer.poll_unpin(context) {
-            Poll::Ready(answer) => Some((id.clone(), answer.unwrap_or(Answer::No))),
+            Poll::Ready(answer) => {
+                Some((id.clone(), answer.unwrap_or(Reply { answer: Answer::No, content: None })))
+            }
             Poll::Pending => None,
         });
         answered.map_or(Poll::Pending, Poll::Ready)

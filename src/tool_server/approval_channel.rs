@@ -213,9 +213,9 @@ impl Client {
     }
 
     fn judge(&mut self, text: &Utf8Bytes) -> Result<(), Fault> {
-        let (id, answer) = wire::read_answer(text)?;
+        let (id, reply) = wire::read_answer(text)?;
         match self.open.remove(&id) {
-            Some(request) => request.answer(answer).then_some(()).ok_or_else(|| Fault::not_open(id)),
+            Some(request) => request.reply(reply).then_some(()).ok_or_else(|| Fault::not_open(id)),
             None => Err(Fault::not_open(id)),
         }
     }

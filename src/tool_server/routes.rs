@@ -174,7 +174,7 @@ async fn answer(shared: &Shared, server: Arc<Registered>, call: Call, request: R
         Ok(permitted) => permitted,
         Err(denied) => return Answer::from(denied),
     };
-    match shared.pool.request(&server, permit, request).await {
+    match shared.pool.request(&server, permit, request, &shared.gate).await {
         Ok(received) => {
             on_record.result(|| received.output.value());
             Answer::Received(received)

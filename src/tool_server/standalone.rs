@@ -14,9 +14,10 @@ use super::host_routes::{self, Subjects};
 use super::listener::Listener;
 use super::{Error, routes};
 use crate::approval::{Audit, Effect, Gate, Policy, Standing};
+use crate::config::connector_at;
 use crate::env::Variables;
-use crate::mcp_client::{Connector, DEFAULT_CONNECT_TIMEOUT};
-use crate::servers::{Pool, ServerLookup};
+use crate::mcp_client::DEFAULT_CONNECT_TIMEOUT;
+use crate::servers::{ByGate, Pool, ServerLookup};
 
 /// The port of the reference implementation.
 const DEFAULT_PORT: u16 = 8900;
@@ -174,10 +175,12 @@ impl ToolServerBuilder {
         for problem in variables.problems() {
             tracing::warn!("{problem}");
         }
-        let connector = Connector::new(variables, directory).with_connect_timeout(self.connect_timeout);
+        let gate = Arc::new(Gate::new(self.policy, Standing::default(), self.approval_timeout, Audit::off()));
+        let connector = connector_at(directory, variables)
+            .with_connect_timeout(self.connect_timeout)
+            .asking(Arc::new(ByGate(Arc::clone(&gate))));
         let servers = Arc::new(Announced::default());
         let pool = Arc::new(Pool::new(Arc::clone(&servers) as Arc<dyn ServerLookup>, connector));
-        let gate = Arc::new(Gate::new(self.policy, Standing::default(), self.approval_timeout, Audit::off()));
         let stop = CancellationToken::new();
         let channel = Arc::new(ApprovalChannel::new(Arc::clone(&gate), stop.clone()));
 

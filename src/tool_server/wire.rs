@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::approval::{Action, Answer, Target, ToolAnnotations};
+use crate::approval::{Action, Answer, Reply, Target, ToolAnnotations};
 
 /// Codes of JSON-RPC 2.0, section 5.1, and one of our own from the range that is left to servers.
 const PARSE_ERROR: i32 = -32700;
@@ -115,9 +115,9 @@ pub(crate) fn withdrawn(id: &str) -> String {
 }
 
 /// The answer to an approval request.
-pub(crate) fn answer(id: &str, answer: Answer) -> String {
+pub(crate) fn answer(id: &str, Reply { answer, content }: Reply) -> String {
     let result = match answer {
-        Answer::Once => json!(true),
+        Answer::Once => content.map_or(json!(true), Value::Object),
         Answer::No => json!(false),
         Answer::Session => json!("session"),
         Answer::Always => json!("always"),
@@ -125,8 +125,9 @@ pub(crate) fn answer(id: &str, answer: Answer) -> String {
     json!({"jsonrpc": "2.0", "result": result, "id": id}).to_string()
 }
 
-/// Reads an answer and the id of its request. An error in place of a result means no.
-pub(crate) fn read_answer(text: &str) -> Result<(String, Answer), Fault> {
+/// Reads an answer and the id of its request. An error in place of a result means no; an object is what a user has filled
+/// in.
+pub(crate) fn read_answer(text: &str) -> Result<(String, Reply), Fault> {
     #[derive(Deserialize)]
     struct Response {
         #[serde(rename = "jsonrpc")]
@@ -137,16 +138,19 @@ pub(crate) fn read_answer(text: &str) -> Result<(String, Answer), Fault> {
     }
     let response: Response = serde_json::from_str(text).map_err(|error| Fault::unreadable(&error))?;
     let answer = match (response.result, response.error) {
+        (Some(Value::Object(content)), None) => {
+            return Ok((response.id, Reply { answer: Answer::Once, content: Some(content) }));
+        }
         (Some(Value::Bool(true)), None) => Answer::Once,
         (Some(Value::Bool(false)), None) | (None, Some(_)) => Answer::No,
         (Some(Value::String(word)), None) if word == "session" => Answer::Session,
         (Some(Value::String(word)), None) if word == "always" => Answer::Always,
         _ => {
-            let message = r#"`result` must be true, false, "session" or "always""#.to_owned();
+            let message = r#"`result` must be true, false, "session", "always" or an object"#.to_owned();
             return Err(Fault { id: Some(response.id), code: INVALID_REQUEST, message });
         }
     };
-    Ok((response.id, answer))
+    Ok((response.id, Reply { answer, content: None }))
 }
 
 /// Reads a message of a tool server.
@@ -267,10 +271,14 @@ mod tests {
     #[test]
     fn an_answer_is_read_as_it_was_written() {
         for given in [Answer::Once, Answer::Session, Answer::Always, Answer::No] {
-            assert_eq!(read_answer(&answer("7", given)).unwrap(), ("7".to_owned(), given));
+            let given = Reply { answer: given, content: None };
+            assert_eq!(read_answer(&answer("7", given.clone())).unwrap(), ("7".to_owned(), given));
         }
+        let filled = Reply { answer: Answer::Once, content: json!({"a": 1}).as_object().cloned() };
+        assert_eq!(read_answer(&answer("7", filled.clone())).unwrap(), ("7".to_owned(), filled));
         let error = r#"{"jsonrpc":"2.0","error":{"code":1,"message":"x"},"id":"7"}"#;
-        assert_eq!(read_answer(error).unwrap(), ("7".to_owned(), Answer::No));
+        let no = Reply { answer: Answer::No, content: None };
+        assert_eq!(read_answer(error).unwrap(), ("7".to_owned(), no));
     }
 
     fn check_fault(text: &str, code: i32, id: Option<&str>) {

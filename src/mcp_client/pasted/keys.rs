@@ -2,7 +2,7 @@
 
 /// Our own keys. A similar key is a mistake.
 pub(super) const OWN: &[&str] =
-    &["command", "args", "env", "cwd", "url", "headers", "type", "timeout", "trust_workspace"];
+    &["command", "args", "env", "cwd", "url", "headers", "type", "timeout", "trust_workspace", "oauth"];
 
 /// No client waits longer for a server: a larger number is one of milliseconds.
 pub(super) const MOST_SECONDS: f64 = 3_600.0;
@@ -24,6 +24,10 @@ pub(super) enum Key {
     Start { per_second: f64 },
     /// A time in seconds or milliseconds.
     Timeout,
+    /// How to log in.
+    Login,
+    /// Scopes to ask for when logging in.
+    Scopes,
     /// Options of requests, of which we know the headers.
     Nested,
     /// It has no meaning here.
@@ -38,12 +42,12 @@ pub(super) enum Ignored {
     Filter,
     Disabled,
     EnvFile,
-    SignIn,
+    Helper,
 }
 
 impl Ignored {
     pub(super) const ALL: [Self; 6] =
-        [Self::NoMeaning, Self::Approval, Self::Filter, Self::Disabled, Self::EnvFile, Self::SignIn];
+        [Self::NoMeaning, Self::Approval, Self::Filter, Self::Disabled, Self::EnvFile, Self::Helper];
 
     /// Continues a sentence that names the keys.
     pub(super) fn words(self) -> &'static str {
@@ -58,8 +62,8 @@ impl Ignored {
                 ", which is not read: name its variables in `env` as `${VARIABLE}`, which ipybox fills from its \
                  environment and the workspace's `.env`"
             }
-            Self::SignIn => {
-                ": ipybox does not sign in. Give a token by `headers`, for example \
+            Self::Helper => {
+                ", which is not run: ipybox logs in by OAuth (`ipybox login`). Give another token by `headers`, for example \
                  `\"Authorization\": \"Bearer ${TOKEN}\"`"
             }
         }
@@ -100,9 +104,9 @@ pub(super) fn meaning(key: &str) -> Option<Key> {
         }
         "disabled" | "enabled" => Key::Ignored(Ignored::Disabled),
         "envFile" | "env_file" => Key::Ignored(Ignored::EnvFile),
-        "oauth" | "auth" | "headersHelper" | "authProviderType" | "oauth_scopes" | "scopes" => {
-            Key::Ignored(Ignored::SignIn)
-        }
+        "oauth" | "auth" => Key::Login,
+        "oauth_scopes" | "scopes" => Key::Scopes,
+        "headersHelper" | "authProviderType" => Key::Ignored(Ignored::Helper),
         _ if KNOWN_WITHOUT_MEANING.contains(&key) => Key::Ignored(Ignored::NoMeaning),
         _ => return None,
     })

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use self::keys::{Ignored, Key};
 use super::ParametersError;
 use super::filled::WORKSPACE;
+use super::oauth_parameters;
 use crate::text::nearest;
 
 /// A configuration in our own keys.
@@ -56,6 +57,8 @@ impl Adopting {
                 Some(Key::Bearer) => self.take_bearer(key, value)?,
                 Some(Key::Start { per_second }) => self.take_timeout(key, value, per_second)?,
                 Some(Key::Timeout) => self.take_ambiguous_timeout(entry, value)?,
+                Some(Key::Login) => self.take_login(key, value)?,
+                Some(Key::Scopes) => self.take_login(key, &json!({"scopes": value}))?,
                 Some(Key::Nested) => self.take_nested(key, value)?,
                 Some(Key::Ignored(why)) => self.ignored.push((key.clone(), why)),
                 None => self.refuse_misspelt(key)?,
@@ -175,6 +178,28 @@ impl Adopting {
             }
             _ => self.put("timeout", "timeout", value.clone()),
         }
+    }
+
+    /// Parameters of a login, added to those of another key. A word alone, such as `"oauth"`, says that there is one.
+    fn take_login(&mut self, key: &str, value: &Value) -> Result<(), ParametersError> {
+        let mut ignored = Vec::new();
+        match oauth_parameters::adopt(value, &mut ignored) {
+            Value::String(_) => {}
+            Value::Object(login) => {
+                let own = self.object.entry("oauth").or_insert_with(|| json!({}));
+                let Some(own) = own.as_object_mut() else { return Ok(()) };
+                for (name, value) in login {
+                    if own.get(&name).is_some_and(|before| *before != value) {
+                        let (first, second) = (format!("oauth.{name}"), format!("{key}.{name}"));
+                        return Err(ParametersError::Contradiction { first, second });
+                    }
+                    own.insert(name, value);
+                }
+            }
+            other => self.put("oauth", key, other)?,
+        }
+        self.ignored.extend(ignored.into_iter().map(|key| (key, Ignored::NoMeaning)));
+        Ok(())
     }
 
     fn take_nested(&mut self, key: &str, value: &Value) -> Result<(), ParametersError> {

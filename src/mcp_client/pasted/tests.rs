@@ -105,7 +105,7 @@ fn what_means_nothing_is_named() {
     server["description"] = json!("d");
     server["somethingOfTheFuture"] = json!({});
     server["excludeTools"] = json!(["a"]);
-    server["oauth"] = json!({"clientId": "a"});
+    server["headersHelper"] = json!("./headers.sh");
     check(
         server,
         npx(),
@@ -115,7 +115,7 @@ fn what_means_nothing_is_named() {
             "Ignored: `excludeTools`: all tools",
             "Ignored: `disabled`: the server is registered",
             "Ignored: `envFile`, which is not read",
-            "Ignored: `oauth`: ipybox does not sign in",
+            "Ignored: `headersHelper`, which is not run",
         ],
     );
 }

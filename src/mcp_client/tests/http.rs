@@ -124,11 +124,19 @@ async fn a_server_that_wants_oauth_is_told_with_what_works() {
         let url = format!("{base}/oauth/401/{transport}");
         check_refusal(
             &url,
-            "HTTP 401 Unauthorized: the server wants OAuth, and ipybox does not sign in\nhint: ",
+            "HTTP 401 Unauthorized\nhint: without the header `Authorization` ipybox would log in",
         )
         .await;
         check_refusal(&url, "`\"Authorization\": \"Bearer ${TOKEN}\"`").await;
-        check_refusal(&url, "`mcp-remote`").await;
+        let open = parameters(json!({"url": url}));
+        let connecting = connector(Path::new("/")).connect("fake", &open).await;
+        let error = connecting.err().unwrap().to_string();
+        assert!(
+            error.contains(
+                "401 Unauthorized: it asks for a login\nhint: let the user run `ipybox login fake`"
+            ),
+            "{error}"
+        );
         let url = format!("{base}/oauth/403/{transport}");
         check_refusal(&url, "HTTP 403 Forbidden: the token lacks the scope `repo:write`").await;
     }

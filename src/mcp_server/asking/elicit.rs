@@ -7,7 +7,7 @@ use rmcp::{Peer, RoleServer};
 use tokio_util::sync::CancellationToken;
 
 use super::question;
-use crate::approval::{Answer, ApprovalRequest};
+use crate::approval::ApprovalRequest;
 
 /// Asks the client's user, and answers the approval request. Returns whether the user answered.
 ///
@@ -44,18 +44,17 @@ pub(super) async fn ask(
             return false;
         }
     };
-    let answer = match answered {
-        Ok(ClientResult::ElicitResult(result)) => question::answer(&result),
+    // A late answer has no effect: the code has got its refusal.
+    let _is_in_time = match answered {
+        Ok(ClientResult::ElicitResult(result)) => question::give(request, &result),
         Ok(_) => {
             tracing::warn!("the MCP client answered a question with something else");
-            Answer::No
+            request.reject()
         }
         Err(error) => {
             tracing::warn!(%error, "the MCP client could not ask its user");
-            Answer::No
+            request.reject()
         }
     };
-    // A late answer has no effect: the code has got its refusal.
-    let _is_in_time = request.answer(answer);
     true
 }

@@ -23,10 +23,10 @@ use crate::approval::{ApprovalQueue, ApprovalRequest, Approver};
 /// How the user of a request can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AskVia {
-    /// By the request `elicitation/create`.
-    Elicitation,
-    /// By the response to the call: the client calls again with the answers.
-    Rounds,
+    /// By the request `elicitation/create`; whether its mode `url` may be used too.
+    Elicitation { opens_pages: bool },
+    /// By the response to the call: the client calls again with the answers. The same of its mode `url`.
+    Rounds { opens_pages: bool },
     /// Not at all.
     None,
 }
@@ -48,11 +48,12 @@ impl AskVia {
     pub(super) fn of(context: &RequestContext<RoleServer>) -> Self {
         let elicitation = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
         // In revisions without modes every elicitation is a form.
-        let has_forms = elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none());
+        let has_forms = elicitation.as_ref().is_some_and(|modes| modes.form.is_some() || modes.url.is_none());
+        let opens_pages = elicitation.is_some_and(|modes| modes.url.is_some());
         match context.protocol_version() {
             _ if !has_forms => Self::None,
-            Some(version) if version >= ProtocolVersion::V_2026_07_28 => Self::Rounds,
-            _ => Self::Elicitation,
+            Some(version) if version >= ProtocolVersion::V_2026_07_28 => Self::Rounds { opens_pages },
+            _ => Self::Elicitation { opens_pages },
         }
     }
 
@@ -60,8 +61,8 @@ impl AskVia {
     pub(super) fn approver(self) -> (Approver, Option<Questions>) {
         match self {
             Self::None => (Approver::Nobody(CANNOT_ASK), None),
-            Self::Elicitation | Self::Rounds => {
-                let (queue, receiver) = ApprovalQueue::of_dialogs();
+            Self::Elicitation { opens_pages } | Self::Rounds { opens_pages } => {
+                let (queue, receiver) = ApprovalQueue::of_dialogs(opens_pages);
                 (Approver::User(Arc::clone(&queue)), Some(Questions { queue, receiver }))
             }
         }

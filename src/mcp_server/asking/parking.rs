@@ -180,15 +180,14 @@ fn answer(questions: &mut BTreeMap<String, ApprovalRequest>, responses: Option<&
     for (key, response) in responses.into_iter().flatten() {
         // Unknown keys are ignored.
         let Some(request) = questions.remove(key) else { continue };
-        let answer = match serde_json::from_value::<ElicitResult>(response.clone()) {
-            Ok(result) => question::answer(&result),
+        // A late answer has no effect: the code has got its refusal.
+        let _is_in_time = match serde_json::from_value::<ElicitResult>(response.clone()) {
+            Ok(result) => question::give(request, &result),
             Err(error) => {
                 tracing::warn!(%error, "the MCP client answered a question with something else");
-                crate::approval::Answer::No
+                request.reject()
             }
         };
-        // A late answer has no effect: the code has got its refusal.
-        let _is_in_time = request.answer(answer);
     }
 }
 

@@ -8,7 +8,9 @@ use rmcp::model::{
 };
 use serde_json::Value;
 
-use crate::approval::{Answer, ApprovalRequest, OURSELVES, Target, TooLong, ToolAnnotations, question};
+use crate::approval::{
+    Answer, ApprovalRequest, ELICITATION, LOGIN, OURSELVES, Target, TooLong, ToolAnnotations, question,
+};
 use crate::mcp_client::TRUST_WORKSPACE;
 use crate::text::visible::line;
 
@@ -32,6 +34,9 @@ const CHOICES: [(&str, Answer); 4] = [
 ///
 /// `round` is how often the client has been asked for one call, if clients limit that.
 pub(super) fn form(request: &ApprovalRequest, round: Option<u32>) -> Result<ElicitRequestParams, String> {
+    if let Some(of_server) = login(request).or_else(|| of_server(request)) {
+        return Ok(of_server);
+    }
     let values = CHOICES.map(|(words, _)| words.to_owned()).to_vec();
     let choice = EnumSchema::builder(values)
         .title("Decision")
@@ -52,8 +57,59 @@ pub(super) fn form(request: &ApprovalRequest, round: Option<u32>) -> Result<Elic
     Ok(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
 }
 
+/// The page of a login, which the user is sent to; `None` if it is another request.
+fn login(request: &ApprovalRequest) -> Option<ElicitRequestParams> {
+    if (request.server_name(), request.tool_name()) != (OURSELVES, LOGIN) {
+        return None;
+    }
+    let text = |key: &str| request.tool_args().get(key).and_then(Value::as_str);
+    let message = format!(
+        "The MCP server `{}` asks for a login. Open the page of its authorization server?",
+        line(text("server_name")?)
+    );
+    let elicitation_id = uuid::Uuid::new_v4().to_string();
+    let url = text("url")?.to_owned();
+    Some(ElicitRequestParams::UrlElicitationParams { meta: None, message, url, elicitation_id })
+}
+
+/// What a server asks the user, with its name; `None` if it is another request.
+fn of_server(request: &ApprovalRequest) -> Option<ElicitRequestParams> {
+    if request.tool_name() != ELICITATION {
+        return None;
+    }
+    let arguments = request.tool_args();
+    let message = arguments.get("message").and_then(Value::as_str)?;
+    let server = line(request.server_name());
+    let message = format!("The MCP server `{server}` asks:\n\n{message}");
+    match arguments.get("url").and_then(Value::as_str) {
+        Some(url) => Some(ElicitRequestParams::UrlElicitationParams {
+            meta: None,
+            message,
+            url: url.to_owned(),
+            elicitation_id: uuid::Uuid::new_v4().to_string(),
+        }),
+        None => {
+            let requested_schema = serde_json::from_value(arguments.get("requestedSchema")?.clone()).ok()?;
+            Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
+        }
+    }
+}
+
+/// Answers `request` by a client's response. Returns whether the answer came in time.
+pub(super) fn give(request: ApprovalRequest, result: &ElicitResult) -> bool {
+    let is_accepted = result.action == ElicitationAction::Accept;
+    match (request.tool_name() == ELICITATION, is_accepted) {
+        (true, true) => {
+            let content = result.content.as_ref().and_then(Value::as_object);
+            request.accept_with(content.cloned().unwrap_or_default())
+        }
+        (true, false) => request.reject(),
+        (false, _) => request.answer(answer(result)),
+    }
+}
+
 /// The answer in a client's response. Everything but a clear yes is a no.
-pub(super) fn answer(result: &ElicitResult) -> Answer {
+fn answer(result: &ElicitResult) -> Answer {
     if result.action != ElicitationAction::Accept {
         return Answer::No;
     }

@@ -27,10 +27,10 @@ pub(crate) use self::paths::{Pattern, resolution_steps};
 pub(crate) use self::place::Place;
 pub(crate) use self::rules::Rules;
 pub(super) use self::trusted::is_directory;
-use super::address::RangeError;
 use super::domain::DomainError;
 use super::stubs::is_stub;
 use crate::files::small;
+use crate::web::RangeError;
 
 /// The policy if the user has no file.
 const EMBEDDED: &str = include_str!("../../../sandbox-default.json");

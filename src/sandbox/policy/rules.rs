@@ -9,8 +9,8 @@ use super::paths::{PathProblem, Pattern, real, spelled, usable};
 use super::place::Place;
 use super::trusted::{self, trusted};
 use super::{Policy, PolicyError, Problem};
-use crate::sandbox::address::AddressRange;
 use crate::sandbox::domain::DomainRule;
+use crate::web::AddressRange;
 
 /// A policy made concrete for one session. On Linux `allow_write` and `deny_write` have no globs.
 #[derive(Debug, Clone)]

@@ -6,9 +6,9 @@
 use serde_json::{Map, Value};
 
 use super::Problem;
-use crate::sandbox::address::AddressRange;
 use crate::sandbox::domain::DomainRule;
 use crate::text::nearest;
+use crate::web::AddressRange;
 
 /// The allowed form of a value.
 enum Shape {

@@ -5,8 +5,8 @@
 
 use std::net::IpAddr;
 
-use crate::sandbox::address::{self, AddressRange, Closed};
 use crate::sandbox::domain::{DomainRule, Host};
+use crate::web::{AddressRange, Closed, closed, deliveries};
 
 /// The allowed and denied hosts.
 #[derive(Debug, Clone, Default)]
@@ -77,13 +77,13 @@ impl Filter {
         let names = |rules: &[DomainRule], address| {
             rules.iter().any(|rule| rule.matches(&Host::Address(address), port))
         };
-        if address::deliveries(address).any(|address| names(&self.denied, address)) {
+        if deliveries(address).any(|address| names(&self.denied, address)) {
             return Some(Why::Denied);
         }
         if names(&self.allowed, address) {
             return None;
         }
-        let closed = address::closed(address);
+        let closed = closed(address);
         // Who allows `localhost` allows loopback (RFC 6761), and nothing else that a resolver could make of the name.
         if host.is_localhost() {
             return (closed != Some(Closed::Loopback)).then_some(Why::NotLoopback);
@@ -91,7 +91,7 @@ impl Filter {
         if let Some(why) = closed {
             return Some(Why::Closed(why));
         }
-        if address::deliveries(address).any(|address| own.contains(&address)) {
+        if deliveries(address).any(|address| own.contains(&address)) {
             return Some(Why::Own);
         }
         self.denied_addresses.iter().any(|range| range.contains(address)).then_some(Why::Listed)

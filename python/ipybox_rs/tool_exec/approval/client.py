@@ -181,7 +181,21 @@ class ApprovalRequest:
         """
         return await self._answer("reject")
 
-    async def _answer(self, answer: str) -> bool:
+    async def accept_with(self, content: dict[str, Any]) -> bool:
+        """Answers a question of a server: one whose `tool_name` is `elicitation/create`.
+
+        Args:
+            content: The values that `tool_args["requestedSchema"]` asks for, by their names. Those that have defaults may be
+                left out.
+
+        Returns:
+            Whether the answer came in time.
+        """
+        return await self._answer("accept_with", content)
+
+    async def _answer(
+        self, answer: str, content: dict[str, Any] | None = None
+    ) -> bool:
         decision = answer != "reject"
         is_first = self._decision is None
         if is_first:
@@ -194,7 +208,10 @@ class ApprovalRequest:
             return False
         return bool(
             await self._host.request(
-                "approval_request/answer", request=self._number, answer=answer
+                "approval_request/answer",
+                request=self._number,
+                answer=answer,
+                **({} if content is None else {"content": content}),
             )
         )
 

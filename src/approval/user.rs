@@ -1,0 +1,100 @@
+//! What only the user can do: log in on a page, and answer what a server asks.
+//!
+//! Neither a standing answer nor consent stands for it, and the policy can only deny it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::{Map, Value};
+
+use super::action::Action;
+use super::audit::OpenCall;
+use super::denied::Denied;
+use super::gate::{By, Decision, Gate, call_of};
+use super::policy::Effect;
+use super::queue::{ApprovalQueue, Approver, Away};
+use super::request::{Answer, Reply};
+
+/// A user who was sent to a page, as long as it takes.
+pub(crate) struct OnPage {
+    _away: Away,
+    /// The decision, whose end is to be recorded.
+    pub(crate) on_record: OpenCall,
+}
+
+impl Gate {
+    /// Whether the user of `approver` can be sent to a page.
+    pub(crate) fn can_open_pages(&self, approver: &Approver) -> bool {
+        matches!(approver, Approver::User(queue) if queue.opens_pages())
+    }
+
+    /// Sends the user of `approver` to the page that `action` shows. The user counts as waiting as long as the result lives.
+    ///
+    /// # Errors
+    /// The user did not go there, or cannot be sent.
+    pub(crate) async fn send_to_page(&self, action: Action, approver: &Approver) -> Result<OnPage, Denied> {
+        let Approver::User(queue) = approver else { return Err(nobody(&action, NO_PAGES)) };
+        if !queue.opens_pages() {
+            return Err(nobody(&action, NO_PAGES));
+        }
+        let (_, on_record) = self.ask_user(action, queue).await?;
+        Ok(OnPage { _away: queue.away(), on_record })
+    }
+
+    /// Has the user of the current cell fill in the form that `action` shows, or open its page. Returns what was filled in.
+    ///
+    /// # Errors
+    /// The user did not, or nobody can be asked.
+    pub(crate) async fn elicit(&self, action: Action, is_page: bool) -> Result<Map<String, Value>, Denied> {
+        let queue = match self.approver() {
+            Approver::User(queue) => queue,
+            Approver::Nobody(why) => return Err(nobody(&action, why)),
+            Approver::Consent => return Err(nobody(&action, "the application reads no requests")),
+        };
+        if is_page && !queue.opens_pages() {
+            return Err(nobody(&action, NO_PAGES));
+        }
+        let (reply, on_record) = self.ask_user(action, &queue).await?;
+        let content = reply.content.unwrap_or_default();
+        // The values are the user's, and go to the server alone.
+        on_record.result(|| Value::from("answered"));
+        Ok(content)
+    }
+
+    async fn ask_user(&self, action: Action, queue: &ApprovalQueue) -> Result<(Reply, OpenCall), Denied> {
+        let question = self.audit.question(&action);
+        let action = Arc::new(action);
+        let begun = Instant::now();
+        let judgement = self.policy.judge(&action);
+        let rejected = || Denied::Rejected { call: call_of(&action) };
+        let (outcome, by) = match judgement.effect {
+            Effect::Deny => {
+                let denied = Denied::Policy { call: call_of(&action), rule: judgement.rule.clone() };
+                (Err(denied), By::Policy(judgement.rule))
+            }
+            Effect::Allow | Effect::Ask => match self.ask(&action, queue).await {
+                None => (Err(Denied::Expired { call: call_of(&action), after: self.timeout }), By::Expiry),
+                Some(None) => (Err(rejected()), By::Nobody),
+                Some(Some(Reply { answer: Answer::No, .. })) => (Err(rejected()), By::Answer(Answer::No)),
+                Some(Some(reply)) => (Ok(reply), By::Answer(Answer::Once)),
+            },
+        };
+        let (outcome, reply) = match outcome {
+            Ok(reply) => (Ok(()), Some(reply)),
+            Err(denied) => (Err(denied), None),
+        };
+        let decision = Decision { outcome, by, waited: begun.elapsed() };
+        let recorded = question.decided(&decision).await;
+        decision.outcome?;
+        match recorded {
+            Ok(on_record) => Ok((reply.unwrap_or_default(), on_record)),
+            Err(error) => Err(Denied::Unrecorded { call: call_of(&action), why: error.to_string() }),
+        }
+    }
+}
+
+const NO_PAGES: &str = "the MCP client cannot open pages";
+
+fn nobody(action: &Action, why: &'static str) -> Denied {
+    Denied::Nobody { call: call_of(action), why }
+}

@@ -1,0 +1,45 @@
+//! `ipybox servers`: lists, tries and removes registered servers.
+
+use std::io::Write as _;
+
+use anyhow::Context as _;
+use ipybox::KnownServers;
+
+use super::args::{ServersAction, ServersArgs};
+use super::login::runtime;
+
+pub(super) fn run(args: ServersArgs) -> anyhow::Result<()> {
+    let servers = KnownServers::open(&args.place.workspace, args.place.state_dir)?;
+    let text = match args.action {
+        None if args.json => {
+            serde_json::to_string_pretty(&servers.list()?).context("write the list as JSON")? + "\n"
+        }
+        None => list(&servers)?,
+        Some(ServersAction::Test { name }) => {
+            let tools = runtime()?.block_on(servers.test(&name))?;
+            format!("`{name}` answers, and has {tools} tool{}.\n", if tools == 1 { "" } else { "s" })
+        }
+        Some(ServersAction::Remove { name }) => {
+            runtime()?.block_on(servers.remove(&name))?;
+            format!("`{name}` is removed.\n")
+        }
+    };
+    std::io::stdout().write_all(text.as_bytes()).context("print the answer")
+}
+
+fn list(servers: &KnownServers) -> anyhow::Result<String> {
+    let servers = servers.list()?;
+    if servers.is_empty() {
+        return Ok("No MCP server is registered in this workspace.\n".to_owned());
+    }
+    let lines = servers.iter().map(|server| {
+        let tools = match server.tools {
+            Some(1) => "1 tool".to_owned(),
+            Some(tools) => format!("{tools} tools"),
+            None => "not registered".to_owned(),
+        };
+        let login = server.login.as_ref().map(|login| format!(", {login}")).unwrap_or_default();
+        format!("{}: {} ({tools}{login})\n", server.name, server.target)
+    });
+    Ok(lines.collect())
+}

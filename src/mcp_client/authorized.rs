@@ -1,0 +1,130 @@
+//! Sends HTTP requests with the token of an account, and renews it where a server refuses it.
+
+use std::sync::Arc;
+
+use reqwest::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
+
+use super::http;
+use crate::oauth::{Account, Token};
+use crate::text::describe;
+
+/// Sends the requests of one connection.
+#[derive(Clone)]
+pub(super) struct Authorized {
+    pub(super) client: Client,
+    /// `None` if there is no login to the server.
+    pub(super) account: Option<Arc<Account>>,
+    /// The command by which a user logs in.
+    pub(super) command: Arc<str>,
+}
+
+/// Why a request over HTTP has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RequestFailure {
+    /// It could not be sent, or its answer not be read.
+    #[error("{}", http::request_error(.0))]
+    Request(reqwest::Error),
+    /// The server demands other credentials.
+    #[error("{0}")]
+    Refused(Refusal),
+}
+
+/// A server's refusal of credentials, or of a request without any. The server has not acted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// 401, or 403 for want of scopes.
+    pub(crate) status: StatusCode,
+    /// The header `WWW-Authenticate`.
+    pub(crate) challenge: Option<String>,
+    /// Why there is no other token, if there was one.
+    pub(crate) why: Option<String>,
+    /// The command by which a user can log in; if there is none, the credentials are in `headers`.
+    pub(crate) command: Option<Arc<str>>,
+}
+
+impl Refusal {
+    /// The scopes that the server asks for.
+    pub(crate) fn scopes(&self) -> Vec<String> {
+        let scope = self.challenge.as_deref().and_then(|challenge| http::parameter(challenge, "scope"));
+        scope.into_iter().flat_map(str::split_whitespace).map(str::to_owned).collect()
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&http::refused(self))
+    }
+}
+
+impl From<reqwest::Error> for RequestFailure {
+    fn from(error: reqwest::Error) -> Self {
+        Self::Request(error.without_url())
+    }
+}
+
+impl Authorized {
+    /// Sends `request`. If the server refuses its token, it is sent once more with another.
+    pub(super) async fn send(&self, request: RequestBuilder) -> Result<Response, RequestFailure> {
+        let Some(account) = &self.account else {
+            return self.judge(request.send().await?, None);
+        };
+        let why = |error: &crate::oauth::Error| Some(describe(error));
+        let again = request.try_clone();
+        let token = match account.token().await {
+            Ok(token) => token,
+            Err(error) => return Err(self.refusal(StatusCode::UNAUTHORIZED, None, why(&error))),
+        };
+        let response = with(request, token.as_ref()).send().await?;
+        if response.status() != StatusCode::UNAUTHORIZED {
+            return self.judge(response, None);
+        }
+        let found = challenge(&response);
+        match (account.another(token.as_ref(), found.as_deref().unwrap_or_default()).await, again) {
+            (Ok(Some(token)), Some(again)) => self.judge(with(again, Some(&token)).send().await?, None),
+            (Ok(_), _) => self.judge(response, None),
+            (Err(error), _) => self.judge(response, why(&error)),
+        }
+    }
+
+    /// Lets everything pass but refusals of credentials.
+    fn judge(&self, response: Response, why: Option<String>) -> Result<Response, RequestFailure> {
+        let status = response.status();
+        let challenge = challenge(&response);
+        match (status, &challenge) {
+            (StatusCode::UNAUTHORIZED, _) | (StatusCode::FORBIDDEN, Some(_)) => {
+                Err(self.refusal(status, challenge, why))
+            }
+            _ => Ok(response),
+        }
+    }
+
+    fn refusal(&self, status: StatusCode, challenge: Option<String>, why: Option<String>) -> RequestFailure {
+        let has_login = match (&self.account, status) {
+            (None, _) => false,
+            (Some(_), StatusCode::FORBIDDEN) => {
+                challenge.as_deref().is_some_and(|challenge| challenge.contains("insufficient_scope"))
+            }
+            (Some(account), _) => account.needs_user(),
+        };
+        let command = has_login.then(|| Arc::clone(&self.command));
+        RequestFailure::Refused(Refusal { status, challenge, why, command })
+    }
+}
+
+fn with(request: RequestBuilder, token: Option<&Token>) -> RequestBuilder {
+    let Some(token) = token else { return request };
+    let mut value = match HeaderValue::from_str(&token.header()) {
+        Ok(value) => value,
+        // A token with line breaks, which no server takes.
+        Err(_) => return request,
+    };
+    value.set_sensitive(true);
+    request.header(AUTHORIZATION, value)
+}
+
+fn challenge(response: &Response) -> Option<String> {
+    let values = response.headers().get_all(WWW_AUTHENTICATE).iter();
+    let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect();
+    (!values.is_empty()).then(|| values.join(", "))
+}

@@ -1,0 +1,210 @@
+//! The listener on this machine to which the browser brings the authorization server's answer (RFC 8252 §7.3).
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use reqwest::Url;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{Error, foreign};
+
+/// The path of the redirect URI, unless the user names another.
+const PATH: &str = "/callback";
+/// How long the browser's page waits to say how the login has ended.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(45);
+/// How many answers may wait to be looked at.
+const WAITING: usize = 4;
+
+/// The answer that the browser brought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) code: String,
+    pub(super) state: String,
+    pub(super) issuer: Option<String>,
+}
+
+/// An answer, and how to tell the browser's user what came of it.
+pub(super) struct Arrived {
+    pub(super) answer: Result<Answer, Error>,
+    pub(super) page: oneshot::Sender<Result<(), String>>,
+}
+
+/// Listens while it lives.
+pub(super) struct Callback {
+    /// The redirect URI, with its port.
+    pub(super) uri: String,
+    arriving: mpsc::Receiver<Arrived>,
+    expected: Arc<std::sync::OnceLock<String>>,
+    _listening: DropGuard,
+}
+
+#[derive(Clone)]
+struct Page {
+    hosts: Arc<Vec<String>>,
+    expected: Arc<std::sync::OnceLock<String>>,
+    arrived: mpsc::Sender<Arrived>,
+}
+
+impl Callback {
+    /// Listens on the redirect URI that the client was registered with, or on a free port.
+    pub(super) async fn listen(redirect_uri: Option<&str>) -> Result<Self, Error> {
+        let uri = redirect_uri.unwrap_or("http://localhost/callback");
+        let failed = |cause: std::io::Error| Error::Listen { uri: foreign(uri), cause };
+        let wrong = || {
+            let why = "a redirect URI is `http://localhost:PORT/callback`, on this machine";
+            failed(std::io::Error::new(std::io::ErrorKind::InvalidInput, why))
+        };
+        let mut url = Url::parse(uri).map_err(|_| wrong())?;
+        if url.scheme() != "http" || !crate::web::is_loopback(&url) || url.query().is_some() {
+            return Err(wrong());
+        }
+        let port = url.port().unwrap_or(if redirect_uri.is_some() { 80 } else { 0 });
+        let listener = TcpListener::bind((IpAddr::V4(Ipv4Addr::LOCALHOST), port)).await.map_err(failed)?;
+        let port = listener.local_addr().map_err(failed)?.port();
+        // Browsers may try either address for `localhost`. Where there is no IPv6, one is enough.
+        let other = TcpListener::bind((IpAddr::V6(Ipv6Addr::LOCALHOST), port)).await.ok();
+        if url.set_port(Some(port)).is_err() {
+            return Err(wrong());
+        }
+        let (arrived, arriving) = mpsc::channel(WAITING);
+        let expected = Arc::default();
+        let hosts = ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("{host}:{port}"));
+        let page = Page { hosts: Arc::new(hosts.to_vec()), expected: Arc::clone(&expected), arrived };
+        let path = if url.path() == "/" && redirect_uri.is_none() { PATH } else { url.path() };
+        let router = Router::new().route(path, get(answered)).with_state(page);
+        let stop = CancellationToken::new();
+        for listener in std::iter::once(listener).chain(other) {
+            let (router, stopped) = (router.clone(), stop.clone());
+            tokio::spawn(async move {
+                let stopped = async move { stopped.cancelled().await };
+                if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(stopped).await {
+                    tracing::warn!(%error, "the listener for a login has failed");
+                }
+            });
+        }
+        Ok(Self { uri: url.to_string(), arriving, expected, _listening: stop.drop_guard() })
+    }
+
+    /// Answers with another `state` are not ours: anybody can send a browser here.
+    pub(super) fn expect(&self, state: &str) {
+        // It is set once, by the login that has made this.
+        self.expected.set(state.to_owned()).ok();
+    }
+
+    pub(super) async fn answer(&mut self) -> Option<Arrived> {
+        self.arriving.recv().await
+    }
+}
+
+/// Reads the answer from the query of a redirect URI.
+pub(super) fn read(query: &str, expected: &str) -> Result<Answer, Option<Error>> {
+    let mut fields: HashMap<String, String> = HashMap::new();
+    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        // RFC 6749 §3.1: parameters are not repeated.
+        if fields.insert(name.clone().into_owned(), value.into_owned()).is_some() {
+            return Err(Some(Error::Answer(format!("`{}` is in it twice", foreign(&name)))));
+        }
+    }
+    if fields.get("state").map(String::as_str) != Some(expected) {
+        return Err(None);
+    }
+    if let Some(error) = fields.get("error") {
+        let description = fields.get("error_description").filter(|text| !text.trim().is_empty());
+        let text = description.map_or_else(|| error.clone(), |description| format!("{error}: {description}"));
+        return Err(Some(Error::Refused(foreign(&text))));
+    }
+    match fields.remove("code").filter(|code| !code.is_empty()) {
+        Some(code) => Ok(Answer { code, state: expected.to_owned(), issuer: fields.remove("iss") }),
+        None => Err(Some(Error::Answer("there is no `code` in it".to_owned()))),
+    }
+}
+
+async fn answered(State(page): State<Page>, headers: HeaderMap, RawQuery(query): RawQuery) -> Response {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    if !page.hosts.iter().any(|known| known == host) {
+        return shown(StatusCode::MISDIRECTED_REQUEST, "This is not the address of a login.");
+    }
+    let expected = page.expected.get().map(String::as_str).unwrap_or_default();
+    let answer = match read(&query.unwrap_or_default(), expected) {
+        _ if expected.is_empty() => return shown(StatusCode::NOT_FOUND, "No login is waiting for this."),
+        Err(None) => {
+            let text = "This answer belongs to another login (its state is another), and is not used.";
+            return shown(StatusCode::BAD_REQUEST, text);
+        }
+        Err(Some(error)) => Err(error),
+        Ok(answer) => Ok(answer),
+    };
+    let (sender, outcome) = oneshot::channel();
+    if page.arrived.send(Arrived { answer, page: sender }).await.is_err() {
+        return shown(StatusCode::GONE, "This login is over.");
+    }
+    match tokio::time::timeout(PAGE_TIMEOUT, outcome).await {
+        Ok(Ok(Ok(()))) => shown(StatusCode::OK, "ipybox is logged in. You can close this page."),
+        Ok(Ok(Err(why))) => shown(StatusCode::OK, &format!("ipybox is not logged in: {why}")),
+        Ok(Err(_)) | Err(_) => shown(StatusCode::OK, "This login is over."),
+    }
+}
+
+/// A page with a text, without a way to anywhere.
+fn shown(status: StatusCode, text: &str) -> Response {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let page = format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+         <title>ipybox</title><style>body{{font:1.1rem system-ui;margin:20vh auto;max-width:36rem;padding:0 1rem;\
+         color-scheme:light dark}}</style><p>{text}</p></html>\n"
+    );
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
+        ),
+    ];
+    (status, headers, page).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_answer_to_our_question_is_one() {
+        let answer = read("code=c&state=s&iss=https%3A%2F%2Fas", "s").unwrap();
+        assert_eq!((answer.code.as_str(), answer.issuer.as_deref()), ("c", Some("https://as")));
+        for query in ["", "code=c", "code=c&state=t", "error=access_denied&state=t"] {
+            assert!(read(query, "s").unwrap_err().is_none(), "{query}");
+        }
+        let check = |query: &str, expected: &str| {
+            let error = read(query, "s").unwrap_err().unwrap().to_string();
+            assert!(error.contains(expected) && !error.contains('\x1b'), "{query}: {error}");
+        };
+        check("state=s", "no `code`");
+        check("state=s&code=", "no `code`");
+        check("state=s&code=a&code=b", "`code` is in it twice");
+        check("state=s&error=access_denied&error_description=no%1b%5b31m", "access_denied: no");
+    }
+
+    #[tokio::test]
+    async fn the_redirect_uri_is_on_this_machine() {
+        for uri in
+            ["https://localhost/callback", "http://example.com/callback", "http://localhost/c?x=1", "x"]
+        {
+            assert!(Callback::listen(Some(uri)).await.is_err(), "{uri}");
+        }
+        let free = Callback::listen(None).await.unwrap();
+        assert!(free.uri.starts_with("http://localhost:") && free.uri.ends_with("/callback"), "{}", free.uri);
+        let error = Callback::listen(Some(&free.uri)).await.err().unwrap().to_string();
+        assert!(error.contains(&free.uri), "{error}");
+    }
+}

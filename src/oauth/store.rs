@@ -1,0 +1,267 @@
+//! Where logins are kept: tokens in the vault, what is no secret in `logins.json` of the state directory.
+//!
+//! Several processes may use the same login: each reads it anew before it renews a token, under a lock.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use rmcp::transport::auth::{AuthError, CredentialStore, OAuthTokenResponse, StoredCredentials};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::Error;
+use crate::files::{StateFile, small};
+use crate::vault::Vault;
+
+/// How long to wait for another process that renews the same token.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The secrets of a login.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct Secret {
+    /// The tokens, and for which client and issuer.
+    pub(super) credentials: StoredCredentials,
+    /// The client's secret, if it was given one when it was registered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) client_secret: Option<String>,
+}
+
+impl Secret {
+    /// The tokens.
+    pub(super) fn tokens(&self) -> Option<&OAuthTokenResponse> {
+        self.credentials.token_response.as_ref()
+    }
+}
+
+/// What is known of a login, without its secrets.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct KnownLogin {
+    /// The server's URL, without its query.
+    pub(crate) server: String,
+    /// Whether there is a token.
+    #[serde(default)]
+    pub(crate) is_logged_in: bool,
+    /// Until when the token holds, in seconds since 1970; `None` if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) expires_at: Option<u64>,
+    /// Whether the token is renewed without a user.
+    #[serde(default)]
+    pub(crate) is_renewed: bool,
+    /// The authorization server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) issuer: Option<String>,
+    /// The scopes that were granted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) scopes: Vec<String>,
+    /// What the server refused last, until the next login.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) refused: Option<Refused>,
+}
+
+/// A request that a server has refused for want of a login, or of scopes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Refused {
+    /// The name under which it is registered, or was to be.
+    pub(crate) name: String,
+    /// Its parameters; placeholders are not filled.
+    pub(crate) parameters: Map<String, Value>,
+    /// The header `WWW-Authenticate` of its answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) challenge: Option<String>,
+    /// The scopes that it asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) scopes: Vec<String>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Document {
+    logins: BTreeMap<String, KnownLogin>,
+}
+
+/// Where one login is kept. Its methods block.
+pub(crate) struct Store {
+    key: String,
+    server: String,
+    place: Place,
+}
+
+enum Place {
+    Directory(PathBuf),
+    Memory(Mutex<Option<Secret>>),
+}
+
+impl Store {
+    pub(super) fn new(key: String, server: String, directory: Option<&Path>) -> Self {
+        let place = directory
+            .map_or_else(|| Place::Memory(Mutex::default()), |path| Place::Directory(path.to_owned()));
+        Self { key, server, place }
+    }
+
+    /// All logins of a state directory, and requests refused for want of one.
+    pub(crate) fn known(directory: &Path) -> io::Result<Vec<KnownLogin>> {
+        Ok(file_of(directory).read::<Document>()?.logins.into_values().collect())
+    }
+
+    pub(super) fn load(&self) -> io::Result<Option<Secret>> {
+        match &self.place {
+            Place::Directory(directory) => {
+                let Some(text) = Vault::in_directory(directory).get(&self.entry())? else { return Ok(None) };
+                // What an earlier version has left there is as good as none.
+                Ok(serde_json::from_str(&text).ok())
+            }
+            Place::Memory(secret) => Ok(secret.lock().unwrap_or_else(PoisonError::into_inner).clone()),
+        }
+    }
+
+    pub(super) fn save(&self, secret: Secret) -> io::Result<()> {
+        match &self.place {
+            Place::Directory(directory) => {
+                make_private(directory)?;
+                Vault::in_directory(directory).put(&self.entry(), &serde_json::to_string(&secret)?)?;
+                self.change(directory, |login| login.has(&secret))
+            }
+            Place::Memory(place) => {
+                *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(secret);
+                Ok(())
+            }
+        }
+    }
+
+    /// Forgets the login. Returns whether there was one.
+    pub(super) fn clear(&self) -> io::Result<bool> {
+        match &self.place {
+            Place::Directory(directory) => {
+                let was_there = Vault::in_directory(directory).remove(&self.entry())?;
+                file_of(directory)
+                    .change(|document: &mut Document| drop(document.logins.remove(&self.key)))?;
+                Ok(was_there)
+            }
+            Place::Memory(place) => Ok(place.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()),
+        }
+    }
+
+    /// What is known of the login.
+    pub(super) fn look(&self) -> io::Result<Option<KnownLogin>> {
+        match &self.place {
+            Place::Directory(directory) => {
+                Ok(file_of(directory).read::<Document>()?.logins.remove(&self.key))
+            }
+            Place::Memory(_) => Ok(None),
+        }
+    }
+
+    /// Notes what the server has refused, for `ipybox login` in another process.
+    pub(super) fn note(&self, refused: Refused) -> io::Result<()> {
+        let Place::Directory(directory) = &self.place else { return Ok(()) };
+        let is_known = self.look()?.and_then(|login| login.refused).as_ref() == Some(&refused);
+        if is_known {
+            return Ok(());
+        }
+        make_private(directory)?;
+        self.change(directory, |login| login.refused = Some(refused))
+    }
+
+    /// Waits for other processes that renew the token.
+    pub(super) fn lock(&self) -> io::Result<Option<File>> {
+        let Place::Directory(directory) = &self.place else { return Ok(None) };
+        let file = small::create(&directory.join(format!("login-{}.lock", self.key)))?;
+        let deadline = Instant::now() + LOCK_TIMEOUT;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(file)),
+                Err(std::fs::TryLockError::Error(error)) => return Err(error),
+                Err(std::fs::TryLockError::WouldBlock) if Instant::now() < deadline => {
+                    std::thread::sleep(LOCK_POLL_INTERVAL);
+                }
+                Err(std::fs::TryLockError::WouldBlock) => {
+                    let why = format!("another process has renewed the token for {LOCK_TIMEOUT:?}");
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+                }
+            }
+        }
+    }
+
+    fn change(&self, directory: &Path, change: impl FnOnce(&mut KnownLogin)) -> io::Result<()> {
+        file_of(directory).change(|document: &mut Document| {
+            let login = document.logins.entry(self.key.clone()).or_default();
+            login.server.clone_from(&self.server);
+            change(login);
+        })
+    }
+
+    fn entry(&self) -> String {
+        format!("login {}", self.key)
+    }
+}
+
+impl KnownLogin {
+    fn has(&mut self, secret: &Secret) {
+        use rmcp::transport::auth::OAuthTokenResponse as Tokens;
+
+        let tokens: Option<&Tokens> = secret.tokens();
+        self.is_logged_in = tokens.is_some();
+        self.is_renewed = tokens.is_some_and(|tokens| super::account::refresh_token(tokens).is_some());
+        self.expires_at = super::account::expires_at(&secret.credentials);
+        self.issuer.clone_from(&secret.credentials.issuer);
+        self.scopes.clone_from(&secret.credentials.granted_scopes);
+        self.refused = None;
+    }
+}
+
+/// Makes the directory, for this user alone, if it is not there: a process without a session has not made it.
+fn make_private(directory: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
+}
+
+fn file_of(directory: &Path) -> StateFile {
+    StateFile::new(directory.join("logins.json"))
+}
+
+/// The store as rmcp wants it, for one client.
+pub(super) struct ForClient {
+    pub(super) store: Arc<Store>,
+    pub(super) client_secret: Option<String>,
+}
+
+#[async_trait]
+impl CredentialStore for ForClient {
+    async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
+        Ok(blocking(&self.store, Store::load).await.map_err(failed)?.map(|secret| secret.credentials))
+    }
+
+    async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
+        let secret = Secret { credentials, client_secret: self.client_secret.clone() };
+        blocking(&self.store, |store| store.save(secret)).await.map_err(failed)
+    }
+
+    async fn clear(&self) -> Result<(), AuthError> {
+        blocking(&self.store, Store::clear).await.map(drop).map_err(failed)
+    }
+}
+
+fn failed(error: Error) -> AuthError {
+    AuthError::CredentialStoreError(crate::text::describe(&error))
+}
+
+/// Does `work` off the runtime's threads.
+pub(super) async fn blocking<T: Send + 'static>(
+    store: &Arc<Store>,
+    work: impl FnOnce(&Store) -> io::Result<T> + Send + 'static,
+) -> Result<T, Error> {
+    let store = Arc::clone(store);
+    let done = tokio::task::spawn_blocking(move || work(&store)).await;
+    done.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(Error::Store)
+}
+
+/// Seconds since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
