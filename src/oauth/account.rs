@@ -17,6 +17,7 @@ use super::http::{Http, Reachable};
 use super::store::{ForClient, Refused, Secret, Store, blocking, now};
 use super::{Error, Settings, earlier, foreign, machine, told};
 use crate::env::Redactor;
+use crate::files::Stamp;
 
 /// A token is renewed this long before it expires, and a tenth of its life if that is shorter.
 const RENEWED_BEFORE: u64 = 30;
@@ -40,7 +41,15 @@ pub(crate) struct Account {
     http: Mutex<Option<Arc<Http>>>,
     redactor: Redactor,
     /// Held while a token is got, so that simultaneous calls share it.
-    current: AsyncMutex<Option<Token>>,
+    current: AsyncMutex<Current>,
+}
+
+/// The token in memory.
+#[derive(Default)]
+struct Current {
+    token: Option<Token>,
+    /// Of which version of the store it is.
+    version: Option<Stamp>,
 }
 
 /// The authorization server of an MCP server.
@@ -134,10 +143,9 @@ impl Account {
     /// There was one, and it cannot be renewed; or the client gets none.
     pub(crate) async fn token(&self) -> Result<Option<Token>, Error> {
         let mut current = self.current.lock().await;
-        if let Some(token) = current.as_ref().filter(|token| token.is_fresh()) {
+        if let Some(token) = self.in_memory(&mut current).filter(|token| token.is_fresh()) {
             return Ok(Some(token.clone()));
         }
-        *current = None;
         let token = match self.settings.needs_user() {
             true => match blocking(&self.store, Store::load).await? {
                 None => None,
@@ -164,10 +172,11 @@ impl Account {
         challenge: &str,
     ) -> Result<Option<Token>, Error> {
         let mut current = self.current.lock().await;
-        if let Some(token) = current.as_ref().filter(|token| Some(*token) != refused && token.is_fresh()) {
+        if let Some(token) =
+            self.in_memory(&mut current).filter(|token| Some(*token) != refused && token.is_fresh())
+        {
             return Ok(Some(token.clone()));
         }
-        *current = None;
         let token = match (self.settings.needs_user(), refused) {
             (false, _) => Some(Box::pin(machine::token(self, Some(challenge))).await?),
             (true, Some(refused)) => Some(Box::pin(self.renew(refused)).await?),
@@ -194,24 +203,34 @@ impl Account {
     /// The store cannot be changed.
     pub(crate) async fn forget(&self) -> Result<bool, Error> {
         let mut current = self.current.lock().await;
-        *current = None;
+        *current = Current::default();
         blocking(&self.store, Store::clear).await
     }
 
     /// Forgets the token in memory: another one was saved.
     pub(super) async fn reload(&self) {
-        *self.current.lock().await = None;
+        *self.current.lock().await = Current::default();
     }
 
     pub(super) fn redact(&self, secret: &str) {
         self.redactor.note("access token", secret);
     }
 
-    fn keep(&self, current: &mut Option<Token>, token: Option<Token>) -> Option<Token> {
+    /// The token in memory, if it is still what is kept.
+    fn in_memory<'a>(&self, current: &'a mut Current) -> Option<&'a Token> {
+        let version = self.store.stamp();
+        if self.settings.needs_user() && version != current.version {
+            *current = Current { token: None, version };
+        }
+        current.token.as_ref()
+    }
+
+    fn keep(&self, current: &mut Current, token: Option<Token>) -> Option<Token> {
         if let Some(token) = &token {
             self.redact(&token.secret);
         }
-        current.clone_from(&token);
+        // A renewal has written the store.
+        *current = Current { token: token.clone(), version: self.store.stamp() };
         token
     }
 

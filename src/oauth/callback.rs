@@ -14,6 +14,7 @@ use reqwest::Url;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
 use super::{Error, foreign};
 
@@ -21,6 +22,8 @@ use super::{Error, foreign};
 const PATH: &str = "/callback";
 /// How long the browser's page waits to say how the login has ended.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(45);
+/// How long the end of a login waits for the browser to take its page.
+const LAST_PAGE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How many answers may wait to be looked at.
 const WAITING: usize = 4;
 
@@ -44,7 +47,8 @@ pub(super) struct Callback {
     pub(super) uri: String,
     arriving: mpsc::Receiver<Arrived>,
     expected: Arc<std::sync::OnceLock<String>>,
-    _listening: DropGuard,
+    listening: TaskTracker,
+    stop: DropGuard,
 }
 
 #[derive(Clone)]
@@ -81,23 +85,32 @@ impl Callback {
         let page = Page { hosts: Arc::new(hosts.to_vec()), expected: Arc::clone(&expected), arrived };
         let path = if url.path() == "/" && redirect_uri.is_none() { PATH } else { url.path() };
         let router = Router::new().route(path, get(answered)).with_state(page);
-        let stop = CancellationToken::new();
+        let (stop, listening) = (CancellationToken::new(), TaskTracker::new());
         for listener in std::iter::once(listener).chain(other) {
             let (router, stopped) = (router.clone(), stop.clone());
-            tokio::spawn(async move {
+            listening.spawn(async move {
                 let stopped = async move { stopped.cancelled().await };
                 if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(stopped).await {
                     tracing::warn!(%error, "the listener for a login has failed");
                 }
             });
         }
-        Ok(Self { uri: url.to_string(), arriving, expected, _listening: stop.drop_guard() })
+        listening.close();
+        Ok(Self { uri: url.to_string(), arriving, expected, listening, stop: stop.drop_guard() })
     }
 
     /// Answers with another `state` are not ours: anybody can send a browser here.
     pub(super) fn expect(&self, state: &str) {
         // It is set once, by the login that has made this.
         self.expected.set(state.to_owned()).ok();
+    }
+
+    /// Ends, once the browser has its page.
+    pub(super) async fn end(self) {
+        drop((self.arriving, self.stop));
+        if tokio::time::timeout(LAST_PAGE_TIMEOUT, self.listening.wait()).await.is_err() {
+            tracing::debug!("a browser has not taken the last page of a login");
+        }
     }
 
     pub(super) async fn answer(&mut self) -> Option<Arrived> {

@@ -82,7 +82,8 @@ impl Account {
             (None, Some(url)) => OAuthClientConfig::new(url, &callback.uri),
             (None, None) => self.register(&mut manager, &resolved, &callback.uri, &scopes).await?,
         };
-        let client_secret = config.client_secret.clone();
+        // One that the user gives is not kept.
+        let client_secret = config.client_secret.clone().filter(|_| client.is_none());
         manager.configure_client(config).map_err(|error| Error::Registration(told(&error)))?;
         manager.set_credential_store(ForClient { store: self.store.clone(), client_secret });
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
@@ -93,6 +94,7 @@ impl Account {
         callback.expect(&state);
         let asking = self.ask(&manager, &mut callback, &url, &state, opener);
         let asked = tokio::time::timeout(timeout, asking).await;
+        callback.end().await;
         asked.unwrap_or(Err(Error::Silent { after: timeout }))?;
         self.reload().await;
         Ok(())

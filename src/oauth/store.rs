@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Error;
-use crate::files::{StateFile, small};
+use crate::files::{Stamp, StateFile, small};
 use crate::vault::Vault;
 
 /// How long to wait for another process that renews the same token.
@@ -143,6 +143,14 @@ impl Store {
                 Ok(was_there)
             }
             Place::Memory(place) => Ok(place.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()),
+        }
+    }
+
+    /// The version of what is kept: another process may have logged in or out.
+    pub(super) fn stamp(&self) -> Option<Stamp> {
+        match &self.place {
+            Place::Directory(directory) => file_of(directory).stamp().ok().flatten(),
+            Place::Memory(_) => None,
         }
     }
 
