@@ -20,6 +20,8 @@ use crate::support::{Ipybox, Place, kernel_python, repository, test_server, tool
 struct Behind {
     child: Child,
     url: String,
+    /// Open as long as it lives: it may print more.
+    _output: BufReader<std::process::ChildStdout>,
 }
 
 impl Behind {
@@ -40,9 +42,10 @@ impl Behind {
     fn start(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
         let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("it did not start: {line}"));
-        Self { child, url: ready["url"].as_str().unwrap().to_owned() }
+        Self { child, url: ready["url"].as_str().unwrap().to_owned(), _output: output }
     }
 
     /// What the servers were asked.
