@@ -85,6 +85,7 @@ pub mod env;
 mod environment;
 mod files;
 mod gateway;
+mod import;
 #[cfg(doctest)]
 mod guide;
 #[doc(hidden)]
@@ -105,6 +106,7 @@ mod site;
 mod text;
 mod tool_client;
 mod tool_server;
+mod vault;
 
 pub use approval::{
     ApprovalRequest, AuditContents, AuditError, Effect as ApprovalEffect, Policy as ApprovalPolicy,
@@ -116,6 +118,8 @@ pub use config::{
     ApprovalMode, ApprovalSettings, AuditSettings, Config, Error as ConfigError, Images, KernelSettings,
     RemoteSettings, SandboxBackend, SandboxSettings, Settings, ToolServerSettings,
 };
+#[doc(hidden)]
+pub use import::{Import, ImportError, ImportEvent, ImportLeft, ImportServer, ImportState, Importer};
 #[doc(hidden)]
 pub use gateway::{exec as sandbox_exec, run as sandbox_gateway};
 pub use library::{

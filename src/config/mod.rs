@@ -17,6 +17,7 @@ use crate::kernel::ShellCommands;
 use crate::mcp_client::Connector;
 use crate::sandbox::{Confinement, Exposed, Place, PolicyError};
 use crate::text::describe;
+use crate::vault::Vault;
 
 pub use self::settings::{
     ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, RemoteSettings, SandboxSettings,
@@ -153,6 +154,7 @@ pub struct Config {
     pub(crate) tool_server: ToolServerSettings,
     pub(crate) approval: ApprovalSettings,
     pub(crate) audit: AuditSettings,
+    pub(crate) mcp_configs: Vec<PathBuf>,
     pub(crate) variables: Arc<Variables>,
 }
 
@@ -171,10 +173,13 @@ impl Config {
         };
         let workspace = create_workspace(&settings.workspace)
             .map_err(|source| Error::Workspace { path: settings.workspace.clone(), source })?;
-        let variables = Arc::new(Variables::of(settings.environment.as_ref(), &workspace));
+        let mut variables = Variables::of(settings.environment.as_ref(), &workspace);
         let states = states_dir(settings.state_dir, &variables)?;
         let state_dir = create_private_dir(&workspace_state_dir(&states, &workspace))
             .map_err(|source| Error::StateDir { path: states, source })?;
+        let vault = Vault::in_directory(&state_dir);
+        variables.find_secrets_by(move |name| vault.get(name));
+        let variables = Arc::new(variables);
         let images_dir = workspace.join(settings.images_dir);
         let home = variables.in_process("HOME").filter(|home| home.starts_with('/')).unwrap_or("/");
         let home = PathBuf::from(home);
@@ -198,6 +203,7 @@ impl Config {
             tool_server: settings.tool_server,
             approval: settings.approval,
             audit: settings.audit,
+            mcp_configs: settings.mcp_configs,
             variables,
         };
         match settings.sandbox {

@@ -6,6 +6,7 @@ mod keys;
 
 use serde_json::{Map, Value, json};
 
+pub(crate) use self::entry::all as servers_in;
 use self::keys::{Ignored, Key};
 use super::ParametersError;
 use super::filled::WORKSPACE;
