@@ -85,9 +85,9 @@ pub mod env;
 mod environment;
 mod files;
 mod gateway;
-mod import;
 #[cfg(doctest)]
 mod guide;
+mod import;
 #[doc(hidden)]
 pub mod json_rpc;
 mod jupyter;
@@ -119,9 +119,9 @@ pub use config::{
     RemoteSettings, SandboxBackend, SandboxSettings, Settings, ToolServerSettings,
 };
 #[doc(hidden)]
-pub use import::{Import, ImportError, ImportEvent, ImportLeft, ImportServer, ImportState, Importer};
-#[doc(hidden)]
 pub use gateway::{exec as sandbox_exec, run as sandbox_gateway};
+#[doc(hidden)]
+pub use import::{Import, ImportError, ImportEvent, ImportLeft, ImportServer, ImportState, Importer};
 pub use library::{
     Code, CodeExecution, CodeExecutionChunk, CodeExecutionError, CodeExecutionEvent, CodeExecutionResult,
     CodeExecutor, CodeExecutorBuilder, KernelClient, KernelClientBuilder, Truncated,

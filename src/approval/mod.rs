@@ -11,6 +11,7 @@
 
 mod action;
 mod audit;
+mod denied;
 mod gate;
 mod like;
 mod policy;
@@ -24,7 +25,8 @@ pub(crate) use self::action::Action;
 pub use self::action::{Target, ToolAnnotations};
 pub(crate) use self::audit::{Audit, CellOutput, LogSettings, OpenCall, decisions_file};
 pub use self::audit::{Contents as AuditContents, Error as AuditError};
-pub(crate) use self::gate::{Denied, Gate, Permit};
+pub(crate) use self::denied::Denied;
+pub(crate) use self::gate::{Gate, Origin, Permit};
 pub use self::policy::{Effect, Policy, PolicyError};
 pub(crate) use self::queue::{ApprovalQueue, Approver};
 pub(crate) use self::request::Answer;

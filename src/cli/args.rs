@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::import::ImportArgs;
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 use ipybox::{ApprovalMode, AuditContents, RemoteSettings, SandboxSettings, Settings};
 
@@ -52,6 +53,11 @@ pub(crate) enum Command {
     /// Tries what it tells, and leaves nothing behind. Ends with 0 if ipybox can run: without a sandbox, and with one
     /// too if `--sandbox` is given. Ends with 1 otherwise.
     Doctor(DoctorArgs),
+    /// Register the MCP servers that are configured in other clients
+    ///
+    /// Shows them, asks which to take, and keeps secrets in clear text apart. Ends with 0 if all that was chosen is
+    /// registered, with 1 if a registration failed, a file cannot be used, or nobody could be asked.
+    Import(ImportArgs),
 }
 
 /// The flags of `ipybox doctor`.
@@ -301,6 +307,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 
+    /// A configuration file of an MCP client, whose servers are registered at the start; may be given several times. Beside
+    /// a sandbox, somebody must agree to what a file in the workspace offers
+    #[arg(long, value_name = "FILE")]
+    pub(crate) mcp_config: Vec<PathBuf>,
+
     /// Who decides whether a tool call, a registration or an installation may run [default: policy with a policy
     /// file, else auto]
     #[arg(long, value_name = "HOW")]
@@ -426,6 +437,7 @@ impl From<ServeArgs> for Settings {
         settings.kernel.max_file_size = args.kernel_max_file_size;
         settings.kernel.approve_shell_cmds = args.approve_shell_cmds;
         settings.kernel.require_shell_escape = args.require_shell_escape;
+        settings.mcp_configs = args.mcp_config;
         settings.audit.file = args.audit_log;
         if args.audit_contents {
             settings.audit.contents = AuditContents::Everything;
@@ -446,7 +458,7 @@ fn result_file(text: &str) -> Result<(String, PathBuf), String> {
 }
 
 /// A positive number of seconds.
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     match Duration::try_from_secs_f64(seconds) {
         Ok(duration) if !duration.is_zero() => Ok(duration),

@@ -136,7 +136,8 @@ mod tests {
     use super::*;
 
     fn kept(token: &str, vault: &Vault) -> Kept {
-        let object = json!({"command": "a", "args": ["--token", "t1t2"], "env": {"A_TOKEN": token, "B_TOKEN": token}});
+        let object =
+            json!({"command": "a", "args": ["--token", "t1t2"], "env": {"A_TOKEN": token, "B_TOKEN": token}});
         let parameters = ServerParameters::parse(object.as_object().unwrap()).unwrap();
         Kept::of("s", parameters, vault).unwrap()
     }

@@ -13,11 +13,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use self::register::{ImportEvent, Importer};
-pub(crate) use self::kept::{Kept, forget};
-pub(crate) use self::start::{AtStart, offered_at_start};
 use self::formats::{Client, Contents, Left, Offered, Place, Reader, Surroundings, Unreadable, merge};
-use crate::config::{self, Config, state_directory};
+pub(crate) use self::kept::{Kept, forget};
+pub(crate) use self::register::AT_ONCE;
+pub use self::register::{ImportEvent, Importer};
+pub(crate) use self::start::{AtStart, StartServer, offered_at_start};
+use crate::config::{self, state_directory};
 use crate::env::Variables;
 use crate::mcp_client::{Connector, Reach};
 use crate::registry::Registry;
@@ -136,8 +137,8 @@ impl Import {
     pub fn read(workspace: &Path, state_dir: Option<PathBuf>, from: &[String]) -> Result<Self, ImportError> {
         let state = state_directory(workspace, state_dir)?;
         let canonical = workspace.canonicalize();
-        let workspace = canonical
-            .map_err(|source| config::Error::Workspace { path: workspace.to_owned(), source })?;
+        let workspace =
+            canonical.map_err(|source| config::Error::Workspace { path: workspace.to_owned(), source })?;
         let variables = Variables::load(&workspace);
         let home = variables.in_process("HOME").filter(|home| home.starts_with('/')).map(PathBuf::from);
         let surroundings =

@@ -17,6 +17,8 @@ pub(crate) const AT_ONCE: usize = 8;
 /// What happens to a server that is imported.
 #[derive(Debug, Clone, Copy)]
 pub enum ImportEvent<'a> {
+    /// It is about to be started.
+    Starts,
     /// It says something while it starts.
     Says(&'a str),
     /// It is registered, with so many tools.
@@ -64,6 +66,7 @@ impl Importer {
         report: &(dyn Fn(&ImportServer, ImportEvent<'_>) + Sync),
     ) -> usize {
         let each = futures::stream::iter(servers).map(|server| async move {
+            report(server, ImportEvent::Starts);
             let registered = self.register_one(server, &|what| report(server, ImportEvent::Says(what))).await;
             match &registered {
                 Ok((tools, notes)) => report(server, ImportEvent::Registered { tools: *tools, notes }),

@@ -32,7 +32,11 @@ pub(crate) struct StartServer {
 ///
 /// # Errors
 /// One of them cannot be used, in words.
-pub(crate) fn offered_at_start(config: &Config, connector: &Connector, vault: &Vault) -> Result<AtStart, String> {
+pub(crate) fn offered_at_start(
+    config: &Config,
+    connector: &Connector,
+    vault: &Vault,
+) -> Result<AtStart, String> {
     let home = (config.home != Path::new("/")).then_some(config.home.as_path());
     let has_program = |command: &str| connector.has_program(command);
     let reader = Reader { workspace: &config.workspace, home, has_program: &has_program };

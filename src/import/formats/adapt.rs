@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::Place;
 use super::client::Client;
 use super::placeholders::{self, Inputs};
-use crate::env::{dotenv_variables, is_for_a_secret};
+use crate::env::dotenv_variables;
 use crate::files::small;
 use crate::mcp_client::HttpTransport;
 use crate::text::one_line;
@@ -97,8 +97,13 @@ fn take_env_file(adapted: &mut Adapted, setting: &Setting<'_>) -> Result<(), Str
     }
     let content = small::read_in(setting.workspace, &path, small::BY_HAND);
     let content = content.map_err(|error| failed(error.to_string()))?;
-    let variables = dotenv_variables(&content);
+    let mut variables = dotenv_variables(&content);
     adapted.notes.push(format!("`envFile` was read now: {} variables.", variables.len()));
+    // They are literal, and a placeholder would be filled.
+    for (name, _) in variables.extract_if(.., |(_, value)| value.contains("${")) {
+        let name = one_line(&name);
+        adapted.notes.push(format!("Ignored: `{name}` of `envFile`, whose value has `${{`."));
+    }
     adapted.file_variables = variables;
     Ok(())
 }
@@ -106,7 +111,10 @@ fn take_env_file(adapted: &mut Adapted, setting: &Setting<'_>) -> Result<(), Str
 /// Clients try Streamable HTTP first where nothing says which transport a server has.
 fn decide_transport(adapted: &mut Adapted) {
     let has = |key: &str| adapted.entry.get(key).is_some_and(|value| !value.is_null());
-    if ["type", "transport", "transportType", "transport_type", "httpUrl", "sseUrl"].iter().any(|key| has(key)) {
+    if ["type", "transport", "transportType", "transport_type", "httpUrl", "sseUrl"]
+        .iter()
+        .any(|key| has(key))
+    {
         return;
     }
     let url = ["url", "serverUrl", "server_url"].iter().find_map(|key| adapted.entry.get(*key)?.as_str());
@@ -114,10 +122,4 @@ fn decide_transport(adapted: &mut Adapted) {
         adapted.entry.insert("type".to_owned(), json!("streamable_http"));
         adapted.notes.push("The transport is taken to be `streamable_http`.".to_owned());
     }
-}
-
-/// Whether a variable of an `envFile` has to be kept as a secret: by its name, or since a placeholder in it would be
-/// filled.
-pub(super) fn is_literal_secret(name: &str, value: &str) -> bool {
-    is_for_a_secret(name) || value.contains("${")
 }

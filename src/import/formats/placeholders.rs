@@ -60,7 +60,9 @@ impl Filling<'_> {
             Value::String(text) => {
                 if text.contains(&format!("${{{SECRET}")) {
                     // Else a file could send the secrets of another server to its own.
-                    return Err("it has a placeholder of a secret that ipybox keeps for another server".to_owned());
+                    return Err(
+                        "it has a placeholder of a secret that ipybox keeps for another server".to_owned()
+                    );
                 }
                 if text.contains('$') {
                     *text = self.translate_text(text, notes);

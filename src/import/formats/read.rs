@@ -167,7 +167,8 @@ impl Reader<'_> {
         let mut entries = Vec::new();
         let mut others = Vec::new();
         for (path, project) in projects {
-            let Some(servers) = project["mcpServers"].as_object().filter(|servers| !servers.is_empty()) else {
+            let Some(servers) = project["mcpServers"].as_object().filter(|servers| !servers.is_empty())
+            else {
                 continue;
             };
             let is_this = Path::new(path) == self.workspace
@@ -190,9 +191,7 @@ impl Reader<'_> {
     fn offered(&self, name: &str, entry: &Value, setting: &Setting<'_>) -> Result<Offered, String> {
         let package = names::package(name)
             .ok_or("no letter or digit of its name can be in the name of a Python package")?;
-        let entry = entry
-            .as_object()
-            .ok_or_else(|| format!("it is {} instead of an object", kind(entry)))?;
+        let entry = entry.as_object().ok_or_else(|| format!("it is {} instead of an object", kind(entry)))?;
         let Adapted { entry, file_variables, mut notes } = adapt::adapt(entry, setting)?;
         let adopted = ServerParameters::adopt(name, &entry, self.has_program);
         let (mut parameters, told) = adopted.map_err(|error| one_line(&error.to_string()))?;

@@ -115,7 +115,8 @@ pub(super) fn hide(text: &str) -> String {
             true => whole("", word, hidden),
             false => text_of_word(word, hidden),
         };
-        is_value = bare.starts_with("--") && !bare.contains('=') && is_secret_word(bare.trim_start_matches('-'));
+        is_value =
+            bare.starts_with("--") && !bare.contains('=') && is_secret_word(bare.trim_start_matches('-'));
         shown
     });
     words.collect::<Vec<_>>().join(" ")
@@ -328,16 +329,51 @@ mod tests {
         let env = json!({"API_KEY": format!("${{API_KEY:-{GITHUB}}}")});
         check(json!({"command": "a", "env": env}), json!({"env": {"API_KEY": "<API_KEY>"}}), &[GITHUB]);
         let mixed = json!({"API_KEY": "${A}-0123456789"});
-        check(json!({"command": "a", "env": mixed}), json!({"env": {"API_KEY": "${A}<API_KEY>"}}), &["-0123456789"]);
+        check(
+            json!({"command": "a", "env": mixed}),
+            json!({"env": {"API_KEY": "${A}<API_KEY>"}}),
+            &["-0123456789"],
+        );
     }
 
     #[test]
     fn arguments_are_known_by_the_option_before_them() {
-        let args = json!(["-y", "server", "--api-key", "k1k2k3", "--token=t1t2t3", "-e", "X_TOKEN=e1e2", "--header",
-            "Authorization: Bearer h1h2", "--verbose", "--project-id", "p1p2", "--key", "--flag", GITHUB, "/dir"]);
-        let left = json!(["-y", "server", "--api-key", "<args.3>", "--token=<args.4>", "-e", "X_TOKEN=<args.6>",
-            "--header", "Authorization: Bearer <args.8>", "--verbose", "--project-id", "p1p2", "--key", "--flag",
-            "<args.14>", "/dir"]);
+        let args = json!([
+            "-y",
+            "server",
+            "--api-key",
+            "k1k2k3",
+            "--token=t1t2t3",
+            "-e",
+            "X_TOKEN=e1e2",
+            "--header",
+            "Authorization: Bearer h1h2",
+            "--verbose",
+            "--project-id",
+            "p1p2",
+            "--key",
+            "--flag",
+            GITHUB,
+            "/dir"
+        ]);
+        let left = json!([
+            "-y",
+            "server",
+            "--api-key",
+            "<args.3>",
+            "--token=<args.4>",
+            "-e",
+            "X_TOKEN=<args.6>",
+            "--header",
+            "Authorization: Bearer <args.8>",
+            "--verbose",
+            "--project-id",
+            "p1p2",
+            "--key",
+            "--flag",
+            "<args.14>",
+            "/dir"
+        ]);
         check(
             json!({"command": "npx", "args": args}),
             json!({"args": left}),
@@ -357,7 +393,11 @@ mod tests {
             json!({"url": "https://u:<url>@a.example/s/<url>/mcp?api_key=<url>&region=eu&id=5"}),
             &["pw12", "ZTg3NDUyMmItOGI4Ny00", "k1k2"],
         );
-        for url in ["https://mcp.context7.com/mcp", "https://a/mcp-server-with-a-long-name-2/mcp", "https://a/mcp?k=${K}"] {
+        for url in [
+            "https://mcp.context7.com/mcp",
+            "https://a/mcp-server-with-a-long-name-2/mcp",
+            "https://a/mcp?k=${K}",
+        ] {
             check(json!({"url": url}), json!({"url": url}), &[]);
         }
     }

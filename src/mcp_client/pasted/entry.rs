@@ -53,7 +53,9 @@ pub(crate) fn all(object: &Map<String, Value>) -> Option<Vec<(String, Value)>> {
     let wrapped = WRAPPERS.iter().find_map(|key| object.get(*key).filter(is_wrapper));
     // `{"mcp": {"servers": {…}}}`, and no server whose name is `servers`.
     let has_wrapper = |inner: &Map<String, Value>| {
-        WRAPPERS.iter().any(|key| inner.get(*key).and_then(Value::as_object).is_some_and(|one| !is_server(one)))
+        WRAPPERS
+            .iter()
+            .any(|key| inner.get(*key).and_then(Value::as_object).is_some_and(|one| !is_server(one)))
     };
     match wrapped {
         Some(Value::Object(inner)) if has_wrapper(inner) => all(inner),

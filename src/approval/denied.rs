@@ -1,0 +1,65 @@
+//! Why an action may not run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why an action may not run, as a text for the author of the code.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Denied {
+    /// The policy denies it.
+    #[error("`{call}` is denied by the approval policy{}", rule.as_deref().map(|rule| format!(": {rule}")).unwrap_or_default())]
+    Policy {
+        /// `server.tool`.
+        call: String,
+        /// The rule that denies it.
+        rule: Option<Arc<str>>,
+    },
+    /// The user rejected it.
+    #[error("the call of `{call}` was rejected")]
+    Rejected {
+        /// `server.tool`.
+        call: String,
+    },
+    /// Nobody answered in time.
+    #[error("the call of `{call}` was not approved within {} s", after.as_secs_f64())]
+    Expired {
+        /// `server.tool`.
+        call: String,
+        /// How long the gate waited.
+        after: Duration,
+    },
+    /// No user can be asked.
+    #[error("the call of `{call}` needs approval, and nobody can be asked: {why}")]
+    Nobody {
+        /// `server.tool`.
+        call: String,
+        /// Why, and what to do about it.
+        why: &'static str,
+    },
+    /// The request is too long for a user to read.
+    #[error(
+        "the call of `{call}` needs approval, and is too long to be shown to a user even if long texts in it are shortened\n\
+         hint: pass fewer values in one call, or hand over a file; the user can allow the call beforehand in a policy \
+         file (`--approval policy --approval-policy FILE`)"
+    )]
+    TooLong {
+        /// `server.tool`.
+        call: String,
+    },
+    /// An answer that was to hold for good could not be saved, so it has no effect.
+    #[error("the answer to `{call}` cannot be saved: {why}")]
+    NotSaved {
+        /// `server.tool`.
+        call: String,
+        /// Why.
+        why: String,
+    },
+    /// It was permitted, but the decision could not be recorded.
+    #[error("`{call}` may not run, since the audit log cannot be written: {why}")]
+    Unrecorded {
+        /// `server.tool`.
+        call: String,
+        /// Why.
+        why: String,
+    },
+}
