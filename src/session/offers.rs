@@ -62,7 +62,9 @@ impl News {
     }
 
     /// The news as notes for the author of the code.
-    pub(super) fn notes(self) -> Vec<String> {
+    pub(super) fn notes(mut self) -> Vec<String> {
+        self.ready.sort_unstable();
+        self.troubles.sort_unstable();
         let ready = self.ready.iter().map(|(name, tools)| match tools {
             1 => format!("`{name}` (1 tool)"),
             tools => format!("`{name}` ({tools} tools)"),

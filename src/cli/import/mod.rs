@@ -135,16 +135,13 @@ fn told(server: &ImportServer, event: ImportEvent<'_>, is_json: bool) -> Option<
         }
         ImportEvent::Registered { tools, notes } => {
             if !is_json {
-                print_line(&format!(
-                    "registered  {name}  {tools} {}",
-                    if tools == 1 { "tool" } else { "tools" }
-                ));
+                print_line(&format!("registered      {name}  {}", show::count(tools, "tool")));
             }
             Some(Outcome { tools, notes: notes.to_vec(), error: None })
         }
         ImportEvent::Failed(words) => {
             if !is_json {
-                print_line(&format!("failed      {name}  {}", words.replace('\n', "\n            ")));
+                print_line(&format!("not registered  {name}  failed to {}", words.replace('\n', "\n    ")));
             }
             Some(Outcome { tools: 0, notes: Vec::new(), error: Some(words.to_owned()) })
         }

@@ -74,7 +74,7 @@ pub(super) fn summary(outcomes: &BTreeMap<String, Outcome>) -> io::Result<()> {
     let failed = outcomes.len() - ready.len();
     let tools: usize = outcomes.values().map(|outcome| outcome.tools).sum();
     let failures = if failed == 0 { String::new() } else { format!(", {failed} failed") };
-    writeln!(out, "{} servers with {tools} tools are registered{failures}.", ready.len())?;
+    writeln!(out, "Registered: {} with {}{failures}.", count(ready.len(), "server"), count(tools, "tool"))?;
     if let Some(name) = ready.first() {
         writeln!(out, "Code finds them: `from mcptools.{name} import …`, `from mcptools import search`.")?;
     }
@@ -123,6 +123,11 @@ pub(super) fn json(import: &Import, outcomes: &BTreeMap<String, Outcome>) -> io:
     let mut out = io::stdout().lock();
     writeln!(out, "{document:#}")?;
     out.flush()
+}
+
+/// `1 tool`, `2 tools`.
+pub(super) fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// A text as a part of a line.

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use crate::env::is_for_a_secret;
+use crate::env::{is_for_a_secret, is_variable_name};
 use crate::mcp_client::{HttpParameters, Reach, ServerParameters, StdioParameters};
 
 /// A secret in a text: what is shown of it, and its place.
@@ -86,7 +86,8 @@ pub(crate) fn replace(parameters: &mut ServerParameters, replace: Replace<'_>) {
             let mut option = None;
             for (index, argument) in args.iter_mut().enumerate() {
                 let key = format!("args.{index}");
-                let is_value = option.take().filter(|_| !argument.starts_with('-'));
+                // `-e GITHUB_TOKEN` and its like name a variable.
+                let is_value = option.take().filter(|_| !argument.starts_with('-') && !is_constant(argument));
                 let replaced = match is_value {
                     Some(()) => whole(&key, argument, replace),
                     None => text(&key, argument, replace),
@@ -263,6 +264,11 @@ fn is_secret_word(name: &str) -> bool {
         && (is_for_a_secret(&upper)
             || ["APIKEY", "ACCESSKEY", "SECRETKEY", "PRIVATEKEY"].iter().any(|end| last.ends_with(end))
             || MORE_NAMES.contains(&last))
+}
+
+/// Whether a word is the name of a variable.
+fn is_constant(word: &str) -> bool {
+    is_variable_name(word) && word.contains('_') && !word.contains(|letter: char| letter.is_ascii_lowercase())
 }
 
 /// Whether a part of a path is a key, as services put them into the URLs of servers.
