@@ -95,7 +95,7 @@ impl Variables {
 
     fn missing(&self, name: &str) -> MissingVariable {
         let note = if is_secret_name(name) {
-            "\nhint: `ipybox import --replace` keeps it again, or register the server with another placeholder"
+            "\nhint: `ipybox import` keeps it again, or register the server with another placeholder"
                 .to_owned()
         } else if self.refused.contains(name) {
             format!(

@@ -55,6 +55,11 @@ impl Kept {
         failure.map_or(Ok(Self { parameters, secrets }), Err)
     }
 
+    /// Whether the vault lacks one of its secrets.
+    pub(crate) fn has_new(&self) -> bool {
+        self.secrets.iter().any(|secret| secret.is_new)
+    }
+
     /// The names of its secrets, as they stand in placeholders.
     pub(crate) fn names(&self) -> Vec<&str> {
         self.secrets.iter().map(|secret| secret.key.as_str()).collect()

@@ -167,16 +167,18 @@ impl ImportServer {
         let kept = Kept::of(&name, parameters, vault)?;
         let state = match registry.parameters_of(&name)? {
             None => ImportState::New,
-            Some(registered) if registered == kept.parameters => ImportState::Registered,
-            Some(_) => ImportState::Differs,
+            Some(registered) if registered != kept.parameters => ImportState::Differs,
+            // The vault has lost a secret of it.
+            Some(_) if kept.has_new() => ImportState::New,
+            Some(_) => ImportState::Registered,
         };
         let secrets = kept.names().into_iter().map(|name| format!("${{{name}}}")).collect();
         Ok(Self {
             what: kept.parameters.summary(),
             is_program: matches!(kept.parameters.reach, Reach::Stdio(_)),
-            origins: places.into_iter().map(|place| (line(&place.owner()), place.path)).collect(),
-            notes: notes.iter().map(|note| line(&one_line(note))).collect(),
-            original: line(&one_line(&original)),
+            origins: places.into_iter().map(|place| (shown(&place.owner()), place.path)).collect(),
+            notes: notes.iter().map(|note| shown(note)).collect(),
+            original: shown(&original),
             name,
             secrets,
             state,
@@ -188,12 +190,19 @@ impl ImportServer {
 impl ImportLeft {
     pub(crate) fn of(left: Left) -> Self {
         let Left { name, place, why } = left;
-        Self {
-            name: line(&one_line(&name)),
-            owner: line(&place.owner()),
-            why: line(&one_line(&why)),
-            path: place.path,
-        }
+        Self { name: shown(&name), owner: shown(&place.owner()), why: shown(&why), path: place.path }
+    }
+}
+
+/// How much of a text of a file is shown, in characters.
+const SHOWN_CHARS: usize = 500;
+
+/// A text from a file, safe to show as a part of a line.
+fn shown(text: &str) -> String {
+    let text = line(&one_line(text));
+    match text.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
     }
 }
 

@@ -190,6 +190,12 @@ impl Session {
         self.tools.as_ref().map(|tools| tools.registrar.registry.servers()).unwrap_or_default()
     }
 
+    /// The names of the servers that are offered to the session and not registered yet: the first cell waits for them.
+    pub(crate) fn offered(&self) -> Vec<String> {
+        let offers = self.tools.as_ref().and_then(|tools| tools.offers.as_ref());
+        offers.map(|offers| offers.names()).unwrap_or_default()
+    }
+
     /// Registers an MCP server: connects to it, generates the package `mcptools.<name>`, and keeps the connection for the
     /// first call. Code finds the package with its next import. The user of a `client` decides about a server that is not
     /// registered yet; an application decides by itself, and passes `None`.

@@ -19,6 +19,9 @@ use crate::registry::{self, Candidate};
 use crate::text::describe;
 use crate::vault::Vault;
 
+/// How many troubles a note lists.
+const LISTED_TROUBLES: usize = 40;
+
 /// The reason if a file that code can write offers a server and nobody can be asked.
 const OFFERED_BY_CODE: &str = "code in the sandbox can write the file that offers it, and the MCP client cannot ask its user\n\
      hint: `ipybox import --from FILE` takes it, in a terminal; or keep the file where code cannot write";
@@ -75,8 +78,10 @@ impl News {
             lines.push(format!("MCP servers of `--mcp-config` that are ready: {ready}."));
         }
         if !self.troubles.is_empty() {
-            let troubles = self.troubles.iter().map(|trouble| format!("- {trouble}"));
-            let troubles = troubles.collect::<Vec<_>>().join("\n");
+            let more = self.troubles.len().saturating_sub(LISTED_TROUBLES);
+            let troubles = self.troubles.iter().take(LISTED_TROUBLES).map(|trouble| format!("- {trouble}"));
+            let more = (more > 0).then(|| format!("- and {more} more"));
+            let troubles = troubles.chain(more).collect::<Vec<_>>().join("\n");
             lines.push(format!("MCP servers of `--mcp-config` that are not registered:\n{troubles}"));
         }
         lines
@@ -89,7 +94,9 @@ impl Offers {
         let AtStart { servers, left } = at_start;
         let is_new = |server: &StartServer| {
             let registered = registrar.registry.parameters_of(&server.name);
-            !registered.is_ok_and(|registered| registered.as_ref() == Some(&server.kept.parameters))
+            let is_known =
+                registered.is_ok_and(|registered| registered.as_ref() == Some(&server.kept.parameters));
+            !is_known || server.kept.has_new()
         };
         let servers: Vec<StartServer> = servers.into_iter().filter(is_new).collect();
         if servers.is_empty() && left.is_empty() {
@@ -144,6 +151,12 @@ impl Offers {
             () = coming => {}
             () = reporting => {}
         }
+    }
+
+    /// The names of the servers that are not registered yet.
+    pub(super) fn names(&self) -> Vec<String> {
+        let asking = self.asking().iter().map(|server| server.name.clone()).collect::<Vec<_>>();
+        asking.into_iter().chain(self.status.borrow().names.iter().cloned()).collect()
     }
 
     /// What has happened since this was asked last.
@@ -248,6 +261,8 @@ impl Offers {
                         self.ended(name);
                     }
                 }
+                // By a reset, which ends connections, and not what is offered.
+                Err(error) if is_ended_by_reset(&error) && !self.stop.is_cancelled() => {}
                 registered => return registered,
             }
         }
@@ -311,6 +326,11 @@ impl StartServer {
     fn origin(&self) -> Origin {
         if self.is_of_code { Origin::Code } else { Origin::Trusted }
     }
+}
+
+fn is_ended_by_reset(error: &registry::Error) -> bool {
+    matches!(error, registry::Error::Server { source, .. }
+        if matches!(**source, mcp_client::Error::StartEnded))
 }
 
 fn is_still_starting(error: &registry::Error) -> bool {

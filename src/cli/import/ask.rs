@@ -12,7 +12,7 @@ pub(super) fn can_ask() -> bool {
 /// Which of the servers the user wants, and whose secrets may be kept apart.
 pub(super) fn choose(servers: &[ImportServer]) -> io::Result<Vec<ImportServer>> {
     let question = match servers.len() {
-        1 => "Import it? [a]ll, [n]one: ".to_owned(),
+        1 => "Import it? [y/n]: ".to_owned(),
         count => format!("Import these {count}? [a]ll, [c]hoose, [n]one: "),
     };
     let mut chosen = Vec::new();

@@ -51,6 +51,12 @@ pub(super) fn adapt(entry: &Map<String, Value>, setting: &Setting<'_>) -> Result
     {
         adapted.entry.entry("startup_timeout_ms").or_insert(timeout);
     }
+    // Clients pass on what is not text as it is written.
+    if let Some(Value::Array(args)) = adapted.entry.get_mut("args") {
+        for argument in args.iter_mut().filter(|argument| argument.is_number() || argument.is_boolean()) {
+            *argument = json!(argument.to_string());
+        }
+    }
     take_env_file(&mut adapted, setting)?;
     let is_program = ["command", "cmd"].iter().any(|key| adapted.entry.contains_key(*key));
     let filling = placeholders::Filling {

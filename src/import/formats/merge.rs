@@ -2,6 +2,9 @@
 
 use super::{Contents, Left, Offered, names};
 
+/// How many servers are taken. Nobody has as many; a stranger's file must not start or ask for any number.
+const MOST_SERVERS: usize = 256;
+
 /// Puts the servers of files together, in the order of precedence. A server that two files have the same way is one; of
 /// different ones with the same name the first keeps it.
 pub(crate) fn merge(files: impl IntoIterator<Item = Contents>) -> Contents {
@@ -22,6 +25,12 @@ fn add(merged: &mut Contents, mut server: Offered) {
     };
     if let Some(known) = merged.offered.iter_mut().find(is_alike) {
         known.places.extend(server.places);
+        return;
+    }
+    if merged.offered.len() >= MOST_SERVERS {
+        let (name, place) = (server.original, server.places.swap_remove(0));
+        let why = format!("there are more than {MOST_SERVERS} servers");
+        merged.left.push(Left { name, place, why });
         return;
     }
     let is_taken = |name: &str| merged.offered.iter().any(|known| known.name == name);

@@ -16,7 +16,7 @@ use crate::mcp_client::{Reach, ServerParameters, servers_in};
 use crate::text::{listed, one_line};
 
 /// The largest file of a user that is read, in bytes: Claude Code keeps its history in the same file.
-const LARGEST: u64 = 64 * 1024 * 1024;
+const LARGEST: u64 = 32 * 1024 * 1024;
 
 /// Why no server of a file can be taken.
 #[derive(Debug, thiserror::Error)]

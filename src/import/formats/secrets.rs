@@ -393,6 +393,14 @@ mod tests {
     }
 
     #[test]
+    fn texts_that_quote_a_configuration_do_not_quote_its_secrets() {
+        let line = format!("`command` is taken as a command line: npx x --api-key k1k2k3 --t {GITHUB} a=b.");
+        let hidden = "`command` is taken as a command line: npx x --api-key … --t … a=b.";
+        assert_eq!(hide(&line), hidden);
+        assert_eq!(hide("`https://u:pw12@a/` and API_KEY=k1k2"), "`https://u:…@a/` and API_KEY=…");
+    }
+
+    #[test]
     fn urls_have_secrets_in_every_part() {
         check(
             json!({"url": "https://u:pw12@a.example/s/ZTg3NDUyMmItOGI4Ny00/mcp?api_key=k1k2&region=eu&id=5"}),

@@ -113,6 +113,49 @@ fn nothing_is_started_or_written_unless_somebody_says_so() {
     assert!(code == 0 && shown.contains("No MCP servers are configured here"), "{shown}");
 }
 
+/// Runs a command on a terminal, and answers its questions.
+const ANSWERS: &str = "
+import os, pty, sys
+answers = sys.argv[1].split(',')
+id, terminal = pty.fork()
+if id == 0:
+    os.execv(sys.argv[2], sys.argv[2:])
+shown = b''
+while True:
+    try:
+        shown += os.read(terminal, 4096)
+    except OSError:
+        break
+    if answers and shown.endswith(b': '):
+        os.write(terminal, answers.pop(0).encode() + b'\\n')
+print(shown.decode())
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(id, 0)[1]))
+";
+
+#[test]
+fn a_user_is_asked_which_servers_and_about_their_secrets() {
+    let place = Place::new();
+    let home = Home(&place);
+    let secret = with_env(catalog("kept", 1, &[]), "A_TOKEN", "t1t2t3t4");
+    let servers = json!({"mcpServers": {"plain": catalog("plain", 1, &[]), "kept": secret}});
+    place.write(".mcp.json", &servers.to_string());
+    let on_terminal = |answers: &str| {
+        let command = home.command(&[]);
+        let mut python = Command::new("python3");
+        python.args(["-c", ANSWERS, answers]).arg(command.get_program()).args(command.get_args());
+        let output = python.env_clear().envs(environment()).env("HOME", home.path("")).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, shown) = on_terminal("n");
+    assert!(code == Some(0) && shown.contains("Import these 2? [a]ll, [c]hoose, [n]one: "), "{shown}");
+    assert!(!place.states().exists());
+    let (code, shown) = on_terminal("what,a,n");
+    assert!(code == Some(0) && shown.contains("1 value looks like a secret"), "{shown}");
+    assert!(shown.contains("Left out: kept.") && shown.contains("registered      plain  1 tool"), "{shown}");
+    let (code, shown) = on_terminal("y,y");
+    assert!(code == Some(0) && shown.contains("registered      kept  1 tool"), "{shown}");
+}
+
 #[test]
 fn one_that_fails_does_not_hold_up_the_others() {
     let place = Place::new();

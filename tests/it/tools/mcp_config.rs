@@ -22,7 +22,8 @@ async fn three_hundred_tools_of_twelve_servers_are_used_in_the_first_cell() {
     let servers: Map<String, Value> = servers.collect();
     home.write("mcp.json", &json!({"mcpServers": servers}).to_string());
     let mut ipybox = start(&place, home.path("mcp.json").to_str().unwrap(), &[]).await;
-    ipybox.initialize().await;
+    let told = ipybox.initialize().await["instructions"].as_str().unwrap().to_owned();
+    assert!(told.contains("Being registered") && told.contains("`store_11`"), "{told}");
     let tools = ipybox.request("tools/list", json!({})).await.response().await.unwrap();
     assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 4);
     let cell = "from mcptools.store_0 import store0_3\nfrom mcptools.store_11 import store11_25\n\
