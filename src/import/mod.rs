@@ -20,9 +20,9 @@ pub use self::register::{ImportEvent, Importer};
 pub(crate) use self::start::{AtStart, StartServer, offered_at_start};
 use crate::config::{self, state_directory};
 use crate::env::Variables;
-use crate::mcp_client::{Connector, Reach};
+use crate::mcp_client::{Connector, Reach, ServerParameters};
 use crate::registry::Registry;
-use crate::text::visible::line;
+use crate::text::visible::{line, word};
 use crate::text::{describe, nearest, one_line};
 use crate::vault::Vault;
 
@@ -84,8 +84,8 @@ pub struct ImportServer {
     pub original: String,
     /// Its command line or URL, with placeholders for its secrets.
     pub what: String,
-    /// Whether it is a program, and not behind a URL.
-    pub is_program: bool,
+    /// Its variables or headers, its directory and its timeout, each as `NAME=value`, with placeholders for its secrets.
+    pub settings: Vec<String>,
     /// Who has it: names of clients, and files.
     pub origins: Vec<(String, PathBuf)>,
     /// Parts that were left out or reinterpreted, a sentence each.
@@ -163,7 +163,7 @@ impl Import {
 
 impl ImportServer {
     fn of(offered: Offered, registry: &Registry, vault: &Vault) -> io::Result<Self> {
-        let Offered { name, original, parameters, places, notes } = offered;
+        let Offered { name, original, parameters, places, notes, .. } = offered;
         let kept = Kept::of(&name, parameters, vault)?;
         let state = match registry.parameters_of(&name)? {
             None => ImportState::New,
@@ -175,7 +175,7 @@ impl ImportServer {
         let secrets = kept.names().into_iter().map(|name| format!("${{{name}}}")).collect();
         Ok(Self {
             what: kept.parameters.summary(),
-            is_program: matches!(kept.parameters.reach, Reach::Stdio(_)),
+            settings: settings_of(&kept.parameters),
             origins: places.into_iter().map(|place| (shown(&place.owner()), place.path)).collect(),
             notes: notes.iter().map(|note| shown(note)).collect(),
             original: shown(&original),
@@ -192,6 +192,20 @@ impl ImportLeft {
         let Left { name, place, why } = left;
         Self { name: shown(&name), owner: shown(&place.owner()), why: shown(&why), path: place.path }
     }
+}
+
+/// What a command line or a URL does not show of a server.
+fn settings_of(parameters: &ServerParameters) -> Vec<String> {
+    let pair = |(name, value): (&String, &String)| format!("{}={}", shown(name), word(value));
+    let mut settings: Vec<String> = match &parameters.reach {
+        Reach::Stdio(stdio) => {
+            let directory = stdio.cwd.iter().map(|cwd| format!("cwd={}", word(cwd)));
+            stdio.env.iter().map(pair).chain(directory).collect()
+        }
+        Reach::Http(http) => http.headers.iter().map(pair).collect(),
+    };
+    settings.extend(parameters.timeout.map(|timeout| format!("timeout={}s", timeout.as_secs_f64())));
+    settings
 }
 
 /// How much of a text of a file is shown, in characters.

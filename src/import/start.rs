@@ -53,7 +53,8 @@ pub(crate) fn offered_at_start(
         start.left.push(format!("`{name}`: {why}"));
     }
     for offered in merged.offered {
-        let is_of_code = offered.places.iter().all(|place| is_of_code(config, &place.path));
+        let is_of_code = offered.places.iter().all(|place| is_of_code(config, &place.path))
+            || offered.read.iter().any(|file| is_of_code(config, file));
         let kept = Kept::of(&offered.name, offered.parameters, vault);
         let kept = kept.map_err(|error| format!("look for the secrets of `{}`: {error}", offered.name))?;
         let (name, notes) = (offered.name, offered.notes);

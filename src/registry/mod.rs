@@ -165,6 +165,11 @@ impl Registry {
         self.connector.keep_apart(guard);
     }
 
+    /// The same registry, whose servers are connected to by `connector`.
+    pub(crate) fn with_connector(&self, connector: Connector) -> Self {
+        Self { connector, ..self.clone() }
+    }
+
     /// The registry of a workspace, kept in its state directory.
     pub(crate) fn in_directory(directory: &Path, connector: Connector) -> Self {
         Self::with(Store::in_directory(directory), DefinitionStore::in_directory(directory), connector)

@@ -377,6 +377,8 @@ impl Tools {
         registry.report_placeholders(&config.variables);
         let vault = Arc::new(Vault::in_directory(&config.state_dir));
         let at_start = offered_at_start(config, &connector, &vault).map_err(StartError::McpConfig)?;
+        // The registry of an application does not know the vault.
+        let offering = registry.with_connector(connector.clone());
         let pool =
             Arc::new(Pool::new(registry.lookup(&config.workspace, &config.further_state_dirs()), connector));
         let server = Arc::new(Endpoint::new(Arc::clone(&pool), Arc::clone(&gate)));
@@ -384,7 +386,7 @@ impl Tools {
             server.listen(host, port).await?;
         }
         let registrar = Registrar { registry, pool, gate, workspace: config.workspace.clone() };
-        let offers = Offers::start(registrar.clone(), vault, at_start);
+        let offers = Offers::start(Registrar { registry: offering, ..registrar.clone() }, vault, at_start);
         Ok(Self { registrar, server, offers })
     }
 }

@@ -54,6 +54,9 @@ fn section<'a>(
             writeln!(out, "{title}")?;
         }
         writeln!(out, "  {}  {}", server.name, server.what)?;
+        if !server.settings.is_empty() {
+            writeln!(out, "    with {}", server.settings.join(" "))?;
+        }
         let origins = server.origins.iter().map(|(owner, path)| format!("{owner} ({})", path.display()));
         writeln!(out, "    from {}", origins.collect::<Vec<_>>().join(", "))?;
         if !server.secrets.is_empty() {
@@ -100,6 +103,7 @@ pub(super) fn json(import: &Import, outcomes: &BTreeMap<String, Outcome>) -> io:
             "original_name": server.original,
             "status": status,
             "target": server.what,
+            "settings": server.settings,
             "origins": origins.collect::<Vec<_>>(),
             "secrets": server.secrets,
             "notes": server.notes,

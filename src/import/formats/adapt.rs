@@ -1,6 +1,6 @@
 //! One server as a client writes it → what `ServerParameters::adopt` reads. Pure, but for `envFile`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
@@ -27,6 +27,8 @@ pub(super) struct Adapted {
     pub(super) entry: Map<String, Value>,
     /// Variables of an `envFile`, which are literal.
     pub(super) file_variables: Vec<(String, String)>,
+    /// That file.
+    pub(super) env_file: Option<PathBuf>,
     /// Parts that were reinterpreted, a sentence each.
     pub(super) notes: Vec<String>,
 }
@@ -111,6 +113,7 @@ fn take_env_file(adapted: &mut Adapted, setting: &Setting<'_>) -> Result<(), Str
         adapted.notes.push(format!("Ignored: `{name}` of `envFile`, whose value has `${{`."));
     }
     adapted.file_variables = variables;
+    adapted.env_file = Some(path);
     Ok(())
 }
 

@@ -31,6 +31,8 @@ pub(crate) struct Offered {
     pub(crate) parameters: ServerParameters,
     /// The files that have it, the first by precedence first.
     pub(crate) places: Vec<Place>,
+    /// Files beside those that its parameters were read from.
+    pub(crate) read: Vec<PathBuf>,
     /// Parts that were left out or reinterpreted, a sentence each.
     pub(crate) notes: Vec<String>,
 }

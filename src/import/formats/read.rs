@@ -192,7 +192,7 @@ impl Reader<'_> {
         let package = names::package(name)
             .ok_or("no letter or digit of its name can be in the name of a Python package")?;
         let entry = entry.as_object().ok_or_else(|| format!("it is {} instead of an object", kind(entry)))?;
-        let Adapted { entry, file_variables, mut notes } = adapt::adapt(entry, setting)?;
+        let Adapted { entry, file_variables, env_file, mut notes } = adapt::adapt(entry, setting)?;
         let adopted = ServerParameters::adopt(name, &entry, self.has_program);
         let (mut parameters, told) = adopted.map_err(|error| one_line(&error.to_string()))?;
         if ourselves::is_ipybox(&package, &parameters) {
@@ -211,7 +211,8 @@ impl Reader<'_> {
         }
         let notes = notes.iter().map(|note| hide(note)).collect();
         let places = vec![setting.place.clone()];
-        Ok(Offered { name: package, original: name.to_owned(), parameters, places, notes })
+        let read = env_file.into_iter().collect();
+        Ok(Offered { name: package, original: name.to_owned(), parameters, places, read, notes })
     }
 
     /// The servers of `.mcp.json` that the user has disabled in Claude Code.

@@ -55,6 +55,10 @@ static ASSIGNMENTS: LazyLock<Option<Regex>> =
 static HEADERS: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^([A-Za-z][A-Za-z0-9-]*): *(.+)$").ok());
 
+/// `"name": "value"`, as in JSON in a variable.
+static MEMBERS: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r#"("([A-Za-z][A-Za-z0-9_.-]*)" *: *")([^"]+)"#).ok());
+
 /// `user:password@` in a URL.
 static CREDENTIALS: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"([A-Za-z][A-Za-z0-9+.-]*://)([^ \t\r\n/?#]*)@").ok());
@@ -140,7 +144,9 @@ fn value_of(name: &str, value: &str, naming: Naming, replace: Replace<'_>) -> St
         Naming::Variable => is_for_a_secret(name) || is_secret_word(name),
         Naming::Header => is_secret_word(name),
     };
-    match is_named {
+    // `…_CREDENTIALS` is mostly a file.
+    let is_path = value.starts_with(['/', '~', '.']) && !is_for_a_secret(name);
+    match is_named && !is_path {
         true if naming == Naming::Header => with_scheme(name, value, replace),
         true => whole(name, value, replace),
         false => text(name, value, replace),
@@ -191,6 +197,10 @@ fn literal(key: &str, part: &str, replace: Replace<'_>) -> String {
 
 /// A text in which secrets may be named: an option, a header, a URL, a line for a shell.
 fn text(key: &str, text: &str, replace: Replace<'_>) -> String {
+    let is_credential = |scheme: &str| matches!(scheme.to_ascii_lowercase().as_str(), "bearer" | "basic");
+    if text.split_once(' ').is_some_and(|(scheme, rest)| is_credential(scheme) && !rest.contains(' ')) {
+        return with_scheme(key, text, replace);
+    }
     if let Some((_, [name, value])) =
         HEADERS.as_ref().and_then(|headers| headers.captures(text)).map(|found| found.extract())
         && is_secret_word(name)
@@ -206,6 +216,12 @@ fn text(key: &str, text: &str, replace: Replace<'_>) -> String {
         && is_secret_word(name.trim_start_matches('-'))
     {
         return format!("{name}={}", whole(key, value, replace));
+    }
+    if let Some((name, value)) = text.split_once('=')
+        && name.starts_with('-')
+        && !name.contains(char::is_whitespace)
+    {
+        return format!("{name}={}", self::text(key, value, replace));
     }
     if text.contains("://") {
         return address(text, replace);
@@ -239,7 +255,11 @@ fn assignments(key: &str, text: &str, replace: Replace<'_>) -> String {
             false => found[0].to_owned(),
         }
     });
-    tokens(key, &assigned, replace)
+    let named = each(MEMBERS.as_ref(), &assigned, |found| match is_secret_word(&found[2]) {
+        true => format!("{}{}", &found[1], with_scheme(key, &found[3], replace)),
+        false => found[0].to_owned(),
+    });
+    tokens(key, &named, replace)
 }
 
 fn tokens(key: &str, text: &str, replace: Replace<'_>) -> String {
@@ -313,6 +333,19 @@ mod tests {
             json!({"env": {"GITHUB_TOKEN": "<GITHUB_TOKEN>", "apiKey": "<apiKey>", "LOG": "debug", "OTHER": "<OTHER>",
                 "USE_TOKEN": "true", "REGION": "eu", "A_KEY": "${A_KEY}", "DATABASE_URL": "postgres://me:<url>@db/x"}}),
             &["pw12", "x-y-z", GITHUB, "abcd"],
+        );
+    }
+
+    #[test]
+    fn variables_for_headers_are_known_by_their_values() {
+        let env = json!({"AUTH_HEADER": "Bearer abcdef", "HEADERS": r#"{"Authorization": "Bearer n1n2n3", "Version": "2"}"#,
+            "GOOGLE_APPLICATION_CREDENTIALS": "/home/me/key.json", "DB": "Server=x;Password=pw12;Port=5"});
+        check(
+            json!({"command": "npx", "args": ["mcp-remote", "--header=X-Auth: a1b2c3"], "env": env}),
+            json!({"args": ["mcp-remote", "--header=X-Auth: <args.1>"], "env": {"AUTH_HEADER": "Bearer <AUTH_HEADER>",
+                "HEADERS": r#"{"Authorization": "Bearer <HEADERS>", "Version": "2"}"#,
+                "GOOGLE_APPLICATION_CREDENTIALS": "/home/me/key.json", "DB": "Server=x;Password=<DB>;Port=5"}}),
+            &["abcdef", "pw12", "n1n2n3", "a1b2c3"],
         );
     }
 

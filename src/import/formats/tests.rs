@@ -375,6 +375,7 @@ fn servers_of_several_clients_are_put_together() {
                 original: name.to_owned(),
                 parameters: ServerParameters::parse(parameters.as_object().unwrap()).unwrap(),
                 places: vec![Place { client: Some(client), path: Path::new("/x.json").to_owned() }],
+                read: Vec::new(),
                 notes: Vec::new(),
             }],
             left: Vec::new(),

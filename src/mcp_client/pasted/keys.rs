@@ -83,7 +83,9 @@ pub(super) fn meaning(key: &str) -> Option<Key> {
         "env_http_headers" => Key::FromVariables("headers"),
         "bearer_token_env_var" | "bearer_token" | "authorization_token" => Key::Bearer,
         "startup_timeout_sec" => Key::Start { per_second: 1.0 },
-        "startup_timeout_ms" | "initTimeout" | "connectionTimeout" => Key::Start { per_second: 1000.0 },
+        "startup_timeout_ms" | "timeoutMs" | "timeout_ms" | "initTimeout" | "connectionTimeout" => {
+            Key::Start { per_second: 1000.0 }
+        }
         "timeout" => Key::Timeout,
         "requestOptions" | "requestInit" => Key::Nested,
         "autoApprove"

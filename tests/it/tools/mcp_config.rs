@@ -132,7 +132,11 @@ async fn a_sandbox_makes_a_file_of_the_workspace_an_offer() {
     let home = Home(&place);
     let file = |name: &str| json!({"mcpServers": {name: catalog(name, 1, &[])}}).to_string();
     place.write(".mcp.json", &file("inner"));
-    home.write("mcp.json", &file("outer"));
+    let mut filed = catalog("filed", 1, &[]);
+    filed["envFile"] = json!("${workspaceFolder}/server.env");
+    place.write("server.env", "NODE_OPTIONS=--import=data:text/javascript,x\n");
+    let outside = json!({"mcpServers": {"outer": catalog("outer", 1, &[]), "filed": filed}});
+    home.write("mcp.json", &outside.to_string());
     let workspace_file = place.workspace().join(".mcp.json");
     let path = crate::support::equipped();
     let flags = [
@@ -152,14 +156,20 @@ async fn a_sandbox_makes_a_file_of_the_workspace_an_offer() {
     ipybox.initialize().await;
     let answer = ipybox.cell("from mcptools.outer import outer_0\n1").await.ok();
     assert!(answer.contains("ready: `outer` (1 tool)"), "{answer}");
-    assert!(answer.contains("code in the sandbox can write the file that offers it"), "{answer}");
+    assert_eq!(
+        answer.matches("code in the sandbox can write the file that offers it").count(),
+        2,
+        "{answer}"
+    );
     ipybox.stop().await;
 
     let mut ipybox = place.start_with(&flags, &[("PATH", &path)]).await;
     ipybox.initialize_with(json!({"elicitation": {}})).await;
     let cell = ipybox.start_cell("from mcptools.inner import inner_0\n1").await;
-    assert!(ipybox.decide("allow once").await.contains("inner"));
-    assert!(cell.answer().await.ok().contains("ready: `inner` (1 tool)"));
+    let questions = [ipybox.decide("allow once").await, ipybox.decide("allow once").await];
+    assert!(questions.concat().contains("NODE_OPTIONS"), "{questions:?}");
+    let answer = cell.answer().await.ok();
+    assert!(answer.contains("ready: `filed` (1 tool), `inner` (1 tool)"), "{answer}");
     ipybox.stop().await;
 }
 
