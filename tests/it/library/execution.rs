@@ -20,7 +20,7 @@ async fn servers_of_a_configuration_file_are_there_for_the_first_code() {
     let executor = builder(&place).registry(&Registry::new()).mcp_config(file).start().await.unwrap();
     let code = "from mcptools.hub import hub_1\nprint(hub_1.run(query='a'))";
     let result = executor.execute(code).await.unwrap();
-    assert_eq!(result.text.as_deref(), Some("hub_1: a, secret of 8\n"));
+    assert_eq!(result.text.as_deref(), Some("hub_1: a, secret of 8"));
     assert!(result.notes[0].contains("`hub` (2 tools)"), "{:?}", result.notes);
     executor.stop().await;
     let missing = builder(&place).mcp_config("/nowhere/servers.json").start().await.unwrap_err();
