@@ -190,7 +190,8 @@ impl ImportServer {
 impl ImportLeft {
     pub(crate) fn of(left: Left) -> Self {
         let Left { name, place, why } = left;
-        Self { name: shown(&name), owner: shown(&place.owner()), why: shown(&why), path: place.path }
+        let name = shown(&name).chars().take(NAME_CHARS).collect();
+        Self { name, owner: shown(&place.owner()), why: shown(&why), path: place.path }
     }
 }
 
@@ -210,6 +211,9 @@ fn settings_of(parameters: &ServerParameters) -> Vec<String> {
 
 /// How much of a text of a file is shown, in characters.
 const SHOWN_CHARS: usize = 500;
+
+/// How much of a name is shown: it may be a stranger's words for a model.
+const NAME_CHARS: usize = 80;
 
 /// A text from a file, safe to show as a part of a line.
 fn shown(text: &str) -> String {
