@@ -20,7 +20,7 @@ arguments = arguments.parse_args()
 TOOLS = [
     {
         "name": f"{arguments.name}_{number}",
-        "description": f"Entry {number} of {arguments.name}: lists, filters and counts what belongs to it.",
+        "description": f"Entry {number} of {arguments.name}: lists and counts its items.",
         "inputSchema": {
             "type": "object",
             "properties": {
@@ -58,4 +58,5 @@ time.sleep(arguments.slow)
 for line in sys.stdin:
     request = json.loads(line)
     if "id" in request:
-        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": answer(request)}), flush=True)
+        response = {"jsonrpc": "2.0", "id": request["id"], "result": answer(request)}
+        print(json.dumps(response), flush=True)
