@@ -29,6 +29,7 @@ use serde_json::{Map, Value};
 use classes::Classes;
 use lower::{Lowered, Side, lower};
 pub use observed::{ObserveError, Observed};
+pub(crate) use package_name::nearest_package_name;
 pub use package_name::{PackageNameError, validate_package_name};
 use scope::{Numbering, Scope};
 

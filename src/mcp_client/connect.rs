@@ -242,7 +242,7 @@ impl Connector {
                 None => self.begin(name, parameters, limit)?,
             };
             if timeout_at(deadline, followed(&start, tell)).await.is_err() {
-                return Err(self.give_up(start, limit).await);
+                return Err(self.give_up(name, start, limit).await);
             }
             // Otherwise another caller waited for it too, and has it.
             if let Some(outcome) = self.starts.take(&start) {
@@ -268,13 +268,14 @@ impl Connector {
     }
 
     /// The error for a server that is not ready in time.
-    async fn give_up(&self, start: Arc<Start>, after: Duration) -> Error {
+    async fn give_up(&self, name: &str, start: Arc<Start>, after: Duration) -> Error {
         let last_words = start.account().words();
         if self.goes_on {
             start.promise();
             return Error::StillStarting { after, last_words };
         }
-        self.starts.end_all();
+        // Others may be starting beside it.
+        self.end_starts_of(name);
         self.starts_ended().await;
         Error::Silent { method: METHOD, after, last_words }
     }
