@@ -30,6 +30,9 @@ const PROVIDER_KEYS: &[&str] = &[
     "oauth.identity_provider.id_token",
 ];
 
+/// The keys whose values are secrets.
+const SECRETS: [&str; 3] = ["client_secret", "private_key", "id_token"];
+
 /// Whether and how ipybox logs in to an HTTP server. Placeholders are unfilled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Login {
@@ -66,6 +69,24 @@ impl GrantKind {
 }
 
 impl Login {
+    /// The values that may be secrets, with their keys.
+    pub(crate) fn secrets(&mut self) -> impl Iterator<Item = (&'static str, &mut String)> {
+        let parameters = match self {
+            Self::With(parameters) => Some(parameters),
+            Self::Default | Self::Off => None,
+        };
+        let (own, nested): (Vec<_>, Vec<_>) =
+            parameters.into_iter().flatten().partition(|(_, value)| value.is_string());
+        let nested = nested.into_iter().filter_map(|(_, value)| value.as_object_mut()).flatten();
+        own.into_iter().chain(nested).filter_map(|(key, value)| {
+            let key = SECRETS.iter().find(|secret| *secret == key)?;
+            match value {
+                Value::String(text) => Some((*key, text)),
+                _ => None,
+            }
+        })
+    }
+
     /// Reads the value of `oauth`.
     pub(super) fn parse(value: Option<&Value>) -> Result<Self, ParametersError> {
         let object = match value {

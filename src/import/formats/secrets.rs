@@ -101,10 +101,13 @@ pub(crate) fn replace(parameters: &mut ServerParameters, replace: Replace<'_>) {
                 *argument = replaced;
             }
         }
-        Reach::Http(HttpParameters { url, headers, .. }) => {
+        Reach::Http(HttpParameters { url, headers, login, .. }) => {
             *url = address(url, replace);
             for (name, value) in headers.iter_mut() {
                 *value = value_of(name, value, Naming::Header, replace);
+            }
+            for (key, value) in login.secrets() {
+                *value = whole(key, value, replace);
             }
         }
     }
@@ -347,6 +350,13 @@ mod tests {
                 "GOOGLE_APPLICATION_CREDENTIALS": "/home/me/key.json", "DB": "Server=x;Password=<DB>;Port=5"}}),
             &["abcdef", "pw12", "n1n2n3", "a1b2c3"],
         );
+    }
+
+    #[test]
+    fn logins_have_secrets_too() {
+        let login = json!({"client_id": "me", "client_secret": "s3cret", "scopes": ["a"]});
+        let replaced = json!({"client_id": "me", "client_secret": "<client_secret>", "scopes": ["a"]});
+        check(json!({"url": "https://a/mcp", "oauth": login}), json!({"oauth": replaced}), &["s3cret"]);
     }
 
     #[test]

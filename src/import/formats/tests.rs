@@ -159,7 +159,7 @@ fn cursor() {
             ),
             (
                 "remote",
-                json!({"url": "https://api.example.com/v1", "type": "http", "headers": {"X-Key": "${MY_KEY}"}}),
+                json!({"url": "https://api.example.com/v1", "type": "http", "headers": {"X-Key": "${MY_KEY}"}, "oauth": {"client_id": "x"}}),
             ),
         ],
     );

@@ -193,9 +193,7 @@ class ApprovalRequest:
         """
         return await self._answer("accept_with", content)
 
-    async def _answer(
-        self, answer: str, content: dict[str, Any] | None = None
-    ) -> bool:
+    async def _answer(self, answer: str, content: dict[str, Any] | None = None) -> bool:
         decision = answer != "reject"
         is_first = self._decision is None
         if is_first:
