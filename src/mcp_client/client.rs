@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use rmcp::model::{
     ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
     ElicitResult, ElicitationCapability, ErrorCode, ErrorData, FormElicitationCapability, Implementation,
-    ListRootsResult, ProtocolVersion, UrlElicitationCapability,
+    ListRootsResult, ProgressNotificationParam, ProtocolVersion, UrlElicitationCapability,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, RoleClient};
@@ -119,6 +119,16 @@ impl ClientHandler for Client {
             "roots/list",
             "ipybox tells servers no directories (roots). Give them in the server's `args` or `env` when it is registered",
         ))
+    }
+
+    async fn on_progress(
+        &self,
+        progress: ProgressNotificationParam,
+        _context: NotificationContext<RoleClient>,
+    ) {
+        if let Some(asker) = self.asker.as_ref().filter(|_| self.state.requests.load(Ordering::Relaxed) > 0) {
+            asker.tell(&self.name, &elicitation::progress(&progress));
+        }
     }
 
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {

@@ -145,6 +145,11 @@ impl Connection {
             && self.ended.borrow().is_none()
     }
 
+    /// Whether the server has said since the last look that its tools have changed.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.state.has_changed.swap(false, Ordering::Relaxed)
+    }
+
     /// The server's tools, all pages of them.
     ///
     /// # Errors

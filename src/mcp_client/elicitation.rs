@@ -1,7 +1,9 @@
 //! What servers ask the user (MCP, elicitation): forms and pages.
 
 use futures::future::BoxFuture;
-use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ErrorCode, ErrorData};
+use rmcp::model::{
+    ElicitRequestParams, ElicitResult, ElicitationAction, ErrorCode, ErrorData, ProgressNotificationParam,
+};
 use serde_json::{Map, Value, json};
 
 use crate::text::plain;
@@ -11,8 +13,11 @@ use crate::text::visible::line;
 const QUESTION_CHARS: usize = 4_000;
 const FORM_BYTES: usize = 32 * 1024;
 
-/// Asks the user on behalf of servers.
+/// The user, to whom servers speak while they work on calls.
 pub(crate) trait Asker: Send + Sync {
+    /// Tells how far the server `name` is with a call.
+    fn tell(&self, name: &str, progress: &str);
+
     /// Asks the question of the server `name`. Returns what was filled in, which is nothing for a page.
     fn ask<'a>(
         &'a self,
@@ -77,6 +82,18 @@ pub(super) async fn ask(
             let text = format!("`elicitation/create` is refused: {why}");
             Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, text, None))
         }
+    }
+}
+
+/// How far a server is: `3/10 pages`.
+pub(super) fn progress(progress: &ProgressNotificationParam) -> String {
+    let count = match progress.total {
+        Some(total) => format!("{}/{total}", progress.progress),
+        None => progress.progress.to_string(),
+    };
+    match progress.message.as_deref().map(str::trim).filter(|message| !message.is_empty()) {
+        Some(message) => shown(&format!("{count} {message}")),
+        None => count,
     }
 }
 

@@ -107,7 +107,11 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
             let (sender, receiver) = mpsc::channel(CHUNKS_CAPACITY);
             (
                 Some(sender),
-                Some(progress.report_cell(server.session.phase(), call.approver.waiting(), receiver)),
+                Some(progress.report_cell(
+                    (server.session.phase(), server.session.progress_of_servers()),
+                    call.approver.waiting(),
+                    receiver,
+                )),
             )
         }
         None => (None, None),

@@ -104,11 +104,11 @@ impl Progress {
         }
     }
 
-    /// Sends what a cell waits for, then what it prints, until `chunks` ends. `questions` counts the calls
-    /// that wait for approval.
+    /// Sends what a cell waits for, then what it prints and how far servers are with its calls, until `chunks` ends.
+    /// `questions` counts the calls that wait for approval.
     pub(super) async fn report_cell(
         mut self,
-        mut phase: watch::Receiver<Phase>,
+        (mut phase, mut servers): (watch::Receiver<Phase>, watch::Receiver<String>),
         mut questions: watch::Receiver<usize>,
         mut chunks: mpsc::Receiver<String>,
     ) {
@@ -116,6 +116,7 @@ impl Progress {
         let mut ticks = tokio::time::interval(INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         phase.mark_changed();
+        servers.mark_unchanged();
         loop {
             tokio::select! {
                 chunk = chunks.recv() => match chunk {
@@ -136,6 +137,10 @@ impl Progress {
                     if count > 0 {
                         self.send(waiting(count)).await;
                     }
+                }
+                Ok(()) = servers.changed(), if self.last_sent.elapsed() >= INTERVAL => {
+                    let progress = servers.borrow_and_update().clone();
+                    self.send(progress).await;
                 }
                 _ = ticks.tick(), if !unsent.is_empty() => self.send_output(&std::mem::take(&mut unsent)).await,
                 () = self.silence() => self.beat().await,

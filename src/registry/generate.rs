@@ -75,7 +75,7 @@ pub(super) fn warnings(package: &Package) -> Vec<String> {
     package.modules.iter().flat_map(of_module).collect()
 }
 
-fn to_codegen(tool: mcp_client::Tool) -> Tool {
+pub(super) fn to_codegen(tool: mcp_client::Tool) -> Tool {
     Tool {
         name: tool.name,
         title: tool.title,

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Registry;
 use super::catalog::{Catalog, Kept};
 use super::packages::Packages;
 use super::store::{Store, StoredServer};
+use super::{Registry, drift, generate};
+use crate::mcp_client;
 use crate::search::Query;
 use crate::servers::{Registered, ServerLookup};
 use crate::text::describe;
@@ -55,6 +56,17 @@ impl ServerLookup for Lookup {
             names.extend(store.tools()?.into_keys());
         }
         Ok(names.into_iter().collect())
+    }
+
+    fn changes(&self, name: &str, tools: Vec<mcp_client::Tool>) -> Vec<String> {
+        let known = || {
+            let registered = self.registry.store.get(name)?;
+            Ok::<_, io::Error>((registered, self.registry.definitions.get(name)?))
+        };
+        let Ok((Some(registered), known)) = known() else { return Vec::new() };
+        let tools: Vec<_> =
+            tools.into_iter().filter(|tool| !tool.is_for_apps).map(generate::to_codegen).collect();
+        drift::changes(&registered.annotations, &known.tools, &tools)
     }
 
     fn search(&self, query: &Query) -> Result<String, String> {

@@ -4,14 +4,23 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
+use tokio::sync::watch;
 
 use crate::approval::{Action, Denied, ELICITATION, Gate, Target};
 use crate::mcp_client::{Asker, NotAnswered, Question};
 
 /// Asks by a gate: the user of the current cell.
-pub(crate) struct ByGate(pub(crate) Arc<Gate>);
+pub(crate) struct ByGate {
+    pub(crate) gate: Arc<Gate>,
+    /// Gets how far servers are with calls.
+    pub(crate) progress: watch::Sender<String>,
+}
 
 impl Asker for ByGate {
+    fn tell(&self, name: &str, progress: &str) {
+        self.progress.send_replace(format!("MCP server `{name}`: {progress}"));
+    }
+
     fn ask<'a>(
         &'a self,
         name: &'a str,
@@ -31,7 +40,7 @@ impl Asker for ByGate {
                 annotations: None,
             };
             let is_page = matches!(question, Question::Page { .. });
-            self.0.elicit(action, is_page).await.map_err(|denied| match denied {
+            self.gate.elicit(action, is_page).await.map_err(|denied| match denied {
                 Denied::Rejected { .. } => NotAnswered::Declined,
                 Denied::Expired { .. } => NotAnswered::Silent,
                 denied => NotAnswered::Nobody(denied.to_string()),

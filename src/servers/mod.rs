@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::approval::{OURSELVES, Target, ToolAnnotations};
 use crate::codegen;
-use crate::mcp_client::{ParametersError, Reach, ServerParameters};
+use crate::mcp_client::{self, ParametersError, Reach, ServerParameters};
 use crate::search::Query;
 
 pub(crate) use self::elicitation::ByGate;
@@ -26,6 +26,11 @@ pub(crate) trait ServerLookup: Send + Sync {
 
     /// The names of all registered servers, in order.
     fn names(&self) -> io::Result<Vec<String>>;
+
+    /// What is different in the tools of the server `name` since it was registered. Blocks.
+    fn changes(&self, _name: &str, _tools: Vec<mcp_client::Tool>) -> Vec<String> {
+        Vec::new()
+    }
 
     /// How to register a server here, as a text that follows "hint: ".
     fn how_to_register(&self) -> &'static str {

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{LOGINS, Registered, ServerLookup, log_in};
@@ -16,6 +18,9 @@ use crate::text::{describe, listed, nearest};
 
 /// The largest arguments that are copied for a retry, in bytes.
 const COPIED_BYTES: usize = 1024 * 1024;
+
+/// How long a server may take to list the tools that it has changed.
+const CHANGES_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a tool call has no result.
 #[derive(Debug, thiserror::Error)]
@@ -216,6 +221,32 @@ impl Pool {
             },
             connected => connected,
         }
+    }
+
+    /// What is different in the tools of the servers that say so, as notes for the author of the code.
+    pub(crate) async fn changes(&self) -> Vec<String> {
+        let slots: Vec<_> = {
+            let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            slots.iter().map(|(name, slot)| (name.clone(), Arc::clone(slot))).collect()
+        };
+        let mut notes = Vec::new();
+        for (name, slot) in slots {
+            let open = slot.place.try_lock().ok().and_then(|place| live(&place));
+            let Some(open) = open.filter(|open| open.connection.has_changed()) else { continue };
+            let Ok(Ok(tools)) = timeout(CHANGES_TIMEOUT, open.connection.list_tools()).await else {
+                continue;
+            };
+            let (servers, server) = (Arc::clone(&self.servers), name.clone());
+            let changes = tokio::task::spawn_blocking(move || servers.changes(&server, tools)).await;
+            let changes = changes.unwrap_or_default().join(". ");
+            if !changes.is_empty() {
+                notes.push(format!(
+                    "The tools of the MCP server `{name}` have changed since it was registered ({changes}). Register it again \
+                     to call them as they are now."
+                ));
+            }
+        }
+        notes
     }
 
     /// Takes over a connection that is open already.

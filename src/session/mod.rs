@@ -100,6 +100,8 @@ impl Client<'_> {
 struct Tools {
     registrar: Registrar,
     server: Arc<Endpoint>,
+    /// How far servers are with calls.
+    progress: watch::Sender<String>,
     /// The servers of `--mcp-config`, if they have yet to be registered.
     offers: Option<Arc<Offers>>,
 }
@@ -183,6 +185,14 @@ impl Session {
     /// The running cell and those queued before end at once; those queued later run in the fresh kernel.
     pub(crate) async fn reset(&self) -> Pending<()> {
         self.queue.submit_reset().await
+    }
+
+    /// How far MCP servers are with the calls of code, as they say.
+    pub(crate) fn progress_of_servers(&self) -> watch::Receiver<String> {
+        // Closed if there are none.
+        self.tools
+            .as_ref()
+            .map_or_else(|| watch::channel(String::new()).1, |tools| tools.progress.subscribe())
     }
 
     /// How many tools each registered server has, by its name.
@@ -365,7 +375,9 @@ impl Session {
 
 impl Tools {
     async fn open(config: &Config, registry: Option<Registry>, gate: Arc<Gate>) -> Result<Self, StartError> {
-        let connector = config.connector().asking(Arc::new(ByGate(Arc::clone(&gate))));
+        let progress = watch::Sender::new(String::new());
+        let asker = ByGate { gate: Arc::clone(&gate), progress: progress.clone() };
+        let connector = config.connector().asking(Arc::new(asker));
         connector.keep_apart(config.guard());
         let registry = match registry {
             Some(registry) => {
@@ -387,7 +399,7 @@ impl Tools {
         }
         let registrar = Registrar { registry, pool, gate, workspace: config.workspace.clone() };
         let offers = Offers::start(Registrar { registry: offering, ..registrar.clone() }, vault, at_start);
-        Ok(Self { registrar, server, offers })
+        Ok(Self { registrar, server, progress, offers })
     }
 }
 

@@ -165,6 +165,9 @@ impl Worker {
         let late = self.late.drain().await;
         notes.extend(late.troubles);
         notes.extend(recorded.troubles);
+        if let Some(pool) = self.pool.as_ref().filter(|_| cell.has_tools) {
+            notes.extend(pool.changes().await);
+        }
         let images = late.images.into_iter().chain(recorded.images).collect();
         Ok(Outcome { text: recorded.text, late: late.text, images, error, end, notes })
     }

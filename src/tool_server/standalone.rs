@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::access::{self, Keys, Role, Token};
@@ -178,7 +179,7 @@ impl ToolServerBuilder {
         let gate = Arc::new(Gate::new(self.policy, Standing::default(), self.approval_timeout, Audit::off()));
         let connector = connector_at(directory, variables)
             .with_connect_timeout(self.connect_timeout)
-            .asking(Arc::new(ByGate(Arc::clone(&gate))));
+            .asking(Arc::new(ByGate { gate: Arc::clone(&gate), progress: watch::channel(String::new()).0 }));
         let servers = Arc::new(Announced::default());
         let pool = Arc::new(Pool::new(Arc::clone(&servers) as Arc<dyn ServerLookup>, connector));
         let stop = CancellationToken::new();
