@@ -16,12 +16,14 @@ mod merge;
 mod model;
 mod names;
 mod observed;
+mod offers;
 mod package_name;
 mod python;
 mod regex;
 mod rules;
 mod scope;
 mod singular;
+mod uri_template;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -29,7 +31,9 @@ use serde_json::{Map, Value};
 use classes::Classes;
 use lower::{Lowered, Side, lower};
 pub use observed::{ObserveError, Observed};
+pub use offers::{OfferModule, Offers, Prompt, PromptArgument, ResourceTemplate};
 pub use package_name::{PackageNameError, validate_package_name};
+use python::{Place, RenderedOffers};
 use scope::{Numbering, Scope};
 
 /// One MCP tool as the server described it.
@@ -109,6 +113,8 @@ pub struct Package {
     pub files: Vec<File>,
     /// The modules among them, one for each tool, in the order of the tools.
     pub modules: Vec<Module>,
+    /// The modules for resources and prompts, if the server offers them.
+    pub offers: Vec<OfferModule>,
 }
 
 /// A file of a generated package.
@@ -157,6 +163,11 @@ pub fn generate(server: &Server, tools: &[Tool]) -> Package {
 
 /// [`generate`], with a choice of form.
 pub fn generate_with(server: &Server, tools: &[Tool], options: Options) -> Package {
+    generate_with_offers(server, tools, &Offers::default(), options)
+}
+
+/// [`generate_with`], with modules for the server's resources and prompts too.
+pub fn generate_with_offers(server: &Server, tools: &[Tool], offers: &Offers, options: Options) -> Package {
     let modules = module_names(tools);
     let mut files = vec![File { path: "py.typed".to_owned(), text: String::new() }];
     let support = python::SUPPORT.into_iter();
@@ -167,9 +178,38 @@ pub fn generate_with(server: &Server, tools: &[Tool], options: Options) -> Packa
         files.push(File { path: format!("{name}.py"), text: rendered.text });
         described.push(Module { tool: tool.name.clone(), name, degraded });
     }
+    let offered = offer_modules(server, &described, offers, options.form, &mut files);
     let index: Vec<_> = tools.iter().zip(&described).collect();
-    files.insert(0, File { path: "__init__.py".to_owned(), text: python::render_package(server, &index) });
-    Package { files, modules: described }
+    let text = python::render_package(server, &index, &offered);
+    files.insert(0, File { path: "__init__.py".to_owned(), text });
+    let offers = offered.into_iter().map(|(_, module)| module).collect();
+    Package { files, modules: described, offers }
+}
+
+/// Adds the files of the modules `resources` and `prompts`. If a tool has the name, the module gets a number.
+fn offer_modules(
+    server: &Server,
+    tools: &[Module],
+    offers: &Offers,
+    form: RunForm,
+    files: &mut Vec<File>,
+) -> Vec<(&'static str, OfferModule)> {
+    let mut scope = Scope::with(tools.iter().map(|module| module.name.as_str()));
+    let mut modules = Vec::new();
+    let mut add = |kind: &'static str, render: &dyn Fn(Place<'_>) -> RenderedOffers| {
+        let name = scope.take(kind.to_owned(), Numbering::Underscore);
+        let place = Place { server: &server.name, module: &name, form };
+        let RenderedOffers { text, functions, degraded } = render(place);
+        files.push(File { path: format!("{name}.py"), text });
+        modules.push((kind, OfferModule { name, functions, degraded }));
+    };
+    if let Some(templates) = &offers.resources {
+        add("resources", &|place| python::render_resources(place, templates));
+    }
+    if let Some(prompts) = &offers.prompts {
+        add("prompts", &|place| python::render_prompts(place, prompts));
+    }
+    modules
 }
 
 /// A module for each tool. A tool whose name is a valid module name keeps it, whatever the names of other
