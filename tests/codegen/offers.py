@@ -19,9 +19,8 @@ from ipybox_runtime import ToolRunner
 
 
 def check_modules(functions, is_async):
-    from mcptools.demo import prompts, resources
-
     import mcptools.demo
+    from mcptools.demo import prompts, resources
 
     assert "resources" in dir(mcptools.demo)
     assert "lists its 1 tools" in error_of(lambda: mcptools.demo.absent)
@@ -42,13 +41,13 @@ def check_modules(functions, is_async):
     ToolRunner.prompt, ToolRunner.prompt_sync = keep(got, messages)
     suffix = "_sync" if is_async else "_async"
 
-    def call(module, name, *values, **named):
+    def call(module, name, /, *values, **named):
         results = []
         for function in (getattr(module, name), getattr(module, name + suffix)):
             result = function(*values, **named)
             if inspect.iscoroutine(result):
                 result = asyncio.run(result)
-            typing.get_type_hints(function, vars(module) | EXTRA)
+            typing.get_type_hints(function, vars(module))
             results.append(result)
         assert repr(results[0]) == repr(results[1])
         return results[0]
@@ -73,13 +72,10 @@ def check_modules(functions, is_async):
         assert str(module).startswith(module.__name__)
 
 
-EXTRA = {}
-
-
 def error_of(function):
     try:
         function()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - its text is compared
         return str(error)
     raise AssertionError("no error")
 

@@ -51,7 +51,78 @@ fn resources_are_functions() {
     let [module] = package.offers.as_slice() else { panic!("{:?}", package.offers) };
     assert_eq!(module.functions, ["repository_contents"]);
     assert_eq!(module.degraded[0].to_string(), "Bad: its URI template has no function: a `{` has no `}`");
-    insta::assert_snapshot!(text(&package, "resources.py"), @"");
+    insta::assert_snapshot!(text(&package, "resources.py"), @r####"
+    """Resources of the MCP server `demo`.
+
+    list() -> list[ResourceLink]: List the server's resources. Each can be read by its `read()`.
+    read(uri: str) -> ToolResult: Read the resource at a URI.
+    templates() -> list[ResourceTemplate]: List the templates that the server has now.
+    repository_contents(owner: str, repo: str, path: str | Sequence[str] | Mapping[str, str], ref: str | None = None) -> ToolResult: Reads a file.
+
+    Each has a second form, which is a coroutine: `list_async`.
+    """
+
+    from __future__ import annotations
+
+    import builtins
+    from collections.abc import Mapping, Sequence
+
+    from ipybox_modules import ToolModule
+    from ipybox_offers import ResourceTemplate, ServerResources
+    from ipybox_results import ResourceLink, ToolResult
+
+    from . import CLIENT
+
+    _RESOURCES = ServerResources(CLIENT)
+
+
+    def list() -> builtins.list[ResourceLink]:
+        """List the server's resources. Each can be read by its `read()`."""
+        return _RESOURCES.list_sync()
+
+
+    async def list_async() -> builtins.list[ResourceLink]:
+        """Do the same as `list`, asynchronously."""
+        return await _RESOURCES.list()
+
+
+    def read(uri: str) -> ToolResult:
+        """Read the resource at a URI."""
+        return _RESOURCES.read_sync(uri)
+
+
+    async def read_async(uri: str) -> ToolResult:
+        """Do the same as `read`, asynchronously."""
+        return await _RESOURCES.read(uri)
+
+
+    def templates() -> builtins.list[ResourceTemplate]:
+        """List the templates that the server has now."""
+        return _RESOURCES.templates_sync()
+
+
+    async def templates_async() -> builtins.list[ResourceTemplate]:
+        """Do the same as `templates`, asynchronously."""
+        return await _RESOURCES.templates()
+
+
+    def repository_contents(owner: str, repo: str, path: str | Sequence[str] | Mapping[str, str], ref: str | None = None) -> ToolResult:
+        """Reads a file.
+
+        Any of them.
+
+        Its URI is `repo://{owner}/{repo}{/path*}{?ref}`.
+        """
+        return _RESOURCES.read_template_sync("repo://{owner}/{repo}{/path*}{?ref}", {"owner": owner, "repo": repo, "path": path, "ref": ref})
+
+
+    async def repository_contents_async(owner: str, repo: str, path: str | Sequence[str] | Mapping[str, str], ref: str | None = None) -> ToolResult:
+        """Do the same as `repository_contents`, asynchronously."""
+        return await _RESOURCES.read_template("repo://{owner}/{repo}{/path*}{?ref}", {"owner": owner, "repo": repo, "path": path, "ref": ref})
+
+
+    ToolModule.describe(__name__)
+    "####);
     assert!(text(&package, "__init__.py").contains("\nresources: the server's resources, 1 as functions\n"));
     assert!(text(&package, "__init__.py").ends_with("ToolPackage.describe(__name__, \"resources\")\n"));
 }
@@ -62,7 +133,63 @@ fn prompts_are_functions() {
     let offers =
         Offers { resources: None, prompts: Some(vec![prompt("code-review", "Reviews code.", &arguments)]) };
     let package = offering(&offers, &[], RunForm::Async);
-    insta::assert_snapshot!(text(&package, "prompts.py"), @"");
+    insta::assert_snapshot!(text(&package, "prompts.py"), @r####"
+    """Prompts of the MCP server `demo`.
+
+    list() -> list[Prompt]: List the prompts that the server has now, with their arguments.
+    get(name: str, /, **arguments: str | None) -> list[PromptMessage]: Get the messages of a prompt.
+    code_review(class_: str, style: str | None = None) -> list[PromptMessage]: Reviews code.
+
+    Each has a second form, which waits: `list_sync`.
+    """
+
+    from __future__ import annotations
+
+    import builtins
+
+    from ipybox_modules import ToolModule
+    from ipybox_offers import Prompt, PromptMessage, ServerPrompts
+
+    from . import CLIENT
+
+    _PROMPTS = ServerPrompts(CLIENT)
+
+
+    async def list() -> builtins.list[Prompt]:
+        """List the prompts that the server has now, with their arguments."""
+        return await _PROMPTS.list()
+
+
+    def list_sync() -> builtins.list[Prompt]:
+        """Do the same as `list`, and wait for it."""
+        return _PROMPTS.list_sync()
+
+
+    async def get(name: str, /, **arguments: str | None) -> builtins.list[PromptMessage]:
+        """Get the messages of a prompt."""
+        return await _PROMPTS.get(name, arguments)
+
+
+    def get_sync(name: str, /, **arguments: str | None) -> builtins.list[PromptMessage]:
+        """Do the same as `get`, and wait for it."""
+        return _PROMPTS.get_sync(name, arguments)
+
+
+    async def code_review(class_: str, style: str | None = None) -> builtins.list[PromptMessage]:
+        """Reviews code.
+
+        class_: Which class
+        """
+        return await _PROMPTS.get("code-review", {"class": class_, "style": style})
+
+
+    def code_review_sync(class_: str, style: str | None = None) -> builtins.list[PromptMessage]:
+        """Do the same as `code_review`, and wait for it."""
+        return _PROMPTS.get_sync("code-review", {"class": class_, "style": style})
+
+
+    ToolModule.describe(__name__)
+    "####);
 }
 
 #[test]
