@@ -5,6 +5,7 @@ pub(crate) mod content;
 pub(crate) mod inference;
 #[cfg(target_os = "linux")]
 mod memory_budgets;
+pub(crate) mod offers;
 pub(crate) mod registration;
 pub(crate) mod search;
 mod slow_servers;
