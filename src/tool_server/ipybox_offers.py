@@ -3,6 +3,8 @@
 Standard library only: it runs in every Python that the kernel or one of its children may start.
 """
 
+import json
+
 from ipybox_results import ResourceLink
 from ipybox_templates import expand, names
 
@@ -166,9 +168,9 @@ class ServerPrompts:
 
 
 def _given(arguments):
-    """The arguments that are not left out. MCP has texts only."""
+    """The arguments that are not left out. MCP has texts only: other values are sent as JSON."""
     return {
-        name: value if isinstance(value, str) else str(value)
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         for name, value in arguments.items()
         if value is not None
     }

@@ -65,8 +65,8 @@ def check_modules(functions, is_async):
         (message,) = call(prompts, name, *required)
         assert (message.role, message.content) == ("user", "hi")
         assert list(got[-1][1].values()) == required
-    call(prompts, "get", "p", name="x", left_out=None)
-    assert got[-1] == ("p", {"name": "x"})
+    call(prompts, "get", "p", name="x", left_out=None, other=[True, "ü"])
+    assert got[-1] == ("p", {"name": "x", "other": '[true, "ü"]'})
     for module in (prompts, resources):
         compile(inspect.getsource(module), module.__file__, "exec")
         assert str(module).startswith(module.__name__)

@@ -221,3 +221,25 @@ print(prompts.args_prompt('Rome', state='IT')[0].content)";
     assert!(lines[3].contains("Rome") && lines[3].contains("IT"), "{text}");
     ipybox.stop().await;
 }
+
+#[tokio::test]
+async fn a_package_without_a_session_has_them_in_the_asked_form() {
+    let place = Place::new();
+    let root = place.workspace().join("mcptools");
+    let mut apigen = std::process::Command::new(env!("CARGO_BIN_EXE_ipybox"));
+    apigen.args(["apigen", "--async", "--server-name", "offers", "--root-dir"]).arg(&root);
+    apigen.arg("--server-params").arg(offers_server(&[]).to_string());
+    let output = apigen.output().unwrap();
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{words}");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "prompts\n");
+    assert!(words.contains("resources (broken): its URI template has no function"), "{words}");
+    for (file, line) in [
+        ("resources", "async def file_contents(path: str, lines: str | None = None, q: "),
+        ("resources", "def list_sync() -> "),
+        ("prompts_1", "def greet_user_sync(class_: str, style: str | None = None) -> "),
+    ] {
+        let text = place.read(&format!("mcptools/offers/{file}.py"));
+        assert!(text.lines().any(|found| found.starts_with(line)), "{line}: {text}");
+    }
+}
