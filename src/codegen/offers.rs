@@ -67,7 +67,7 @@ pub struct OfferModule {
     pub name: String,
     /// The functions made of templates or prompts, in the server's order.
     pub functions: Vec<String>,
-    /// Templates that have no function.
+    /// Templates and prompts that have no function, by their names.
     pub degraded: Vec<Degradation>,
 }
 

@@ -4,8 +4,11 @@
 const OPERATORS: &str = "+#./;?&";
 /// Those after which a missing variable leaves a URI that is complete all the same.
 const OPTIONAL: &str = "#;?&";
-/// The longest prefix of a value that a template can ask for.
-const PREFIX_MAX: u32 = 9_999;
+/// How many digits the length of a prefix has at most.
+const PREFIX_DIGITS: usize = 4;
+
+/// The longest template that becomes a function, in bytes: its text is in the module several times.
+const TEMPLATE_BYTES: usize = 4 * 1024;
 
 /// A variable of a template.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,6 +21,9 @@ pub(super) struct Variable {
 
 /// The variables of `template` in the order of their first occurrence; an error says what is wrong with it.
 pub(super) fn variables(template: &str) -> Result<Vec<Variable>, &'static str> {
+    if template.len() > TEMPLATE_BYTES {
+        return Err("it is longer than 4096 bytes");
+    }
     let mut variables: Vec<Variable> = Vec::new();
     let mut rest = template;
     while let Some(at) = rest.find(['{', '}']) {
@@ -45,8 +51,9 @@ fn name(specification: &str) -> Result<(&str, bool), &'static str> {
     let (name, is_exploded) = match (specification.strip_suffix('*'), specification.split_once(':')) {
         (Some(name), _) => (name, true),
         (None, Some((name, length))) => {
-            let is_length = length.bytes().all(|byte| byte.is_ascii_digit())
-                && length.parse().is_ok_and(|length: u32| (1..=PREFIX_MAX).contains(&length));
+            let is_length = (1..=PREFIX_DIGITS).contains(&length.len())
+                && length.bytes().all(|byte| byte.is_ascii_digit())
+                && !length.starts_with('0');
             if !is_length {
                 return Err("a prefix is no number from 1 to 9999");
             }
@@ -108,5 +115,6 @@ mod tests {
         ] {
             assert!(variables(template).is_err(), "{template}");
         }
+        assert!(variables(&"x".repeat(TEMPLATE_BYTES + 1)).is_err());
     }
 }

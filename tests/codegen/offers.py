@@ -1,6 +1,6 @@
 """Checks the modules of a package for resources and prompts, or the expansion of URI templates.
 
-Arguments: `modules` or `templates`, the directory in which `mcptools` is, and the one of the runtime.
+Arguments: `modules`, `templates` or `agreement`, the directory in which `mcptools` is, and the one of the runtime.
 """
 
 import asyncio
@@ -262,7 +262,19 @@ def check_templates():
     assert ipybox_templates.names("a{b,c:3}{?d*}{b}") == ["b", "c", "d"]
 
 
-if sys.argv[1] == "modules":
+def check_agreement(cases):
+    for template, is_broken in cases:
+        try:
+            ipybox_templates.expand(template, {})
+        except ValueError:
+            assert is_broken, template
+        else:
+            assert not is_broken, template
+
+
+if sys.argv[1] == "agreement":
+    check_agreement(json.load(sys.stdin))
+elif sys.argv[1] == "modules":
     check_modules(**json.load(sys.stdin))
 else:
     check_templates()

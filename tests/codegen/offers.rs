@@ -1,11 +1,15 @@
 //! The modules for resources and prompts: how they read, and what they do in a real Python.
 
+use std::collections::HashSet;
 use std::fs;
 
 use ipybox::codegen::{
     Offers, Options, Package, Prompt, PromptArgument, ResourceTemplate, RunForm, Server, Tool,
     generate_with_offers,
 };
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde_json::json;
 
 use crate::support::{RUNTIME, fixtures, python, taking, text, written};
@@ -193,6 +197,21 @@ fn prompts_are_functions() {
 }
 
 #[test]
+fn what_is_too_large_for_a_function_is_told() {
+    let arguments = vec![("a", "", false); 201];
+    let long = format!("x://{}", "x".repeat(5_000));
+    let offers = Offers {
+        resources: Some(vec![template("long", &long, "")]),
+        prompts: Some(vec![prompt("many", "", &arguments), prompt("few", "", &arguments[..3])]),
+    };
+    let package = offering(&offers, &[], RunForm::Sync);
+    let [resources, prompts] = package.offers.as_slice() else { panic!("{:?}", package.offers) };
+    assert!(resources.functions.is_empty() && resources.degraded[0].what.ends_with("4096 bytes"));
+    assert!(prompts.functions == ["few"] && prompts.degraded[0].path == "many");
+    assert!(text(&package, "prompts.py").contains("def few(a: str | None = None) -> "));
+}
+
+#[test]
 fn a_tools_module_keeps_its_name() {
     let offers = Offers { resources: Some(Vec::new()), prompts: Some(Vec::new()) };
     let package = offering(&offers, &["Resources", "resources_1", "prompts"], RunForm::Sync);
@@ -264,6 +283,27 @@ fn offers_work_in_python_whatever_they_are_called() {
         let program = fs::read_to_string(fixtures().join("offers.py")).unwrap();
         python(&program, &["modules", root.to_str().unwrap(), RUNTIME], &input);
     }
+}
+
+#[test]
+fn templates_with_functions_are_those_that_expand() {
+    let mut runner =
+        TestRunner::new_with_rng(Config::default(), TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    let part = prop_oneof![
+        "[{}+#./;?&,:*a0 é%=-]{0,6}",
+        r"\{[+#./;?&]?[a-c](\*|:[0-9]{1,5})?(,[a-c.%_-]{1,3}\*?){0,2}\}"
+    ];
+    let texts = prop::collection::vec(part, 0..3).prop_map(|parts| parts.concat());
+    let texts: Vec<String> = (0..3_000).map(|_| texts.new_tree(&mut runner).unwrap().current()).collect();
+    let templates = texts.iter().enumerate().map(|(number, text)| template(&number.to_string(), text, ""));
+    let package = offering(&resources(templates.collect()), &[], RunForm::Sync);
+    let module = &package.offers[0];
+    let broken: HashSet<usize> = module.degraded.iter().map(|spot| spot.path.parse().unwrap()).collect();
+    assert!(broken.len() > 300 && module.functions.len() > 300, "{}", broken.len());
+    let cases: Vec<_> =
+        texts.iter().enumerate().map(|(number, text)| (text, broken.contains(&number))).collect();
+    let program = fs::read_to_string(fixtures().join("offers.py")).unwrap();
+    python(&program, &["agreement", RUNTIME, RUNTIME], &json!(cases).to_string());
 }
 
 #[test]

@@ -13,6 +13,9 @@ use crate::codegen::{Degradation, RunForm, identifier};
 /// How much of a description the module's docstring shows, in characters: it has one line for each function.
 const SUMMARY_CHARS: usize = 120;
 
+/// The most arguments of a prompt that becomes a function.
+const ARGUMENTS_MAX: usize = 200;
+
 /// Names that a module has besides its functions, and the built-in type that its annotations name.
 const TAKEN: [&str; 3] = ["annotations", "builtins", "str"];
 
@@ -21,6 +24,7 @@ pub(in crate::codegen) struct Rendered {
     pub(in crate::codegen) text: String,
     /// The functions made of templates or prompts.
     pub(in crate::codegen) functions: Vec<String>,
+    /// Templates and prompts that have no function.
     pub(in crate::codegen) degraded: Vec<Degradation>,
 }
 
@@ -154,10 +158,16 @@ pub(in crate::codegen) fn render_resources(place: Place<'_>, templates: &[Resour
 /// The module for these prompts.
 pub(in crate::codegen) fn render_prompts(place: Place<'_>, prompts: &[Prompt]) -> Rendered {
     let mut names = names(&PROMPTS, place.form);
-    let functions: Vec<_> = prompts.iter().map(|prompt| of_prompt(prompt, &mut names, place.form)).collect();
+    let (usable, others): (Vec<_>, Vec<_>) =
+        prompts.iter().partition(|prompt| prompt.arguments.len() <= ARGUMENTS_MAX);
+    let functions: Vec<_> =
+        usable.into_iter().map(|prompt| of_prompt(prompt, &mut names, place.form)).collect();
+    let what = format!("it has no function, since it has more than {ARGUMENTS_MAX} arguments");
+    let degraded =
+        others.into_iter().map(|prompt| Degradation { path: prompt.name.clone(), what: what.clone() });
     let text = render(&PROMPTS, place, &functions, false);
     let functions = functions.into_iter().map(|function| function.name).collect();
-    Rendered { text, functions, degraded: Vec::new() }
+    Rendered { text, functions, degraded: degraded.collect() }
 }
 
 const TEXT: &str = "str";
