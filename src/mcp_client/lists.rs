@@ -22,8 +22,8 @@ use crate::budget::{ANSWERS, apart};
 
 /// How long all pages of a list may take together.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long all pages of a list may take together that a registration can do without.
-const SPARE_LIST_TIMEOUT: Duration = Duration::from_secs(20);
+/// The same for a list that a registration can do without.
+const OPTIONAL_LIST_TIMEOUT: Duration = Duration::from_secs(20);
 /// More pages than any honest list has.
 const LIST_PAGES: usize = 1_000;
 /// How much memory all pages may take together, in bytes. The longest lists have some hundred kilobytes of text.
@@ -150,7 +150,7 @@ impl Connection {
     }
 
     async fn list<P: Page>(&self) -> Result<Vec<P::Item>, Error> {
-        match self.pages::<P>(SPARE_LIST_TIMEOUT).await {
+        match self.pages::<P>(OPTIONAL_LIST_TIMEOUT).await {
             Ok(listed) => Ok(listed.answer),
             Err(failure) => Err(self.list_error::<P>(failure).await),
         }

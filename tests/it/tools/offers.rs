@@ -48,6 +48,11 @@ contents of file:///%C3%BC?lines=1-3
 ['File Contents', 'broken', 'hostile'] contents of file:///d
 ToolRunnerError True";
     check(&mut ipybox, code, expected).await;
+    // The traceback shows the cell, and not what carries the call.
+    let text = ipybox.cell("resources.read('none://x')").await.error();
+    assert!(text.contains("resources.read('none://x')") && !text.contains("_RESOURCES"), "{text}");
+    let text = ipybox.cell("import mcptools.offers\nmcptools.offers.resource").await.error();
+    assert!(text.contains("did you mean 'resources'?"), "{text}");
     let text = ipybox.cell("import mcptools.offers\nprint(mcptools.offers)").await.ok();
     assert!(text.contains("resources: the server's resources, 2 as functions"), "{text}");
     assert!(text.contains("\nprompts_1: the server's prompts, 3 as functions"), "{text}");
