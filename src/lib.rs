@@ -87,6 +87,7 @@ mod files;
 mod gateway;
 #[cfg(doctest)]
 mod guide;
+mod import;
 #[doc(hidden)]
 pub mod json_rpc;
 mod jupyter;
@@ -121,6 +122,8 @@ pub use config::{
 };
 #[doc(hidden)]
 pub use gateway::{exec as sandbox_exec, run as sandbox_gateway};
+#[doc(hidden)]
+pub use import::{Import, ImportError, ImportEvent, ImportLeft, ImportServer, ImportState, Importer};
 pub use library::{
     Code, CodeExecution, CodeExecutionChunk, CodeExecutionError, CodeExecutionEvent, CodeExecutionResult,
     CodeExecutor, CodeExecutorBuilder, KernelClient, KernelClientBuilder, Truncated,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::action::Action;
 use super::audit::{Audit, OpenCall};
 use super::denied::Denied;
-use super::policy::{Effect, Policy};
+use super::policy::{Effect, Judgement, Policy};
 use super::queue::{ApprovalQueue, Approver};
 use super::request::{Answer, ApprovalRequest, Reply};
 use super::standing::Standing;
@@ -51,6 +51,15 @@ pub(super) enum By {
     Expiry,
     /// No user could be asked, or the user's client went away.
     Nobody,
+}
+
+/// Who has chosen an action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The user, an application or a model.
+    Trusted,
+    /// Maybe code in the sandbox, for the host to do: that the policy allows everything by default is not enough.
+    Code,
 }
 
 /// The reason if code calls a tool while no cell runs, for instance a thread of an earlier cell.
@@ -112,9 +121,22 @@ impl Gate {
         action: Action,
         approver: &Approver,
     ) -> Result<(Permit, OpenCall), Denied> {
+        self.decide_about(action, approver, Origin::Trusted).await
+    }
+
+    /// As [`decide`](Self::decide), about an action of this origin.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn decide_about(
+        &self,
+        action: Action,
+        approver: &Approver,
+        origin: Origin,
+    ) -> Result<(Permit, OpenCall), Denied> {
         let question = self.audit.question(&action);
         let action = Arc::new(action);
-        let decision = self.judge(&action, approver).await;
+        let decision = self.judge(&action, approver, origin).await;
         let recorded = question.decided(&decision).await;
         decision.outcome?;
         match recorded {
@@ -123,14 +145,32 @@ impl Gate {
         }
     }
 
-    async fn judge(&self, action: &Arc<Action>, approver: &Approver) -> Decision {
+    /// Whether the policy alone does not decide about `action`.
+    pub(crate) fn asks_about(&self, action: &Action, origin: Origin) -> bool {
+        self.judgement(action, origin).effect == Effect::Ask
+    }
+
+    fn judgement(&self, action: &Action, origin: Origin) -> Judgement {
+        let mut judgement = self.policy.judge(action);
+        if judgement.effect == Effect::Allow && judgement.rule.is_none() && origin == Origin::Code {
+            judgement.effect = Effect::Ask;
+        }
+        judgement
+    }
+
+    async fn judge(&self, action: &Arc<Action>, approver: &Approver, origin: Origin) -> Decision {
         let begun = Instant::now();
-        let (outcome, by) = self.rule(action, approver).await;
+        let (outcome, by) = self.rule(action, approver, origin).await;
         Decision { outcome, by, waited: begun.elapsed() }
     }
 
-    async fn rule(&self, action: &Arc<Action>, approver: &Approver) -> (Result<(), Denied>, By) {
-        let judgement = self.policy.judge(action);
+    async fn rule(
+        &self,
+        action: &Arc<Action>,
+        approver: &Approver,
+        origin: Origin,
+    ) -> (Result<(), Denied>, By) {
+        let judgement = self.judgement(action, origin);
         match judgement.effect {
             Effect::Allow => return (Ok(()), By::Policy(judgement.rule)),
             Effect::Deny => {
@@ -270,7 +310,7 @@ mod tests {
             answer(request).await;
         };
         let action = Arc::new(action("s"));
-        let (decision, ()) = tokio::join!(gate.judge(&action, &approver), answering);
+        let (decision, ()) = tokio::join!(gate.judge(&action, &approver, Origin::Trusted), answering);
         assert_eq!(waiting(&queue), 0);
         decision
     }
@@ -279,7 +319,7 @@ mod tests {
     async fn decide_unasked(gate: &Gate) -> Decision {
         let (queue, _requests) = ApprovalQueue::new();
         let (action, approver) = (Arc::new(action("s")), Approver::User(queue));
-        let deciding = gate.judge(&action, &approver);
+        let deciding = gate.judge(&action, &approver, Origin::Trusted);
         tokio::time::timeout(Duration::from_secs(1), deciding).await.unwrap()
     }
 
@@ -316,7 +356,11 @@ mod tests {
     async fn a_queue_that_nobody_reads_rejects() {
         let (queue, requests) = ApprovalQueue::new();
         drop(requests);
-        check(&gate("").judge(&Arc::new(action("s")), &Approver::User(queue)).await, By::Nobody, REJECTED);
+        check(
+            &gate("").judge(&Arc::new(action("s")), &Approver::User(queue), Origin::Trusted).await,
+            By::Nobody,
+            REJECTED,
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -362,7 +406,11 @@ mod tests {
         check(&decision, By::Answer(Answer::Session), None);
         check(&decide_unasked(&gate).await, By::Standing(Answer::Session), None);
         let nobody = Approver::Nobody("nobody is there");
-        check(&gate.judge(&Arc::new(action("s")), &nobody).await, By::Standing(Answer::Session), None);
+        check(
+            &gate.judge(&Arc::new(action("s")), &nobody, Origin::Trusted).await,
+            By::Standing(Answer::Session),
+            None,
+        );
         assert!(gate.decide(action("other"), &nobody).await.is_err());
     }
 
@@ -383,7 +431,7 @@ mod tests {
         let words = "`s.t` is denied by the approval policy: rule 1 (\"no\")";
         let by = || By::Policy(Some("rule 1 (\"no\")".into()));
         check(&decide_unasked(&denies).await, by(), words);
-        check(&denies.judge(&Arc::new(action("s")), &Approver::Consent).await, by(), words);
+        check(&denies.judge(&Arc::new(action("s")), &Approver::Consent, Origin::Trusted).await, by(), words);
     }
 
     #[tokio::test(start_paused = true)]
@@ -393,14 +441,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn consent_replaces_questions() {
-        check(&gate("").judge(&Arc::new(action("s")), &Approver::Consent).await, By::Consent, None);
+        check(
+            &gate("").judge(&Arc::new(action("s")), &Approver::Consent, Origin::Trusted).await,
+            By::Consent,
+            None,
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn where_nobody_can_be_asked_a_question_is_a_denial() {
         let nobody = Approver::Nobody("no client");
         let words = "the call of `s.t` needs approval, and nobody can be asked: no client";
-        check(&gate("").judge(&Arc::new(action("s")), &nobody).await, By::Nobody, words);
+        check(&gate("").judge(&Arc::new(action("s")), &nobody, Origin::Trusted).await, By::Nobody, words);
     }
 
     #[tokio::test(start_paused = true)]

@@ -27,7 +27,7 @@ pub use self::action::{Target, ToolAnnotations};
 pub(crate) use self::audit::{Audit, CellOutput, LogSettings, OpenCall, decisions_file};
 pub use self::audit::{Contents as AuditContents, Error as AuditError};
 pub(crate) use self::denied::Denied;
-pub(crate) use self::gate::{Gate, Permit};
+pub(crate) use self::gate::{Gate, Origin, Permit};
 pub use self::policy::{Effect, Policy, PolicyError};
 pub(crate) use self::queue::{ApprovalQueue, Approver};
 pub use self::request::ApprovalRequest;

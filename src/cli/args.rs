@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::import::ImportArgs;
+use super::server_args::{LoginArgs, LogoutArgs, ServersArgs};
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 use ipybox::{ApprovalMode, AuditContents, RemoteSettings, SandboxSettings, Settings};
 
@@ -61,81 +63,11 @@ pub(crate) enum Command {
     /// Tries what it tells, and leaves nothing behind. Ends with 0 if ipybox can run: without a sandbox, and with one
     /// too if `--sandbox` is given. Ends with 1 otherwise.
     Doctor(DoctorArgs),
-}
-
-/// Where registered servers are kept.
-#[derive(Debug, clap::Args)]
-pub(crate) struct PlaceArgs {
-    /// Working directory of the kernel
-    #[arg(long, value_name = "DIR", default_value = ".", global = true)]
-    pub(crate) workspace: PathBuf,
-
-    /// Directory that holds registered servers and Python environments
-    #[arg(long, value_name = "DIR", global = true)]
-    pub(crate) state_dir: Option<PathBuf>,
-}
-
-/// The flags of `ipybox login`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct LoginArgs {
-    /// The name under which the server is registered, or was to be; or its URL
-    #[arg(value_name = "NAME|URL")]
-    pub(crate) server: String,
-
-    /// Open no browser: print the address, and read from stdin the one that the browser shows after the login
-    #[arg(long)]
-    pub(crate) no_browser: bool,
-
-    /// A scope to ask for, beside those that were granted before; may be given several times
-    #[arg(long, value_name = "SCOPE")]
-    pub(crate) scope: Vec<String>,
-
-    /// How long to wait for the login, in seconds
-    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
-    pub(crate) timeout: Duration,
-
-    #[command(flatten)]
-    pub(crate) place: PlaceArgs,
-}
-
-/// The flags of `ipybox logout`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct LogoutArgs {
-    /// The name under which the server is registered, or its URL
-    #[arg(value_name = "NAME|URL")]
-    pub(crate) server: String,
-
-    #[command(flatten)]
-    pub(crate) place: PlaceArgs,
-}
-
-/// The flags of `ipybox servers`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct ServersArgs {
-    #[command(subcommand)]
-    pub(crate) action: Option<ServersAction>,
-
-    /// Print JSON, whose keys do not change
-    #[arg(long)]
-    pub(crate) json: bool,
-
-    #[command(flatten)]
-    pub(crate) place: PlaceArgs,
-}
-
-/// What to do with a registered server.
-#[derive(Debug, Subcommand)]
-pub(crate) enum ServersAction {
-    /// Connect to a server, and print how many tools it has
-    Test {
-        /// Its name
-        name: String,
-    },
-    /// Remove a registration, with its package `mcptools/<name>/` and its login
-    Remove {
-        /// Its name
-        name: String,
-    },
+    /// Register the MCP servers that are configured in other clients
+    ///
+    /// Shows them, asks which to take, and keeps secrets in clear text apart. Ends with 0 if all that was chosen is
+    /// registered, with 1 if a registration failed, a file cannot be used, or nobody could be asked.
+    Import(ImportArgs),
 }
 
 /// The flags of `ipybox doctor`.
@@ -385,6 +317,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 
+    /// A configuration file of an MCP client, whose servers are registered at the start; may be given several times. Beside
+    /// a sandbox, somebody must agree to what a file in the workspace offers
+    #[arg(long, value_name = "FILE")]
+    pub(crate) mcp_config: Vec<PathBuf>,
+
     /// Who decides whether a tool call, a registration or an installation may run [default: policy with a policy
     /// file, else auto]
     #[arg(long, value_name = "HOW")]
@@ -510,6 +447,7 @@ impl From<ServeArgs> for Settings {
         settings.kernel.max_file_size = args.kernel_max_file_size;
         settings.kernel.approve_shell_cmds = args.approve_shell_cmds;
         settings.kernel.require_shell_escape = args.require_shell_escape;
+        settings.mcp_configs = args.mcp_config;
         settings.audit.file = args.audit_log;
         if args.audit_contents {
             settings.audit.contents = AuditContents::Everything;
@@ -530,7 +468,7 @@ fn result_file(text: &str) -> Result<(String, PathBuf), String> {
 }
 
 /// A positive number of seconds.
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     match Duration::try_from_secs_f64(seconds) {
         Ok(duration) if !duration.is_zero() => Ok(duration),

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use futures::FutureExt as _;
 use ipybox::KnownServers;
 
-use super::args::{LoginArgs, LogoutArgs};
+use super::server_args::{LoginArgs, LogoutArgs};
 
 /// The longest redirect URI that is read, in bytes.
 const LONGEST_LINE: u64 = 64 * 1024;

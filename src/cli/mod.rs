@@ -4,11 +4,14 @@ mod apigen;
 mod args;
 mod doctor;
 mod greeting;
+mod import;
 mod json_rpc;
 mod logging;
 mod login;
 mod search;
+mod server_args;
 mod servers;
+mod signals;
 mod size;
 mod tool_server;
 
@@ -20,7 +23,7 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use ipybox::Config;
 
-use self::args::{Approval, Args, Command, ServeArgs};
+use self::args::{Approval, Args, Command, LogLevel, ServeArgs};
 
 /// clap's exit code for wrong flags, for errors that only show after parsing.
 const USAGE: u8 = 2;
@@ -33,7 +36,12 @@ pub(crate) fn main() -> ExitCode {
     if let Some(Command::JsonRpc) = args.command {
         return finish(json_rpc::run(args.log_level).map(|()| ExitCode::SUCCESS));
     }
-    let _log = logging::init(args.log_level);
+    let log_level = match (&args.command, args.log_level) {
+        // It tells its progress itself.
+        (Some(Command::Import(_)), LogLevel::Info) => LogLevel::Warning,
+        (_, level) => level,
+    };
+    let _log = logging::init(log_level);
     let done = match args.command {
         Some(Command::Apigen(args)) => apigen::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Login(args)) => login::log_in(args).map(|()| ExitCode::SUCCESS),
@@ -42,6 +50,7 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::Search(args)) => search::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::ToolServer(args)) => tool_server::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Doctor(args)) => doctor::run(args),
+        Some(Command::Import(args)) => import::run(args),
         Some(Command::JsonRpc) => unreachable!("it has a log of its own"),
         Some(Command::SandboxGateway) => Ok(ipybox::sandbox_gateway()),
         Some(Command::SandboxExec(args)) => become_program(&args.hardening, &args.command),

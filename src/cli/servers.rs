@@ -5,8 +5,8 @@ use std::io::Write as _;
 use anyhow::Context as _;
 use ipybox::KnownServers;
 
-use super::args::{ServersAction, ServersArgs};
 use super::login::runtime;
+use super::server_args::{ServersAction, ServersArgs};
 
 pub(super) fn run(args: ServersArgs) -> anyhow::Result<()> {
     let servers = KnownServers::open(&args.place.workspace, args.place.state_dir)?;

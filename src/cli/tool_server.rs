@@ -4,9 +4,9 @@ use std::io::Write as _;
 
 use anyhow::Context as _;
 use ipybox::{ApprovalPolicy, ToolServer, ToolServerBuilder, env};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::args::ToolServerArgs;
+use super::signals::Signals;
 
 pub(super) fn run(args: ToolServerArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -78,26 +78,4 @@ fn announce(server: &ToolServer, generated: (bool, bool)) -> std::io::Result<()>
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{}", serde_json::Value::Object(line))?;
     stdout.flush()
-}
-
-/// The signals that ask a program to end.
-struct Signals([Signal; 3]);
-
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self([
-            signal(SignalKind::terminate())?,
-            signal(SignalKind::interrupt())?,
-            signal(SignalKind::hangup())?,
-        ]))
-    }
-
-    async fn next(&mut self) {
-        let [terminate, interrupt, hangup] = &mut self.0;
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = hangup.recv() => {}
-        }
-    }
 }

@@ -32,6 +32,7 @@ use classes::Classes;
 use lower::{Lowered, Side, lower};
 pub use observed::{ObserveError, Observed};
 pub use offers::{OfferModule, Offers, Prompt, PromptArgument, ResourceTemplate};
+pub(crate) use package_name::nearest_package_name;
 pub use package_name::{PackageNameError, validate_package_name};
 use python::{Place, RenderedOffers};
 use scope::{Numbering, Scope};

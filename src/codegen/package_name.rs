@@ -57,6 +57,13 @@ pub fn validate_package_name(name: &str) -> Result<(), PackageNameError> {
     Ok(())
 }
 
+/// The valid name nearest to `name`; `None` if it has no letter or digit of a package name.
+pub(crate) fn nearest_package_name(name: &str) -> Option<String> {
+    let has_some = name.contains(|character: char| character.is_ascii_alphanumeric());
+    let nearest: String = suggestion(name).chars().take(MAX_CHARS).collect();
+    (has_some && validate_package_name(&nearest).is_ok()).then_some(nearest)
+}
+
 /// The valid name nearest to `name`.
 fn suggestion(name: &str) -> String {
     let name: String =
@@ -79,6 +86,21 @@ mod tests {
         for name in ["github", "brave_search", "fetch2", "match"] {
             assert_eq!(validate_package_name(name), Ok(()), "{name}");
         }
+    }
+
+    #[test]
+    fn a_name_of_another_client_has_a_package_name_near_it() {
+        for (name, expected) in [
+            ("brave-search", Some("brave_search")),
+            ("@scope/Server.One", Some("scope_server_one")),
+            ("1password", Some("server_1password")),
+            ("import", Some("import_")),
+            ("日本語", None),
+            ("--", None),
+        ] {
+            assert_eq!(nearest_package_name(name).as_deref(), expected, "{name}");
+        }
+        assert_eq!(nearest_package_name(&"1".repeat(200)).unwrap().len(), MAX_CHARS);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The configuration of a session, complete at its start.
 
 mod apart;
+mod connectors;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -17,8 +18,10 @@ use crate::kernel::ShellCommands;
 use crate::mcp_client::Connector;
 use crate::sandbox::{Confinement, Exposed, Place, PolicyError};
 use crate::text::describe;
-use crate::text::visible::word;
+use crate::vault::Vault;
 
+pub(crate) use self::connectors::connector_at;
+use self::connectors::login_flags;
 pub use self::settings::{
     ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, RemoteSettings, SandboxSettings,
     Settings, ToolServerSettings,
@@ -156,6 +159,7 @@ pub struct Config {
     pub(crate) tool_server: ToolServerSettings,
     pub(crate) approval: ApprovalSettings,
     pub(crate) audit: AuditSettings,
+    pub(crate) mcp_configs: Vec<PathBuf>,
     pub(crate) variables: Arc<Variables>,
 }
 
@@ -174,11 +178,14 @@ impl Config {
         };
         let workspace = create_workspace(&settings.workspace)
             .map_err(|source| Error::Workspace { path: settings.workspace.clone(), source })?;
-        let variables = Arc::new(Variables::of(settings.environment.as_ref(), &workspace));
+        let mut variables = Variables::of(settings.environment.as_ref(), &workspace);
         let login_flags = login_flags(&workspace, settings.state_dir.as_deref());
         let states = states_dir(settings.state_dir, &variables)?;
         let state_dir = create_private_dir(&workspace_state_dir(&states, &workspace))
             .map_err(|source| Error::StateDir { path: states, source })?;
+        let vault = Vault::in_directory(&state_dir);
+        variables.find_secrets_by(move |name| vault.get(name));
+        let variables = Arc::new(variables);
         let images_dir = workspace.join(settings.images_dir);
         let home = variables.in_process("HOME").filter(|home| home.starts_with('/')).unwrap_or("/");
         let home = PathBuf::from(home);
@@ -203,6 +210,7 @@ impl Config {
             tool_server: settings.tool_server,
             approval: settings.approval,
             audit: settings.audit,
+            mcp_configs: settings.mcp_configs,
             variables,
         };
         match settings.sandbox {
@@ -352,24 +360,6 @@ impl RemoteServer {
         let server = access().map_err(|error| Error::Remote(describe(&error)))?;
         Ok(Self { server: Arc::new(server), kernel_name })
     }
-}
-
-/// What connects to MCP servers for a process in `directory`, without a session. Logins are where `ipybox login` keeps
-/// them there.
-pub(crate) fn connector_at(directory: PathBuf, variables: Arc<Variables>) -> Connector {
-    let states = states_dir(None, &variables).ok();
-    let connector = Connector::new(variables, directory.clone());
-    let Some(states) = states else { return connector };
-    let directory = directory.canonicalize().unwrap_or(directory);
-    connector.with_accounts_in(workspace_state_dir(&states, &directory), &login_flags(&directory, None))
-}
-
-/// The flags by which a command of `ipybox` finds the state of `workspace`, with a blank before each.
-fn login_flags(workspace: &Path, state_dir: Option<&Path>) -> String {
-    let state_dir = state_dir.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
-    let flags = std::iter::once(("--workspace", workspace))
-        .chain(state_dir.as_deref().map(|path| ("--state-dir", path)));
-    flags.map(|(flag, path)| format!(" {flag} {}", word(&path.to_string_lossy()))).collect()
 }
 
 fn create_workspace(path: &Path) -> io::Result<PathBuf> {

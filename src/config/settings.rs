@@ -35,6 +35,8 @@ pub struct Settings {
     pub approval: ApprovalSettings,
     /// The log of cells, tool calls and decisions. Default: none.
     pub audit: AuditSettings,
+    /// Configuration files of MCP clients, whose servers are registered at the start. Default: none.
+    pub mcp_configs: Vec<PathBuf>,
     /// The environment of the process that asks for the session. Default: ours.
     pub(crate) environment: Option<ProcessEnvironment>,
 }
@@ -228,6 +230,7 @@ impl Default for Settings {
             tool_server: ToolServerSettings::default(),
             approval: ApprovalSettings::default(),
             audit: AuditSettings::default(),
+            mcp_configs: Vec::new(),
             environment: None,
         }
     }

@@ -72,6 +72,14 @@ pub(super) fn read(path: &Path, allowed: &Allowed<'_>) -> Dotenv {
     dotenv
 }
 
+/// The variables of a file that a user names for a program, in order; values are literal. Invalid lines are passed over.
+pub(crate) fn literal(content: &[u8]) -> Vec<(String, String)> {
+    let text = Dotenv::default().valid_lines(Path::new(""), content);
+    let escaped = without_substitution(&text);
+    let variables = dotenvy::from_read_iter(escaped.as_bytes());
+    variables.take_while(|item| !matches!(item, Err(dotenvy::Error::Io(_)))).flatten().collect()
+}
+
 impl Dotenv {
     fn parse(&mut self, path: &Path, content: &[u8], allowed: &Allowed<'_>) {
         let text = self.valid_lines(path, content);

@@ -6,6 +6,8 @@
 mod allowed;
 mod dotenv;
 mod inherited;
+mod kept;
+mod placeholder;
 mod process;
 mod secrets;
 
@@ -15,7 +17,12 @@ use std::path::Path;
 use self::allowed::Allowed;
 pub(crate) use self::allowed::is_for_a_secret;
 pub use self::dotenv::DotenvProblem;
+pub(crate) use self::dotenv::literal as dotenv_variables;
 pub(crate) use self::inherited::{CERTIFICATES, PROXIES};
+use self::kept::KeptSecrets;
+pub(crate) use self::kept::SECRET;
+pub use self::placeholder::MissingVariable;
+pub(crate) use self::placeholder::is_variable_name;
 pub(crate) use self::process::ProcessEnvironment;
 pub(crate) use self::secrets::{Redactor, Secrets};
 
@@ -64,15 +71,8 @@ pub struct Variables {
     problems: Vec<DotenvProblem>,
     /// Knows the values of `.env` and those that placeholders were filled with.
     redactor: Redactor,
-}
-
-/// A variable of a `${NAME}` placeholder that is not set.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the variable `{name}` is set neither in the environment nor in the workspace's `.env`{note}")]
-pub struct MissingVariable {
-    /// The variable's name.
-    pub name: String,
-    note: String,
+    /// What `${secret:NAME}` refers to.
+    secrets: KeptSecrets,
 }
 
 impl Variables {
@@ -153,63 +153,6 @@ impl Variables {
     /// Replaces the values of `.env`, and those that placeholders are filled with, in shown texts.
     pub(crate) fn redactor(&self) -> &Redactor {
         &self.redactor
-    }
-
-    /// From now on the values of all placeholders in `text` are redacted, even if they are never filled.
-    pub(crate) fn expect_placeholders(&self, text: &str) {
-        for placeholder in text.split("${").skip(1) {
-            let name = placeholder.split(['}', ':']).next().unwrap_or_default();
-            if let Some(value) = self.get(name) {
-                self.redactor.note(name, value);
-            }
-        }
-    }
-
-    /// Fills each `${NAME}` in `text`; `${NAME:-default}` becomes `default` if `NAME` is unset.
-    ///
-    /// # Errors
-    /// [`MissingVariable`] for the first name that is not set and has no default.
-    pub fn fill(&self, text: &str) -> Result<String, MissingVariable> {
-        self.fill_noting(text, &mut BTreeMap::new())
-    }
-
-    /// As [`fill`](Self::fill), and notes in `used` the variables whose values are in the result now.
-    pub(crate) fn fill_noting(
-        &self,
-        text: &str,
-        used: &mut BTreeMap<String, String>,
-    ) -> Result<String, MissingVariable> {
-        let mut filled = String::with_capacity(text.len());
-        let mut rest = text;
-        while let Some(start) = rest.find("${") {
-            let (before, after) = rest.split_at(start);
-            filled.push_str(before);
-            let Some((placeholder, tail)) = after[2..].split_once('}') else {
-                rest = after;
-                break;
-            };
-            let (name, default) = match placeholder.split_once(":-") {
-                Some((name, default)) => (name, Some(default)),
-                None => (placeholder, None),
-            };
-            if is_variable_name(name) {
-                match (self.get(name), default) {
-                    (Some(value), _) => {
-                        self.redactor.note(name, value);
-                        used.insert(name.to_owned(), value.to_owned());
-                        filled.push_str(value);
-                    }
-                    (None, Some(default)) => filled.push_str(default),
-                    (None, None) => return Err(self.missing(name)),
-                }
-            } else {
-                // Not a placeholder: `${}` or `${a b}` stay unchanged.
-                filled.push_str(&after[..placeholder.len() + 3]);
-            }
-            rest = tail;
-        }
-        filled.push_str(rest);
-        Ok(filled)
     }
 
     /// The kernel's environment: what every program needs, and the `KERNEL_ENV_*` values by their short names.
@@ -295,17 +238,6 @@ impl Variables {
         self.refused = dotenv.refused.into_keys().collect();
         self.problems = dotenv.problems;
     }
-
-    fn missing(&self, name: &str) -> MissingVariable {
-        let note = match self.refused.contains(name) {
-            true => format!(
-                "\nhint: without your word `.env` sets secrets only, such as `API_KEY`: set `{name}` in ipybox's \
-                 environment (`env` in the client's entry), or name it there: `{IPYBOX_DOTENV}={name}`"
-            ),
-            false => self.problems.iter().map(|problem| format!("\nhint: {problem}")).collect(),
-        };
-        MissingVariable { name: name.to_owned(), note }
-    }
 }
 
 impl std::fmt::Debug for Variables {
@@ -317,12 +249,6 @@ impl std::fmt::Debug for Variables {
             .field("dotenv", &self.dotenv.keys())
             .finish_non_exhaustive()
     }
-}
-
-pub(crate) fn is_variable_name(name: &str) -> bool {
-    let mut characters = name.chars();
-    characters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
-        && characters.all(|character| character.is_ascii_alphanumeric() || character == '_')
 }
 
 /// The `KERNEL_ENV_*` values by their short names.

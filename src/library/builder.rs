@@ -110,6 +110,13 @@ impl CodeExecutorBuilder {
         self
     }
 
+    /// A configuration file of an MCP client, whose servers are registered at the start; may be called several times. The
+    /// first code waits for them. The approval policy decides about each as about the tool `register_mcp_server`.
+    pub fn mcp_config(mut self, file: impl Into<PathBuf>) -> Self {
+        self.kernel.settings.mcp_configs.push(file.into());
+        self
+    }
+
     /// The host that the tool server listens on, a loopback address; default: `localhost`.
     pub fn tool_server_host(mut self, host: impl Into<String>) -> Self {
         self.kernel.settings.tool_server.host = host.into();

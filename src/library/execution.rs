@@ -90,6 +90,7 @@ impl CodeExecution {
                 cancel: cell_cancel,
                 chunks: sender,
                 approver,
+                has_tools: true,
             };
             session.execute(cell).await.outcome().await
         };

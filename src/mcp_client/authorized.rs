@@ -6,7 +6,7 @@ use reqwest::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 
 use super::http;
-use crate::oauth::{Account, Token};
+use crate::oauth::{self, Account, Token};
 use crate::text::describe;
 
 /// Sends the requests of one connection.
@@ -39,6 +39,8 @@ pub(crate) struct Refusal {
     pub(crate) challenge: Option<String>,
     /// Why there is no other token, if there was one.
     pub(crate) why: Option<String>,
+    /// The token that was refused.
+    pub(crate) token: Option<Token>,
     /// The command by which a user can log in; if there is none, the credentials are in `headers`.
     pub(crate) command: Option<Arc<str>>,
 }
@@ -67,48 +69,65 @@ impl Authorized {
     /// Sends `request`. If the server refuses its token, it is sent once more with another.
     pub(super) async fn send(&self, request: RequestBuilder) -> Result<Response, RequestFailure> {
         let Some(account) = &self.account else {
-            return self.judge(request.send().await?, None);
+            return self.judge(request.send().await?, None, None);
         };
-        let why = |error: &crate::oauth::Error| Some(describe(error));
         let again = request.try_clone();
         let token = match account.token().await {
             Ok(token) => token,
-            Err(error) => return Err(self.refusal(StatusCode::UNAUTHORIZED, None, why(&error))),
+            Err(error) => return Err(self.refusal(StatusCode::UNAUTHORIZED, None, Some(error), None)),
         };
         let response = with(request, token.as_ref()).send().await?;
         if response.status() != StatusCode::UNAUTHORIZED {
-            return self.judge(response, None);
+            return self.judge(response, None, token);
         }
         let found = challenge(&response);
         match (account.another(token.as_ref(), found.as_deref().unwrap_or_default()).await, again) {
-            (Ok(Some(token)), Some(again)) => self.judge(with(again, Some(&token)).send().await?, None),
-            (Ok(_), _) => self.judge(response, None),
-            (Err(error), _) => self.judge(response, why(&error)),
+            (Ok(Some(token)), Some(again)) => {
+                self.judge(with(again, Some(&token)).send().await?, None, Some(token))
+            }
+            (Ok(_), _) => self.judge(response, None, token),
+            (Err(error), _) => self.judge(response, Some(error), token),
         }
     }
 
     /// Lets everything pass but refusals of credentials.
-    fn judge(&self, response: Response, why: Option<String>) -> Result<Response, RequestFailure> {
+    fn judge(
+        &self,
+        response: Response,
+        why: Option<oauth::Error>,
+        token: Option<Token>,
+    ) -> Result<Response, RequestFailure> {
         let status = response.status();
         let challenge = challenge(&response);
         match (status, &challenge) {
             (StatusCode::UNAUTHORIZED, _) | (StatusCode::FORBIDDEN, Some(_)) => {
-                Err(self.refusal(status, challenge, why))
+                Err(self.refusal(status, challenge, why, token))
             }
             _ => Ok(response),
         }
     }
 
-    fn refusal(&self, status: StatusCode, challenge: Option<String>, why: Option<String>) -> RequestFailure {
+    fn refusal(
+        &self,
+        status: StatusCode,
+        challenge: Option<String>,
+        why: Option<oauth::Error>,
+        token: Option<Token>,
+    ) -> RequestFailure {
         let has_login = match (&self.account, status) {
             (None, _) => false,
             (Some(_), StatusCode::FORBIDDEN) => {
                 challenge.as_deref().is_some_and(|challenge| challenge.contains("insufficient_scope"))
             }
-            (Some(account), _) => account.needs_user(),
+            // A login does not mend an authorization server that is away.
+            (Some(account), _) => {
+                account.needs_user()
+                    && !matches!(why, Some(oauth::Error::Unavailable(_) | oauth::Error::Discovery(_)))
+            }
         };
+        let why = why.map(|error| describe(&error));
         let command = has_login.then(|| Arc::clone(&self.command));
-        RequestFailure::Refused(Refusal { status, challenge, why, command })
+        RequestFailure::Refused(Refusal { status, challenge, why, token, command })
     }
 }
 

@@ -16,6 +16,9 @@ use rmcp::{ClientHandler, RoleClient};
 
 use super::elicitation::{self, Asker};
 
+/// How many questions a server may ask while it works on calls: a user who is asked without end agrees to anything.
+const MOST_QUESTIONS: usize = 20;
+
 /// The client half: pings are answered, and questions for the user passed on if there is one; everything else that a
 /// server may ask is refused.
 ///
@@ -28,15 +31,33 @@ pub(super) struct Client {
     /// Asks the user; `None` if there is nobody to ask.
     pub(super) asker: Option<Arc<dyn Asker>>,
     pub(super) state: Arc<State>,
+    /// Whether the server is on this machine.
+    pub(super) is_local: bool,
 }
 
 /// What the client and the connection tell each other.
 #[derive(Default)]
 pub(super) struct State {
     /// How many requests of ours the server works on.
-    pub(super) requests: AtomicUsize,
+    requests: AtomicUsize,
+    /// How many questions it has asked since it worked on none.
+    questions: AtomicUsize,
     /// Whether the server has said that its tools have changed.
     pub(super) has_changed: AtomicBool,
+}
+
+impl State {
+    /// A request of ours begins.
+    pub(super) fn begin(&self) {
+        if self.requests.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.questions.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// A request of ours is over.
+    pub(super) fn end(&self) {
+        self.requests.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl ClientHandler for Client {
@@ -84,7 +105,13 @@ impl ClientHandler for Client {
                 "a server asks the user while it works on a call, and at no other time",
             ));
         }
-        elicitation::ask(&self.name, request, &**asker).await
+        if self.state.questions.fetch_add(1, Ordering::Relaxed) >= MOST_QUESTIONS {
+            return Err(not_offered(
+                "elicitation/create",
+                "the server has asked too many questions in one call",
+            ));
+        }
+        elicitation::ask(&self.name, request, self.is_local, &**asker).await
     }
 
     async fn list_roots(&self, _context: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {

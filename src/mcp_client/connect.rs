@@ -118,8 +118,8 @@ impl Connector {
     }
 
     /// The client for a connection to the server `name`.
-    fn client(&self, name: &str) -> Client {
-        Client { name: Arc::from(name), asker: self.asker.clone(), state: Arc::default() }
+    fn client(&self, name: &str, is_local: bool) -> Client {
+        Client { name: Arc::from(name), asker: self.asker.clone(), state: Arc::default(), is_local }
     }
 
     /// Keeps logins in this state directory, rather than in memory. `flags` name it for `ipybox login`.
@@ -220,6 +220,9 @@ impl Connector {
     /// Waits until all servers whose start was ended have exited, but not longer than clients wait for us.
     /// The remaining ones got SIGTERM, and are killed a minute later.
     pub(crate) async fn starts_ended(&self) {
+        if timeout(END_GRACE, self.accounts.settled()).await.is_err() {
+            tracing::warn!("the token for an MCP server was being renewed; its login may have ended");
+        }
         if timeout(END_GRACE, self.starts.ended()).await.is_err() {
             tracing::info!("an MCP server that was starting has yet to clean up");
         }
@@ -239,7 +242,7 @@ impl Connector {
                 None => self.begin(name, parameters, limit)?,
             };
             if timeout_at(deadline, followed(&start, tell)).await.is_err() {
-                return Err(self.give_up(start, limit).await);
+                return Err(self.give_up(name, start, limit).await);
             }
             // Otherwise another caller waited for it too, and has it.
             if let Some(outcome) = self.starts.take(&start) {
@@ -258,20 +261,21 @@ impl Connector {
             Process::start(name, &filled, place, &self.variables, secrets.clone(), answers.clone())?;
         let pipes = Gate::new(pipes, answers);
         let account = process.account().clone();
-        let client = self.client(name);
+        let client = self.client(name, true);
         Ok(self.starts.begin(name, parameters, account, |stop| async move {
             start_stdio(client, process, pipes, secrets, limit.max(START_LIMIT), stop).await
         }))
     }
 
     /// The error for a server that is not ready in time.
-    async fn give_up(&self, start: Arc<Start>, after: Duration) -> Error {
+    async fn give_up(&self, name: &str, start: Arc<Start>, after: Duration) -> Error {
         let last_words = start.account().words();
         if self.goes_on {
             start.promise();
             return Error::StillStarting { after, last_words };
         }
-        self.starts.end_all();
+        // Others may be starting beside it.
+        self.end_starts_of(name);
         self.starts_ended().await;
         Error::Silent { method: METHOD, after, last_words }
     }
@@ -284,7 +288,7 @@ impl Connector {
     ) -> Result<Connection, Error> {
         let (filled, secrets) = FilledHttp::fill(parameters, &self.variables)?;
         let http = self.http_client(&filled.url)?;
-        let client = self.client(name);
+        let client = self.client(name, crate::web::is_loopback(&filled.url));
         let account = filled.login.clone().map(|login| self.accounts.with(&filled.url, login));
         let command = Arc::from(format!("ipybox login {name}{}", self.login_flags));
         let authorized = Authorized { client: http, account, command };
@@ -343,13 +347,14 @@ impl Connector {
     ) -> Result<(), LoginError> {
         let account = self.account(parameters).map_err(Box::new)?.ok_or(LoginError::NoLogin)?;
         let challenge = refusal.and_then(|refusal| refusal.challenge.as_deref());
+        let refused = refusal.map(|refusal| refusal.token.as_ref());
         let asked = refusal.map(Refusal::scopes).unwrap_or_default();
         let scopes: Vec<String> = asked.into_iter().chain(scopes.iter().cloned()).collect();
         // The scopes of a first login are those of the challenge, which rmcp reads.
         let is_first = refusal.is_none_or(|refusal| refusal.status == reqwest::StatusCode::UNAUTHORIZED);
         let scopes = if is_first && refusal.is_some() { &[] } else { scopes.as_slice() };
         // A large future, which few callers need.
-        Ok(Box::pin(account.login(challenge, scopes, opener, limit)).await?)
+        Ok(Box::pin(account.login(refused, challenge, scopes, opener, limit)).await?)
     }
 
     /// Forgets the login to the server. Returns whether there was one.

@@ -271,14 +271,14 @@ struct Working<'a>(&'a State);
 
 impl<'a> Working<'a> {
     fn on(state: &'a State) -> Self {
-        state.requests.fetch_add(1, Ordering::Relaxed);
+        state.begin();
         Self(state)
     }
 }
 
 impl Drop for Working<'_> {
     fn drop(&mut self) {
-        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+        self.0.end();
     }
 }
 

@@ -5,6 +5,7 @@ use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ErrorCod
 use serde_json::{Map, Value, json};
 
 use crate::text::plain;
+use crate::text::visible::line;
 
 /// The longest question of a server, in characters, and the longest form, in bytes: a user reads them in a dialog.
 const QUESTION_CHARS: usize = 4_000;
@@ -54,9 +55,10 @@ pub(crate) enum NotAnswered {
 pub(super) async fn ask(
     name: &str,
     request: ElicitRequestParams,
+    is_local: bool,
     asker: &dyn Asker,
 ) -> Result<ElicitResult, ErrorData> {
-    let question = read(request)?;
+    let question = read(request, is_local)?;
     let schema = match &question {
         Question::Form { schema, .. } => Some(schema.clone()),
         Question::Page { .. } => None,
@@ -78,7 +80,7 @@ pub(super) async fn ask(
     }
 }
 
-fn read(request: ElicitRequestParams) -> Result<Question, ErrorData> {
+fn read(request: ElicitRequestParams, is_local: bool) -> Result<Question, ErrorData> {
     let invalid =
         |why: &str| ErrorData::invalid_params(format!("`elicitation/create` is refused: {why}"), None);
     match request {
@@ -87,14 +89,12 @@ fn read(request: ElicitRequestParams) -> Result<Question, ErrorData> {
                 serde_json::to_value(requested_schema).map_err(|error| invalid(&error.to_string()))?;
             match schema.to_string().len() > FORM_BYTES {
                 true => Err(invalid("the form is too long to be shown to a user")),
-                false => Ok(Question::Form { message: shown(&message), schema }),
+                false => Ok(Question::Form { message: shown(&message), schema: with_plain_texts(schema) }),
             }
         }
         ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
             let parsed = url::Url::parse(&url).map_err(|_| invalid("its `url` is not a URL"))?;
-            let is_page =
-                parsed.scheme() == "https" || parsed.scheme() == "http" && crate::web::is_loopback(&parsed);
-            match is_page {
+            match is_page(&parsed, is_local) {
                 true => Ok(Question::Page { message: shown(&message), url: parsed.to_string() }),
                 false => Err(invalid("its `url` is not the address of a web page (`https`)")),
             }
@@ -105,10 +105,48 @@ fn read(request: ElicitRequestParams) -> Result<Question, ErrorData> {
 
 /// The message, short and without control characters.
 fn shown(message: &str) -> String {
-    let message = plain(message);
+    let lines = plain(message);
+    let lines: Vec<String> = lines.lines().map(line).collect();
+    let message = lines.join("\n");
     let mut characters = message.chars();
     let short: String = characters.by_ref().take(QUESTION_CHARS).collect();
     if characters.next().is_some() { format!("{short}…") } else { short }
+}
+
+/// The schema, with texts for people without control characters.
+fn with_plain_texts(mut schema: Value) -> Value {
+    match &mut schema {
+        Value::Object(members) => {
+            for (name, value) in members {
+                *value = match value.take() {
+                    Value::String(text) if ["title", "description"].contains(&name.as_str()) => {
+                        json!(line(&plain(&text)))
+                    }
+                    value => with_plain_texts(value),
+                };
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| *item = with_plain_texts(item.take())),
+        _ => {}
+    }
+    schema
+}
+
+/// Whether a user may be sent to `url`: a page of the internet, or of this machine if the server is on it.
+fn is_page(url: &url::Url, is_local: bool) -> bool {
+    let address = match url.host() {
+        Some(url::Host::Ipv4(address)) => Some(address.into()),
+        Some(url::Host::Ipv6(address)) => Some(address.into()),
+        _ => None,
+    };
+    // `https://bank.example@evil.example` looks like another address than it is.
+    let is_bare = url.username().is_empty() && url.password().is_none();
+    is_bare
+        && match (url.scheme(), crate::web::is_loopback(url)) {
+            ("http" | "https", true) => is_local,
+            ("https", false) => address.and_then(crate::web::closed).is_none(),
+            _ => false,
+        }
 }
 
 /// What was filled in, with the defaults of the fields that were left out (SEP-1034).
@@ -150,14 +188,20 @@ mod tests {
     fn only_web_pages_are_opened() {
         let page = |url: &str| {
             let request = json!({"mode": "url", "message": "m", "url": url, "elicitationId": "1"});
-            read(serde_json::from_value(request).unwrap())
+            read(serde_json::from_value(request).unwrap(), true)
         };
         for url in ["https://example.com/x?y=1", "http://localhost:1/"] {
             assert!(page(url).is_ok(), "{url}");
         }
-        for url in
-            ["javascript:alert(1)", "file:///etc/passwd", "http://example.com/", "data:text/html,x", "x"]
-        {
+        for url in [
+            "javascript:alert(1)",
+            "file:///etc/passwd",
+            "http://example.com/",
+            "data:text/html,x",
+            "https://a@example.com/",
+            "https://10.0.0.1/",
+            "x",
+        ] {
             assert!(page(url).is_err(), "{url}");
         }
     }

@@ -206,10 +206,11 @@ impl Filler<'_> {
                 }))
             }
         };
+        let issuer = self.text(login, "oauth", "issuer", Spot::Setting)?;
         let scopes = login.get("scopes").and_then(Value::as_array).into_iter().flatten();
         let scopes = scopes.filter_map(Value::as_str).map(str::to_owned).collect();
         let private_addresses = login.get("private_addresses") == Some(&Value::Bool(true));
-        Ok(oauth::Settings { grant, scopes, private_addresses })
+        Ok(oauth::Settings { grant, scopes, issuer, private_addresses })
     }
 
     fn text(

@@ -97,7 +97,7 @@ pub(super) fn request_error(error: &reqwest::Error) -> String {
 
 /// A refusal of credentials, with advice.
 pub(super) fn refused(refusal: &Refusal) -> String {
-    let Refusal { status, challenge, why, command } = refusal;
+    let Refusal { status, challenge, why, command, .. } = refusal;
     let challenge = challenge.as_deref().unwrap_or_default();
     let scope = parameter(challenge, "scope").filter(|_| challenge.contains("insufficient_scope"));
     let wants = match (scope, why) {
@@ -109,6 +109,8 @@ pub(super) fn refused(refusal: &Refusal) -> String {
     let has_login = challenge.contains("resource_metadata=") || challenge.contains("authorization_uri=");
     let login = match command {
         Some(command) => format!("let the user run `{command}`, and then do the same again. Other "),
+        // What is wrong is said, and credentials would not mend it.
+        None if why.is_some() => return format!("the server answered HTTP {status}{wants}"),
         None if has_login => "without the header `Authorization` ipybox would log in. Other ".to_owned(),
         None => String::new(),
     };

@@ -39,7 +39,7 @@ const SWITCHES: &[&str] = &[
 ];
 
 /// How many of `args` choose what `command` runs.
-pub(super) fn chosen(command: &str, args: &[String]) -> usize {
+pub(crate) fn chosen(command: &str, args: &[String]) -> usize {
     let name = name(command);
     if CONTAINERS.contains(&name.as_str()) {
         return if args.first().is_some_and(|first| first == "run") { 0 } else { args.len() };

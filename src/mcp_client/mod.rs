@@ -46,12 +46,14 @@ pub(crate) use connect::{Connector, LoginError, Tell};
 pub(crate) use connection::{CallError, Connection, Received};
 pub(crate) use elicitation::{Asker, NotAnswered, Question};
 pub(crate) use guard::Guard;
+pub(crate) use launcher::chosen as chosen_arguments;
 pub(crate) use lists::ListKind;
 pub(crate) use output::{Body, Content, ToolOutput};
 pub(crate) use parameters::{
     HttpParameters, HttpTransport, Reach, ServerParameters, StdioParameters, TRUST_WORKSPACE,
 };
 pub(crate) use parameters_error::ParametersError;
+pub(crate) use pasted::servers_in;
 pub(crate) use rmcp::model::{Prompt, Resource, ResourceTemplate};
 pub(crate) use stdio::LastWords;
 pub(crate) use tool::{Identity, Tool, is_for_apps};

@@ -10,6 +10,7 @@ const KEYS: &[&str] = &[
     "oauth.client_id",
     "oauth.client_secret",
     "oauth.client_metadata_url",
+    "oauth.issuer",
     "oauth.redirect_uri",
     "oauth.scopes",
     "oauth.grant",
@@ -18,6 +19,9 @@ const KEYS: &[&str] = &[
     "oauth.identity_provider",
     "oauth.private_addresses",
 ];
+/// The keys whose values are not, or not always, texts.
+const NOT_TEXTS: [&str; 4] =
+    ["oauth.scopes", "oauth.identity_provider", "oauth.private_addresses", "oauth.client_metadata_url"];
 const PROVIDER_KEYS: &[&str] = &[
     "oauth.identity_provider.issuer",
     "oauth.identity_provider.token_endpoint",
@@ -95,13 +99,10 @@ fn check(parameters: &Map<String, Value>) -> Result<(), ParametersError> {
     let fields = Fields::new(&named);
     fields.only(KEYS, "`oauth`")?;
     let required = |key| fields.required_text(key).map(drop);
-    for key in
-        ["oauth.client_id", "oauth.client_secret", "oauth.redirect_uri", "oauth.grant", "oauth.private_key"]
-    {
-        if fields.has(key) {
-            required(key)?;
-        }
+    for key in KEYS.iter().filter(|key| !NOT_TEXTS.contains(key) && fields.has(key)) {
+        required(*key)?;
     }
+    check_urls(parameters)?;
     fields.flag("oauth.private_addresses")?;
     fields.texts("oauth.scopes")?;
     if parameters.get("client_metadata_url") != Some(&json!(false)) {
@@ -163,6 +164,27 @@ fn check_provider(provider: Option<&Value>) -> Result<(), ParametersError> {
     Ok(())
 }
 
+/// Checks the URLs that are known before placeholders are filled.
+fn check_urls(parameters: &Map<String, Value>) -> Result<(), ParametersError> {
+    let text = |name: &str| {
+        let text = parameters.get(name).and_then(Value::as_str);
+        text.filter(|text| !text.contains("${"))
+    };
+    let unusable = |key, why: &str| Err(ParametersError::Unusable { key, why: why.to_owned() });
+    if let Some(Err(why)) = text("redirect_uri").map(crate::oauth::check_redirect_uri) {
+        return unusable("oauth.redirect_uri", why);
+    }
+    for (key, name) in [("oauth.client_metadata_url", "client_metadata_url"), ("oauth.issuer", "issuer")] {
+        let is_secure = |url: url::Url| {
+            url.scheme() == "https" || url.scheme() == "http" && crate::web::is_loopback(&url)
+        };
+        if text(name).is_some_and(|text| !url::Url::parse(text).is_ok_and(is_secure)) {
+            return unusable(key, "it is not an `https` URL");
+        }
+    }
+    Ok(())
+}
+
 /// The object with its keys as errors name them.
 fn prefixed(prefix: &str, object: &Map<String, Value>) -> Map<String, Value> {
     object.iter().map(|(key, value)| (format!("{prefix}.{key}"), value.clone())).collect()
@@ -193,7 +215,6 @@ pub(super) fn adopt(value: &Value, ignored: &mut Vec<String>) -> Value {
             | "enabled"
             | "type"
             | "tokenparamname"
-            | "issuer"
             | "provider" => {
                 ignored.push(format!("oauth.{key}"));
                 continue;

@@ -130,6 +130,14 @@ pub(crate) enum ParametersError {
         /// What may be given.
         expected: &'static str,
     },
+    /// A value that cannot be used.
+    #[error("`{key}` cannot be used: {why}")]
+    Unusable {
+        /// The key.
+        key: &'static str,
+        /// Why.
+        why: String,
+    },
     /// A key of one grant, with another.
     #[error("`{key}` goes with `\"grant\": \"{grant}\"` alone")]
     OnlyWith {

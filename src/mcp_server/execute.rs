@@ -120,6 +120,7 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
         cancel: call.cancelled,
         chunks,
         approver: call.approver,
+        has_tools: true,
     };
     call.turn.come().await;
     let pending = server.session.execute(cell).await;

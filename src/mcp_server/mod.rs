@@ -160,7 +160,11 @@ impl ServerHandler for Handler {
             Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")).with_title("ipybox");
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(implementation)
-            .with_instructions(INSTRUCTIONS.to_owned() + &registered(&self.0.session.servers()))
+            .with_instructions(
+                INSTRUCTIONS.to_owned()
+                    + &registered(&self.0.session.servers())
+                    + &offered(&self.0.session.offered()),
+            )
     }
 
     async fn list_tools(
@@ -247,6 +251,16 @@ fn registered(servers: &BTreeMap<String, usize>) -> String {
          `from mcptools import search`.",
         names.join(", ")
     )
+}
+
+/// The part of the instructions that lists the servers that are being registered.
+fn offered(names: &[String]) -> String {
+    if names.is_empty() {
+        return String::new();
+    }
+    let shown = names.iter().take(LISTED_SERVERS).map(|name| format!("`{name}`"));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    format!("\n\nBeing registered, as the user has configured: {shown}. The first cell waits for them.")
 }
 
 fn definitions() -> [Tool; 4] {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use oauth2::TokenResponse as _;
 use reqwest::Url;
@@ -12,14 +12,18 @@ use rmcp::transport::auth::{
     StoredCredentials,
 };
 use tokio::sync::Mutex as AsyncMutex;
+use tokio_util::task::TaskTracker;
 
 use super::http::{Http, Reachable};
 use super::store::{ForClient, Refused, Secret, Store, blocking, now};
 use super::{Error, Settings, earlier, foreign, machine, told};
 use crate::env::Redactor;
+use crate::files::Stamp;
 
 /// A token is renewed this long before it expires, and a tenth of its life if that is shorter.
 const RENEWED_BEFORE: u64 = 30;
+/// How long a failure to get a token holds for further calls.
+const FAILURE_HOLDS: Duration = Duration::from_secs(3);
 /// Metadata is read within this time: a hostile server may have many pages for us, each of them slow.
 pub(super) const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -29,6 +33,8 @@ pub(crate) struct Accounts {
     /// Learns each token, so that no error or log line has one.
     redactor: Redactor,
     open: Mutex<HashMap<String, Arc<Account>>>,
+    /// What renews tokens.
+    tasks: TaskTracker,
 }
 
 /// An account with one server.
@@ -39,8 +45,21 @@ pub(crate) struct Account {
     /// Made at the first request: reading the machine's certificates takes some milliseconds.
     http: Mutex<Option<Arc<Http>>>,
     redactor: Redactor,
+    tasks: TaskTracker,
+    /// Held while a user logs in: others wait for it.
+    pub(super) logging_in: AsyncMutex<()>,
     /// Held while a token is got, so that simultaneous calls share it.
-    current: AsyncMutex<Option<Token>>,
+    current: AsyncMutex<Current>,
+}
+
+/// The token in memory.
+#[derive(Default)]
+struct Current {
+    token: Option<Token>,
+    /// Of which version of the store it is.
+    version: Option<Stamp>,
+    /// When there was no token, and why: calls that have waited for it do not try the same once more.
+    failed: Option<(Instant, String)>,
 }
 
 /// The authorization server of an MCP server.
@@ -51,7 +70,7 @@ pub(super) struct Found {
 }
 
 /// An access token.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) struct Token {
     secret: String,
     /// When to renew it, in seconds since 1970.
@@ -61,7 +80,14 @@ pub(crate) struct Token {
 impl Accounts {
     /// Accounts that are kept in a state directory, or in memory alone.
     pub(crate) fn new(directory: Option<PathBuf>, redactor: Redactor) -> Self {
-        Self { directory, redactor, open: Mutex::default() }
+        Self { directory, redactor, open: Mutex::default(), tasks: TaskTracker::new() }
+    }
+
+    /// Waits for tokens that are being renewed: one that is lost ends the login.
+    pub(crate) async fn settled(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.tasks.reopen();
     }
 
     /// The account with the server at `url`. Its query, which may hold a secret, is no part of it.
@@ -81,11 +107,37 @@ impl Accounts {
                     store: Arc::new(store),
                     http: Mutex::default(),
                     redactor: self.redactor.clone(),
+                    tasks: self.tasks.clone(),
+                    logging_in: AsyncMutex::default(),
                     current: AsyncMutex::default(),
                 });
                 open.insert(key, Arc::clone(&account));
                 account
             }
+        }
+    }
+}
+
+impl PartialEq for Token {
+    fn eq(&self, other: &Self) -> bool {
+        self.secret == other.secret
+    }
+}
+
+impl Eq for Token {}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Token").finish_non_exhaustive()
+    }
+}
+
+impl Current {
+    /// The failure of a moment ago, if there was one.
+    fn check_failure(&self) -> Result<(), Error> {
+        match &self.failed {
+            Some((when, why)) if when.elapsed() < FAILURE_HOLDS => Err(Error::Unavailable(why.clone())),
+            _ => Ok(()),
         }
     }
 }
@@ -132,13 +184,19 @@ impl Account {
     ///
     /// # Errors
     /// There was one, and it cannot be renewed; or the client gets none.
-    pub(crate) async fn token(&self) -> Result<Option<Token>, Error> {
+    pub(crate) async fn token(self: &Arc<Self>) -> Result<Option<Token>, Error> {
         let mut current = self.current.lock().await;
-        if let Some(token) = current.as_ref().filter(|token| token.is_fresh()) {
+        if let Some(token) = self.in_memory(&mut current).filter(|token| token.is_fresh()) {
             return Ok(Some(token.clone()));
         }
-        *current = None;
-        let token = match self.settings.needs_user() {
+        current.check_failure()?;
+        let got = self.fetched().await;
+        self.keep(&mut current, got)
+    }
+
+    /// The token that is kept, renewed if needed, or that of a client.
+    async fn fetched(self: &Arc<Self>) -> Result<Option<Token>, Error> {
+        Ok(match self.settings.needs_user() {
             true => match blocking(&self.store, Store::load).await? {
                 None => None,
                 Some(secret) => match Token::of(&secret.credentials) {
@@ -149,8 +207,7 @@ impl Account {
             },
             // Most such servers ask for a token at once; one that does not says so by its first answer.
             false => Some(Box::pin(machine::token(self, None)).await?),
-        };
-        Ok(self.keep(&mut current, token))
+        })
     }
 
     /// Another token in place of one that the server has refused; `None` if a user has to log in. `challenge` is the
@@ -159,26 +216,35 @@ impl Account {
     /// # Errors
     /// As for [`token`](Self::token).
     pub(crate) async fn another(
-        &self,
+        self: &Arc<Self>,
         refused: Option<&Token>,
         challenge: &str,
     ) -> Result<Option<Token>, Error> {
         let mut current = self.current.lock().await;
-        if let Some(token) = current.as_ref().filter(|token| Some(*token) != refused && token.is_fresh()) {
+        if let Some(token) =
+            self.in_memory(&mut current).filter(|token| Some(*token) != refused && token.is_fresh())
+        {
             return Ok(Some(token.clone()));
         }
-        *current = None;
-        let token = match (self.settings.needs_user(), refused) {
-            (false, _) => Some(Box::pin(machine::token(self, Some(challenge))).await?),
-            (true, Some(refused)) => Some(Box::pin(self.renew(refused)).await?),
-            (true, None) => None,
+        current.check_failure()?;
+        let got = match (self.settings.needs_user(), refused) {
+            (false, _) => Box::pin(machine::token(self, Some(challenge))).await.map(Some),
+            (true, Some(refused)) => Box::pin(self.renew(refused)).await.map(Some),
+            (true, None) => Ok(None),
         };
-        Ok(self.keep(&mut current, token))
+        self.keep(&mut current, got)
     }
 
     /// Whether a user has to log in, rather than the client by itself.
     pub(crate) fn needs_user(&self) -> bool {
         self.settings.needs_user()
+    }
+
+    /// Whether there is a token that the server has not refused: another call has logged in meanwhile.
+    pub(super) async fn has_other_than(&self, refused: Option<&Token>) -> Result<bool, Error> {
+        let secret = blocking(&self.store, Store::load).await?;
+        let token = secret.and_then(|secret| Token::of(&secret.credentials));
+        Ok(token.is_some_and(|token| Some(&token) != refused && token.is_fresh()))
     }
 
     /// Notes a request that was refused for want of a login, for `ipybox login`.
@@ -194,46 +260,81 @@ impl Account {
     /// The store cannot be changed.
     pub(crate) async fn forget(&self) -> Result<bool, Error> {
         let mut current = self.current.lock().await;
-        *current = None;
+        *current = Current::default();
+        // A renewal in another process would write what is to be forgotten.
+        let _lock = blocking(&self.store, Store::lock).await?;
         blocking(&self.store, Store::clear).await
     }
 
     /// Forgets the token in memory: another one was saved.
     pub(super) async fn reload(&self) {
-        *self.current.lock().await = None;
+        *self.current.lock().await = Current::default();
     }
 
     pub(super) fn redact(&self, secret: &str) {
         self.redactor.note("access token", secret);
     }
 
-    fn keep(&self, current: &mut Option<Token>, token: Option<Token>) -> Option<Token> {
-        if let Some(token) = &token {
+    /// The token in memory, if it is still what is kept.
+    fn in_memory<'a>(&self, current: &'a mut Current) -> Option<&'a Token> {
+        let version = self.store.stamp();
+        if self.settings.needs_user() && version != current.version {
+            *current = Current { version, ..Current::default() };
+        }
+        current.token.as_ref()
+    }
+
+    fn keep(&self, current: &mut Current, got: Result<Option<Token>, Error>) -> Result<Option<Token>, Error> {
+        if let Ok(Some(token)) = &got {
             self.redact(&token.secret);
         }
-        current.clone_from(&token);
-        token
+        let failed = match &got {
+            Err(Error::Unavailable(why) | Error::Discovery(why)) => Some((Instant::now(), why.clone())),
+            _ => None,
+        };
+        let token = got.as_ref().ok().cloned().flatten();
+        // A renewal has written the store.
+        *current = Current { token, version: self.store.stamp(), failed };
+        got
+    }
+
+    /// Renews a token in a task of its own: a call that is cancelled meanwhile does not lose the new one.
+    async fn renew(self: &Arc<Self>, stale: &Token) -> Result<Token, Error> {
+        let (account, stale) = (Arc::clone(self), stale.clone());
+        let renewing = self.tasks.spawn(async move { account.renew_now(&stale).await });
+        renewing.await.unwrap_or_else(|error| Err(Error::Unavailable(error.to_string())))
     }
 
     /// Renews a token by the refresh token, unless another process has done so.
-    async fn renew(&self, stale: &Token) -> Result<Token, Error> {
+    async fn renew_now(&self, stale: &Token) -> Result<Token, Error> {
         let _lock = blocking(&self.store, Store::lock).await?;
-        let ended = |why: &str| Error::Ended(why.to_owned());
         let secret = blocking(&self.store, Store::load).await?;
-        let Some(Secret { credentials, client_secret }) = secret else {
-            return Err(ended("it was logged out"));
-        };
-        if let Some(token) = Token::of(&credentials).filter(|token| token != stale && token.is_fresh()) {
+        let Some(secret) = secret else { return Err(ended("it was logged out")) };
+        if let Some(token) = Token::of(&secret.credentials).filter(|token| token != stale && token.is_fresh())
+        {
             return Ok(token);
         }
+        let renewed = self.refreshed(secret).await;
+        if let Err(Error::Ended(_)) = &renewed {
+            // Nothing that is kept is of use any more.
+            blocking(&self.store, Store::end).await?;
+        }
+        renewed
+    }
+
+    async fn refreshed(&self, secret: Secret) -> Result<Token, Error> {
+        let Secret { credentials, client_secret, token_endpoint } = secret;
         if credentials.token_response.as_ref().and_then(refresh_token).is_none() {
             return Err(ended("the token has expired or was revoked, and there is none to renew it with"));
         }
-        let (mut manager, resolved) = self.discover(None, client_secret.clone()).await?;
-        // Tokens of one authorization server are not shown to another.
-        if let (Some(before), Some(now)) = (&credentials.issuer, &resolved.metadata.issuer)
-            && before != now
-        {
+        let (mut manager, found) = self.discover(None, client_secret.clone()).await?;
+        // Tokens of one authorization server, and the client's secret, are not shown to another.
+        let is_same = match &credentials.issuer {
+            Some(issuer) => found.metadata.issuer.as_ref() == Some(issuer),
+            None => origin(&found.metadata.token_endpoint) == token_endpoint.as_deref().and_then(origin),
+        };
+        if !is_same {
+            let now = found.metadata.issuer.as_deref().unwrap_or(&found.metadata.token_endpoint);
             return Err(Error::Ended(format!(
                 "the server now names another authorization server, `{}`",
                 foreign(now)
@@ -245,6 +346,7 @@ impl Account {
         let renewed = manager.refresh_token().await.map_err(|error| match error {
             AuthError::TokenRefreshRejected(why) => Error::Ended(foreign(&why)),
             AuthError::AuthorizationRequired => ended("it belongs to another client"),
+            AuthError::CredentialStoreError(why) => Error::NotKept(why),
             // An authorization server that no longer knows the client will not know it later either.
             AuthError::TokenRefreshFailed(why) if is_final(&why) => Error::Ended(foreign(&why)),
             AuthError::TokenRefreshFailed(why) => Error::Unavailable(foreign(&why)),
@@ -252,6 +354,31 @@ impl Account {
         })?;
         tracing::info!(server = %super::http::shown(&self.server), "the token for an MCP server was renewed");
         Ok(Token::lasting(renewed.access_token().secret().clone(), renewed.expires_in()))
+    }
+
+    /// Checks that the authorization server is the one that the user names, or that a client's own secret went to before.
+    pub(super) async fn check_issuer(&self, found: &Found) -> Result<(), Error> {
+        let now = found.metadata.issuer.clone();
+        let expected = match &self.settings.issuer {
+            Some(issuer) => Some(issuer.clone()),
+            None if self.settings.has_secret() => {
+                blocking(&self.store, Store::look).await?.and_then(|login| login.issuer)
+            }
+            None => None,
+        };
+        let is_same = |expected: &String| {
+            now.as_ref().is_some_and(|now| now.trim_end_matches('/') == expected.trim_end_matches('/'))
+        };
+        if let Some(expected) = expected.filter(|expected| !is_same(expected)) {
+            return Err(Error::OtherIssuer {
+                expected: foreign(&expected),
+                found: foreign(&now.unwrap_or_default()),
+            });
+        }
+        match now.filter(|_| self.settings.has_secret()) {
+            Some(now) => blocking(&self.store, move |store| store.pin(now)).await,
+            None => Ok(()),
+        }
     }
 
     /// Finds the authorization server.
@@ -265,7 +392,8 @@ impl Account {
         let manager =
             AuthorizationManager::new_with_oauth_http_client(self.server.clone(), http.clone()).await;
         let mut manager = manager.map_err(|error| Error::Discovery(told(&error)))?;
-        manager.set_credential_store(ForClient { store: Arc::clone(&self.store), client_secret });
+        let store = Arc::clone(&self.store);
+        manager.set_credential_store(ForClient { store, client_secret, token_endpoint: None });
         let resolving = async {
             let resolved = match challenge {
                 Some(challenge) => manager.resolve_metadata_from_challenge(Some(challenge)).await,
@@ -285,6 +413,17 @@ impl Account {
         let slow = |_| Error::Discovery(format!("no answer within {} s", DISCOVERY_TIMEOUT.as_secs()));
         let resolved = resolved.map_err(slow)?.map_err(|error: AuthError| Error::Discovery(told(&error)))?;
         http.reachable().check("its token endpoint", &resolved.metadata.token_endpoint)?;
+        let methods = resolved.metadata.code_challenge_methods_supported.as_deref();
+        // MCP 2025-11-25: without it there is no saying whether the code is proven to be ours.
+        if resolved.is_published
+            && self.settings.needs_user()
+            && !methods.is_some_and(|methods| methods.iter().any(|method| method == "S256"))
+        {
+            return Err(Error::Discovery(
+                "it does not say that it supports PKCE with `S256`, without which a code could be stolen"
+                    .to_owned(),
+            ));
+        }
         manager.set_metadata(resolved.metadata.clone());
         Ok((manager, resolved))
     }
@@ -301,9 +440,25 @@ impl Account {
     }
 }
 
+fn ended(why: &str) -> Error {
+    Error::Ended(why.to_owned())
+}
+
+/// The origin of a URL.
+fn origin(url: &str) -> Option<url::Origin> {
+    Url::parse(url).ok().map(|url| url.origin())
+}
+
 /// Whether an error of RFC 6749 §5.2 stays, however often a token is asked for.
 fn is_final(why: &str) -> bool {
-    ["invalid_client", "invalid_grant", "invalid_scope", "unauthorized_client", "unsupported_grant_type"]
-        .iter()
-        .any(|code| why.contains(code))
+    [
+        "invalid_request",
+        "invalid_client",
+        "invalid_grant",
+        "invalid_scope",
+        "unauthorized_client",
+        "unsupported_grant_type",
+    ]
+    .iter()
+    .any(|code| why.contains(code))
 }

@@ -7,20 +7,22 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{RawQuery, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use reqwest::Url;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
 use super::{Error, foreign};
 
-/// The path of the redirect URI, unless the user names another.
-const PATH: &str = "/callback";
+/// How often a free port is looked for: it has to be free for both addresses of `localhost`.
+const PORTS: usize = 16;
 /// How long the browser's page waits to say how the login has ended.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(45);
+/// How long the end of a login waits for the browser to take its page.
+const LAST_PAGE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How many answers may wait to be looked at.
 const WAITING: usize = 4;
 
@@ -44,12 +46,14 @@ pub(super) struct Callback {
     pub(super) uri: String,
     arriving: mpsc::Receiver<Arrived>,
     expected: Arc<std::sync::OnceLock<String>>,
-    _listening: DropGuard,
+    listening: TaskTracker,
+    stop: DropGuard,
 }
 
 #[derive(Clone)]
 struct Page {
     hosts: Arc<Vec<String>>,
+    path: Arc<str>,
     expected: Arc<std::sync::OnceLock<String>>,
     arrived: mpsc::Sender<Arrived>,
 }
@@ -59,39 +63,30 @@ impl Callback {
     pub(super) async fn listen(redirect_uri: Option<&str>) -> Result<Self, Error> {
         let uri = redirect_uri.unwrap_or("http://localhost/callback");
         let failed = |cause: std::io::Error| Error::Listen { uri: foreign(uri), cause };
-        let wrong = || {
-            let why = "a redirect URI is `http://localhost:PORT/callback`, on this machine";
-            failed(std::io::Error::new(std::io::ErrorKind::InvalidInput, why))
-        };
-        let mut url = Url::parse(uri).map_err(|_| wrong())?;
-        if url.scheme() != "http" || !crate::web::is_loopback(&url) || url.query().is_some() {
-            return Err(wrong());
-        }
-        let port = url.port().unwrap_or(if redirect_uri.is_some() { 80 } else { 0 });
-        let listener = TcpListener::bind((IpAddr::V4(Ipv4Addr::LOCALHOST), port)).await.map_err(failed)?;
-        let port = listener.local_addr().map_err(failed)?.port();
-        // Browsers may try either address for `localhost`. Where there is no IPv6, one is enough.
-        let other = TcpListener::bind((IpAddr::V6(Ipv6Addr::LOCALHOST), port)).await.ok();
+        let wrong = |why: &str| failed(std::io::Error::new(std::io::ErrorKind::InvalidInput, why.to_owned()));
+        let mut url = check_redirect_uri(uri).map_err(wrong)?;
+        let (listeners, port) = bind(url.port().unwrap_or_default()).await.map_err(failed)?;
         if url.set_port(Some(port)).is_err() {
-            return Err(wrong());
+            return Err(wrong("it takes no port"));
         }
         let (arrived, arriving) = mpsc::channel(WAITING);
         let expected = Arc::default();
         let hosts = ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("{host}:{port}"));
-        let page = Page { hosts: Arc::new(hosts.to_vec()), expected: Arc::clone(&expected), arrived };
-        let path = if url.path() == "/" && redirect_uri.is_none() { PATH } else { url.path() };
-        let router = Router::new().route(path, get(answered)).with_state(page);
-        let stop = CancellationToken::new();
-        for listener in std::iter::once(listener).chain(other) {
+        let path = Arc::from(url.path());
+        let page = Page { hosts: Arc::new(hosts.to_vec()), path, expected: Arc::clone(&expected), arrived };
+        let router = Router::new().fallback(answered).with_state(page);
+        let (stop, listening) = (CancellationToken::new(), TaskTracker::new());
+        for listener in listeners {
             let (router, stopped) = (router.clone(), stop.clone());
-            tokio::spawn(async move {
+            listening.spawn(async move {
                 let stopped = async move { stopped.cancelled().await };
                 if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(stopped).await {
                     tracing::warn!(%error, "the listener for a login has failed");
                 }
             });
         }
-        Ok(Self { uri: url.to_string(), arriving, expected, _listening: stop.drop_guard() })
+        listening.close();
+        Ok(Self { uri: url.to_string(), arriving, expected, listening, stop: stop.drop_guard() })
     }
 
     /// Answers with another `state` are not ours: anybody can send a browser here.
@@ -100,22 +95,66 @@ impl Callback {
         self.expected.set(state.to_owned()).ok();
     }
 
+    /// Ends, once the browser has its page.
+    pub(super) async fn end(self) {
+        drop((self.arriving, self.stop));
+        if tokio::time::timeout(LAST_PAGE_TIMEOUT, self.listening.wait()).await.is_err() {
+            tracing::debug!("a browser has not taken the last page of a login");
+        }
+    }
+
     pub(super) async fn answer(&mut self) -> Option<Arrived> {
         self.arriving.recv().await
     }
 }
 
+/// Whether `uri` can be a redirect URI: a page on this machine, with a port or, for a free one, without.
+///
+/// # Errors
+/// Why it cannot; the text follows "`redirect_uri`: ".
+pub(crate) fn check_redirect_uri(uri: &str) -> Result<Url, &'static str> {
+    let url = Url::parse(uri).map_err(|_| "it is not a URL; write `http://localhost:PORT/callback`")?;
+    let is_here = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
+    let is_bare = url.username().is_empty() && url.password().is_none() && url.query().is_none();
+    match url.scheme() == "http" && is_here && is_bare && url.fragment().is_none() && url.port() != Some(0) {
+        true => Ok(url),
+        false => Err("the browser brings the answer to this machine; write `http://localhost:PORT/callback`"),
+    }
+}
+
+/// Listens on both addresses of `localhost`, as browsers may try either; another program may have neither of them.
+/// Where there is no IPv6, one is enough. 0 is a free port.
+async fn bind(port: u16) -> std::io::Result<(Vec<TcpListener>, u16)> {
+    let mut tries = 0;
+    loop {
+        let listener = TcpListener::bind((IpAddr::V4(Ipv4Addr::LOCALHOST), port)).await?;
+        let found = listener.local_addr()?.port();
+        match TcpListener::bind((IpAddr::V6(Ipv6Addr::LOCALHOST), found)).await {
+            Ok(other) => return Ok((vec![listener, other], found)),
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+                tries += 1;
+                if port != 0 || tries == PORTS {
+                    return Err(error);
+                }
+            }
+            Err(_) => return Ok((vec![listener], found)),
+        }
+    }
+}
+
 /// Reads the answer from the query of a redirect URI.
 pub(super) fn read(query: &str, expected: &str) -> Result<Answer, Option<Error>> {
+    let pairs = || url::form_urlencoded::parse(query.as_bytes());
+    let states: Vec<_> = pairs().filter(|(name, _)| name == "state").map(|(_, state)| state).collect();
+    if states != [expected] {
+        return Err(None);
+    }
     let mut fields: HashMap<String, String> = HashMap::new();
-    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+    for (name, value) in pairs() {
         // RFC 6749 §3.1: parameters are not repeated.
         if fields.insert(name.clone().into_owned(), value.into_owned()).is_some() {
             return Err(Some(Error::Answer(format!("`{}` is in it twice", foreign(&name)))));
         }
-    }
-    if fields.get("state").map(String::as_str) != Some(expected) {
-        return Err(None);
     }
     if let Some(error) = fields.get("error") {
         let description = fields.get("error_description").filter(|text| !text.trim().is_empty());
@@ -128,7 +167,16 @@ pub(super) fn read(query: &str, expected: &str) -> Result<Answer, Option<Error>>
     }
 }
 
-async fn answered(State(page): State<Page>, headers: HeaderMap, RawQuery(query): RawQuery) -> Response {
+async fn answered(
+    State(page): State<Page>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
+    if method != Method::GET || uri.path() != &*page.path {
+        return shown(StatusCode::NOT_FOUND, "There is nothing here.");
+    }
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     if !page.hosts.iter().any(|known| known == host) {
         return shown(StatusCode::MISDIRECTED_REQUEST, "This is not the address of a login.");
@@ -192,14 +240,23 @@ mod tests {
         check("state=s", "no `code`");
         check("state=s&code=", "no `code`");
         check("state=s&code=a&code=b", "`code` is in it twice");
+        assert!(read("a=1&a=2", "s").unwrap_err().is_none());
+        assert!(read("state=s&state=s&code=c", "s").unwrap_err().is_none());
         check("state=s&error=access_denied&error_description=no%1b%5b31m", "access_denied: no");
     }
 
     #[tokio::test]
     async fn the_redirect_uri_is_on_this_machine() {
-        for uri in
-            ["https://localhost/callback", "http://example.com/callback", "http://localhost/c?x=1", "x"]
-        {
+        for uri in [
+            "https://localhost/callback",
+            "http://example.com/callback",
+            "http://localhost/c?x=1",
+            "http://localhost:1@evil.example/",
+            "http://127.0.0.2:1/c",
+            "http://a.localhost:1/c",
+            "http://u@localhost:1/c",
+            "x",
+        ] {
             assert!(Callback::listen(Some(uri)).await.is_err(), "{uri}");
         }
         let free = Callback::listen(None).await.unwrap();

@@ -1,5 +1,6 @@
 //! Logging in: a user visits the authorization server, and the answer becomes tokens.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -9,7 +10,7 @@ use reqwest::Url;
 use rmcp::transport::auth::{AuthError, AuthorizationManager, OAuthClientConfig};
 use serde_json::json;
 
-use super::account::{Account, Found};
+use super::account::{Account, Found, Token};
 use super::callback::{self, Answer, Arrived, Callback};
 use super::store::{ForClient, Store, blocking};
 use super::{Error, Grant, foreign, told};
@@ -47,12 +48,16 @@ impl Account {
     /// Logs a user in. `challenge` is the header `WWW-Authenticate` of an answer of the server, if there is one;
     /// `scopes` are asked for beside those that were granted before, and if both are empty, those that the server names.
     ///
+    /// `refused` is the token that the server has refused, if it was asked: the login is over as soon as another call has
+    /// brought another one.
+    ///
     /// Nothing of an earlier login is lost unless this one succeeds.
     ///
     /// # Errors
     /// There is no token.
     pub(crate) async fn login(
-        &self,
+        self: &Arc<Self>,
+        refused: Option<Option<&Token>>,
         challenge: Option<&str>,
         scopes: &[String],
         opener: &dyn Opener,
@@ -62,6 +67,13 @@ impl Account {
             // Others need no user; whether they get a token shows at once.
             return self.another(None, challenge.unwrap_or_default()).await.map(drop);
         };
+        let _turn = self.logging_in.lock().await;
+        if let Some(refused) = refused
+            && self.has_other_than(refused).await?
+        {
+            return Ok(());
+        }
+        blocking(&self.store, Store::check).await?;
         let probed = match challenge {
             Some(challenge) => Some(challenge.to_owned()),
             None => self.probe().await?,
@@ -70,6 +82,9 @@ impl Account {
         if !resolved.is_published && probed.is_none() {
             return Err(Error::NotNeeded);
         }
+        self.check_issuer(&resolved).await?;
+        let page = &resolved.metadata.authorization_endpoint;
+        self.http()?.reachable().check("its authorization endpoint", page)?;
         let scopes = self.scopes(&manager, &resolved, scopes).await?;
         let mut callback = Callback::listen(redirect_uri.as_deref()).await?;
         let document = client_metadata_url.as_deref().filter(|_| takes_documents(&resolved));
@@ -82,9 +97,11 @@ impl Account {
             (None, Some(url)) => OAuthClientConfig::new(url, &callback.uri),
             (None, None) => self.register(&mut manager, &resolved, &callback.uri, &scopes).await?,
         };
-        let client_secret = config.client_secret.clone();
+        // One that the user gives is not kept.
+        let client_secret = config.client_secret.clone().filter(|_| client.is_none());
         manager.configure_client(config).map_err(|error| Error::Registration(told(&error)))?;
-        manager.set_credential_store(ForClient { store: self.store.clone(), client_secret });
+        let token_endpoint = Some(resolved.metadata.token_endpoint.clone());
+        manager.set_credential_store(ForClient { store: self.store.clone(), client_secret, token_endpoint });
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let url = manager.get_authorization_url(&scopes).await;
         let url = url.map_err(|error| Error::Discovery(told(&error)))?;
@@ -93,6 +110,7 @@ impl Account {
         callback.expect(&state);
         let asking = self.ask(&manager, &mut callback, &url, &state, opener);
         let asked = tokio::time::timeout(timeout, asking).await;
+        callback.end().await;
         asked.unwrap_or(Err(Error::Silent { after: timeout }))?;
         self.reload().await;
         Ok(())
@@ -135,7 +153,7 @@ impl Account {
             };
             if let Some(page) = page {
                 // The browser may be gone.
-                page.send(outcome.as_ref().map(|()| ()).map_err(|error| describe(error))).ok();
+                page.send(outcome.as_ref().copied().map_err(|error| describe(error))).ok();
             }
             return outcome;
         }
@@ -143,9 +161,12 @@ impl Account {
 
     async fn exchange(&self, manager: &AuthorizationManager, answer: Answer) -> Result<(), Error> {
         let Answer { code, state, issuer } = answer;
+        // A renewal that goes on would write over it.
+        let _lock = blocking(&self.store, Store::lock).await?;
         let exchanged = manager.exchange_code_for_token_with_issuer(&code, &state, issuer.as_deref()).await;
         let tokens = exchanged.map_err(|error| match error {
             AuthError::TokenExchangeFailed(why) => Error::Token(foreign(&why)),
+            AuthError::CredentialStoreError(why) => Error::NotKept(why),
             error @ (AuthError::AuthorizationServerMismatch { .. }
             | AuthError::AuthorizationServerMissingIssuer { .. }
             | AuthError::AuthorizationFailed(_)) => Error::Answer(told(&error)),
@@ -198,6 +219,10 @@ impl Account {
         let registered = manager.register_client(CLIENT_NAME, redirect_uri, &scopes).await;
         registered.map_err(|error| match error {
             AuthError::RegistrationFailed(why) => Error::Registration(foreign(&why)),
+            // What the authorization server publishes, and no registration mends.
+            error @ (AuthError::PkceUnsupported | AuthError::InvalidScope(_)) => {
+                Error::Discovery(told(&error))
+            }
             error => Error::Registration(told(&error)),
         })
     }

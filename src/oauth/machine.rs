@@ -22,6 +22,7 @@ const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-be
 /// A token without a user, for a server that has answered with `challenge`.
 pub(super) async fn token(account: &Account, challenge: Option<&str>) -> Result<Token, Error> {
     let (mut manager, resolved) = account.discover(challenge, None).await?;
+    account.check_issuer(&resolved).await?;
     let scopes = match account.settings.scopes.as_slice() {
         [] => manager.select_initial_scopes(&[]).await,
         scopes => scopes.to_vec(),

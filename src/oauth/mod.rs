@@ -23,13 +23,15 @@ mod store;
 use std::time::Duration;
 
 pub(crate) use self::account::{Account, Accounts, Token};
+pub(crate) use self::callback::check_redirect_uri;
 pub(crate) use self::login::{Opener, Visit, Visited};
 pub(crate) use self::settings::{
     CLIENT_METADATA_URL, Grant, IdentityProvider, MachineClient, Settings, SigningAlgorithm,
 };
 pub(crate) use self::store::{KnownLogin, Refused, Store};
 use crate::text::describe;
-use crate::text::plain;
+use crate::text::visible::line;
+use crate::text::{one_line, plain};
 
 /// The longest part of a foreign error that is shown, in characters.
 const FOREIGN_CHARS: usize = 400;
@@ -86,6 +88,20 @@ pub(crate) enum Error {
     /// The authorization server gave no token.
     #[error("the authorization server gave no token: {0}")]
     Token(String),
+    /// It is not the one that the user names, or that has the client's secret.
+    #[error(
+        "the server names the authorization server `{found}`, and not `{expected}`, to which the client belongs\n\
+         hint: if that is right, set `issuer` in `oauth` to the new one"
+    )]
+    OtherIssuer {
+        /// The one that is expected.
+        expected: String,
+        /// The one that the server names.
+        found: String,
+    },
+    /// The tokens cannot be kept.
+    #[error("the login cannot be kept: {0}")]
+    NotKept(String),
     /// The login has ended: a new one is needed.
     #[error("the login has ended: {0}")]
     Ended(String),
@@ -100,9 +116,9 @@ pub(crate) enum Error {
     Store(#[source] std::io::Error),
 }
 
-/// A text of a foreign server, short and without control characters.
+/// A text of a foreign server: short, on one line, and with nothing in it that is invisible.
 fn foreign(text: &str) -> String {
-    let text = plain(text.trim());
+    let text = line(&one_line(&plain(text.trim())));
     let mut characters = text.chars();
     let short: String = characters.by_ref().take(FOREIGN_CHARS).collect();
     if characters.next().is_some() { format!("{short}…") } else { short }

@@ -14,6 +14,8 @@ pub(crate) struct Settings {
     pub(crate) grant: Grant,
     /// The scopes to ask for; if empty, those that the server names.
     pub(crate) scopes: Vec<String>,
+    /// The authorization server; any that the server names if it is `None`.
+    pub(crate) issuer: Option<String>,
     /// Whether its authorization server may have a private address.
     pub(crate) private_addresses: bool,
 }
@@ -73,7 +75,7 @@ impl Default for Settings {
     fn default() -> Self {
         let client_metadata_url = Some(CLIENT_METADATA_URL.to_owned());
         let grant = Grant::Code { client: None, client_metadata_url, redirect_uri: None };
-        Self { grant, scopes: Vec::new(), private_addresses: false }
+        Self { grant, scopes: Vec::new(), issuer: None, private_addresses: false }
     }
 }
 
@@ -81,6 +83,11 @@ impl Settings {
     /// Whether a user has to log in.
     pub(crate) fn needs_user(&self) -> bool {
         matches!(self.grant, Grant::Code { .. })
+    }
+
+    /// Whether a secret of the user's goes to the authorization server.
+    pub(super) fn has_secret(&self) -> bool {
+        !matches!(&self.grant, Grant::Code { client: None | Some((_, None)), .. })
     }
 
     /// The secret of a client that is registered already.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Error;
-use crate::files::{StateFile, small};
+use crate::files::{Stamp, StateFile, small};
 use crate::vault::Vault;
 
 /// How long to wait for another process that renews the same token.
@@ -30,6 +30,9 @@ pub(super) struct Secret {
     /// The client's secret, if it was given one when it was registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) client_secret: Option<String>,
+    /// Where the tokens came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) token_endpoint: Option<String>,
 }
 
 impl Secret {
@@ -93,7 +96,7 @@ pub(crate) struct Store {
 
 enum Place {
     Directory(PathBuf),
-    Memory(Mutex<Option<Secret>>),
+    Memory(Mutex<Option<Box<Secret>>>),
 }
 
 impl Store {
@@ -115,7 +118,9 @@ impl Store {
                 // What an earlier version has left there is as good as none.
                 Ok(serde_json::from_str(&text).ok())
             }
-            Place::Memory(secret) => Ok(secret.lock().unwrap_or_else(PoisonError::into_inner).clone()),
+            Place::Memory(secret) => {
+                Ok(secret.lock().unwrap_or_else(PoisonError::into_inner).as_deref().cloned())
+            }
         }
     }
 
@@ -127,7 +132,7 @@ impl Store {
                 self.change(directory, |login| login.has(&secret))
             }
             Place::Memory(place) => {
-                *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(secret);
+                *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(secret));
                 Ok(())
             }
         }
@@ -143,6 +148,43 @@ impl Store {
                 Ok(was_there)
             }
             Place::Memory(place) => Ok(place.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()),
+        }
+    }
+
+    /// Forgets tokens that are of no use any more, and keeps for whom they were.
+    pub(super) fn end(&self) -> io::Result<()> {
+        match &self.place {
+            Place::Directory(directory) => {
+                Vault::in_directory(directory).remove(&self.entry())?;
+                self.change(directory, |login| login.is_logged_in = false)
+            }
+            Place::Memory(_) => self.clear().map(drop),
+        }
+    }
+
+    /// Notes the authorization server that has the client's secret.
+    pub(super) fn pin(&self, issuer: String) -> io::Result<()> {
+        let Place::Directory(directory) = &self.place else { return Ok(()) };
+        if self.look()?.is_some_and(|login| login.issuer.as_ref() == Some(&issuer)) {
+            return Ok(());
+        }
+        make_private(directory)?;
+        self.change(directory, |login| login.issuer = Some(issuer))
+    }
+
+    /// Checks that what is kept can be read, and changed.
+    pub(super) fn check(&self) -> io::Result<()> {
+        let Place::Directory(directory) = &self.place else { return Ok(()) };
+        make_private(directory)?;
+        self.load()?;
+        self.change(directory, |_| {})
+    }
+
+    /// The version of what is kept: another process may have logged in or out.
+    pub(super) fn stamp(&self) -> Option<Stamp> {
+        match &self.place {
+            Place::Directory(directory) => file_of(directory).stamp().ok().flatten(),
+            Place::Memory(_) => None,
         }
     }
 
@@ -229,6 +271,8 @@ fn file_of(directory: &Path) -> StateFile {
 pub(super) struct ForClient {
     pub(super) store: Arc<Store>,
     pub(super) client_secret: Option<String>,
+    /// Where tokens come from; if it is `None`, from where those before came.
+    pub(super) token_endpoint: Option<String>,
 }
 
 #[async_trait]
@@ -238,8 +282,13 @@ impl CredentialStore for ForClient {
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
-        let secret = Secret { credentials, client_secret: self.client_secret.clone() };
-        blocking(&self.store, |store| store.save(secret)).await.map_err(failed)
+        let (client_secret, token_endpoint) = (self.client_secret.clone(), self.token_endpoint.clone());
+        let save = |store: &Store| {
+            let before = || store.load().ok().flatten().and_then(|secret| secret.token_endpoint);
+            let token_endpoint = token_endpoint.or_else(before);
+            store.save(Secret { credentials, client_secret, token_endpoint })
+        };
+        blocking(&self.store, save).await.map_err(failed)
     }
 
     async fn clear(&self) -> Result<(), AuthError> {

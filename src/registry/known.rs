@@ -45,9 +45,11 @@ pub enum KnownServerError {
         /// What is wrong with it.
         why: String,
     },
-    /// The login failed.
-    #[error("log in to {server}: {why}")]
+    /// The login failed, or could not be forgotten.
+    #[error("{what} {server}: {why}")]
     Login {
+        /// What was to be done.
+        what: &'static str,
         /// Its name or URL.
         server: String,
         /// Why, complete.
@@ -148,7 +150,7 @@ impl KnownServers {
     ) -> Result<String, KnownServerError> {
         let Named { name, parameters } = self.find(target)?;
         let login = self.connector.log_in(&parameters, None, scopes, &ByFunction(open), timeout).await;
-        login.map_err(|error| failed(target, &error))?;
+        login.map_err(|error| failed("log in to", target, &error))?;
         Ok(name)
     }
 
@@ -158,7 +160,7 @@ impl KnownServers {
     /// There is no such server, or what is kept cannot be changed.
     pub async fn logout(&self, target: &str) -> Result<bool, KnownServerError> {
         let Named { parameters, .. } = self.find(target)?;
-        self.connector.log_out(&parameters).await.map_err(|error| failed(target, &error))
+        self.connector.log_out(&parameters).await.map_err(|error| failed("log out of", target, &error))
     }
 
     /// All registered servers, and those that were not registered for want of a login.
@@ -179,10 +181,14 @@ impl KnownServers {
             });
         }
         for login in &logins {
-            let Some(refused) = &login.refused else { continue };
-            if servers.iter().all(|server| server.name != refused.name) {
-                let (name, login) = (refused.name.clone(), Some(LoginState::of(login)));
-                servers.push(KnownServer { name, target: login_target(refused), tools: None, login });
+            let (name, target) = match &login.refused {
+                Some(refused) => (refused.name.clone(), login_target(refused)),
+                // A login by the URL, before the server is registered.
+                None => (login.server.clone(), login.server.clone()),
+            };
+            let is_listed = |server: &KnownServer| server.name == name || server.target == target;
+            if !servers.iter().any(is_listed) {
+                servers.push(KnownServer { name, target, tools: None, login: Some(LoginState::of(login)) });
             }
         }
         Ok(servers)
@@ -208,14 +214,30 @@ impl KnownServers {
     /// There is no such server, or what is kept cannot be changed.
     pub async fn remove(&self, name: &str) -> Result<(), KnownServerError> {
         let Named { name, parameters } = self.find(name)?;
-        if let Err(error) = self.connector.log_out(&parameters).await
+        if !self.is_shared(&name, &parameters)?
+            && let Err(error) = self.connector.log_out(&parameters).await
             && !matches!(error, LoginError::NoLogin | LoginError::Parameters(_))
         {
-            return Err(failed(&name, &error));
+            return Err(failed("log out of", &name, &error));
         }
         self.registry.store.put(&name, None)?;
         DefinitionStore::in_directory(&self.state_directory).remove(&name)?;
         Ok(Packages::of_workspace(&self.workspace).remove(&name)?)
+    }
+
+    /// Whether another name means the same server, and so has the same login.
+    fn is_shared(&self, name: &str, parameters: &ServerParameters) -> io::Result<bool> {
+        for other in self.registry.store.names()?.into_iter().filter(|other| other != name) {
+            if self
+                .registry
+                .store
+                .get(&other)?
+                .is_some_and(|stored| stored.parameters.reach == parameters.reach)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The server that `target` names: a registered one, one that has asked for a login, or any URL.
@@ -295,8 +317,8 @@ fn login_target(refused: &oauth::Refused) -> String {
     ServerParameters::parse(&refused.parameters).map(|parameters| parameters.summary()).unwrap_or_default()
 }
 
-fn failed(target: &str, error: &LoginError) -> KnownServerError {
-    KnownServerError::Login { server: format!("`{target}`"), why: describe(error) }
+fn failed(what: &'static str, target: &str, error: &LoginError) -> KnownServerError {
+    KnownServerError::Login { what, server: format!("`{target}`"), why: describe(error) }
 }
 
 fn unknown(name: &str, known: &[String]) -> String {

@@ -35,8 +35,8 @@ pub(crate) use self::packages::Packages;
 pub use self::sources::{GenerateError, generate_mcp_sources};
 use self::store::{Store, StoredServer};
 use crate::codegen;
-use crate::env::Variables;
-use crate::mcp_client::{self, Connection, Connector, ServerParameters, Tell};
+use crate::env::{SECRET, Variables};
+use crate::mcp_client::{self, Connection, Connector, Refusal, ServerParameters, Tell};
 use crate::search::calls_of;
 use crate::servers::{Registered, ServerLookup, Unusable, read};
 
@@ -58,6 +58,17 @@ pub(crate) enum Error {
         /// Why.
         source: Box<mcp_client::Error>,
     },
+    /// Its parameters have the placeholder of a secret, and it is another server that was imported with it.
+    #[error(
+        "give `{placeholder}` to the MCP server `{name}`: that secret is kept for a server that was imported\n\
+         hint: write a secret as `${{VARIABLE}}`, and set the variable in ipybox's environment or in the workspace's `.env`"
+    )]
+    ForeignSecret {
+        /// The name to register.
+        name: String,
+        /// The placeholder.
+        placeholder: String,
+    },
     /// The generated package could not be written.
     #[error("write the package `mcptools/{name}`")]
     Package {
@@ -74,6 +85,33 @@ pub(crate) enum Error {
         /// Why.
         source: io::Error,
     },
+}
+
+impl Error {
+    /// A server's refusal for want of a login, beside the error.
+    pub(crate) fn into_refusal(self) -> (Option<Refusal>, Self) {
+        let refusal = match &self {
+            Self::Server { source, .. } => match &**source {
+                mcp_client::Error::Unauthorized { refusal } => Some(refusal.clone()),
+                _ => None,
+            },
+            _ => None,
+        };
+        (refusal, self)
+    }
+
+    /// The error with another refusal in its place.
+    pub(crate) fn with_refusal(self, refusal: Refusal) -> Self {
+        match self {
+            Self::Server { name, what, notes, .. } => Self::Server {
+                name,
+                what,
+                notes,
+                source: Box::new(mcp_client::Error::Unauthorized { refusal }),
+            },
+            other => other,
+        }
+    }
 }
 
 /// The result of a registration.
@@ -103,6 +141,10 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(crate) fn parameters(&self) -> &ServerParameters {
         &self.parameters
     }
@@ -162,6 +204,11 @@ impl Registry {
         self.connector.keep_apart(guard);
     }
 
+    /// The same registry, whose servers are connected to by `connector`.
+    pub(crate) fn with_connector(&self, connector: Connector) -> Self {
+        Self { connector, ..self.clone() }
+    }
+
     /// The registry of a workspace, kept in its state directory.
     pub(crate) fn in_directory(directory: &Path, connector: Connector) -> Self {
         Self::with(Store::in_directory(directory), DefinitionStore::in_directory(directory), connector)
@@ -188,13 +235,40 @@ impl Registry {
     /// The name or the parameters cannot be used at all.
     pub(crate) fn candidate(&self, name: &str, parameters: &Map<String, Value>) -> Result<Candidate, Error> {
         let (parameters, notes) = read(name, parameters, &|command| self.connector.has_program(command))?;
+        let candidate = self.imported(name, parameters, notes)?;
+        match secret_in(&candidate.parameters) {
+            // Else a server could be registered anew to be sent the secrets of another one.
+            Some(placeholder) if !candidate.is_known => {
+                Err(Error::ForeignSecret { name: name.to_owned(), placeholder })
+            }
+            _ => Ok(candidate),
+        }
+    }
+
+    /// As [`candidate`](Self::candidate), of parameters that were read before and may refer to kept secrets. The name must
+    /// be valid.
+    ///
+    /// # Errors
+    /// The parameters cannot be used at all.
+    pub(crate) fn imported(
+        &self,
+        name: &str,
+        parameters: ServerParameters,
+        notes: Vec<String>,
+    ) -> Result<Candidate, Error> {
         if let Err(source) = self.connector.check(name, &parameters) {
             let (name, what, source) = (name.to_owned(), parameters.summary(), Box::new(source));
             return Err(Error::Server { name, what, notes, source });
         }
-        let record = self.store.get(name).map_err(|source| Error::Store { name: name.to_owned(), source })?;
-        let is_known = record.is_some_and(|record| record.parameters == parameters);
+        let registered = self.parameters_of(name);
+        let registered = registered.map_err(|source| Error::Store { name: name.to_owned(), source })?;
+        let is_known = registered.is_some_and(|registered| registered == parameters);
         Ok(Candidate { name: name.to_owned(), parameters, notes, is_known })
+    }
+
+    /// The parameters of a registered server, if there is one of this name.
+    pub(crate) fn parameters_of(&self, name: &str) -> io::Result<Option<ServerParameters>> {
+        Ok(self.store.get(name)?.map(|record| record.parameters))
     }
 
     /// How many tools each registered server has, by its name. Empty if the registry cannot be read, which
@@ -303,6 +377,14 @@ impl Registry {
             drift,
         })
     }
+}
+
+/// The first placeholder of a kept secret.
+fn secret_in(parameters: &ServerParameters) -> Option<String> {
+    let text = Value::Object(parameters.to_json()).to_string();
+    let start = text.find(&format!("${{{SECRET}"))?;
+    let end = text[start..].find('}').map_or(text.len(), |end| start + end + 1);
+    Some(text[start..end].to_owned())
 }
 
 fn hints(notes: &[String]) -> String {

@@ -44,7 +44,7 @@ impl From<super::Error> for GenerateError {
     fn from(error: super::Error) -> Self {
         let words = describe(&error);
         match error {
-            super::Error::Unusable(_) => Self::Unusable(words),
+            super::Error::Unusable(_) | super::Error::ForeignSecret { .. } => Self::Unusable(words),
             super::Error::Server { .. } => Self::Server(words),
             super::Error::Package { source, .. } | super::Error::Store { source, .. } => {
                 Self::Files { message: words, kind: source.kind() }

@@ -43,6 +43,8 @@ pub(crate) struct Cell {
     pub(crate) chunks: Option<mpsc::Sender<String>>,
     /// Decides about the tool calls of its code. While an approval request waits, the timeout does not run.
     pub(crate) approver: Approver,
+    /// Whether its code may call tools, so that it waits for servers that are yet to be registered.
+    pub(crate) has_tools: bool,
 }
 
 /// How a cell ended, and its output.

@@ -20,6 +20,9 @@ pub enum StartError {
     /// The audit log cannot be kept.
     #[error(transparent)]
     Audit(#[from] AuditError),
+    /// A configuration file of an MCP client cannot be used.
+    #[error("{0}")]
+    McpConfig(String),
     /// No directory could be created for the kernel's temporary files.
     #[error("create a private directory for the kernel")]
     PrivateDirectory(#[source] std::io::Error),

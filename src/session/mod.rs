@@ -12,8 +12,10 @@
 mod cell;
 mod end;
 mod error;
+mod offers;
 mod phase;
 mod queue;
+mod registrar;
 mod remote_packages;
 mod worker;
 
@@ -32,22 +34,22 @@ pub(crate) use self::end::End;
 pub use self::end::KernelState;
 pub use self::error::StartError;
 pub(crate) use self::error::{Error, InstallError, RegisterError};
+use self::offers::Offers;
 pub(crate) use self::phase::Phase;
 pub(crate) use self::queue::Pending;
 use self::queue::Queue;
-use crate::approval::{
-    Action, Approver, Audit, AuditError, Denied, Effect, Gate, LogSettings, OURSELVES, OpenCall, Policy,
-    Standing, Target,
-};
+use self::registrar::{Registrar, ours, permit, record_end};
+use crate::approval::{Approver, Audit, AuditError, Effect, Gate, LogSettings, Origin, Policy, Standing};
 use crate::config::Config;
 use crate::environment::{self, Environment};
-use crate::mcp_client::{self, Connection, Tell};
+use crate::import::offered_at_start;
+use crate::mcp_client::Tell;
 use crate::output::{OutputFile, Places};
-use crate::registry::{self, Packages, Registration, Registry};
-use crate::servers::{self, ByGate, Pool, Registered};
+use crate::registry::{Registration, Registry};
+use crate::servers::{ByGate, Pool};
 use crate::site::{self, Installer};
-use crate::text::describe;
 use crate::tool_server::Endpoint;
+use crate::vault::Vault;
 
 /// How long a cell may run unless its caller sets a timeout.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -96,9 +98,10 @@ impl Client<'_> {
 
 /// The tools that the code of a session can call.
 struct Tools {
-    registry: Registry,
-    pool: Arc<Pool>,
+    registrar: Registrar,
     server: Arc<Endpoint>,
+    /// The servers of `--mcp-config`, if they have yet to be registered.
+    offers: Option<Arc<Offers>>,
 }
 
 impl Session {
@@ -128,9 +131,10 @@ impl Session {
         let (kernels, installer) =
             site::open(config, directory.path(), tool_server).map_err(StartError::PrivateDirectory)?;
         let places = Places { workspace: config.workspace.clone(), images: config.images_dir.clone() };
-        let pool = tools.as_ref().map(|tools| Arc::clone(&tools.pool));
+        let pool = tools.as_ref().map(|tools| Arc::clone(&tools.registrar.pool));
+        let offers = tools.as_ref().and_then(|tools| tools.offers.clone());
         Ok(Self {
-            queue: Queue::start(kernels, Arc::clone(&gate), pool, places),
+            queue: Queue::start(kernels, Arc::clone(&gate), pool, offers, places),
             gate,
             tools,
             installer,
@@ -183,7 +187,13 @@ impl Session {
 
     /// How many tools each registered server has, by its name.
     pub(crate) fn servers(&self) -> BTreeMap<String, usize> {
-        self.tools.as_ref().map(|tools| tools.registry.servers()).unwrap_or_default()
+        self.tools.as_ref().map(|tools| tools.registrar.registry.servers()).unwrap_or_default()
+    }
+
+    /// The names of the servers that are offered to the session and not registered yet: the first cell waits for them.
+    pub(crate) fn offered(&self) -> Vec<String> {
+        let offers = self.tools.as_ref().and_then(|tools| tools.offers.as_ref());
+        offers.map(|offers| offers.names()).unwrap_or_default()
     }
 
     /// Registers an MCP server: connects to it, generates the package `mcptools.<name>`, and keeps the connection for the
@@ -202,7 +212,8 @@ impl Session {
         client: Option<Client<'_>>,
         tell: Tell<'_>,
     ) -> Result<Registration, RegisterError> {
-        let registering = self.generate(name, parameters, client, tell);
+        let Some(Tools { registrar, .. }) = &self.tools else { return Err(RegisterError::NoTools) };
+        let registering = registrar.register(name, parameters, client.map(|client| client.approver), tell);
         let registered = Client::unless_cancelled(client, registering).await;
         let (registration, server, connection) = registered.ok_or(RegisterError::Cancelled)??;
         // In a task, which the caller cannot drop: the name means this server already.
@@ -210,7 +221,7 @@ impl Session {
         let owned_name = name.to_owned();
         let adopting = tokio::spawn(async move {
             session.queue.refresh_imports(changed.as_deref()).await;
-            let Some(Tools { pool, .. }) = &session.tools else { return };
+            let Some(Tools { registrar: Registrar { pool, .. }, .. }) = &session.tools else { return };
             pool.adopt(&owned_name, server, connection).await;
             if session.queue.is_stopping() {
                 pool.stop().await;
@@ -226,48 +237,6 @@ impl Session {
             tracing::info!(server = %name, "since the last registration: {change}");
         }
         Ok(registration)
-    }
-
-    /// Puts the package of a server in place, if that is permitted. Returns the server with an open connection.
-    async fn generate(
-        &self,
-        name: &str,
-        parameters: &Map<String, Value>,
-        client: Option<Client<'_>>,
-        tell: Tell<'_>,
-    ) -> Result<(Registration, Registered, Connection), RegisterError> {
-        let Some(Tools { registry, .. }) = &self.tools else { return Err(RegisterError::NoTools) };
-        // Nobody is asked about what cannot be done.
-        let candidate = registry.candidate(name, parameters)?;
-        // Nor about a server that is registered already.
-        let consent = &Approver::Consent;
-        let approver = client.map(|client| if candidate.is_known() { consent } else { client.approver });
-        let arguments = [("server_name", json!(name)), ("server_params", json!(parameters))];
-        let permitted = self.permit("register_mcp_server", arguments, approver).await;
-        let on_record = permitted.map_err(RegisterError::Denied)?;
-        let packages = Packages::of_workspace(&self.workspace);
-        let registered = Box::pin(registry.register(candidate.clone(), packages.clone(), tell)).await;
-        let registered = match (registered, client) {
-            (Err(registry::Error::Server { name, what, notes, source }), Some(client)) => match *source {
-                mcp_client::Error::Unauthorized { refusal } => {
-                    let place = (name.as_str(), candidate.parameters());
-                    tell("waiting for the user to log in");
-                    let logging_in =
-                        servers::log_in(registry.connector(), &self.gate, client.approver, place, refusal);
-                    match Box::pin(logging_in).await {
-                        Ok(()) => Box::pin(registry.register(candidate, packages, tell)).await,
-                        Err(refusal) => {
-                            let source = Box::new(mcp_client::Error::Unauthorized { refusal });
-                            Err(registry::Error::Server { name, what, notes, source })
-                        }
-                    }
-                }
-                source => Err(registry::Error::Server { name, what, notes, source: Box::new(source) }),
-            },
-            (registered, _) => registered,
-        };
-        record_end(on_record, &registered, |(registration, ..)| json!(registration.modules));
-        Ok(registered?)
     }
 
     /// Installs a package where the kernel finds it. Returns the installer's output. The user of a `client` decides; an
@@ -302,9 +271,14 @@ impl Session {
                 environment::check_requirement(package, &self.workspace)?;
             }
         }
-        let arguments = [("package_name", json!(package))];
-        let permitted = self.permit("install_package", arguments, client.map(|client| client.approver)).await;
-        let on_record = permitted.map_err(InstallError::Denied)?;
+        let on_record = match client {
+            Some(Client { approver, .. }) => {
+                let action = ours("install_package", [("package_name", json!(package))]);
+                let permitted = permit(&self.gate, action, approver, Origin::Trusted).await;
+                Some(permitted.map_err(InstallError::Denied)?)
+            }
+            None => None,
+        };
         let installed = match &self.installer {
             Installer::Local(installer) => match self.environment(progress).await {
                 Ok(environment) => {
@@ -332,27 +306,6 @@ impl Session {
         let outcome = outcome.map_err(|error| InstallError::Python(Box::new(error)))?;
         remote_packages::output_or_reason(outcome)
             .map_err(|why| InstallError::Remote(format!("install `{package}`: {why}")))
-    }
-
-    /// Asks the gate whether ipybox itself may do what its client requests. Nothing is asked or recorded without an
-    /// `approver`.
-    async fn permit<const N: usize>(
-        &self,
-        tool: &str,
-        arguments: [(&str, Value); N],
-        approver: Option<&Approver>,
-    ) -> Result<Option<OpenCall>, Denied> {
-        let Some(approver) = approver else { return Ok(None) };
-        let action = Action {
-            server_name: OURSELVES.to_owned(),
-            tool_name: tool.to_owned(),
-            tool_args: arguments.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-            target: Target::Host,
-            definition: None,
-            annotations: None,
-        };
-        let (_permit, on_record) = self.gate.decide(action, approver).await?;
-        Ok(Some(on_record))
     }
 
     /// The Python environment of the kernel; waits until it is ready.
@@ -384,10 +337,13 @@ impl Session {
     /// Kills the kernel, closes all connections, and waits until nothing is left, also if it was stopped before.
     pub(crate) async fn stop(&self) {
         self.queue.abandon();
-        if let Some(Tools { pool, server, .. }) = &self.tools {
-            let (pool, server) = (Arc::clone(pool), Arc::clone(server));
+        if let Some(Tools { registrar, server, offers }) = &self.tools {
+            let (pool, server, offers) = (Arc::clone(&registrar.pool), Arc::clone(server), offers.clone());
             self.stopping.spawn(async move {
                 server.stop().await;
+                if let Some(offers) = offers {
+                    offers.stop().await;
+                }
                 pool.stop().await;
             });
         }
@@ -419,26 +375,27 @@ impl Tools {
             None => Registry::in_directory(&config.state_dir, connector.clone()),
         };
         registry.report_placeholders(&config.variables);
+        let vault = Arc::new(Vault::in_directory(&config.state_dir));
+        let at_start = offered_at_start(config, &connector, &vault).map_err(StartError::McpConfig)?;
+        // The registry of an application does not know the vault.
+        let offering = registry.with_connector(connector.clone());
         let pool =
             Arc::new(Pool::new(registry.lookup(&config.workspace, &config.further_state_dirs()), connector));
-        let server = Arc::new(Endpoint::new(Arc::clone(&pool), gate));
+        let server = Arc::new(Endpoint::new(Arc::clone(&pool), Arc::clone(&gate)));
         if let Some((host, port)) = config.tool_server_address() {
             server.listen(host, port).await?;
         }
-        Ok(Self { registry, pool, server })
+        let registrar = Registrar { registry, pool, gate, workspace: config.workspace.clone() };
+        let offers = Offers::start(Registrar { registry: offering, ..registrar.clone() }, vault, at_start);
+        Ok(Self { registrar, server, offers })
     }
 }
 
-/// Records how an operation of a client ended, if its decision is on record.
-fn record_end<T, E: std::error::Error>(
-    on_record: Option<OpenCall>,
-    ended: &Result<T, E>,
-    value: impl FnOnce(&T) -> Value,
-) {
-    match (on_record, ended) {
-        (None, _) => {}
-        (Some(on_record), Ok(done)) => on_record.result(|| value(done)),
-        (Some(on_record), Err(error)) => on_record.error(&describe(error)),
+impl Drop for Tools {
+    fn drop(&mut self) {
+        if let Some(offers) = &self.offers {
+            offers.abandon();
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Error;
 use super::cell::{Cell, Outcome};
+use super::offers::Offers;
 use super::phase::Phase;
 use super::worker::{Command, Worker};
 use crate::approval::Gate;
@@ -36,8 +37,14 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Starts the first of `kernels`, in the background. A reset closes the connections of `pool`, if there
-    /// is one.
-    pub(super) fn start(kernels: Kernels, gate: Arc<Gate>, pool: Option<Arc<Pool>>, places: Places) -> Self {
+    /// is one. The first cell waits for `offers`.
+    pub(super) fn start(
+        kernels: Kernels,
+        gate: Arc<Gate>,
+        pool: Option<Arc<Pool>>,
+        offers: Option<Arc<Offers>>,
+        places: Places,
+    ) -> Self {
         let (commands, queue) = mpsc::channel(CAPACITY);
         let (phase_sender, phase) = watch::channel(Phase::Preparing("starting".to_owned()));
         let stop = CancellationToken::new();
@@ -49,6 +56,7 @@ impl Queue {
             kernels,
             gate,
             pool,
+            offers,
             late: Late::new(places),
             failed_starts: None,
         };

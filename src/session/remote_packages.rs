@@ -39,6 +39,7 @@ pub(super) fn cell(package: &str, cancel: CancellationToken) -> Cell {
         cancel,
         chunks: None,
         approver: Approver::Nobody("packages are installed without tools"),
+        has_tools: false,
     }
 }
 

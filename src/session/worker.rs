@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::Error;
 use super::cell::{self, Cell, Followed, Outcome};
 use super::end::{End, KernelState};
+use super::offers::Offers;
 use super::phase::Phase;
 use crate::approval::Gate;
 use crate::kernel::{self, Death, Event, Kernel};
@@ -42,6 +43,8 @@ pub(super) struct Worker {
     pub(super) gate: Arc<Gate>,
     /// The connections to MCP servers; `None` if code has no tools.
     pub(super) pool: Option<Arc<Pool>>,
+    /// The servers that cells wait for; `None` if there are none.
+    pub(super) offers: Option<Arc<Offers>>,
     /// Output of earlier cells since the last outcome.
     pub(super) late: Late,
     /// How many starts of the kernel in a row have failed, and when the last one did.
@@ -107,7 +110,21 @@ impl Worker {
     }
 
     async fn execute(&mut self, cell: &Cell, generation: &CancellationToken) -> Result<Outcome, Error> {
-        let (mut notes, mut spent, mut has_failed) = (Vec::new(), Duration::ZERO, false);
+        let (mut spent, mut has_failed) = (Duration::ZERO, false);
+        let before = self.phase.borrow().clone();
+        let come = tokio::select! {
+            biased;
+            () = cell.cancel.cancelled() => Err(End::NotRun),
+            () = generation.cancelled() => Err(End::Reset),
+            () = self.offered_servers(cell) => Ok(()),
+        };
+        if *self.phase.borrow() != before {
+            self.phase.send_replace(before);
+        }
+        if let Err(end) = come {
+            return Ok(Outcome::not_run(end));
+        }
+        let mut notes = self.news_of_servers(cell).await;
         let Followed { recorded, error, end, .. } = loop {
             let request = tokio::select! {
                 // What was cancelled while it waited must not run.
@@ -150,6 +167,26 @@ impl Worker {
         notes.extend(recorded.troubles);
         let images = late.images.into_iter().chain(recorded.images).collect();
         Ok(Outcome { text: recorded.text, late: late.text, images, error, end, notes })
+    }
+
+    /// Waits for the servers that are offered to the session.
+    async fn offered_servers(&self, cell: &Cell) {
+        let Some(offers) = self.offers.as_ref().filter(|_| cell.has_tools) else { return };
+        let report = |words: String| drop(self.phase.send_replace(Phase::Preparing(words)));
+        offers.come(&cell.approver, &report).await;
+    }
+
+    /// Notes about the servers that have been registered since the last cell, or have failed.
+    async fn news_of_servers(&mut self, cell: &Cell) -> Vec<String> {
+        let Some(offers) = self.offers.as_ref().filter(|_| cell.has_tools) else { return Vec::new() };
+        let news = offers.news();
+        if news.has_packages() {
+            self.refresh_imports(None).await;
+            for changed in &news.changed {
+                self.refresh_imports(Some(changed)).await;
+            }
+        }
+        news.notes()
     }
 
     /// Sends code to the kernel, or to a fresh one if the kernel has died since the last cell.

@@ -8,6 +8,7 @@ mod attacks;
 mod cells;
 mod examples;
 mod library;
+mod oauth;
 mod output;
 mod protocol;
 mod remote;

@@ -20,4 +20,5 @@ mod text;
 mod verdict;
 
 pub use self::file::PolicyError;
+pub(super) use self::rules::Judgement;
 pub use self::rules::{Effect, Policy};

@@ -47,6 +47,34 @@ pub(super) fn find<'a>(
     Ok(object)
 }
 
+/// All servers in the configuration of a client, by the names that it has for them; `None` if nothing in it has servers.
+pub(crate) fn all(object: &Map<String, Value>) -> Option<Vec<(String, Value)>> {
+    let is_wrapper = |value: &&Value| !value.as_object().is_some_and(is_server);
+    let wrapped = WRAPPERS.iter().find_map(|key| object.get(*key).filter(is_wrapper));
+    // `{"mcp": {"servers": {…}}}`, and no server whose name is `servers`.
+    let has_wrapper = |inner: &Map<String, Value>| {
+        WRAPPERS
+            .iter()
+            .any(|key| inner.get(*key).and_then(Value::as_object).is_some_and(|one| !is_server(one)))
+    };
+    match wrapped {
+        Some(Value::Object(inner)) if has_wrapper(inner) => all(inner),
+        Some(Value::Object(inner)) => {
+            Some(inner.iter().map(|(name, entry)| (name.clone(), entry.clone())).collect())
+        }
+        Some(Value::Array(inner)) => {
+            let named = inner.iter().map(|entry| (entry["name"].as_str().unwrap_or_default(), entry));
+            Some(named.map(|(name, entry)| (name.to_owned(), entry.clone())).collect())
+        }
+        Some(_) => None,
+        None => {
+            let are_servers = |value: &Value| value.as_object().is_some_and(is_server);
+            let is_flat = !object.is_empty() && object.values().all(are_servers);
+            is_flat.then(|| object.iter().map(|(name, entry)| (name.clone(), entry.clone())).collect())
+        }
+    }
+}
+
 /// The only entry, or the one with the server's name.
 fn choose<'a>(
     name: &str,

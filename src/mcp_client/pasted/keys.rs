@@ -85,9 +85,11 @@ pub(super) fn meaning(key: &str) -> Option<Key> {
         "env_vars" | "envVars" | "env_keys" => Key::FromVariables("env"),
         "headers" | "http_headers" | "httpHeaders" => Key::Texts("headers"),
         "env_http_headers" => Key::FromVariables("headers"),
-        "bearer_token_env_var" | "authorization_token" => Key::Bearer,
+        "bearer_token_env_var" | "bearer_token" | "authorization_token" => Key::Bearer,
         "startup_timeout_sec" => Key::Start { per_second: 1.0 },
-        "startup_timeout_ms" | "initTimeout" | "connectionTimeout" => Key::Start { per_second: 1000.0 },
+        "startup_timeout_ms" | "timeoutMs" | "timeout_ms" | "initTimeout" | "connectionTimeout" => {
+            Key::Start { per_second: 1000.0 }
+        }
         "timeout" => Key::Timeout,
         "requestOptions" | "requestInit" => Key::Nested,
         "autoApprove"

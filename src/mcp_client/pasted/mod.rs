@@ -6,6 +6,7 @@ mod keys;
 
 use serde_json::{Map, Value, json};
 
+pub(crate) use self::entry::all as servers_in;
 use self::keys::{Ignored, Key};
 use super::ParametersError;
 use super::filled::WORKSPACE;
@@ -82,7 +83,7 @@ impl Adopting {
         }
     }
 
-    /// Adds texts by name to those of our key `own`. Numbers become texts, as other clients have it.
+    /// Adds texts by name to those of our key `own`. Numbers and booleans become texts, as other clients have it.
     fn merge(&mut self, own: &str, key: &str, value: Value) -> Result<(), ParametersError> {
         let Value::Object(texts) = value else { return self.put(own, key, value) };
         let object = self.object.entry(own).or_insert_with(|| json!({}));
@@ -90,7 +91,8 @@ impl Adopting {
             return Err(ParametersError::Contradiction { first: own.to_owned(), second: key.to_owned() });
         };
         for (name, value) in texts.into_iter().filter(|(_, value)| !value.is_null()) {
-            let value = if value.is_number() { json!(value.to_string()) } else { value };
+            let is_scalar = value.is_number() || value.is_boolean();
+            let value = if is_scalar { json!(value.to_string()) } else { value };
             if object.get(&name).is_some_and(|before| *before != value) {
                 let second = format!("{key}.{name}");
                 return Err(ParametersError::Contradiction { first: format!("{own}.{name}"), second });

@@ -8,7 +8,24 @@ use ipybox::{
 };
 
 use super::session::{ECHO, builder, next, next_error, with_probe};
-use crate::support::{Place, eventually, is_running, kernel_python, probe};
+use crate::support::{Place, eventually, is_running, kernel_python, probe, test_server};
+
+#[tokio::test]
+async fn servers_of_a_configuration_file_are_there_for_the_first_code() {
+    let place = Place::new();
+    let args = serde_json::json!([test_server("catalog.py"), "hub", "2", "--secret", "HUB_TOKEN"]);
+    let hub = serde_json::json!({"command": "python3", "args": args, "env": {"HUB_TOKEN": "t1t2t3t4"}});
+    place.write("servers.json", &serde_json::json!({"mcpServers": {"hub": hub}}).to_string());
+    let file = place.workspace().join("servers.json");
+    let executor = builder(&place).registry(&Registry::new()).mcp_config(file).start().await.unwrap();
+    let code = "from mcptools.hub import hub_1\nprint(hub_1.run(query='a'))";
+    let result = executor.execute(code).await.unwrap();
+    assert_eq!(result.text.as_deref(), Some("hub_1: a, secret of 8"));
+    assert!(result.notes[0].contains("`hub` (2 tools)"), "{:?}", result.notes);
+    executor.stop().await;
+    let missing = builder(&place).mcp_config("/nowhere/servers.json").start().await.unwrap_err();
+    assert!(missing.to_string().contains("/nowhere/servers.json"), "{missing}");
+}
 
 #[tokio::test]
 async fn stopping_completes_the_audit_log() {

@@ -225,8 +225,8 @@ impl Ipybox {
         self.call("reset", json!({})).await.ok();
     }
 
-    /// Waits for the server's next question to the user, answers it, and returns what was asked.
-    pub(crate) async fn decide(&mut self, decision: &str) -> String {
+    /// Waits for the server's next question to the user.
+    pub(crate) async fn question(&self) -> Value {
         let mut question = None;
         eventually("the user is asked", || {
             let mut notifications = self.notifications.lock().unwrap();
@@ -235,9 +235,18 @@ impl Ipybox {
             question.is_some()
         })
         .await;
-        let question = question.unwrap();
-        let result = json!({"action": "accept", "content": {"decision": decision}});
+        question.unwrap()
+    }
+
+    /// Answers a question.
+    pub(crate) async fn respond(&mut self, question: &Value, result: Value) {
         self.send_line(&json!({"jsonrpc": "2.0", "id": question["id"], "result": result}).to_string()).await;
+    }
+
+    /// Waits for the server's next question to the user, answers it, and returns what was asked.
+    pub(crate) async fn decide(&mut self, decision: &str) -> String {
+        let question = self.question().await;
+        self.respond(&question, json!({"action": "accept", "content": {"decision": decision}})).await;
         question["params"]["message"].as_str().unwrap().to_owned()
     }
 

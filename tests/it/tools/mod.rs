@@ -2,7 +2,9 @@
 
 pub(crate) mod calls;
 pub(crate) mod content;
+mod imports;
 pub(crate) mod inference;
+mod mcp_config;
 #[cfg(target_os = "linux")]
 mod memory_budgets;
 pub(crate) mod offers;

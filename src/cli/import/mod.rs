@@ -1,0 +1,154 @@
+//! `ipybox import`: shows what other clients have, asks, and registers it.
+//!
+//! The list and the results go to stdout, questions and progress to stderr.
+
+mod args;
+mod ask;
+mod show;
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::Context as _;
+use ipybox::{Import, ImportEvent, ImportServer, ImportState, Importer, SandboxSettings, Settings};
+
+pub(super) use self::args::ImportArgs;
+use self::show::Outcome;
+use super::print_message;
+use super::signals::Signals;
+
+/// The exit code of a program that SIGINT has ended.
+const INTERRUPTED: u8 = 130;
+
+pub(super) fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
+    let mut import = Import::read(&args.workspace, args.state_dir.clone(), &args.from)?;
+    narrow(&mut import, &args.names)?;
+    let is_wanted = |server: &&ImportServer| {
+        server.state == ImportState::New || (args.replace && server.state == ImportState::Differs)
+    };
+    let wanted: Vec<ImportServer> = import.servers.iter().filter(is_wanted).cloned().collect();
+    let readable = if import.unreadable.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    if !args.json {
+        show::list(&import, args.replace).context("print the list")?;
+    }
+    for problem in &import.unreadable {
+        print_message(&format!("failed to {problem}"));
+    }
+    let chosen = match () {
+        () if args.dry_run || wanted.is_empty() => Vec::new(),
+        () if args.yes => wanted.clone(),
+        () if !args.json && ask::can_ask() => ask::choose(&wanted).context("ask")?,
+        () => {
+            print_message(
+                "nothing was imported, since nobody can be asked here: `--yes` imports all of the list, or only the names that you give",
+            );
+            if args.json {
+                show::json(&import, &BTreeMap::new()).context("print the servers")?;
+            }
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    if chosen.is_empty() {
+        if args.json {
+            show::json(&import, &BTreeMap::new()).context("print the servers")?;
+        }
+        return Ok(readable);
+    }
+    let outcomes = register(&args, &chosen)?;
+    if args.json {
+        show::json(&import, &outcomes).context("print the results")?;
+    } else {
+        show::summary(&outcomes).context("print the results")?;
+    }
+    if outcomes.len() < chosen.len() {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    let has_failed = outcomes.values().any(|outcome| outcome.error.is_some());
+    Ok(if has_failed { ExitCode::FAILURE } else { readable })
+}
+
+/// Leaves the servers of these names, or all if there are none.
+fn narrow(import: &mut Import, names: &[String]) -> anyhow::Result<()> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    for name in names {
+        let is_it = |server: &&ImportServer| server.name == *name || server.original == *name;
+        if !import.servers.iter().any(|server| is_it(&server)) {
+            let known: Vec<String> =
+                import.servers.iter().map(|server| format!("`{}`", server.name)).collect();
+            anyhow::bail!("import `{name}`: there is no such server; there are {}", known.join(", "));
+        }
+    }
+    import.servers.retain(|server| names.contains(&server.name) || names.contains(&server.original));
+    Ok(())
+}
+
+/// Registers servers until a signal ends it.
+fn register(args: &ImportArgs, servers: &[ImportServer]) -> anyhow::Result<BTreeMap<String, Outcome>> {
+    let mut settings = Settings::default();
+    settings.workspace = args.workspace.clone();
+    settings.state_dir = args.state_dir.clone();
+    settings.tool_server.connect_timeout = args.connect_timeout;
+    settings.sandbox = args.sandbox.then(|| {
+        let mut sandbox = SandboxSettings::default();
+        sandbox.gateway_program = std::env::current_exe().ok();
+        sandbox
+    });
+    let importer = Importer::new(settings)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("start the async runtime")?;
+    let outcomes = Mutex::new(BTreeMap::new());
+    let report = |server: &ImportServer, event: ImportEvent<'_>| {
+        if let Some(outcome) = told(server, event, args.json) {
+            let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+            outcomes.insert(server.name.clone(), outcome);
+        }
+    };
+    runtime.block_on(async {
+        let mut signals = Signals::new().context("handle signals")?;
+        tokio::select! {
+            _failed = importer.register(servers, &report) => {}
+            () = signals.next() => print_message("ending: what was not registered yet is left out"),
+        }
+        importer.stop().await;
+        anyhow::Ok(())
+    })?;
+    Ok(outcomes.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Tells the user what happens, and returns how it ended.
+fn told(server: &ImportServer, event: ImportEvent<'_>, is_json: bool) -> Option<Outcome> {
+    let name = &server.name;
+    match event {
+        ImportEvent::Starts => {
+            print_message(&format!("{name}: starting"));
+            None
+        }
+        ImportEvent::Says(what) => {
+            print_message(&format!("{name}: {}", show::one_line(what)));
+            None
+        }
+        ImportEvent::Registered { tools, notes } => {
+            if !is_json {
+                print_line(&format!("registered      {name}  {}", show::count(tools, "tool")));
+            }
+            Some(Outcome { tools, notes: notes.to_vec(), error: None })
+        }
+        ImportEvent::Failed(words) => {
+            if !is_json {
+                print_line(&format!("not registered  {name}  failed to {}", words.replace('\n', "\n    ")));
+            }
+            Some(Outcome { tools: 0, notes: Vec::new(), error: Some(words.to_owned()) })
+        }
+    }
+}
+
+fn print_line(line: &str) {
+    // Whoever closed stdout does not want to know.
+    writeln!(std::io::stdout(), "{line}").ok();
+}

@@ -1,0 +1,140 @@
+//! What is imported, for people and for programs.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use ipybox::{Import, ImportServer, ImportState};
+use serde_json::{Value, json};
+
+/// How the registration of a server ended.
+pub(super) struct Outcome {
+    pub(super) tools: usize,
+    pub(super) notes: Vec<String>,
+    pub(super) error: Option<String>,
+}
+
+/// Prints what there is to import, and what is left out.
+pub(super) fn list(import: &Import, replaces: bool) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let of = |state: ImportState| import.servers.iter().filter(move |server| server.state == state);
+    if import.servers.is_empty() && import.left.is_empty() {
+        writeln!(out, "No MCP servers are configured here. Looked for:")?;
+        for path in &import.looked_for {
+            writeln!(out, "  {}", path.display())?;
+        }
+        return Ok(());
+    }
+    section(&mut out, "To import:", of(ImportState::New), "")?;
+    let differing = match replaces {
+        true => "To import in place of registrations with other parameters:",
+        false => "Registered with other parameters, and kept (`--replace` takes these):",
+    };
+    section(&mut out, differing, of(ImportState::Differs), "")?;
+    let known: Vec<&str> = of(ImportState::Registered).map(|server| server.name.as_str()).collect();
+    if !known.is_empty() {
+        writeln!(out, "Registered already: {}", known.join(", "))?;
+    }
+    if !import.left.is_empty() {
+        writeln!(out, "Not taken:")?;
+        for left in &import.left {
+            writeln!(out, "  {}  ({}, {})\n    {}", left.name, left.owner, left.path.display(), left.why)?;
+        }
+    }
+    out.flush()
+}
+
+fn section<'a>(
+    out: &mut impl Write,
+    title: &str,
+    servers: impl Iterator<Item = &'a ImportServer>,
+    end: &str,
+) -> io::Result<()> {
+    for (index, server) in servers.enumerate() {
+        if index == 0 {
+            writeln!(out, "{title}")?;
+        }
+        writeln!(out, "  {}  {}", server.name, server.what)?;
+        if !server.settings.is_empty() {
+            writeln!(out, "    with {}", server.settings.join(" "))?;
+        }
+        let origins = server.origins.iter().map(|(owner, path)| format!("{owner} ({})", path.display()));
+        writeln!(out, "    from {}", origins.collect::<Vec<_>>().join(", "))?;
+        if !server.secrets.is_empty() {
+            writeln!(out, "    secrets in clear text, to be kept apart: {}", server.secrets.join(", "))?;
+        }
+        for note in &server.notes {
+            writeln!(out, "    {note}")?;
+        }
+    }
+    write!(out, "{end}")
+}
+
+/// Prints how many were registered, and how to go on.
+pub(super) fn summary(outcomes: &BTreeMap<String, Outcome>) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let ready: Vec<&String> =
+        outcomes.iter().filter(|(_, outcome)| outcome.error.is_none()).map(|(name, _)| name).collect();
+    let failed = outcomes.len() - ready.len();
+    let tools: usize = outcomes.values().map(|outcome| outcome.tools).sum();
+    let failures = if failed == 0 { String::new() } else { format!(", {failed} failed") };
+    writeln!(out, "Registered: {} with {}{failures}.", count(ready.len(), "server"), count(tools, "tool"))?;
+    if let Some(name) = ready.first() {
+        writeln!(out, "Code finds them: `from mcptools.{name} import …`, `from mcptools import search`.")?;
+    }
+    out.flush()
+}
+
+/// Prints everything as one JSON object.
+pub(super) fn json(import: &Import, outcomes: &BTreeMap<String, Outcome>) -> io::Result<()> {
+    let server = |server: &ImportServer| {
+        let outcome = outcomes.get(&server.name);
+        let status = match (server.state, outcome) {
+            (_, Some(outcome)) if outcome.error.is_none() => "registered",
+            (_, Some(_)) => "failed",
+            (ImportState::New, None) => "offered",
+            (ImportState::Registered, None) => "known",
+            (ImportState::Differs, None) => "differs",
+        };
+        let origins = server.origins.iter();
+        let origins =
+            origins.map(|(owner, path)| json!({"client": owner, "file": path.display().to_string()}));
+        let mut object = json!({
+            "name": server.name,
+            "original_name": server.original,
+            "status": status,
+            "target": server.what,
+            "settings": server.settings,
+            "origins": origins.collect::<Vec<_>>(),
+            "secrets": server.secrets,
+            "notes": server.notes,
+        });
+        if let Some(outcome) = outcome {
+            object["tools"] = json!(outcome.tools);
+            object["registration_notes"] = json!(outcome.notes);
+            object["error"] = json!(outcome.error);
+        }
+        object
+    };
+    let left = import.left.iter().map(|left| {
+        let file = left.path.display().to_string();
+        json!({"name": left.name, "client": left.owner, "file": file, "why": left.why})
+    });
+    let document = json!({
+        "servers": import.servers.iter().map(server).collect::<Vec<Value>>(),
+        "left_out": left.collect::<Vec<Value>>(),
+        "unreadable": import.unreadable,
+    });
+    let mut out = io::stdout().lock();
+    writeln!(out, "{document:#}")?;
+    out.flush()
+}
+
+/// `1 tool`, `2 tools`.
+pub(super) fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// A text as a part of a line.
+pub(super) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

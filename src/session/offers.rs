@@ -1,0 +1,339 @@
+//! The servers of `--mcp-config`: registered side by side, at the start or once the first cell brings somebody to ask.
+//!
+//! The first cell waits for them, so that its code can import what they have. A server that takes longer than its
+//! timeout goes on to start, and a later cell is told.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::json;
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::registrar::{Done, Registrar, permit, record_end, registration};
+use crate::approval::{Approver, OpenCall, Origin};
+use crate::import::{AT_ONCE, AtStart, StartServer, forget};
+use crate::mcp_client;
+use crate::registry::{self, Candidate};
+use crate::text::describe;
+use crate::vault::Vault;
+
+/// How many troubles a note lists.
+const LISTED_TROUBLES: usize = 40;
+
+/// The reason if a file that code can write offers a server and nobody can be asked.
+const OFFERED_BY_CODE: &str = "code in the sandbox can write the file that offers it, and the MCP client cannot ask its user\n\
+     hint: `ipybox import --from FILE` takes it, in a terminal; or keep the file where code cannot write";
+
+/// The servers that are offered to a session.
+pub(super) struct Offers {
+    registrar: Registrar,
+    vault: Arc<Vault>,
+    slots: Arc<Semaphore>,
+    /// Those that somebody has to be asked about.
+    asking: Mutex<Vec<Arc<StartServer>>>,
+    status: watch::Sender<Status>,
+    news: Mutex<News>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+/// What a cell waits for.
+#[derive(Default)]
+struct Status {
+    names: BTreeSet<String>,
+    /// What one of them has said last.
+    said: String,
+}
+
+/// What has happened since the last cell.
+#[derive(Default)]
+pub(super) struct News {
+    /// Servers that code can call now, with the number of their tools.
+    ready: Vec<(String, usize)>,
+    /// Packages that other code may have imported in an earlier form.
+    pub(super) changed: Vec<String>,
+    /// What went wrong, a text for each server.
+    troubles: Vec<String>,
+}
+
+impl News {
+    /// Whether code finds new packages.
+    pub(super) fn has_packages(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// The news as notes for the author of the code.
+    pub(super) fn notes(mut self) -> Vec<String> {
+        self.ready.sort_unstable();
+        self.troubles.sort_unstable();
+        let ready = self.ready.iter().map(|(name, tools)| match tools {
+            1 => format!("`{name}` (1 tool)"),
+            tools => format!("`{name}` ({tools} tools)"),
+        });
+        let ready = ready.collect::<Vec<_>>().join(", ");
+        let mut lines = Vec::new();
+        if !ready.is_empty() {
+            lines.push(format!("MCP servers of `--mcp-config` that are ready: {ready}."));
+        }
+        if !self.troubles.is_empty() {
+            let more = self.troubles.len().saturating_sub(LISTED_TROUBLES);
+            let troubles = self.troubles.iter().take(LISTED_TROUBLES).map(|trouble| format!("- {trouble}"));
+            let more = (more > 0).then(|| format!("- and {more} more"));
+            let troubles = troubles.chain(more).collect::<Vec<_>>().join("\n");
+            lines.push(format!("MCP servers of `--mcp-config` that are not registered:\n{troubles}"));
+        }
+        lines
+    }
+}
+
+impl Offers {
+    /// Begins to register what needs no question. `None` if there is nothing to do.
+    pub(super) fn start(registrar: Registrar, vault: Arc<Vault>, at_start: AtStart) -> Option<Arc<Self>> {
+        let AtStart { servers, left } = at_start;
+        let is_new = |server: &StartServer| {
+            let registered = registrar.registry.parameters_of(&server.name);
+            let is_known =
+                registered.is_ok_and(|registered| registered.as_ref() == Some(&server.kept.parameters));
+            !is_known || server.kept.has_new()
+        };
+        let servers: Vec<StartServer> = servers.into_iter().filter(is_new).collect();
+        if servers.is_empty() && left.is_empty() {
+            return None;
+        }
+        let offers = Arc::new(Self {
+            registrar,
+            vault,
+            slots: Arc::new(Semaphore::new(AT_ONCE)),
+            asking: Mutex::default(),
+            status: watch::Sender::default(),
+            news: Mutex::new(News { troubles: left, ..News::default() }),
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        });
+        for server in servers.into_iter().map(Arc::new) {
+            let action = registration(&server.name, &server.kept.parameters.to_json());
+            if offers.registrar.gate.asks_about(&action, server.origin()) {
+                offers.asking().push(server);
+            } else {
+                offers.spawn(&server);
+            }
+        }
+        Some(offers)
+    }
+
+    /// Waits until all servers are registered or have failed; `approver` answers for those that need it, and `report`
+    /// receives what is waited for. Dropping the future leaves undecided what has not been decided.
+    pub(super) async fn come(self: &Arc<Self>, approver: &Approver, report: &(dyn Fn(String) + Sync)) {
+        let asking = self.asking().clone();
+        let deciding = asking.iter().map(|server| self.ask(server, approver));
+        let deciding = futures::future::join_all(deciding);
+        let mut status = self.status.subscribe();
+        let reporting = async {
+            loop {
+                let words = status.borrow_and_update().words();
+                if let Some(words) = words {
+                    report(words);
+                }
+                // The sender is ours: this does not fail.
+                if status.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        let mut done = self.status.subscribe();
+        let coming = async {
+            deciding.await;
+            done.wait_for(|status| status.names.is_empty()).await.ok();
+        };
+        tokio::select! {
+            () = coming => {}
+            () = reporting => {}
+        }
+    }
+
+    /// The names of the servers that are not registered yet.
+    pub(super) fn names(&self) -> Vec<String> {
+        let asking = self.asking().iter().map(|server| server.name.clone()).collect::<Vec<_>>();
+        asking.into_iter().chain(self.status.borrow().names.iter().cloned()).collect()
+    }
+
+    /// What has happened since this was asked last.
+    pub(super) fn news(&self) -> News {
+        std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Ends what is under way, and waits.
+    pub(super) async fn stop(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// Begins to end what is under way.
+    pub(super) fn abandon(&self) {
+        self.stop.cancel();
+    }
+
+    /// Asks about a server, and begins to register it if that is permitted.
+    async fn ask(self: &Arc<Self>, server: &Arc<StartServer>, approver: &Approver) {
+        let action = registration(&server.name, &server.kept.parameters.to_json());
+        let approver = match (approver, server.origin()) {
+            (Approver::Nobody(_), Origin::Code) => &Approver::Nobody(OFFERED_BY_CODE),
+            _ => approver,
+        };
+        let permitted = permit(&self.registrar.gate, action, approver, server.origin()).await;
+        self.asking().retain(|other| other.name != server.name);
+        match permitted {
+            Ok(on_record) => self.spawn_permitted(server, on_record),
+            Err(denied) => self.failed(&server.name, &describe(&denied)),
+        }
+    }
+
+    /// Registers a server about which nobody is asked.
+    fn spawn(self: &Arc<Self>, server: &Arc<StartServer>) {
+        let (offers, server) = (Arc::clone(self), Arc::clone(server));
+        self.begun(&server.name);
+        self.tasks.spawn(async move {
+            let action = registration(&server.name, &server.kept.parameters.to_json());
+            let approver = Approver::Nobody("no cell is running");
+            match permit(&offers.registrar.gate, action, &approver, server.origin()).await {
+                Ok(on_record) => offers.register(&server, on_record).await,
+                Err(denied) => offers.failed(&server.name, &describe(&denied)),
+            }
+            offers.ended(&server.name);
+        });
+    }
+
+    fn spawn_permitted(self: &Arc<Self>, server: &Arc<StartServer>, on_record: OpenCall) {
+        let (offers, server) = (Arc::clone(self), Arc::clone(server));
+        self.begun(&server.name);
+        self.tasks.spawn(async move {
+            offers.register(&server, on_record).await;
+            offers.ended(&server.name);
+        });
+    }
+
+    /// Registers a server, or says why not.
+    async fn register(self: &Arc<Self>, server: &StartServer, on_record: OpenCall) {
+        let StartServer { name, kept, notes, .. } = server;
+        let slot = tokio::select! {
+            slot = self.slots.acquire() => slot,
+            () = self.stop.cancelled() => return,
+        };
+        if let Err(error) = kept.put(&self.vault).await {
+            return self.failed(name, &format!("its secrets cannot be kept: {error}"));
+        }
+        let before = self.registrar.registry.parameters_of(name).ok().flatten();
+        let candidate = self.registrar.registry.imported(name, kept.parameters.clone(), notes.clone());
+        let registered = match candidate {
+            Ok(candidate) => tokio::select! {
+                registered = self.generate(candidate, name) => registered,
+                () = self.stop.cancelled() => return kept.withdraw(&self.vault).await,
+            },
+            Err(error) => Err(error),
+        };
+        drop(slot);
+        record_end(Some(on_record), &registered, |(registration, ..)| json!(registration.modules));
+        match registered {
+            Ok(done) => {
+                self.adopt(name, done).await;
+                if let Some(before) = before {
+                    forget(&before, &kept.parameters, &self.vault).await;
+                }
+            }
+            Err(error) => {
+                self.failed(name, &describe(&error));
+                kept.withdraw(&self.vault).await;
+            }
+        }
+    }
+
+    /// Puts the package in place; waits for a server that goes on to start, while cells run.
+    async fn generate(&self, candidate: Candidate, name: &str) -> Result<Done, registry::Error> {
+        let tell = |what: &str| self.said(format!("MCP server `{name}`: {}", crate::text::one_line(what)));
+        loop {
+            match self.registrar.generate(candidate.clone(), None, &tell).await {
+                Err(error) if is_still_starting(&error) => {
+                    if self.is_awaited(name) {
+                        self.failed(name, "not ready yet: it goes on to start, and a later cell is told");
+                        self.ended(name);
+                    }
+                }
+                // By a reset, which ends connections, and not what is offered.
+                Err(error) if is_ended_by_reset(&error) && !self.stop.is_cancelled() => {}
+                registered => return registered,
+            }
+        }
+    }
+
+    async fn adopt(&self, name: &str, (registration, server, connection): Done) {
+        for warning in &registration.warnings {
+            tracing::warn!(server = %name, "{warning}");
+        }
+        self.registrar.pool.adopt(name, server, connection).await;
+        if self.stop.is_cancelled() {
+            return self.registrar.pool.stop().await;
+        }
+        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        news.changed.extend(registration.changed(name).map(str::to_owned));
+        news.ready.push((name.to_owned(), registration.modules.len()));
+    }
+
+    fn asking(&self) -> std::sync::MutexGuard<'_, Vec<Arc<StartServer>>> {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begun(&self, name: &str) {
+        self.status.send_if_modified(|status| status.names.insert(name.to_owned()));
+    }
+
+    fn ended(&self, name: &str) {
+        self.status.send_if_modified(|status| status.names.remove(name));
+    }
+
+    fn is_awaited(&self, name: &str) -> bool {
+        self.status.borrow().names.contains(name)
+    }
+
+    fn said(&self, what: String) {
+        self.status.send_modify(|status| status.said = what);
+    }
+
+    fn failed(&self, name: &str, why: &str) {
+        tracing::warn!(server = %name, "not registered: {why}");
+        let why = why.replace('\n', "\n  ");
+        self.news.lock().unwrap_or_else(PoisonError::into_inner).troubles.push(format!("`{name}`: {why}"));
+    }
+}
+
+impl Status {
+    /// What is waited for, in words.
+    fn words(&self) -> Option<String> {
+        if self.names.is_empty() {
+            return None;
+        }
+        let names = crate::text::listed(self.names.iter().map(String::as_str));
+        match self.said.is_empty() {
+            true => Some(format!("waiting for MCP servers: {names}")),
+            false => Some(format!("waiting for MCP servers: {names}; {}", self.said)),
+        }
+    }
+}
+
+impl StartServer {
+    fn origin(&self) -> Origin {
+        if self.is_of_code { Origin::Code } else { Origin::Trusted }
+    }
+}
+
+fn is_ended_by_reset(error: &registry::Error) -> bool {
+    matches!(error, registry::Error::Server { source, .. }
+        if matches!(**source, mcp_client::Error::StartEnded))
+}
+
+fn is_still_starting(error: &registry::Error) -> bool {
+    matches!(error, registry::Error::Server { source, .. }
+        if matches!(**source, mcp_client::Error::StillStarting { .. }))
+}

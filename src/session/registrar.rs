@@ -1,0 +1,122 @@
+//! Registers servers for a session: the decision, the package, the connection for the first call.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::error::RegisterError;
+use crate::approval::{Action, Approver, Denied, Gate, OURSELVES, OpenCall, Origin, Target};
+use crate::mcp_client::{Connection, Tell};
+use crate::registry::{self, Candidate, Packages, Registration, Registry};
+use crate::servers::{self, Pool, Registered};
+use crate::text::describe;
+
+/// A server that is registered, with an open connection.
+pub(super) type Done = (Registration, Registered, Connection);
+
+/// Registers servers for the code of a session.
+#[derive(Clone)]
+pub(super) struct Registrar {
+    pub(super) registry: Registry,
+    pub(super) pool: Arc<Pool>,
+    pub(super) gate: Arc<Gate>,
+    pub(super) workspace: PathBuf,
+}
+
+impl Registrar {
+    /// Puts the package of a server in place, if that is permitted; see [`permit`].
+    pub(super) async fn register(
+        &self,
+        name: &str,
+        parameters: &Map<String, Value>,
+        approver: Option<&Approver>,
+        tell: Tell<'_>,
+    ) -> Result<Done, RegisterError> {
+        // Nobody is asked about what cannot be done.
+        let candidate = self.registry.candidate(name, parameters)?;
+        // Nor about a server that is registered already.
+        let approver =
+            approver.map(|approver| if candidate.is_known() { &Approver::Consent } else { approver });
+        let on_record = match approver {
+            Some(approver) => {
+                let action = registration(name, parameters);
+                Some(
+                    permit(&self.gate, action, approver, Origin::Trusted)
+                        .await
+                        .map_err(RegisterError::Denied)?,
+                )
+            }
+            None => None,
+        };
+        let registered = self.generate(candidate, approver, tell).await;
+        record_end(on_record, &registered, |(registration, ..)| json!(registration.modules));
+        Ok(registered?)
+    }
+
+    /// Puts the package of a server in place. The caller has the permission; the user of `approver` logs in if the server
+    /// asks for it.
+    pub(super) async fn generate(
+        &self,
+        candidate: Candidate,
+        approver: Option<&Approver>,
+        tell: Tell<'_>,
+    ) -> Result<Done, registry::Error> {
+        let packages = Packages::of_workspace(&self.workspace);
+        let registering = self.registry.register(candidate.clone(), packages.clone(), tell);
+        let (error, approver) = match (Box::pin(registering).await, approver) {
+            (Err(error), Some(approver)) => (error, approver),
+            (registered, _) => return registered,
+        };
+        let (refusal, error) = error.into_refusal();
+        let Some(refusal) = refusal else { return Err(error) };
+        tell("waiting for the user to log in");
+        let place = (candidate.name(), candidate.parameters());
+        let logging_in = servers::log_in(self.registry.connector(), &self.gate, approver, place, refusal);
+        match Box::pin(logging_in).await {
+            Ok(()) => Box::pin(self.registry.register(candidate, packages, tell)).await,
+            Err(refusal) => Err(error.with_refusal(refusal)),
+        }
+    }
+}
+
+/// The action of registering a server.
+pub(super) fn registration(name: &str, parameters: &Map<String, Value>) -> Action {
+    ours("register_mcp_server", [("server_name", json!(name)), ("server_params", json!(parameters))])
+}
+
+/// An action of ipybox itself.
+pub(super) fn ours<const N: usize>(tool: &str, arguments: [(&str, Value); N]) -> Action {
+    Action {
+        server_name: OURSELVES.to_owned(),
+        tool_name: tool.to_owned(),
+        tool_args: arguments.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        target: Target::Host,
+        definition: None,
+        annotations: None,
+    }
+}
+
+/// Asks the gate whether ipybox itself may do what its client requests, or what a file offers.
+pub(super) async fn permit(
+    gate: &Gate,
+    action: Action,
+    approver: &Approver,
+    origin: Origin,
+) -> Result<OpenCall, Denied> {
+    let (_permit, on_record) = gate.decide_about(action, approver, origin).await?;
+    Ok(on_record)
+}
+
+/// Records how an operation of a client ended, if its decision is on record.
+pub(super) fn record_end<T, E: std::error::Error>(
+    on_record: Option<OpenCall>,
+    ended: &Result<T, E>,
+    value: impl FnOnce(&T) -> Value,
+) {
+    match (on_record, ended) {
+        (None, _) => {}
+        (Some(on_record), Ok(done)) => on_record.result(|| value(done)),
+        (Some(on_record), Err(error)) => on_record.error(&describe(error)),
+    }
+}

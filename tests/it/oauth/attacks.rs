@@ -1,0 +1,56 @@
+//! What hostile servers do to a login: MCP's security best practices, RFC 9700.
+
+use super::*;
+use crate::support::Place;
+
+/// The login fails with these words, and nothing is asked of the given place.
+async fn refused(flags: &[&str], expected: &str) {
+    let behind = Behind::sdk(flags);
+    fails(&Place::new(), &behind.url, expected).await;
+}
+
+#[tokio::test]
+async fn an_answer_of_another_authorization_server_is_not_used() {
+    refused(&["--fault", "mixup"], "the answer is not usable").await;
+    refused(&["--fault", "iss-missing"], "the answer is not usable").await;
+    refused(&["--fault", "issuer-mismatch"], "issuer").await;
+    log_in(&Place::new(), &Behind::sdk(&["--fault", "no-iss"]).url).await;
+}
+
+#[tokio::test]
+async fn metadata_do_not_lead_to_private_places() {
+    refused(&["--fault", "metadata-private"], "the authorization server cannot be found").await;
+    refused(&["--fault", "resource-mismatch"], "the authorization server cannot be found").await;
+    refused(&["--fault", "redirect-metadata"], "the authorization server cannot be found").await;
+    refused(&["--fault", "huge-metadata"], "the authorization server cannot be found").await;
+    refused(&["--fault", "huge-metadata", "prm"], "the authorization server cannot be found").await;
+}
+
+#[tokio::test]
+async fn users_are_sent_to_web_pages_alone() {
+    refused(&["--fault", "javascript-url"], "is not the address of a web page").await;
+    refused(&["--fault", "file-url"], "is not the address of a web page").await;
+    refused(&["--fault", "plain-http"], "is not encrypted").await;
+}
+
+#[tokio::test]
+async fn a_forged_answer_does_not_end_the_login() {
+    let behind = Behind::sdk(&["--fault", "state-mismatch"]);
+    log_in(&Place::new(), &behind.url).await;
+    let log = behind.log().await;
+    assert!(log["forged_callbacks"].to_string().contains("400"), "{}", log["forged_callbacks"]);
+}
+
+#[tokio::test]
+async fn proof_of_the_code_is_not_left_out() {
+    refused(&["--fault", "no-s256"], "PKCE").await;
+}
+
+#[tokio::test]
+async fn what_a_server_says_is_shown_without_control_characters() {
+    for part in ["authorize", "code"] {
+        let behind = Behind::sdk(&["--fault", "html-error", part]);
+        let told = fails(&Place::new(), &behind.url, "denied").await;
+        assert!(told.len() < 2000, "{told}");
+    }
+}

@@ -1,0 +1,117 @@
+//! A client that opens pages, and questions of servers.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::support::Place;
+
+fn opens_pages() -> Value {
+    json!({"elicitation": {"form": {}, "url": {}}})
+}
+
+#[tokio::test]
+async fn a_registration_and_a_call_wait_for_the_user_to_log_in() {
+    let (place, behind) = (Place::new(), Behind::sdk(&[]));
+    let audit = place.temporary().join("audit.jsonl");
+    let flags = ["--audit-log", audit.to_str().unwrap(), "--audit-contents"];
+    let mut ipybox = session_with(&place, opens_pages(), &flags).await;
+    let named = json!({"server_name": "notes", "server_params": {"url": behind.url}});
+    let registering = ipybox.start_call("register_mcp_server", named).await;
+    let asked = ipybox.question().await;
+    assert_eq!(asked["params"]["mode"], "url", "{asked}");
+    assert!(
+        asked["params"]["message"].as_str().unwrap().contains("`notes`")
+            || asked["params"]["message"].as_str().unwrap().contains("notes"),
+        "{asked}"
+    );
+    ipybox.respond(&asked, json!({"action": "accept"})).await;
+    visit(asked["params"]["url"].as_str().unwrap()).await;
+    registering.answer().await.ok();
+    // More scopes, while a cell waits.
+    let calling = ipybox.start_cell("from mcptools.notes import admin\nprint('before')\nadmin.run()").await;
+    let asked = ipybox.question().await;
+    assert!(asked["params"]["url"].as_str().unwrap().contains("admin"), "{asked}");
+    ipybox.respond(&asked, json!({"action": "accept"})).await;
+    visit(asked["params"]["url"].as_str().unwrap()).await;
+    let called = calling.answer().await.ok();
+    assert!(called.starts_with("before\n"), "{called}");
+    let log = ipybox.log();
+    ipybox.stop().await;
+    let recorded = std::fs::read_to_string(audit).unwrap();
+    assert!(recorded.contains("\"login\""), "{recorded}");
+    has_no_token(&behind.log().await, &(recorded + &log + &everything_below(&place.workspace())));
+}
+
+#[tokio::test]
+async fn a_user_who_does_not_log_in_is_not_asked_again_and_the_error_says_what_to_do() {
+    let (place, behind) = (Place::new(), Behind::sdk(&[]));
+    let mut ipybox = session_with(&place, opens_pages(), &[]).await;
+    let named = json!({"server_name": "notes", "server_params": {"url": behind.url}});
+    for action in ["decline", "cancel"] {
+        let registering = ipybox.start_call("register_mcp_server", named.clone()).await;
+        let asked = ipybox.question().await;
+        ipybox.respond(&asked, json!({"action": action})).await;
+        let refused = registering.answer().await.error();
+        assert!(refused.contains("rejected") && refused.contains("`ipybox login notes "), "{refused}");
+    }
+    ipybox.stop().await;
+}
+
+/// A server whose tools ask the user.
+const ASKS: &str = r#"
+import asyncio
+from mcp.server.fastmcp import Context, FastMCP
+from mcp.server.elicitation import UrlElicitationResult
+from pydantic import BaseModel, Field
+server = FastMCP('asks', log_level='ERROR')
+class Booking(BaseModel):
+    day: str = Field(default='Monday')
+    seats: int = Field(default=2)
+@server.tool()
+async def book(context: Context) -> str:
+    result = await context.elicit('Which day?\x1b[31m', Booking)
+    return f'{result.action} {getattr(result, "data", None)}'
+@server.tool()
+async def pay(context: Context, url: str) -> str:
+    result = await context.session.elicit_url('Pay here', url, 'e1')
+    return result.action
+server.run()
+"#;
+
+#[tokio::test]
+async fn questions_of_servers_reach_the_user_with_their_name() {
+    let place = Place::new();
+    let mut ipybox = session_with(&place, opens_pages(), &[]).await;
+    ipybox.register("asks", json!({"command": tool("mcp1/bin/python"), "args": ["-c", ASKS]})).await.ok();
+    let booking = ipybox.start_cell("from mcptools.asks import book, pay\nprint(book.run())").await;
+    let asked = ipybox.question().await;
+    assert_eq!(asked["params"]["message"], "The MCP server `asks` asks:\n\nWhich day?", "{asked}");
+    assert_eq!(asked["params"]["requestedSchema"]["properties"]["seats"]["default"], 2, "{asked}");
+    ipybox.respond(&asked, json!({"action": "accept", "content": {"day": "Friday"}})).await;
+    let booked = booking.answer().await.ok();
+    assert!(booked.contains("accept") && booked.contains("Friday") && booked.contains('2'), "{booked}");
+    for (action, expected) in [("decline", "decline"), ("cancel", "decline")] {
+        let booking = ipybox.start_cell("print(book.run())").await;
+        let asked = ipybox.question().await;
+        ipybox.respond(&asked, json!({"action": action})).await;
+        assert!(booking.answer().await.ok().contains(expected));
+    }
+    let paying = ipybox.start_cell("print(pay.run(url='https://example.com/pay?x=1'))").await;
+    let asked = ipybox.question().await;
+    assert_eq!(asked["params"]["url"], "https://example.com/pay?x=1", "{asked}");
+    ipybox.respond(&asked, json!({"action": "accept"})).await;
+    assert!(paying.answer().await.ok().contains("accept"));
+    let refused = ipybox.cell("pay.run(url='javascript:alert(1)')").await.error();
+    assert!(refused.contains("not the address of a web page"), "{refused}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn questions_are_refused_where_nobody_can_be_asked() {
+    let place = Place::new();
+    let mut ipybox = session(&place).await;
+    ipybox.register("asks", json!({"command": tool("mcp1/bin/python"), "args": ["-c", ASKS]})).await.ok();
+    let refused = ipybox.cell("from mcptools.asks import book\nbook.run()").await.error();
+    assert!(refused.contains("the MCP client does not support elicitation"), "{refused}");
+    ipybox.stop().await;
+}

@@ -1,0 +1,118 @@
+//! Tokens that expire, are revoked, or do not suffice, while code runs.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::support::Place;
+
+const ECHO: &str = "from mcptools.notes import echo\n";
+
+async fn registered(place: &Place, behind: &Behind) -> Ipybox {
+    log_in(place, &behind.url).await;
+    let mut ipybox = session(place).await;
+    ipybox.register("notes", json!({"url": behind.url})).await.ok();
+    ipybox
+}
+
+#[tokio::test]
+async fn a_token_that_expires_in_mid_cell_is_renewed() {
+    for flags in [&["--rotate"][..], &[]] {
+        let behind = Behind::sdk(&[flags, &["--token-lifetime", "2"]].concat());
+        let place = Place::new();
+        let mut ipybox = registered(&place, &behind).await;
+        let code = "import time\nfor n in range(3):\n    print(echo.run(text=str(n)))\n    time.sleep(2.5)";
+        let printed = ipybox.cell(&format!("{ECHO}{code}")).await.ok();
+        assert_eq!(printed.lines().count(), 3, "{printed}");
+        let log = behind.log().await;
+        assert!(log["statistics"]["refreshes"].as_u64().unwrap() >= 2, "{}", log["statistics"]);
+        assert_eq!(log["statistics"]["reused_refresh_tokens"], Value::Null, "{}", log["statistics"]);
+        has_no_token(&log, &(printed + &ipybox.log() + &everything_below(&place.workspace())));
+        ipybox.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_revoked_token_is_renewed_and_the_call_goes_on() {
+    let behind = Behind::sdk(&["--fault", "401-after", "2"]);
+    let place = Place::new();
+    let mut ipybox = registered(&place, &behind).await;
+    let printed = ipybox.cell(&format!("{ECHO}for n in range(4): print(echo.run(text=str(n)))")).await.ok();
+    assert_eq!(printed.lines().count(), 4, "{printed}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_refresh_that_is_refused_fails_the_call_with_what_mends_it() {
+    for error in [
+        "invalid_grant",
+        "invalid_client",
+        "unauthorized_client",
+        "invalid_scope",
+        "unsupported_grant_type",
+        "invalid_request",
+    ] {
+        let fault = format!("refresh:{error}");
+        let behind = Behind::sdk(&["--token-lifetime", "2", "--fault", &fault]);
+        let place = Place::new();
+        let mut ipybox = registered(&place, &behind).await;
+        let code = format!("{ECHO}import time\ntime.sleep(2.5)\necho.run(text='x')");
+        let failed = ipybox.cell(&code).await.error();
+        assert!(failed.contains("`ipybox login notes "), "{error}: {failed}");
+        assert!(failed.contains(error), "{error}: {failed}");
+        has_no_token(&behind.log().await, &(failed + &ipybox.log()));
+        ipybox.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_refused_code_is_told_with_the_servers_words() {
+    for error in [
+        "invalid_request",
+        "invalid_client",
+        "invalid_grant",
+        "unauthorized_client",
+        "unsupported_grant_type",
+        "invalid_scope",
+    ] {
+        let behind = Behind::sdk(&["--fault", &format!("code:{error}")]);
+        let told = fails(&Place::new(), &behind.url, "the authorization server gave no token").await;
+        assert!(told.contains(error), "{told}");
+    }
+    let behind = Behind::sdk(&["--fault", "authorize:access_denied"]);
+    fails(&Place::new(), &behind.url, "the authorization server refused: access_denied").await;
+}
+
+#[tokio::test]
+async fn sessions_that_share_a_login_do_not_use_a_refresh_token_twice() {
+    let behind = Behind::sdk(&["--rotate", "--token-lifetime", "2", "--fault", "concurrent", "0.3"]);
+    let place = Place::new();
+    let mut one = registered(&place, &behind).await;
+    let mut two = session(&place).await;
+    let code = format!(
+        "{ECHO}import time\nfor n in range(5):\n    echo.run(text=str(n))\n    time.sleep(1.1)\nprint('done')"
+    );
+    let (first, second) = (one.start_cell(&code).await, two.start_cell(&code).await);
+    assert_eq!(first.answer().await.ok(), "done");
+    assert_eq!(second.answer().await.ok(), "done");
+    let statistics = behind.log().await["statistics"].clone();
+    assert_eq!(statistics["reused_refresh_tokens"], Value::Null, "{statistics}");
+    one.stop().await;
+    two.stop().await;
+}
+
+#[tokio::test]
+async fn more_scopes_are_asked_for_by_the_next_login() {
+    let behind = Behind::sdk(&[]);
+    let place = Place::new();
+    let mut ipybox = registered(&place, &behind).await;
+    let code = "from mcptools.notes import admin\nadmin.run()";
+    let refused = ipybox.cell(code).await.error();
+    assert!(refused.contains("the token lacks the scope `admin`"), "{refused}");
+    assert!(refused.contains("`ipybox login notes "), "{refused}");
+    log_in(&place, "notes").await;
+    ipybox.cell(code).await.ok();
+    // The earlier scopes are kept.
+    let kept = ipybox.cell(&format!("{ECHO}echo.run(text='still')")).await.ok();
+    assert!(kept.contains("still"), "{kept}");
+    ipybox.stop().await;
+}
