@@ -13,7 +13,7 @@ OWN_MODULES = __file__.rpartition("ipybox_")[0] + "ipybox_"
 # The modules that carry tool calls.
 RUNTIME = (
     "ipybox_modules",
-    "ipybox_offers",
+    "ipybox_resources",
     "ipybox_results",
     "ipybox_runtime",
     "ipybox_search",

@@ -9,16 +9,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::codegen::{Observed, Offers, Tool};
+use crate::codegen::{Observed, ResourcesAndPrompts, Tool};
 use crate::files::{Stamp, StateFile};
 
 /// What a server has, as it was when its package was generated.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Definitions {
     pub(super) tools: Vec<Tool>,
-    /// What the server offers beside them.
-    #[serde(default)]
-    pub(super) offers: Offers,
+    /// The server's resource templates and prompts.
+    #[serde(flatten)]
+    pub(super) others: ResourcesAndPrompts,
 }
 
 impl Definitions {

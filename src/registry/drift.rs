@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::approval::ToolAnnotations;
-use crate::codegen::{Offers, Tool};
+use crate::codegen::{ResourcesAndPrompts, Tool};
 use crate::text::one_line;
 
 /// One sentence for each kind of change from the `registered` names and the `known` definitions to the tools of `now`.
@@ -52,7 +52,7 @@ pub(super) fn changes(
 }
 
 /// The same for the `known` templates and prompts, and those of `now`.
-pub(super) fn changes_of_offers(known: &Offers, now: &Offers) -> Vec<String> {
+pub(super) fn changes_of_others(known: &ResourcesAndPrompts, now: &ResourcesAndPrompts) -> Vec<String> {
     let templates =
         [&known.resources, &now.resources].map(|templates| templates.as_deref().unwrap_or_default());
     let prompts = [&known.prompts, &now.prompts].map(|prompts| prompts.as_deref().unwrap_or_default());
@@ -130,14 +130,17 @@ mod tests {
             let (name, description) = (name.to_owned(), Some(description.to_owned()));
             Prompt { name, description, ..Prompt::default() }
         };
-        let offers = |prompts: Vec<Prompt>| Offers { resources: Some(Vec::new()), prompts: Some(prompts) };
-        let before = offers(vec![prompt("stays", "a"), prompt("goes", "b"), prompt("other", "c")]);
-        let after = offers(vec![prompt("stays", "a"), prompt("other", "d"), prompt("comes", "e")]);
-        let changes = changes_of_offers(&before, &after);
+        let others = |prompts: Vec<Prompt>| ResourcesAndPrompts {
+            resources: Some(Vec::new()),
+            prompts: Some(prompts),
+        };
+        let before = others(vec![prompt("stays", "a"), prompt("goes", "b"), prompt("other", "c")]);
+        let after = others(vec![prompt("stays", "a"), prompt("other", "d"), prompt("comes", "e")]);
+        let changes = changes_of_others(&before, &after);
         assert_eq!(changes[..2], ["Added prompts: comes", "Removed prompts: goes"]);
         assert!(changes[2].starts_with("Warning: ") && changes[2].ends_with(": other"), "{changes:?}");
-        assert!(changes_of_offers(&before, &before).is_empty());
-        assert!(changes_of_offers(&Offers::default(), &offers(Vec::new())).is_empty());
+        assert!(changes_of_others(&before, &before).is_empty());
+        assert!(changes_of_others(&ResourcesAndPrompts::default(), &others(Vec::new())).is_empty());
     }
 
     #[test]

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Error;
 use crate::approval::ToolAnnotations;
-use crate::codegen::{self, Offers, Package, PromptArgument, Tool};
+use crate::codegen::{self, Package, PromptArgument, ResourcesAndPrompts, Tool};
 use crate::mcp_client::{self, Connection, Connector, ServerParameters, Tell};
 use crate::text::describe;
 
 /// The most templates of resources, and the most prompts, that get a function.
-const OFFERS_MAX: usize = 500;
+const FUNCTIONS_MAX: usize = 500;
 
 /// What a server has listed.
 pub(super) struct Listed {
@@ -19,7 +19,7 @@ pub(super) struct Listed {
     /// The names of the tools for apps only, which are left out.
     pub(super) for_apps: BTreeSet<String>,
     /// Templates of resources, and prompts.
-    pub(super) offers: Offers,
+    pub(super) others: ResourcesAndPrompts,
     /// What of them is left out.
     pub(super) notes: Vec<String>,
     /// Still open.
@@ -49,12 +49,12 @@ pub(super) async fn listed_by(
             let (for_apps, tools): (Vec<_>, Vec<_>) = tools.into_iter().partition(|tool| tool.is_for_apps);
             let for_apps = for_apps.into_iter().map(|tool| tool.name).collect();
             let annotations = tools.iter().map(|tool| (tool.name.clone(), tool.annotations)).collect();
-            let (offers, notes) = offers(&connection).await;
+            let (others, notes) = others(&connection).await;
             Ok(Listed {
                 tools: tools.into_iter().map(to_codegen).collect(),
                 annotations,
                 for_apps,
-                offers,
+                others,
                 notes,
                 connection,
             })
@@ -66,9 +66,9 @@ pub(super) async fn listed_by(
     }
 }
 
-/// What a server offers beside its tools, and notes on what it could not list. Without them its tools can be used all
+/// What a server has beside its tools, and notes on what it could not list. Without them its tools can be used all
 /// the same.
-async fn offers(connection: &Connection) -> (Offers, Vec<String>) {
+async fn others(connection: &Connection) -> (ResourcesAndPrompts, Vec<String>) {
     let identity = connection.identity();
     let templates = async { if_declared(identity.has_resources, connection.list_resource_templates()).await };
     let prompts = async { if_declared(identity.has_prompts, connection.list_prompts()).await };
@@ -76,11 +76,11 @@ async fn offers(connection: &Connection) -> (Offers, Vec<String>) {
     let mut notes = Vec::new();
     let resources = listed("resource templates", templates, &mut notes);
     let prompts = listed("prompts", prompts, &mut notes);
-    let offers = Offers {
+    let others = ResourcesAndPrompts {
         resources: resources.map(|templates| templates.into_iter().map(to_template).collect()),
         prompts: prompts.map(|prompts| prompts.into_iter().map(to_prompt).collect()),
     };
-    (offers, notes)
+    (others, notes)
 }
 
 async fn if_declared<T>(
@@ -100,12 +100,12 @@ fn listed<T>(
         notes.push(format!("its {items} are left out: {}", describe(&error)));
         Vec::new()
     });
-    if listed.len() > OFFERS_MAX {
+    if listed.len() > FUNCTIONS_MAX {
         notes.push(format!(
             "{} of its {items} have no function: they are too many",
-            listed.len() - OFFERS_MAX
+            listed.len() - FUNCTIONS_MAX
         ));
-        listed.truncate(OFFERS_MAX);
+        listed.truncate(FUNCTIONS_MAX);
     }
     Some(listed)
 }
@@ -137,13 +137,13 @@ pub(super) fn left_out<'n>(for_apps: impl IntoIterator<Item = &'n String>) -> Op
 }
 
 /// How many templates and prompts have functions, and how to import them; empty if there are none beside tools.
-pub(super) fn summary(server: &str, package: &Package, offers: &Offers) -> String {
+pub(super) fn summary(server: &str, package: &Package, others: &ResourcesAndPrompts) -> String {
     let has_tools = !package.modules.is_empty();
-    if package.offers.is_empty() || has_tools && offers.is_blank() {
+    if package.others.is_empty() || has_tools && others.is_blank() {
         return String::new();
     }
-    let modules: Vec<_> = package.offers.iter().map(|module| module.name.as_str()).collect();
-    format!("{} (`from mcptools.{server} import {}`)", offers.summary(), modules.join(", "))
+    let modules: Vec<_> = package.others.iter().map(|module| module.name.as_str()).collect();
+    format!("{} (`from mcptools.{server} import {}`)", others.summary(), modules.join(", "))
 }
 
 /// Warnings about parts of the schemas that the generated code does not express.
@@ -152,12 +152,12 @@ pub(super) fn warnings(package: &Package) -> Vec<String> {
         let of_spot = |spot: &codegen::Degradation| format!("{} ({}): {}", module.tool, spot.path, spot.what);
         module.degraded.iter().map(of_spot).collect::<Vec<_>>()
     };
-    let of_offers = |module: &codegen::OfferModule| {
+    let of_others = |module: &codegen::FunctionModule| {
         let of_spot = |spot: &codegen::Degradation| format!("{} ({}): {}", module.name, spot.path, spot.what);
         module.degraded.iter().map(of_spot).collect::<Vec<_>>()
     };
-    let offers = package.offers.iter().flat_map(of_offers);
-    package.modules.iter().flat_map(of_module).chain(offers).collect()
+    let others = package.others.iter().flat_map(of_others);
+    package.modules.iter().flat_map(of_module).chain(others).collect()
 }
 
 fn to_codegen(tool: mcp_client::Tool) -> Tool {

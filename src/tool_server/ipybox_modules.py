@@ -42,14 +42,14 @@ class ToolPackage(types.ModuleType):
         printer.text(_shown(self))
 
     @classmethod
-    def describe(cls, name, *offers):
+    def describe(cls, name, *others):
         """Make a package list its tools. Its own last statement calls this.
 
-        offers: the names of the modules that belong to no tool: those for resources and prompts
+        others: the names of the modules that belong to no tool: those for resources and prompts
         """
         package = sys.modules[name]
         package.__class__ = cls
-        package.__offers__ = offers
+        package.__others__ = others
 
 
 class ToolModule(types.ModuleType):
@@ -82,8 +82,8 @@ def _shown(module):
 
 def tool_modules(package):
     """The names of the modules in a server's package, one for each tool."""
-    offers = vars(package).get("__offers__", ())
-    return [name for name in _modules(package) if name not in offers]
+    others = vars(package).get("__others__", ())
+    return [name for name in _modules(package) if name not in others]
 
 
 def _modules(package):

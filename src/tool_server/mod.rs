@@ -33,7 +33,7 @@ pub(crate) const RUNTIME: [(&str, &str); 6] = [
     ("ipybox_runtime", include_str!("ipybox_runtime.py")),
     ("ipybox_modules", include_str!("ipybox_modules.py")),
     ("ipybox_results", include_str!("ipybox_results.py")),
-    ("ipybox_offers", include_str!("ipybox_offers.py")),
+    ("ipybox_resources", include_str!("ipybox_resources.py")),
     ("ipybox_templates", include_str!("ipybox_templates.py")),
     ("ipybox_search", include_str!("ipybox_search.py")),
 ];

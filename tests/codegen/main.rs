@@ -6,6 +6,6 @@ mod behaviour;
 mod golden;
 mod limits;
 mod names;
-mod offers;
 mod properties;
+mod resources;
 mod support;

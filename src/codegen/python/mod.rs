@@ -3,14 +3,14 @@
 mod annotation;
 mod literal;
 mod module;
-mod offers;
 mod overview;
 mod package;
+mod resources;
 
 pub(super) use module::{Rendered as RenderedModule, render as render_module};
-pub(super) use offers::{Place, Rendered as RenderedOffers, render_prompts, render_resources};
 pub(super) use overview::call;
 pub(super) use package::render as render_package;
+pub(super) use resources::{Place, Rendered as RenderedFunctions, render_prompts, render_resources};
 
 use crate::codegen::RunForm;
 

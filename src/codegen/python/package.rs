@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::literal;
 use super::overview::first_sentence;
-use crate::codegen::{Module, OfferModule, Server, Tool, identifier};
+use crate::codegen::{FunctionModule, Module, Server, Tool, identifier};
 
 /// How much of a tool's description the index shows, in characters: it has one line for each tool.
 const SUMMARY_CHARS: usize = 120;
@@ -23,7 +23,7 @@ from ipybox_runtime import (
 pub(in crate::codegen) fn render(
     server: &Server,
     tools: &[(&Tool, &Module)],
-    offers: &[(&'static str, OfferModule)],
+    others: &[(&'static str, FunctionModule)],
 ) -> String {
     let description = server.description.as_deref().unwrap_or_default().trim();
     let mut doc = match description {
@@ -43,11 +43,11 @@ pub(in crate::codegen) fn render(
             let _ = write!(doc, ": {summary}");
         }
     }
-    if !offers.is_empty() {
+    if !others.is_empty() {
         doc.push_str("\n\nBeside the tools:\n");
     }
     let mut described = "__name__".to_owned();
-    for (kind, OfferModule { name, functions, .. }) in offers {
+    for (kind, FunctionModule { name, functions, .. }) in others {
         let count = functions.len();
         let _ = write!(doc, "\n{name}: the server's {kind}, {count} as functions");
         let _ = write!(described, ", {}", literal::string(name));

@@ -58,7 +58,7 @@ LISTS = {
 }
 
 
-def list_offers(request):
+def list_items(request):
     """Lists in two pages, of which the second is too large for rmcp in one mode."""
     name, item = LISTS[request["method"]]
     is_second = "cursor" in (request.get("params") or {})
@@ -166,7 +166,7 @@ def serve():
                 if MODE == "deaf":
                     time.sleep(60)
             case method if method in LISTS and MODE != "no-tools":
-                list_offers(message)
+                list_items(message)
             case "prompts/get":
                 get_prompt(message)
             case "tools/list" | "prompts/list" if MODE == "no-tools":

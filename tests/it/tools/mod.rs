@@ -7,7 +7,7 @@ pub(crate) mod inference;
 mod mcp_config;
 #[cfg(target_os = "linux")]
 mod memory_budgets;
-pub(crate) mod offers;
 pub(crate) mod registration;
+pub(crate) mod resources;
 pub(crate) mod search;
 mod slow_servers;

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::fs;
 
 use ipybox::codegen::{
-    Offers, Options, Package, Prompt, PromptArgument, ResourceTemplate, RunForm, Server, Tool,
-    generate_with_offers,
+    Options, Package, Prompt, PromptArgument, ResourceTemplate, ResourcesAndPrompts, RunForm, Server, Tool,
+    generate_all,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -14,11 +14,11 @@ use serde_json::json;
 
 use crate::support::{RUNTIME, fixtures, python, taking, text, written};
 
-fn offering(offers: &Offers, tools: &[&str], form: RunForm) -> Package {
+fn package(others: &ResourcesAndPrompts, tools: &[&str], form: RunForm) -> Package {
     let server = Server { name: "demo".to_owned(), description: None };
     let tools: Vec<Tool> =
         tools.iter().map(|name| taking(name, json!({"type": "object", "properties": {}}))).collect();
-    generate_with_offers(&server, &tools, offers, Options::default().form(form))
+    generate_all(&server, &tools, others, Options::default().form(form))
 }
 
 fn template(name: &str, uri_template: &str, description: &str) -> ResourceTemplate {
@@ -37,13 +37,13 @@ fn prompt(name: &str, description: &str, arguments: &[(&str, &str, bool)]) -> Pr
     Prompt { name: name.to_owned(), description, arguments: arguments.collect(), ..Prompt::default() }
 }
 
-fn resources(templates: Vec<ResourceTemplate>) -> Offers {
-    Offers { resources: Some(templates), prompts: None }
+fn resources(templates: Vec<ResourceTemplate>) -> ResourcesAndPrompts {
+    ResourcesAndPrompts { resources: Some(templates), prompts: None }
 }
 
 #[test]
 fn resources_are_functions() {
-    let offers = resources(vec![
+    let others = resources(vec![
         template(
             "Repository Contents",
             "repo://{owner}/{repo}{/path*}{?ref}",
@@ -51,8 +51,8 @@ fn resources_are_functions() {
         ),
         template("Bad", "x://{", ""),
     ]);
-    let package = offering(&offers, &["ping"], RunForm::Sync);
-    let [module] = package.offers.as_slice() else { panic!("{:?}", package.offers) };
+    let package = package(&others, &["ping"], RunForm::Sync);
+    let [module] = package.others.as_slice() else { panic!("{:?}", package.others) };
     assert_eq!(module.functions, ["repository_contents"]);
     assert_eq!(module.degraded[0].to_string(), "Bad: its URI template has no function: a `{` has no `}`");
     insta::assert_snapshot!(text(&package, "resources.py"), @r####"
@@ -72,7 +72,7 @@ fn resources_are_functions() {
     from collections.abc import Mapping, Sequence
 
     from ipybox_modules import ToolModule
-    from ipybox_offers import ResourceTemplate, ServerResources
+    from ipybox_resources import ResourceTemplate, ServerResources
     from ipybox_results import ResourceLink, ToolResult
 
     from . import CLIENT
@@ -134,9 +134,11 @@ fn resources_are_functions() {
 #[test]
 fn prompts_are_functions() {
     let arguments = [("style", "", false), ("class", "Which class", true)];
-    let offers =
-        Offers { resources: None, prompts: Some(vec![prompt("code-review", "Reviews code.", &arguments)]) };
-    let package = offering(&offers, &[], RunForm::Async);
+    let others = ResourcesAndPrompts {
+        resources: None,
+        prompts: Some(vec![prompt("code-review", "Reviews code.", &arguments)]),
+    };
+    let package = package(&others, &[], RunForm::Async);
     insta::assert_snapshot!(text(&package, "prompts.py"), @r####"
     """Prompts of the MCP server `demo`.
 
@@ -152,7 +154,7 @@ fn prompts_are_functions() {
     import builtins
 
     from ipybox_modules import ToolModule
-    from ipybox_offers import Prompt, PromptMessage, ServerPrompts
+    from ipybox_resources import Prompt, PromptMessage, ServerPrompts
 
     from . import CLIENT
 
@@ -200,12 +202,12 @@ fn prompts_are_functions() {
 fn what_is_too_large_for_a_function_is_told() {
     let arguments = vec![("a", "", false); 201];
     let long = format!("x://{}", "x".repeat(5_000));
-    let offers = Offers {
+    let others = ResourcesAndPrompts {
         resources: Some(vec![template("long", &long, "")]),
         prompts: Some(vec![prompt("many", "", &arguments), prompt("few", "", &arguments[..3])]),
     };
-    let package = offering(&offers, &[], RunForm::Sync);
-    let [resources, prompts] = package.offers.as_slice() else { panic!("{:?}", package.offers) };
+    let package = package(&others, &[], RunForm::Sync);
+    let [resources, prompts] = package.others.as_slice() else { panic!("{:?}", package.others) };
     assert!(resources.functions.is_empty() && resources.degraded[0].what.ends_with("4096 bytes"));
     assert!(prompts.functions == ["few"] && prompts.degraded[0].path == "many");
     assert!(text(&package, "prompts.py").contains("def few(a: str | None = None) -> "));
@@ -213,11 +215,11 @@ fn what_is_too_large_for_a_function_is_told() {
 
 #[test]
 fn a_tools_module_keeps_its_name() {
-    let offers = Offers { resources: Some(Vec::new()), prompts: Some(Vec::new()) };
-    let package = offering(&offers, &["Resources", "resources_1", "prompts"], RunForm::Sync);
+    let others = ResourcesAndPrompts { resources: Some(Vec::new()), prompts: Some(Vec::new()) };
+    let package = package(&others, &["Resources", "resources_1", "prompts"], RunForm::Sync);
     let names: Vec<_> = package.modules.iter().map(|module| module.name.as_str()).collect();
     assert_eq!(names, ["resources", "resources_1", "prompts"]);
-    let names: Vec<_> = package.offers.iter().map(|module| module.name.as_str()).collect();
+    let names: Vec<_> = package.others.iter().map(|module| module.name.as_str()).collect();
     assert_eq!(names, ["resources_2", "prompts_1"]);
     let words = "This module is called `resources_2`, since a tool of the server has the module `resources`.";
     assert!(text(&package, "resources_2.py").contains(words));
@@ -225,8 +227,8 @@ fn a_tools_module_keeps_its_name() {
 
 #[test]
 fn a_server_without_them_has_no_such_modules() {
-    let package = offering(&Offers::default(), &["ping"], RunForm::Sync);
-    assert!(package.offers.is_empty());
+    let package = package(&ResourcesAndPrompts::default(), &["ping"], RunForm::Sync);
+    assert!(package.others.is_empty());
     assert!(package.files.iter().all(|file| file.path != "resources.py" && file.path != "prompts.py"));
 }
 
@@ -243,7 +245,7 @@ const HOSTILE: [&str; 8] = [
 ];
 
 #[test]
-fn offers_work_in_python_whatever_they_are_called() {
+fn functions_work_in_python_whatever_they_are_called() {
     let names = [
         "list",
         "read",
@@ -273,14 +275,16 @@ fn offers_work_in_python_whatever_they_are_called() {
     let arguments: Vec<_> =
         names.iter().chain(&HOSTILE).map(|name| (*name, *name, name.len() % 2 == 0)).collect();
     let prompts = all.clone().map(|name| prompt(name, name, &arguments));
-    let offers =
-        Offers { resources: Some(templates.chain(hostile).collect()), prompts: Some(prompts.collect()) };
+    let others = ResourcesAndPrompts {
+        resources: Some(templates.chain(hostile).collect()),
+        prompts: Some(prompts.collect()),
+    };
     for form in [RunForm::Sync, RunForm::Async] {
-        let package = offering(&offers, &["ping"], form);
-        let root = written(&format!("offers-{form:?}"), &package);
-        let functions: Vec<_> = package.offers.iter().map(|module| &module.functions).collect();
+        let package = package(&others, &["ping"], form);
+        let root = written(&format!("others-{form:?}"), &package);
+        let functions: Vec<_> = package.others.iter().map(|module| &module.functions).collect();
         let input = json!({"functions": functions, "is_async": form == RunForm::Async}).to_string();
-        let program = fs::read_to_string(fixtures().join("offers.py")).unwrap();
+        let program = fs::read_to_string(fixtures().join("library.py")).unwrap();
         python(&program, &["modules", root.to_str().unwrap(), RUNTIME], &input);
     }
 }
@@ -296,18 +300,18 @@ fn templates_with_functions_are_those_that_expand() {
     let texts = prop::collection::vec(part, 0..3).prop_map(|parts| parts.concat());
     let texts: Vec<String> = (0..3_000).map(|_| texts.new_tree(&mut runner).unwrap().current()).collect();
     let templates = texts.iter().enumerate().map(|(number, text)| template(&number.to_string(), text, ""));
-    let package = offering(&resources(templates.collect()), &[], RunForm::Sync);
-    let module = &package.offers[0];
+    let package = package(&resources(templates.collect()), &[], RunForm::Sync);
+    let module = &package.others[0];
     let broken: HashSet<usize> = module.degraded.iter().map(|spot| spot.path.parse().unwrap()).collect();
     assert!(broken.len() > 300 && module.functions.len() > 300, "{}", broken.len());
     let cases: Vec<_> =
         texts.iter().enumerate().map(|(number, text)| (text, broken.contains(&number))).collect();
-    let program = fs::read_to_string(fixtures().join("offers.py")).unwrap();
+    let program = fs::read_to_string(fixtures().join("library.py")).unwrap();
     python(&program, &["agreement", RUNTIME, RUNTIME], &json!(cases).to_string());
 }
 
 #[test]
 fn templates_expand_as_in_the_rfc() {
-    let program = fs::read_to_string(fixtures().join("offers.py")).unwrap();
+    let program = fs::read_to_string(fixtures().join("library.py")).unwrap();
     python(&program, &["templates", RUNTIME, RUNTIME], "");
 }

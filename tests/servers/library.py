@@ -1,4 +1,4 @@
-"""An MCP server that offers more than tools: `offers.py [--failing | --changed]`, over stdio.
+"""An MCP server that has more than tools: `library.py [--failing | --changed]`, over stdio.
 
 Resources come in pages. With `--failing` it declares resources and prompts and lists neither templates nor prompts; with
 `--changed` a prompt has another description.
@@ -16,7 +16,7 @@ FAILING = "--failing" in sys.argv
 CHANGED = "--changed" in sys.argv
 HOSTILE = '"""\nraise SystemExit("escaped")\n"""\\'
 
-server = Server("offers", version="1")
+server = Server("library", version="1")
 
 
 @server.list_tools()

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::overview::first_sentence;
 use super::{literal, run_forms};
-use crate::codegen::offers::{Prompt, ResourceTemplate};
+use crate::codegen::resources::{Prompt, ResourceTemplate};
 use crate::codegen::scope::{Numbering, Scope};
 use crate::codegen::uri_template::{self, Variable};
 use crate::codegen::{Degradation, RunForm, identifier};
@@ -62,7 +62,7 @@ struct Fixed {
 const RESOURCES: Kind = Kind {
     name: "resources",
     imports: "from ipybox_modules import ToolModule\n\
-              from ipybox_offers import ResourceTemplate, ServerResources\n\
+              from ipybox_resources import ResourceTemplate, ServerResources\n\
               from ipybox_results import ResourceLink, ToolResult\n",
     object: "_RESOURCES",
     class: "ServerResources",
@@ -96,7 +96,7 @@ const RESOURCES: Kind = Kind {
 const PROMPTS: Kind = Kind {
     name: "prompts",
     imports: "from ipybox_modules import ToolModule\n\
-              from ipybox_offers import Prompt, PromptMessage, ServerPrompts\n",
+              from ipybox_resources import Prompt, PromptMessage, ServerPrompts\n",
     object: "_PROMPTS",
     class: "ServerPrompts",
     method: "get",

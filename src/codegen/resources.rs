@@ -1,16 +1,16 @@
-//! What a server offers beside its tools: resources and prompts.
+//! What a server has beside its tools: resources and prompts.
 
 use serde::{Deserialize, Serialize};
 
 use super::Degradation;
 
-/// What a server offers beside its tools.
+/// What a server has beside its tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Offers {
-    /// The templates of its resources; `None` if it offers no resources.
+pub struct ResourcesAndPrompts {
+    /// The templates of its resources; `None` if it declares no resources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Vec<ResourceTemplate>>,
-    /// Its prompts; `None` if it does not offer prompts.
+    /// Its prompts; `None` if it declares no prompts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompts: Option<Vec<Prompt>>,
 }
@@ -62,7 +62,7 @@ pub struct PromptArgument {
 /// The module for a server's resources, or that for its prompts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct OfferModule {
+pub struct FunctionModule {
     /// Its name in the package.
     pub name: String,
     /// The functions made of templates or prompts, in the server's order.
@@ -71,7 +71,7 @@ pub struct OfferModule {
     pub degraded: Vec<Degradation>,
 }
 
-impl Offers {
+impl ResourcesAndPrompts {
     /// In few words how much there is; empty for nothing.
     pub(crate) fn summary(&self) -> String {
         let templates = self.resources.iter().map(|templates| match templates.len() {

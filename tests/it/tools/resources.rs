@@ -1,18 +1,18 @@
-//! What servers offer beside tools: resources and prompts are Python too.
+//! Resources and prompts of servers are Python too.
 
 use serde_json::{Value, json};
 
 use crate::support::{Ipybox, Place, test_server, tool};
 
-fn offers_server(flags: &[&str]) -> Value {
-    let script = test_server("offers.py");
+fn library_server(flags: &[&str]) -> Value {
+    let script = test_server("library.py");
     let arguments: Vec<&str> = [script.to_str().unwrap()].into_iter().chain(flags.iter().copied()).collect();
     json!({"command": tool("mcp1/bin/python"), "args": arguments})
 }
 
 async fn session(place: &Place) -> Ipybox {
     let mut ipybox = place.ipybox().await;
-    ipybox.register("offers", offers_server(&[])).await.ok();
+    ipybox.register("library", library_server(&[])).await.ok();
     ipybox
 }
 
@@ -25,7 +25,7 @@ pub(crate) async fn resources_are_listed_and_read() {
     let place = Place::new();
     let mut ipybox = session(&place).await;
     let code = "\
-from mcptools.offers import resources
+from mcptools.library import resources
 listed = resources.list()
 note = listed[4]
 print(len(listed), note, note.name, note.title, note.media_type, note.size, note.read()[:])
@@ -51,9 +51,9 @@ ToolRunnerError True";
     // The traceback shows the cell, and not what carries the call.
     let text = ipybox.cell("resources.read('none://x')").await.error();
     assert!(text.contains("resources.read('none://x')") && !text.contains("_RESOURCES"), "{text}");
-    let text = ipybox.cell("import mcptools.offers\nmcptools.offers.resource").await.error();
+    let text = ipybox.cell("import mcptools.library\nmcptools.library.resource").await.error();
     assert!(text.contains("did you mean 'resources'?"), "{text}");
-    let text = ipybox.cell("import mcptools.offers\nprint(mcptools.offers)").await.ok();
+    let text = ipybox.cell("import mcptools.library\nprint(mcptools.library)").await.ok();
     assert!(text.contains("resources: the server's resources, 2 as functions"), "{text}");
     assert!(text.contains("\nprompts_1: the server's prompts, 3 as functions"), "{text}");
     let text = ipybox.cell("print(resources)").await.ok();
@@ -68,7 +68,7 @@ pub(crate) async fn prompts_are_functions_with_typed_arguments() {
     let mut ipybox = session(&place).await;
     // A tool has the name of the module.
     let code = "\
-from mcptools.offers import prompts, prompts_1
+from mcptools.library import prompts, prompts_1
 print(prompts.run(), [prompt.name for prompt in prompts_1.list()][:2])
 greet = prompts_1.list()[0]
 print(greet, greet.description, greet.arguments)
@@ -91,16 +91,16 @@ print(text.role, text.content, picture.role, picture.content.data, note.content.
 async fn a_registration_says_in_a_line_what_else_there_is() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
-    let text = ipybox.register("offers", offers_server(&[])).await.ok();
-    let line = "\nresources: 3 templates, prompts: 3 (`from mcptools.offers import resources, prompts_1`)";
+    let text = ipybox.register("library", library_server(&[])).await.ok();
+    let line = "\nresources: 3 templates, prompts: 3 (`from mcptools.library import resources, prompts_1`)";
     assert!(text.contains(line), "{text}");
-    let text = ipybox.register("offers", offers_server(&[])).await.ok();
+    let text = ipybox.register("library", library_server(&[])).await.ok();
     assert!(!text.contains("Since the last"), "{text}");
-    let text = ipybox.register("offers", offers_server(&["--changed"])).await.ok();
+    let text = ipybox.register("library", library_server(&["--changed"])).await.ok();
     let warning = "Warning: known prompts have changed, read them again before you trust them: greet-user";
     assert!(text.contains(warning), "{text}");
     // What cannot be listed is a note, and the tools can be used.
-    let text = ipybox.register("offers", offers_server(&["--failing"])).await.ok();
+    let text = ipybox.register("library", library_server(&["--failing"])).await.ok();
     for words in [
         "its resource templates are left out: the server answered `resources/templates/list` with an error",
         "its prompts are left out: the server answered `prompts/list` with an error: the prompts are lost",
@@ -108,21 +108,21 @@ async fn a_registration_says_in_a_line_what_else_there_is() {
         assert!(text.contains(words), "{text}");
     }
     let code = "\
-from mcptools.offers import prompts, resources
+from mcptools.library import prompts, resources
 print(prompts.run(), len(resources.list()))";
     check(&mut ipybox, code, "a tool 6").await;
     // An inference keeps the other modules, and another session finds them.
-    ipybox.register("offers", offers_server(&[])).await.ok();
+    ipybox.register("library", library_server(&[])).await.ok();
     let code = "\
 from ipybox_runtime import ToolResult, infer_result
-from mcptools.offers import prompts
+from mcptools.library import prompts
 _ = infer_result(prompts, '{\"a\": 1}')";
     ipybox.cell(code).await.ok();
     ipybox.stop().await;
     let mut ipybox = place.ipybox().await;
-    let code = "from mcptools.offers import prompts_1\nprompts_1.greet_user('x')[0].content";
+    let code = "from mcptools.library import prompts_1\nprompts_1.greet_user('x')[0].content";
     check(&mut ipybox, code, "\"[('class', 'x')]\"").await;
-    let text = ipybox.register("offers", offers_server(&[])).await.ok();
+    let text = ipybox.register("library", library_server(&[])).await.ok();
     assert!(!text.contains("Since the last"), "{text}");
     ipybox.stop().await;
 }
@@ -131,7 +131,7 @@ _ = infer_result(prompts, '{\"a\": 1}')";
 async fn lists_and_prompts_are_approved_like_calls_and_recorded() {
     let place = Place::new();
     let rule = |name: &str, effect: &str| {
-        format!("[[rule]]\nserver = \"offers\"\ntool = \"{name}\"\neffect = \"{effect}\"\n\n")
+        format!("[[rule]]\nserver = \"library\"\ntool = \"{name}\"\neffect = \"{effect}\"\n\n")
     };
     let rules = rule("resources/list", "allow") + &rule("prompts/get", "allow");
     place.write(
@@ -150,16 +150,16 @@ async fn lists_and_prompts_are_approved_like_calls_and_recorded() {
     let mut ipybox = place.start(&flags).await;
     ipybox.initialize().await;
     let code = "\
-from mcptools.offers import prompts_1, resources
+from mcptools.library import prompts_1, resources
 print(len(resources.list()), prompts_1.greet_user('x')[0].content)
 for call in (resources.templates, prompts_1.list, lambda: resources.read('note://1')):
     try: call()
     except Exception as error: print(error)";
     let expected = "\
 6 [('class', 'x')]
-`offers.resources/templates/list` is denied by the approval policy
-`offers.prompts/list` is denied by the approval policy
-`offers.resources/read` is denied by the approval policy";
+`library.resources/templates/list` is denied by the approval policy
+`library.prompts/list` is denied by the approval policy
+`library.resources/read` is denied by the approval policy";
     check(&mut ipybox, code, expected).await;
     ipybox.stop().await;
     let text = std::fs::read_to_string(log).unwrap();
@@ -177,14 +177,14 @@ import ipybox_runtime
 def refused(path, **members):
     try: print(ipybox_runtime.ask_host(path, members))
     except Exception as error: print(str(error)[:200].splitlines()[0])
-refused('/list', server_name='offers', kind='tools')
-refused('/list', server_name='offers', kind='prompts', command='sh')
+refused('/list', server_name='library', kind='tools')
+refused('/list', server_name='library', kind='prompts', command='sh')
 refused('/list', server_name='x' * 2000, kind='prompts')
-refused('/list', server_name='offers', kind='x' * 20000)
+refused('/list', server_name='library', kind='x' * 20000)
 refused('/list', server_name='gone', kind='prompts')
-refused('/prompt', server_name='offers', prompt_name='x' * 2000)
-refused('/prompt', server_name='offers', prompt_name='everything', prompt_args={'a': 1})
-refused('/prompt', server_name='offers', prompt_name='everything', arguments={})";
+refused('/prompt', server_name='library', prompt_name='x' * 2000)
+refused('/prompt', server_name='library', prompt_name='everything', prompt_args={'a': 1})
+refused('/prompt', server_name='library', prompt_name='everything', arguments={})";
     let text = ipybox.cell(code).await.ok();
     let lines: Vec<&str> = text.lines().collect();
     let expected = [
@@ -232,8 +232,8 @@ async fn a_package_without_a_session_has_them_in_the_asked_form() {
     let place = Place::new();
     let root = place.workspace().join("mcptools");
     let mut apigen = std::process::Command::new(env!("CARGO_BIN_EXE_ipybox"));
-    apigen.args(["apigen", "--async", "--server-name", "offers", "--root-dir"]).arg(&root);
-    apigen.arg("--server-params").arg(offers_server(&[]).to_string());
+    apigen.args(["apigen", "--async", "--server-name", "library", "--root-dir"]).arg(&root);
+    apigen.arg("--server-params").arg(library_server(&[]).to_string());
     let output = apigen.output().unwrap();
     let words = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{words}");
@@ -244,7 +244,7 @@ async fn a_package_without_a_session_has_them_in_the_asked_form() {
         ("resources", "def list_sync() -> "),
         ("prompts_1", "def greet_user_sync(class_: str, style: str | None = None) -> "),
     ] {
-        let text = place.read(&format!("mcptools/offers/{file}.py"));
+        let text = place.read(&format!("mcptools/library/{file}.py"));
         assert!(text.lines().any(|found| found.starts_with(line)), "{line}: {text}");
     }
 }

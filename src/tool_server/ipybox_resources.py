@@ -1,4 +1,4 @@
-"""What an MCP server offers beside its tools: resources and prompts. Generated packages import it.
+"""What an MCP server has beside its tools: resources and prompts. Generated packages import it.
 
 Standard library only: it runs in every Python that the kernel or one of its children may start.
 """
