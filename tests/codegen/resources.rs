@@ -284,7 +284,7 @@ fn functions_work_in_python_whatever_they_are_called() {
         let root = written(&format!("others-{form:?}"), &package);
         let functions: Vec<_> = package.others.iter().map(|module| &module.functions).collect();
         let input = json!({"functions": functions, "is_async": form == RunForm::Async}).to_string();
-        let program = fs::read_to_string(fixtures().join("library.py")).unwrap();
+        let program = fs::read_to_string(fixtures().join("resources.py")).unwrap();
         python(&program, &["modules", root.to_str().unwrap(), RUNTIME], &input);
     }
 }
@@ -306,12 +306,12 @@ fn templates_with_functions_are_those_that_expand() {
     assert!(broken.len() > 300 && module.functions.len() > 300, "{}", broken.len());
     let cases: Vec<_> =
         texts.iter().enumerate().map(|(number, text)| (text, broken.contains(&number))).collect();
-    let program = fs::read_to_string(fixtures().join("library.py")).unwrap();
+    let program = fs::read_to_string(fixtures().join("resources.py")).unwrap();
     python(&program, &["agreement", RUNTIME, RUNTIME], &json!(cases).to_string());
 }
 
 #[test]
 fn templates_expand_as_in_the_rfc() {
-    let program = fs::read_to_string(fixtures().join("library.py")).unwrap();
+    let program = fs::read_to_string(fixtures().join("resources.py")).unwrap();
     python(&program, &["templates", RUNTIME, RUNTIME], "");
 }
