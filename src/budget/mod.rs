@@ -118,6 +118,13 @@ impl Lease {
         Ok(())
     }
 
+    /// Takes over another lease of the same budget.
+    pub(crate) fn join(&mut self, other: Self) {
+        if let Some(permit) = other.permit {
+            self.add(permit);
+        }
+    }
+
     /// Reduces the lease to `weight` bytes.
     pub(crate) fn shrink(&mut self, weight: usize) {
         let extra = self.held().saturating_sub(weight.div_ceil(KIB));

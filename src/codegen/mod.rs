@@ -6,6 +6,9 @@
 //! cannot express is left out at that spot, and reported.
 //!
 //! For a tool without an output schema, `observed` infers a schema from observed results.
+//!
+//! Resource templates and prompts (`resources`) become functions of two modules of their own; `uri_template` finds the
+//! variables of a template.
 
 mod bounded;
 mod classes;
@@ -19,9 +22,11 @@ mod observed;
 mod package_name;
 mod python;
 mod regex;
+mod resources;
 mod rules;
 mod scope;
 mod singular;
+mod uri_template;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -31,6 +36,8 @@ use lower::{Lowered, Side, lower};
 pub use observed::{ObserveError, Observed};
 pub(crate) use package_name::nearest_package_name;
 pub use package_name::{PackageNameError, validate_package_name};
+use python::{Place, RenderedFunctions};
+pub use resources::{FunctionModule, Prompt, PromptArgument, ResourceTemplate, ResourcesAndPrompts};
 use scope::{Numbering, Scope};
 
 /// One MCP tool as the server described it.
@@ -110,6 +117,8 @@ pub struct Package {
     pub files: Vec<File>,
     /// The modules among them, one for each tool, in the order of the tools.
     pub modules: Vec<Module>,
+    /// The modules for resources and prompts, if the server has them.
+    pub others: Vec<FunctionModule>,
 }
 
 /// A file of a generated package.
@@ -158,6 +167,16 @@ pub fn generate(server: &Server, tools: &[Tool]) -> Package {
 
 /// [`generate`], with a choice of form.
 pub fn generate_with(server: &Server, tools: &[Tool], options: Options) -> Package {
+    generate_all(server, tools, &ResourcesAndPrompts::default(), options)
+}
+
+/// [`generate_with`], with modules for the server's resources and prompts too.
+pub fn generate_all(
+    server: &Server,
+    tools: &[Tool],
+    others: &ResourcesAndPrompts,
+    options: Options,
+) -> Package {
     let modules = module_names(tools);
     let mut files = vec![File { path: "py.typed".to_owned(), text: String::new() }];
     let support = python::SUPPORT.into_iter();
@@ -168,9 +187,38 @@ pub fn generate_with(server: &Server, tools: &[Tool], options: Options) -> Packa
         files.push(File { path: format!("{name}.py"), text: rendered.text });
         described.push(Module { tool: tool.name.clone(), name, degraded });
     }
+    let functions = function_modules(server, &described, others, options.form, &mut files);
     let index: Vec<_> = tools.iter().zip(&described).collect();
-    files.insert(0, File { path: "__init__.py".to_owned(), text: python::render_package(server, &index) });
-    Package { files, modules: described }
+    let text = python::render_package(server, &index, &functions);
+    files.insert(0, File { path: "__init__.py".to_owned(), text });
+    let others = functions.into_iter().map(|(_, module)| module).collect();
+    Package { files, modules: described, others }
+}
+
+/// Adds the files of the modules `resources` and `prompts`. If a tool has the name, the module gets a number.
+fn function_modules(
+    server: &Server,
+    tools: &[Module],
+    others: &ResourcesAndPrompts,
+    form: RunForm,
+    files: &mut Vec<File>,
+) -> Vec<(&'static str, FunctionModule)> {
+    let mut scope = Scope::with(tools.iter().map(|module| module.name.as_str()));
+    let mut modules = Vec::new();
+    let mut add = |kind: &'static str, render: &dyn Fn(Place<'_>) -> RenderedFunctions| {
+        let name = scope.take(kind.to_owned(), Numbering::Underscore);
+        let place = Place { server: &server.name, module: &name, form };
+        let RenderedFunctions { text, functions, degraded } = render(place);
+        files.push(File { path: format!("{name}.py"), text });
+        modules.push((kind, FunctionModule { name, functions, degraded }));
+    };
+    if let Some(templates) = &others.resources {
+        add("resources", &|place| python::render_resources(place, templates));
+    }
+    if let Some(prompts) = &others.prompts {
+        add("prompts", &|place| python::render_prompts(place, prompts));
+    }
+    modules
 }
 
 /// A module for each tool. A tool whose name is a valid module name keeps it, whatever the names of other

@@ -11,7 +11,14 @@ import types
 # The file names of ipybox's modules in a kernel, with their directory.
 OWN_MODULES = __file__.rpartition("ipybox_")[0] + "ipybox_"
 # The modules that carry tool calls.
-RUNTIME = ("ipybox_modules", "ipybox_results", "ipybox_runtime", "ipybox_search")
+RUNTIME = (
+    "ipybox_modules",
+    "ipybox_resources",
+    "ipybox_results",
+    "ipybox_runtime",
+    "ipybox_search",
+    "ipybox_templates",
+)
 LIBRARIES = tuple(
     {
         os.path.join(sysconfig.get_path(name), "")

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rmcp::RoleClient;
 use rmcp::model::{
-    CallToolResult, ErrorCode, ErrorData, GetExtensions, JsonRpcMessage, ListToolsResult, ReadResourceResult,
-    RequestId, ServerResult,
+    CallToolResult, ErrorCode, ErrorData, GetExtensions, GetPromptResult, JsonRpcMessage, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, ReadResourceResult, RequestId,
+    ServerResult,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use serde::Deserialize;
@@ -52,8 +53,12 @@ pub(super) enum Arrived {
 #[derive(Clone, Copy)]
 pub(super) enum Empty {
     Call,
-    Tools,
     Resource,
+    Prompt,
+    Tools,
+    Resources,
+    ResourceTemplates,
+    Prompts,
 }
 
 /// An answer to a request.
@@ -143,8 +148,14 @@ impl Empty {
     fn result(self) -> ServerResult {
         match self {
             Self::Call => ServerResult::CallToolResult(CallToolResult::success(Vec::new())),
-            Self::Tools => ServerResult::ListToolsResult(ListToolsResult::with_all_items(Vec::new())),
             Self::Resource => ServerResult::ReadResourceResult(ReadResourceResult::new(Vec::new())),
+            Self::Prompt => ServerResult::GetPromptResult(GetPromptResult::default()),
+            Self::Tools => ServerResult::ListToolsResult(ListToolsResult::default()),
+            Self::Resources => ServerResult::ListResourcesResult(ListResourcesResult::default()),
+            Self::ResourceTemplates => {
+                ServerResult::ListResourceTemplatesResult(ListResourceTemplatesResult::default())
+            }
+            Self::Prompts => ServerResult::ListPromptsResult(ListPromptsResult::default()),
         }
     }
 }

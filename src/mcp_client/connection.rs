@@ -1,4 +1,4 @@
-//! A live connection to one MCP server: calls, the list of tools, and its end.
+//! A live connection to one MCP server: calls and other requests, and its end. `lists` has what the server lists.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rmcp::RoleClient;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResponse, ClientRequest, ListToolsRequest,
-    ListToolsResult, PaginatedRequestParams, ReadResourceRequest, ReadResourceRequestParams,
+    CallToolRequest, CallToolRequestParams, CallToolResponse, ClientRequest, GetPromptRequest,
+    GetPromptRequestParams, GetPromptResponse, ReadResourceRequest, ReadResourceRequestParams,
     ReadResourceResponse,
 };
 use rmcp::service::{Peer, RunningService};
@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::Identity;
 use super::authorized::Refusal;
 use super::client::{Client, State};
 use super::failure::Failure;
@@ -23,28 +24,19 @@ use super::keeper::keep;
 use super::output::{self, ToolOutput};
 use super::requests::{Answered, Expected, request};
 use super::stdio::{LastWords, Process};
-use super::{Error, Identity, Tool};
 use crate::budget::{Lease, apart};
 use crate::env::Secrets;
 
-/// How long all pages of the list of tools may take together.
-const LIST_TIMEOUT: Duration = Duration::from_secs(60);
-/// More pages than any honest list has.
-const LIST_PAGES: usize = 1_000;
-/// How much memory all pages may take together, in bytes. The longest lists have some hundred kilobytes of text.
-const LIST_BYTES: usize = 32 * 1024 * 1024;
 /// How long a server whose connection is lost may take to exit by itself, so that its exit status is its own.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The error for an answer that requests input.
 const NEEDS_INPUT: &str = "the server asks for further input, which calls from code cannot give";
 /// The error for an unknown answer.
 const UNKNOWN_FORM: &str = "the server's answer has an unknown form";
-/// The code of JSON-RPC for a method that does not exist.
-const METHOD_NOT_FOUND: i32 = -32601;
 
 /// A connection to one MCP server. Dropping it ends the server in the background; [`close`](Self::close) waits.
 pub(crate) struct Connection {
-    peer: Peer<RoleClient>,
+    pub(super) peer: Peer<RoleClient>,
     state: Arc<State>,
     identity: Identity,
     secrets: Secrets,
@@ -57,7 +49,7 @@ pub(crate) struct Connection {
     _stop_on_drop: DropGuard,
 }
 
-/// The result of a tool, or the contents of a resource, with its memory lease.
+/// The result of a tool, the contents of a resource, a list or a prompt, with its memory lease.
 #[derive(Debug)]
 pub(crate) struct Received {
     /// What it is.
@@ -150,59 +142,6 @@ impl Connection {
         self.state.has_changed.swap(false, Ordering::Relaxed)
     }
 
-    /// The server's tools, all pages of them.
-    ///
-    /// # Errors
-    /// [`Error`] when the server is gone, does not answer in time, or answers with an error.
-    pub(crate) async fn list_tools(&self) -> Result<Vec<Tool>, Error> {
-        const METHOD: &str = "tools/list";
-        match timeout(LIST_TIMEOUT, self.list_pages()).await {
-            Ok(Ok(tools)) => Ok(tools),
-            Ok(Err(ListFailure::Endless)) => Err(Error::EndlessList { pages: LIST_PAGES }),
-            Ok(Err(ListFailure::Large)) => Err(Error::LargeList { limit_bytes: LIST_BYTES }),
-            Ok(Err(ListFailure::Request(Failure::Answered { code: METHOD_NOT_FOUND, .. }))) => Ok(Vec::new()),
-            Ok(Err(ListFailure::Request(failure))) => Err(match self.judge(failure).await {
-                CallError::Protocol { code, message } => Error::Refused { method: METHOD, code, message },
-                CallError::Disconnected { reason: None, last_words, .. } => {
-                    Error::Ended { method: METHOD, last_words }
-                }
-                CallError::Disconnected { reason: Some(reason), last_words, .. } => {
-                    Error::Unusable { method: METHOD, reason, last_words }
-                }
-                CallError::Refused(refusal) => Error::Unauthorized { refusal },
-                CallError::Tool(reason) | CallError::Unusable { reason } => {
-                    Error::Unusable { method: METHOD, reason, last_words: LastWords::default() }
-                }
-            }),
-            Err(_) => {
-                Err(Error::Silent { method: METHOD, after: LIST_TIMEOUT, last_words: LastWords::default() })
-            }
-        }
-    }
-
-    async fn list_pages(&self) -> Result<Vec<Tool>, ListFailure> {
-        let mut tools = Vec::new();
-        let mut cursor: Option<String> = None;
-        let mut weight = 0;
-        for _ in 0..LIST_PAGES {
-            let asked = cursor.clone();
-            let page = asked.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
-            let page = ListToolsRequest { params: page, ..ListToolsRequest::default() };
-            let page = request::<ListToolsResult>(&self.peer, ClientRequest::ListToolsRequest(page)).await?;
-            weight += page.weight;
-            if weight > LIST_BYTES {
-                return Err(ListFailure::Large);
-            }
-            tools.extend(page.answer.tools.into_iter().map(Tool::from_rmcp));
-            match page.answer.next_cursor {
-                None => return Ok(tools),
-                Some(next) if cursor.as_ref() == Some(&next) => break,
-                next => cursor = next,
-            }
-        }
-        Err(ListFailure::Endless)
-    }
-
     /// Calls `tool`. There is no deadline; dropping the future tells the server that it is cancelled.
     ///
     /// # Errors
@@ -249,6 +188,29 @@ impl Connection {
         }
     }
 
+    /// Gets the messages of a prompt. There is no deadline; dropping the future tells the server that it is cancelled.
+    ///
+    /// # Errors
+    /// [`CallError`] when the server has no such prompt, refuses the request, or is gone.
+    pub(crate) async fn get_prompt(
+        &self,
+        name: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<Received, CallError> {
+        self.check_alive().await?;
+        let params = GetPromptRequestParams::new(name).with_arguments(arguments);
+        let getting = ClientRequest::GetPromptRequest(GetPromptRequest::new(params));
+        let Answered { answer, weight, lease } = self.request(getting).await?;
+        match answer {
+            GetPromptResponse::Complete(result) => {
+                let output = apart(weight, move || output::read_prompt(result)).await.map_err(bug)?;
+                Ok(Received { output, weight, lease })
+            }
+            GetPromptResponse::InputRequired(_) => Err(unusable(NEEDS_INPUT)),
+            _ => Err(unusable(UNKNOWN_FORM)),
+        }
+    }
+
     async fn request<T: Expected>(&self, asked: ClientRequest) -> Result<Answered<T>, CallError> {
         let _working = Working::on(&self.state);
         match request(&self.peer, asked).await {
@@ -257,7 +219,7 @@ impl Connection {
         }
     }
 
-    async fn check_alive(&self) -> Result<(), CallError> {
+    pub(super) async fn check_alive(&self) -> Result<(), CallError> {
         if self.is_alive() {
             return Ok(());
         }
@@ -274,7 +236,7 @@ impl Connection {
     }
 
     /// Turns a failed request into an error, and closes a broken connection.
-    async fn judge(&self, failure: Failure) -> CallError {
+    pub(super) async fn judge(&self, failure: Failure) -> CallError {
         let is_lost_session = failure.is_lost_session();
         let (reason, may_have_run) = match failure {
             Failure::Answered { message, .. } if is_lost_session => (Some(message), false),
@@ -332,17 +294,4 @@ fn bug(error: std::io::Error) -> CallError {
 
 fn unusable(reason: &str) -> CallError {
     CallError::Unusable { reason: reason.to_owned() }
-}
-
-/// Why the list of tools could not be read.
-enum ListFailure {
-    Request(Failure),
-    Endless,
-    Large,
-}
-
-impl From<Failure> for ListFailure {
-    fn from(failure: Failure) -> Self {
-        Self::Request(failure)
-    }
 }

@@ -23,6 +23,7 @@ mod http;
 mod incoming;
 mod keeper;
 mod launcher;
+mod lists;
 
 mod oauth_parameters;
 mod outgoing;
@@ -46,13 +47,14 @@ pub(crate) use connection::{CallError, Connection, Received};
 pub(crate) use elicitation::{Asker, NotAnswered, Question};
 pub(crate) use guard::Guard;
 pub(crate) use launcher::chosen as chosen_arguments;
+pub(crate) use lists::ListKind;
 pub(crate) use output::{Body, Content, ToolOutput};
 pub(crate) use parameters::{
     HttpParameters, HttpTransport, Reach, ServerParameters, StdioParameters, TRUST_WORKSPACE,
 };
 pub(crate) use parameters_error::ParametersError;
 pub(crate) use pasted::servers_in;
-pub(crate) use rmcp::model::Resource;
+pub(crate) use rmcp::model::{Prompt, Resource, ResourceTemplate};
 pub(crate) use stdio::LastWords;
 pub(crate) use tool::{Identity, Tool, is_for_apps};
 
@@ -226,15 +228,19 @@ pub(crate) enum Error {
         /// What it wrote meanwhile.
         last_words: LastWords,
     },
-    /// The list of tools does not end.
-    #[error("the list of tools has no end: {pages} pages were read")]
+    /// A list does not end.
+    #[error("the list of {items} has no end: {pages} pages were read")]
     EndlessList {
+        /// What is listed.
+        items: &'static str,
         /// How many pages were read.
         pages: usize,
     },
-    /// The list of tools takes too much memory.
-    #[error("the list of tools is refused: its pages would take more than {} MiB of memory", limit_bytes >> 20)]
+    /// A list takes too much memory.
+    #[error("the list of {items} is refused: its pages would take more than {} MiB of memory", limit_bytes >> 20)]
     LargeList {
+        /// What is listed.
+        items: &'static str,
         /// How much it may take.
         limit_bytes: usize,
     },

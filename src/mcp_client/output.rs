@@ -5,8 +5,10 @@ use std::fmt;
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use rmcp::model::{CallToolResult, ContentBlock, ReadResourceResult, Resource, ResourceContents};
-use serde_json::Value;
+use rmcp::model::{
+    CallToolResult, ContentBlock, GetPromptResult, ReadResourceResult, Resource, ResourceContents, Role,
+};
+use serde_json::{Value, json};
 
 /// What a tool returned, or a resource holds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -171,6 +173,19 @@ pub(super) fn read(result: CallToolResult) -> Result<ToolOutput, String> {
     let text = Some(output.to_string()).filter(|text| !text.trim().is_empty());
     let structured = || output.structured.as_ref().map(Value::to_string);
     Err(text.or_else(structured).unwrap_or_else(|| "the tool reports an error without a message".to_owned()))
+}
+
+/// The messages of a prompt: the roles are the structured result, and the content has a piece for each of them.
+pub(super) fn read_prompt(result: GetPromptResult) -> ToolOutput {
+    let role = |role: &Role| match role {
+        Role::User => "user",
+        Role::Assistant => "assistant",
+    };
+    let roles: Vec<_> = result.messages.iter().map(|message| role(&message.role)).collect();
+    ToolOutput {
+        structured: Some(json!({ "roles": roles })),
+        content: result.messages.into_iter().map(|message| Content::read(message.content)).collect(),
+    }
 }
 
 /// The contents of a resource.

@@ -3,7 +3,7 @@
 use rmcp::RoleClient;
 use rmcp::model::{
     CallToolResponse, CallToolResult, CancelledNotificationParam, ClientRequest, GetExtensions,
-    ListToolsResult, ReadResourceResponse, ReadResourceResult, RequestId, ServerResult,
+    GetPromptResponse, GetPromptResult, ReadResourceResponse, ReadResourceResult, RequestId, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
 use serde::de::DeserializeOwned;
@@ -62,14 +62,15 @@ impl Expected for ReadResourceResponse {
     }
 }
 
-impl Expected for ListToolsResult {
-    type Large = Self;
+impl Expected for GetPromptResponse {
+    type Large = GetPromptResult;
 
-    const EMPTY: Empty = Empty::Tools;
+    const EMPTY: Empty = Empty::Prompt;
 
     fn from_result(result: ServerResult) -> Option<Self> {
         match result {
-            ServerResult::ListToolsResult(result) => Some(result),
+            ServerResult::GetPromptResult(result) => Some(Self::Complete(result)),
+            ServerResult::InputRequiredResult(result) => Some(Self::InputRequired(result)),
             _ => None,
         }
     }

@@ -39,6 +39,10 @@ pub(crate) struct Identity {
     pub(crate) instructions: Option<String>,
     /// The negotiated protocol revision.
     pub(crate) protocol_version: String,
+    /// Whether it declares resources.
+    pub(crate) has_resources: bool,
+    /// Whether it declares prompts.
+    pub(crate) has_prompts: bool,
 }
 
 impl Tool {
@@ -78,6 +82,8 @@ impl Identity {
             version: implementation.map(|server| server.version.clone()).unwrap_or_default(),
             instructions: info.and_then(|info| info.instructions.clone()),
             protocol_version: info.map(|info| info.protocol_version.to_string()).unwrap_or_default(),
+            has_resources: info.is_some_and(|info| info.capabilities.resources.is_some()),
+            has_prompts: info.is_some_and(|info| info.capabilities.prompts.is_some()),
         }
     }
 }

@@ -46,11 +46,16 @@ pub(super) fn denied(denied: &Denied) -> CallToolResult {
 
 /// The result of a registration: how its tools are called or found, then notes about them.
 pub(super) fn registration(name: &str, registration: &Registration) -> CallToolResult {
-    let Registration { modules, calls, notes, drift, .. } = registration;
-    let mut blocks = vec![block(match modules.as_slice() {
-        [] => format!("The server has no tools: `mcptools.{name}` is empty."),
+    let Registration { modules, calls, others, notes, drift, .. } = registration;
+    let mut text = match (modules.as_slice(), others.as_str()) {
+        ([], "") => format!("The server has no tools: `mcptools.{name}` is empty."),
+        ([], _) => "The server has no tools.".to_owned(),
         _ => calls.clone(),
-    })];
+    };
+    if !others.is_empty() {
+        let _infallible = write!(text, "\n{others}");
+    }
+    let mut blocks = vec![block(text)];
     if !notes.is_empty() {
         blocks.push(block(notes.join("\n")));
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::generate;
 use super::listing;
 use super::packages::Packages;
-use crate::codegen::{self, ObserveError, Observed, Options, Tool};
+use crate::codegen::{self, ObserveError, Observed, Options, ResourcesAndPrompts, Tool};
 use crate::env::Variables;
 use crate::mcp_client::ServerParameters;
 use crate::servers::Unusable;
@@ -101,16 +101,16 @@ pub async fn apigen(
     variables: Variables,
 ) -> Result<ApigenReport, ApigenError> {
     codegen::validate_package_name(server_name)?;
-    let (mut tools, description, mut warnings) = match source {
+    let (mut tools, others, description, mut warnings) = match source {
         ApigenSource::Server(parameters) => from_server(server_name, &parameters, variables).await?,
         ApigenSource::ToolsFile(path) => from_file(path)?,
     };
-    if tools.is_empty() {
+    if tools.is_empty() && others == ResourcesAndPrompts::default() {
         return Err(ApigenError::NoTools);
     }
     observe(&mut tools, results)?;
     let server = codegen::Server { name: server_name.to_owned(), description };
-    let package = codegen::generate_with(&server, &tools, options);
+    let package = codegen::generate_all(&server, &tools, &others, options);
     let path = root_dir.join(server_name);
     let write_error = |source| ApigenError::Write { path: path.clone(), source };
     std::fs::create_dir_all(root_dir).map_err(write_error)?;
@@ -133,7 +133,7 @@ fn observe(tools: &mut [Tool], results: &BTreeMap<String, Vec<Value>>) -> Result
     Ok(())
 }
 
-type Listed = (Vec<codegen::Tool>, Option<String>, Vec<String>);
+type Listed = (Vec<codegen::Tool>, ResourcesAndPrompts, Option<String>, Vec<String>);
 
 async fn from_server(
     name: &str,
@@ -147,19 +147,19 @@ async fn from_server(
     let (parameters, mut notes) = adopted.map_err(|error| server_error(&Unusable::from(error)))?;
     let report = |what: &str| tracing::info!(server = name, "{what}");
     let listed = generate::listed_by(&connector, name, &parameters, &notes, &report).await;
-    let generate::Listed { tools, for_apps, connection, .. } =
+    let generate::Listed { tools, for_apps, others, notes: of_others, connection, .. } =
         listed.map_err(|error| server_error(&error))?;
     let description = connection.identity().instructions.clone();
     connection.close().await;
-    notes.extend(generate::left_out(&for_apps));
-    Ok((tools, description, notes))
+    notes.extend(generate::left_out(&for_apps).into_iter().chain(of_others));
+    Ok((tools, others, description, notes))
 }
 
 fn from_file(path: PathBuf) -> Result<Listed, ApigenError> {
     let read = std::fs::read_to_string(&path).map_err(|error| error.to_string());
     let listing = read.and_then(|text| listing::read(&text).map_err(|error| crate::text::describe(&error)));
     match listing {
-        Ok(listing) => Ok((listing.tools, None, listing.problems)),
+        Ok(listing) => Ok((listing.tools, ResourcesAndPrompts::default(), None, listing.problems)),
         Err(reason) => Err(ApigenError::ToolsFile { path, reason }),
     }
 }

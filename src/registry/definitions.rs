@@ -1,4 +1,4 @@
-//! The tool definitions of registered servers, and observed result types: a file for each server in
+//! The definitions of the tools, resource templates and prompts of registered servers, and observed result types: a file for each server in
 //! `definitions/` of the state directory, from which modules are generated again without connecting to the
 //! server.
 
@@ -9,13 +9,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::codegen::{Observed, Tool};
+use crate::codegen::{Observed, ResourcesAndPrompts, Tool};
 use crate::files::{Stamp, StateFile};
 
-/// A server's tools, as they were when its package was generated.
+/// What a server has, as it was when its package was generated.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Definitions {
     pub(super) tools: Vec<Tool>,
+    /// The server's resource templates and prompts.
+    #[serde(flatten)]
+    pub(super) others: ResourcesAndPrompts,
 }
 
 impl Definitions {

@@ -1,4 +1,4 @@
-//! Changes of a server's tools since its last registration.
+//! Changes of a server's tools, resource templates and prompts since its last registration.
 //!
 //! A server that changes the description of a tool that a user already trusts may be up to something (a "rug
 //! pull"), so a changed description is a warning, and so is a description without an earlier one to compare
@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::approval::ToolAnnotations;
-use crate::codegen::Tool;
+use crate::codegen::{ResourcesAndPrompts, Tool};
 use crate::text::one_line;
 
 /// One sentence for each kind of change from the `registered` names and the `known` definitions to the tools of `now`.
@@ -51,6 +51,31 @@ pub(super) fn changes(
     .collect()
 }
 
+/// The same for the `known` templates and prompts, and those of `now`.
+pub(super) fn changes_of_others(known: &ResourcesAndPrompts, now: &ResourcesAndPrompts) -> Vec<String> {
+    let templates =
+        [&known.resources, &now.resources].map(|templates| templates.as_deref().unwrap_or_default());
+    let prompts = [&known.prompts, &now.prompts].map(|prompts| prompts.as_deref().unwrap_or_default());
+    let templates = changes_of("resource templates", templates, |template| &template.name);
+    templates.into_iter().chain(changes_of("prompts", prompts, |prompt| &prompt.name)).collect()
+}
+
+fn changes_of<T: PartialEq>(items: &str, [known, now]: [&[T]; 2], name: fn(&T) -> &String) -> Vec<String> {
+    let has = |items: &[T], item: &T| items.iter().any(|other| name(other) == name(item));
+    let (kept, added): (Vec<_>, Vec<_>) = now.iter().partition(|item| has(known, item));
+    let removed: Vec<_> = known.iter().filter(|item| !has(now, item)).collect();
+    let changed: Vec<_> = kept.into_iter().filter(|item| !known.contains(item)).collect();
+    [
+        (format!("Added {items}"), added),
+        (format!("Removed {items}"), removed),
+        (format!("Warning: known {items} have changed, read them again before you trust them"), changed),
+    ]
+    .into_iter()
+    .filter(|(_, items)| !items.is_empty())
+    .map(|(what, items)| format!("{what}: {}", names(&items.into_iter().map(name).collect::<Vec<_>>())))
+    .collect()
+}
+
 /// A tool's title and description; empty and missing ones are equal.
 fn words(tool: &Tool) -> [&str; 2] {
     [&tool.title, &tool.description].map(|text| text.as_deref().unwrap_or_default())
@@ -66,6 +91,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::codegen::Prompt;
 
     fn tool(name: &str, description: &str, schema: Value) -> Tool {
         let Value::Object(input_schema) = schema else { panic!("an object") };
@@ -96,6 +122,25 @@ mod tests {
         assert!(changes[3].starts_with("Warning: ") && changes[3].ends_with(": other words"), "{changes:?}");
         assert_eq!(changes.len(), 4);
         assert!(super::changes(&names(&before), &before, &before).is_empty());
+    }
+
+    #[test]
+    fn changed_prompts_and_templates_are_told() {
+        let prompt = |name: &str, description: &str| {
+            let (name, description) = (name.to_owned(), Some(description.to_owned()));
+            Prompt { name, description, ..Prompt::default() }
+        };
+        let others = |prompts: Vec<Prompt>| ResourcesAndPrompts {
+            resources: Some(Vec::new()),
+            prompts: Some(prompts),
+        };
+        let before = others(vec![prompt("stays", "a"), prompt("goes", "b"), prompt("other", "c")]);
+        let after = others(vec![prompt("stays", "a"), prompt("other", "d"), prompt("comes", "e")]);
+        let changes = changes_of_others(&before, &after);
+        assert_eq!(changes[..2], ["Added prompts: comes", "Removed prompts: goes"]);
+        assert!(changes[2].starts_with("Warning: ") && changes[2].ends_with(": other"), "{changes:?}");
+        assert!(changes_of_others(&before, &before).is_empty());
+        assert!(changes_of_others(&ResourcesAndPrompts::default(), &others(Vec::new())).is_empty());
     }
 
     #[test]

@@ -120,6 +120,8 @@ pub(crate) struct Registration {
     pub(crate) modules: Vec<String>,
     /// How they are called if they are few, else which there are, as text for a model.
     pub(crate) calls: String,
+    /// How many templates and prompts got functions, with the modules to import; empty if there are none.
+    pub(crate) others: String,
     /// Warnings about the generated code.
     pub(crate) warnings: Vec<String>,
     /// Parts of the parameters, or tools, that were left out or reinterpreted.
@@ -303,23 +305,24 @@ impl Registry {
         tell: Tell<'_>,
     ) -> Result<(Registration, Registered, Connection), Error> {
         let Candidate { name, parameters, mut notes, .. } = candidate;
-        let Listed { tools, annotations, for_apps, connection } =
+        let Listed { tools, annotations, for_apps, others, notes: of_others, connection } =
             generate::listed_by(&self.connector, &name, &parameters, &notes, tell).await?;
         self.connector.end_other_starts(&name, &parameters);
-        notes.extend(generate::left_out(&for_apps));
+        notes.extend(generate::left_out(&for_apps).into_iter().chain(of_others));
         let server = Registered { parameters, annotations, for_apps };
         let description = connection.identity().instructions.clone();
         let listed = codegen::Server { name: name.clone(), description };
         let (registry, registered) = (self.clone(), server.clone());
         let _turn = self.turn.lock().await;
-        let installing =
-            tokio::task::spawn_blocking(move || registry.install(&packages, listed, tools, registered));
+        let installing = tokio::task::spawn_blocking(move || {
+            registry.install(&packages, listed, Definitions { tools, others }, registered)
+        });
         let installed = installing
             .await
             .unwrap_or_else(|error| Err(Error::Package { name, source: io::Error::other(error) }));
         match installed {
-            Ok(Installed { modules, calls, warnings, drift }) => {
-                Ok((Registration { modules, calls, warnings, notes, drift }, server, connection))
+            Ok(Installed { modules, calls, others, warnings, drift }) => {
+                Ok((Registration { modules, calls, others, warnings, notes, drift }, server, connection))
             }
             Err(error) => {
                 connection.close().await;
@@ -333,19 +336,23 @@ impl Registry {
         &self,
         packages: &Packages,
         server: codegen::Server,
-        mut tools: Vec<codegen::Tool>,
+        found: Definitions,
         registered: Registered,
     ) -> Result<Installed, Error> {
+        let Definitions { mut tools, others } = found;
         let name = server.name.clone();
         let package_error = |source| Error::Package { name: name.clone(), source };
         let store_error = |source| Error::Store { name: name.clone(), source };
         let known = self.definitions.get(&name).map_err(store_error)?;
         let before = self.store.get(&name).map_err(store_error)?;
-        let drift = before
-            .as_ref()
-            .map_or_else(Vec::new, |before| drift::changes(&before.annotations, &known.tools, &tools));
+        let drift = before.as_ref().map_or_else(Vec::new, |before| {
+            let mut changes = drift::changes(&before.annotations, &known.tools, &tools);
+            changes.extend(drift::changes_of_others(&known.others, &others));
+            changes
+        });
         known.hand_over_to(&mut tools);
-        let package = codegen::generate(&server, &tools);
+        let package = codegen::generate_all(&server, &tools, &others, codegen::Options::default());
+        let summary = generate::summary(&name, &package, &others);
         let calls = calls_of(&name, &tools);
         let replaced = packages.replace(&name, &package).map_err(package_error)?;
         let Registered { parameters, annotations, for_apps } = registered;
@@ -353,7 +360,7 @@ impl Registry {
         // The definitions come last: until then, the next registration compares with the earlier ones.
         let remembered = self.store.put(&name, Some(&record)).and_then(|()| {
             self.definitions
-                .put(&name, Definitions { tools })
+                .put(&name, Definitions { tools, others })
                 .or_else(|error| self.store.put(&name, before.as_ref()).and(Err(error)))
         });
         if let Err(source) = remembered {
@@ -365,6 +372,7 @@ impl Registry {
         Ok(Installed {
             modules: package.modules.into_iter().map(|module| module.name).collect(),
             calls,
+            others: summary,
             warnings,
             drift,
         })
@@ -387,6 +395,7 @@ fn hints(notes: &[String]) -> String {
 struct Installed {
     modules: Vec<String>,
     calls: String,
+    others: String,
     warnings: Vec<String>,
     drift: Vec<String>,
 }
@@ -424,7 +433,8 @@ mod tests {
             };
             let server = codegen::Server { name: "s".to_owned(), description: None };
             let tools = vec![serde_json::from_value(tool).unwrap()];
-            registry.install(&Packages::of_workspace(state), server, tools, registered)
+            let found = Definitions { tools, ..Definitions::default() };
+            registry.install(&Packages::of_workspace(state), server, found, registered)
         };
         install("Harmless.").unwrap();
         let lock = state.join("definitions/s.lock");

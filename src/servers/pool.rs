@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{LOGINS, Registered, ServerLookup, log_in};
 use crate::approval::{Action, Gate, Permit};
 use crate::budget::members_weight;
-use crate::mcp_client::{self, CallError, Connection, Connector, Received, Refusal};
+use crate::mcp_client::{self, CallError, Connection, Connector, ListKind, Received, Refusal};
 use crate::text::{describe, listed, nearest};
 
 /// The largest arguments that are copied for a retry, in bytes.
@@ -61,13 +61,17 @@ pub(crate) enum Request {
     Tool,
     /// Read the resource whose URI is the argument `uri`.
     Resource,
+    /// List what the server has.
+    List(ListKind),
+    /// Get the prompt whose name is the argument `name`, with the `arguments` beside it.
+    Prompt,
 }
 
 impl Request {
     async fn make(
         self,
         tool: &str,
-        arguments: Map<String, Value>,
+        mut arguments: Map<String, Value>,
         connection: &Connection,
     ) -> Result<Received, CallError> {
         match self {
@@ -75,6 +79,16 @@ impl Request {
             Self::Resource => {
                 let uri = arguments.get("uri").and_then(Value::as_str).unwrap_or_default();
                 connection.read_resource(uri).await
+            }
+            Self::List(kind) => connection.list_for_code(kind).await,
+            Self::Prompt => {
+                let (name, given) = (arguments.remove("name"), arguments.remove("arguments"));
+                let name = name.as_ref().and_then(Value::as_str).unwrap_or_default();
+                let given = match given {
+                    Some(Value::Object(given)) => given,
+                    _ => Map::new(),
+                };
+                connection.get_prompt(name, given).await
             }
         }
     }

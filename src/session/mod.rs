@@ -347,7 +347,7 @@ impl Session {
     /// Kills the kernel, closes all connections, and waits until nothing is left, also if it was stopped before.
     pub(crate) async fn stop(&self) {
         self.queue.abandon();
-        if let Some(Tools { registrar, server, offers }) = &self.tools {
+        if let Some(Tools { registrar, server, offers, .. }) = &self.tools {
             let (pool, server, offers) = (Arc::clone(&registrar.pool), Arc::clone(server), offers.clone());
             self.stopping.spawn(async move {
                 server.stop().await;

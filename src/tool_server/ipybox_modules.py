@@ -13,7 +13,7 @@ import types
 
 # The text before the signature in a module's docstring.
 _BEGIN = "\n\nrun("
-# The modules of a package that belong to no tool.
+# The modules of a package that are for the others only.
 _SUPPORT = ("_base", "_rules", "_values")
 
 
@@ -28,12 +28,12 @@ class ToolPackage(types.ModuleType):
                 name=name,
                 obj=self,
             )
-        if name in tool_modules(self):
+        if name in _modules(self):
             return importlib.import_module(f"{self.__name__}.{name}")
         raise AttributeError(unknown_tool(self, name))
 
     def __dir__(self):
-        return sorted({*super().__dir__(), *tool_modules(self)})
+        return sorted({*super().__dir__(), *_modules(self)})
 
     def __str__(self):
         return _shown(self)
@@ -42,9 +42,14 @@ class ToolPackage(types.ModuleType):
         printer.text(_shown(self))
 
     @classmethod
-    def describe(cls, name):
-        """Make a package list its tools. Its own last statement calls this."""
-        sys.modules[name].__class__ = cls
+    def describe(cls, name, *others):
+        """Make a package list its tools. Its own last statement calls this.
+
+        others: the names of the modules that belong to no tool: those for resources and prompts
+        """
+        package = sys.modules[name]
+        package.__class__ = cls
+        package.__others__ = others
 
 
 class ToolModule(types.ModuleType):
@@ -77,19 +82,25 @@ def _shown(module):
 
 def tool_modules(package):
     """The names of the modules in a server's package, one for each tool."""
+    others = vars(package).get("__others__", ())
+    return [name for name in _modules(package) if name not in others]
+
+
+def _modules(package):
     names = (module.name for module in pkgutil.iter_modules(package.__path__))
     return sorted(name for name in names if name not in _SUPPORT)
 
 
 def unknown_tool(package, name):
     """The error for a tool that a server's package does not have."""
-    names = tool_modules(package)
+    tools = tool_modules(package)
+    names = _modules(package)
     server = package.__name__.rpartition(".")[2]
     similar = nearest(name, names)
     hint = f"; did you mean {', '.join(map(repr, similar))}?" if similar else ""
     return (
         f"the MCP server {server!r} has no tool {name!r}{hint}\n"
-        f"hint: `print({package.__name__})` lists its {len(names)} tools"
+        f"hint: `print({package.__name__})` lists its {len(tools)} tools"
     )
 
 

@@ -106,6 +106,22 @@ class ToolRunner:
         """Read a resource of the server without blocking the event loop."""
         return await self._request("/read", uri=uri)
 
+    def list_sync(self, kind):
+        """List the server's `resources`, `resource_templates` or `prompts`, as MCP describes them."""
+        return self._request_sync("/list", kind=kind).structured
+
+    async def list(self, kind):
+        """Do the same without blocking the event loop."""
+        return (await self._request("/list", kind=kind)).structured
+
+    def prompt_sync(self, name, arguments):
+        """Get a prompt's messages: a ToolResult whose blocks are their contents, in the order of its `roles`."""
+        return self._request_sync("/prompt", prompt_name=name, prompt_args=arguments)
+
+    async def prompt(self, name, arguments):
+        """Do the same without blocking the event loop."""
+        return await self._request("/prompt", prompt_name=name, prompt_args=arguments)
+
     def _request_sync(self, path, **members):
         body = self._body(members)
         return self._result(*_thread_connection().exchange(path, body))

@@ -29,10 +29,12 @@ pub(crate) use self::endpoint::Endpoint;
 pub use self::standalone::{ToolServer, ToolServerBuilder};
 
 /// The Python modules that generated code imports, by name; the others are imported by the first.
-pub(crate) const RUNTIME: [(&str, &str); 4] = [
+pub(crate) const RUNTIME: [(&str, &str); 6] = [
     ("ipybox_runtime", include_str!("ipybox_runtime.py")),
     ("ipybox_modules", include_str!("ipybox_modules.py")),
     ("ipybox_results", include_str!("ipybox_results.py")),
+    ("ipybox_resources", include_str!("ipybox_resources.py")),
+    ("ipybox_templates", include_str!("ipybox_templates.py")),
     ("ipybox_search", include_str!("ipybox_search.py")),
 ];
 
@@ -121,9 +123,9 @@ mod tests {
 
     #[test]
     fn tracebacks_leave_out_the_frames_of_these_modules() {
-        let mut names = RUNTIME.map(|(name, _)| format!("{name:?}"));
+        let mut names = RUNTIME.map(|(name, _)| format!("    {name:?},\n"));
         names.sort();
         let frames = include_str!("../kernel/ipybox_frames.py");
-        assert!(frames.contains(&format!("\nRUNTIME = ({})\n", names.join(", "))));
+        assert!(frames.contains(&format!("\nRUNTIME = (\n{})\n", names.concat())));
     }
 }

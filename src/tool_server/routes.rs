@@ -1,5 +1,6 @@
-//! The only HTTP routes that code can reach: `POST /run`, `/read`, `/approve`, `/infer` and `/search`.
+//! The only HTTP routes that code can reach: `POST /run`, `/read`, `/list`, `/prompt`, `/approve`, `/infer` and `/search`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
@@ -13,12 +14,19 @@ use serde_json::{Map, Value};
 use super::answer::{Answer, Form};
 use super::body::{Refused, Text};
 use crate::approval::{Action, Gate, OURSELVES, Target, ToolAnnotations};
+use crate::mcp_client::ListKind;
 use crate::search::Query;
 use crate::servers::{Pool, Registered, Request};
 use crate::text::describe;
 
 /// The tool name for approving and recording that a resource is read: MCP's method.
 const READ_RESOURCE: &str = "resources/read";
+
+/// The same for getting a prompt.
+const GET_PROMPT: &str = "prompts/get";
+
+/// The largest request body with a server to list something of.
+const LISTING_LIMIT_BYTES: usize = 16 * 1024;
 
 /// The largest request body with results for an inference, which take many times their size while they are
 /// parsed.
@@ -55,6 +63,32 @@ struct Call<Arguments = Map<String, Value>> {
 struct Reading {
     server_name: String,
     uri: String,
+}
+
+/// What code in the kernel wants to see a list of.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listing {
+    server_name: String,
+    kind: Kind,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    Resources,
+    ResourceTemplates,
+    Prompts,
+}
+
+/// A prompt that code in the kernel wants. Its arguments are texts, as MCP has it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Prompting {
+    server_name: String,
+    prompt_name: String,
+    #[serde(default)]
+    prompt_args: BTreeMap<String, String>,
 }
 
 /// Results of a tool, from which their type is to be inferred.
@@ -105,6 +139,8 @@ pub(super) fn router(pool: Arc<Pool>, gate: Arc<Gate>) -> Router {
     Router::new()
         .route("/run", post(run))
         .route("/read", post(read))
+        .route("/list", post(list))
+        .route("/prompt", post(prompt))
         .route("/approve", post(approve))
         .route("/infer", post(infer))
         .route("/search", post(search))
@@ -132,12 +168,47 @@ async fn read(State(shared): State<Shared>, form: Form, text: Text) -> Result<Re
     check_name("name of the server", &server_name)?;
     let tool_args = Map::from_iter([("uri".to_owned(), Value::String(uri))]);
     let call = Call { server_name, tool_name: READ_RESOURCE.to_owned(), tool_args };
-    let answer = match resolve(&shared, &call.server_name, READ_RESOURCE, Request::Resource).await {
-        Ok(server) => answer(&shared, server, call, Request::Resource).await,
-        Err(answer) => answer,
-    };
+    let answer = resolve_and_answer(&shared, call, Request::Resource).await;
     drop(text);
     Ok(answer.into_response(form).await)
+}
+
+async fn list(State(shared): State<Shared>, form: Form, text: Text) -> Result<Response, Refused> {
+    if text.len() > LISTING_LIMIT_BYTES {
+        return Err(Refused::Long { what: "body with a kind of list", limit: LISTING_LIMIT_BYTES });
+    }
+    let (Listing { server_name, kind }, text) = text.parse().await?;
+    check_name("name of the server", &server_name)?;
+    let kind = match kind {
+        Kind::Resources => ListKind::Resources,
+        Kind::ResourceTemplates => ListKind::ResourceTemplates,
+        Kind::Prompts => ListKind::Prompts,
+    };
+    let call = Call { server_name, tool_name: kind.method().to_owned(), tool_args: Map::new() };
+    let answer = resolve_and_answer(&shared, call, Request::List(kind)).await;
+    drop(text);
+    Ok(answer.into_response(form).await)
+}
+
+async fn prompt(State(shared): State<Shared>, form: Form, text: Text) -> Result<Response, Refused> {
+    let (Prompting { server_name, prompt_name, prompt_args }, text) = text.parse().await?;
+    check_name("name of the server", &server_name)?;
+    check_name("name of the prompt", &prompt_name)?;
+    let given = prompt_args.into_iter().map(|(name, value)| (name, Value::String(value)));
+    let given = Value::Object(given.collect());
+    let tool_args =
+        Map::from_iter([("name".to_owned(), Value::String(prompt_name)), ("arguments".to_owned(), given)]);
+    let call = Call { server_name, tool_name: GET_PROMPT.to_owned(), tool_args };
+    let answer = resolve_and_answer(&shared, call, Request::Prompt).await;
+    drop(text);
+    Ok(answer.into_response(form).await)
+}
+
+async fn resolve_and_answer(shared: &Shared, call: Call, request: Request) -> Answer {
+    match resolve(shared, &call.server_name, &call.tool_name, request).await {
+        Ok(server) => answer(shared, server, call, request).await,
+        Err(answer) => answer,
+    }
 }
 
 fn check_name(what: &'static str, name: &str) -> Result<(), Refused> {
@@ -166,7 +237,9 @@ async fn answer(shared: &Shared, server: Arc<Registered>, call: Call, request: R
     let Call { server_name, tool_name, tool_args } = call;
     let annotations = match request {
         Request::Tool => server.annotations.get(&tool_name).copied(),
-        Request::Resource => Some(ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() }),
+        Request::Resource | Request::List(_) | Request::Prompt => {
+            Some(ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() })
+        }
     };
     let (target, definition) = (server.target(), Some(server.fingerprint()));
     let action = Action { server_name, tool_name, tool_args, target, definition, annotations };
@@ -176,7 +249,11 @@ async fn answer(shared: &Shared, server: Arc<Registered>, call: Call, request: R
     };
     match shared.pool.request(&server, permit, request, &shared.gate).await {
         Ok(received) => {
-            on_record.result(|| received.output.value());
+            on_record.result(|| match request {
+                // The structured result has the roles only.
+                Request::Prompt => received.output.to_string().into(),
+                _ => received.output.value(),
+            });
             Answer::Received(received)
         }
         Err(error) => {

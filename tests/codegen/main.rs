@@ -7,4 +7,5 @@ mod golden;
 mod limits;
 mod names;
 mod properties;
+mod resources;
 mod support;

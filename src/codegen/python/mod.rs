@@ -5,10 +5,12 @@ mod literal;
 mod module;
 mod overview;
 mod package;
+mod resources;
 
 pub(super) use module::{Rendered as RenderedModule, render as render_module};
 pub(super) use overview::call;
 pub(super) use package::render as render_package;
+pub(super) use resources::{Place, Rendered as RenderedFunctions, render_prompts, render_resources};
 
 use crate::codegen::RunForm;
 

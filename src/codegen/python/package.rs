@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::literal;
 use super::overview::first_sentence;
-use crate::codegen::{Module, Server, Tool, identifier};
+use crate::codegen::{FunctionModule, Module, Server, Tool, identifier};
 
 /// How much of a tool's description the index shows, in characters: it has one line for each tool.
 const SUMMARY_CHARS: usize = 120;
@@ -20,7 +20,11 @@ from ipybox_runtime import (
 )";
 
 /// The text of `__init__.py`.
-pub(in crate::codegen) fn render(server: &Server, tools: &[(&Tool, &Module)]) -> String {
+pub(in crate::codegen) fn render(
+    server: &Server,
+    tools: &[(&Tool, &Module)],
+    others: &[(&'static str, FunctionModule)],
+) -> String {
     let description = server.description.as_deref().unwrap_or_default().trim();
     let mut doc = match description {
         "" => format!("Tools of the MCP server `{}`.", server.name),
@@ -39,11 +43,20 @@ pub(in crate::codegen) fn render(server: &Server, tools: &[(&Tool, &Module)]) ->
             let _ = write!(doc, ": {summary}");
         }
     }
+    if !others.is_empty() {
+        doc.push_str("\n\nBeside the tools:\n");
+    }
+    let mut described = "__name__".to_owned();
+    for (kind, FunctionModule { name, functions, .. }) in others {
+        let count = functions.len();
+        let _ = write!(doc, "\n{name}: the server's {kind}, {count} as functions");
+        let _ = write!(described, ", {}", literal::string(name));
+    }
     format!(
         "{}\n\n{}\n\n\
          __all__ = [\"CLIENT\", \"ApprovalRejectedError\", \"ApprovalTimeoutError\", \"ToolRunnerError\"]\n\n\
          CLIENT = ToolRunner(server_name={})\n\n\
-         ToolPackage.describe(__name__)\n",
+         ToolPackage.describe({described})\n",
         literal::docstring(&doc, ""),
         IMPORTS,
         literal::string(&server.name),

@@ -48,6 +48,36 @@ def list_tools(request):
     send({"id": request["id"], "result": page})
 
 
+LISTS = {
+    "resources/list": ("resources", lambda n: {"uri": f"r://{n}", "name": f"r{n}"}),
+    "resources/templates/list": (
+        "resourceTemplates",
+        lambda n: {"uriTemplate": f"r://{n}/{{a}}", "name": f"t{n}"},
+    ),
+    "prompts/list": ("prompts", lambda n: {"name": f"p{n}"}),
+}
+
+
+def list_items(request):
+    """Lists in two pages, of which the second is too large for rmcp in one mode."""
+    name, item = LISTS[request["method"]]
+    is_second = "cursor" in (request.get("params") or {})
+    described = {"description": "x" * 3_000_000} if MODE == "large-lists" else {}
+    page = {name: [item(int(is_second)) | (described if is_second else {})]}
+    if not is_second or MODE == "endless":
+        page["nextCursor"] = "1"
+    if MODE == "large-lists":
+        page[name][0]["icons"] = [{"src": "data:,"}]
+    send({"id": request["id"], "result": page})
+
+
+def get_prompt(request):
+    size = int(request["params"].get("arguments", {}).get("bytes", 1))
+    content = {"type": "text", "text": "x" * size}
+    messages = [{"role": role, "content": content} for role in ("user", "assistant")]
+    send({"id": request["id"], "result": {"messages": messages}})
+
+
 def ask(request):
     for method in [
         "ping",
@@ -118,7 +148,7 @@ def serve():
             case "initialize":
                 told = {
                     "protocolVersion": message["params"]["protocolVersion"],
-                    "capabilities": {"tools": {}},
+                    "capabilities": {"tools": {}, "prompts": {}},
                 }
                 told |= {
                     "serverInfo": {"name": "fake", "version": "1.2"},
@@ -135,7 +165,11 @@ def serve():
                     send({"id": message["id"], "result": told})
                 if MODE == "deaf":
                     time.sleep(60)
-            case "tools/list" if MODE == "no-tools":
+            case method if method in LISTS and MODE != "no-tools":
+                list_items(message)
+            case "prompts/get":
+                get_prompt(message)
+            case "tools/list" | "prompts/list" if MODE == "no-tools":
                 send(
                     {"id": message["id"], "error": {"code": -32601, "message": "what?"}}
                 )

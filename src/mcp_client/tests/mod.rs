@@ -245,6 +245,55 @@ async fn a_list_that_is_broken_is_told() {
 }
 
 #[tokio::test]
+async fn lists_for_code_have_all_pages_and_no_icons() {
+    let _turn = LARGE.lock().await;
+    for mode in ["ok", "large-lists"] {
+        let connection = connect(mode).await;
+        for (kind, key, names) in [
+            (ListKind::Resources, "uri", ["r://0", "r://1"]),
+            (ListKind::ResourceTemplates, "uriTemplate", ["r://0/{a}", "r://1/{a}"]),
+            (ListKind::Prompts, "name", ["p0", "p1"]),
+        ] {
+            let received = connection.list_for_code(kind).await.unwrap();
+            let listed = received.output.structured.unwrap();
+            let found: Vec<_> = listed.as_array().unwrap().iter().map(|item| &item[key]).collect();
+            assert_eq!(found, names, "{mode}");
+            assert!(listed.as_array().unwrap().iter().all(|item| item.get("icons").is_none()), "{mode}");
+        }
+        let prompts = connection.list_prompts().await.unwrap();
+        assert_eq!(prompts.len(), 2);
+        assert_eq!(connection.list_resource_templates().await.unwrap().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn lists_that_are_broken_are_told_by_their_names() {
+    let connection = connect("endless").await;
+    let told = connection.list_prompts().await.unwrap_err().to_string();
+    assert_eq!(told, "the list of prompts has no end: 1000 pages were read");
+    let told = connection.list_for_code(ListKind::ResourceTemplates).await.unwrap_err().to_string();
+    assert_eq!(told, "the list of resource templates has no end: 1000 pages were read");
+    let connection = connect("no-tools").await;
+    assert!(connection.identity().has_prompts && !connection.identity().has_resources);
+    let error = connection.list_prompts().await.unwrap_err();
+    assert!(matches!(error, Error::Refused { method: "prompts/list", code: -32601, .. }), "{error}");
+    let error = connection.list_for_code(ListKind::Prompts).await.unwrap_err();
+    assert!(matches!(error, CallError::Protocol { code: -32601, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn prompts_have_roles_and_contents_however_large_they_are() {
+    let _turn = LARGE.lock().await;
+    let connection = connect("ok").await;
+    for bytes in [1, 2_000_000] {
+        let given = arguments(json!({"bytes": bytes.to_string()}));
+        let output = connection.get_prompt("any", given).await.unwrap().output;
+        assert_eq!(output.structured, Some(json!({"roles": ["user", "assistant"]})));
+        assert_eq!(output.to_string().len(), 2 * bytes + 1);
+    }
+}
+
+#[tokio::test]
 async fn closing_is_bounded_and_may_happen_twice_at_once() {
     for mode in ["ok", "stubborn"] {
         let connection = connect(mode).await;

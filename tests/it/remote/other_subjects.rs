@@ -6,7 +6,7 @@ use crate::output::{displays, images, long_output, streams, tracebacks};
 use crate::protocol::requests;
 use crate::support::jupyter::Server;
 use crate::support::{Setting, with_kernels};
-use crate::tools::{calls, content, inference, registration, search};
+use crate::tools::{calls, content, inference, registration, resources, search};
 
 /// Makes a test of each test of another suite, whose kernels run in this setting then.
 macro_rules! once_more {
@@ -46,6 +46,8 @@ once_more_by_both_kernels! {
     content::pictures_of_tools_are_shown
     content::results_are_of_the_promised_type
     inference::results_get_a_type_that_outlasts_the_kernel_and_the_registration
+    resources::prompts_are_functions_with_typed_arguments
+    resources::resources_are_listed_and_read
     long_output::output_holds_what_was_printed_however_slowly_it_is_read
     displays::progress_bars_collapse_to_their_final_state
     streams::what_threads_and_tasks_print_later_is_told_apart

@@ -5,7 +5,7 @@ use crate::cells::{execution, kernel_deaths};
 use crate::output::{displays, images, long_output, streams, tracebacks};
 use crate::protocol::requests;
 use crate::support::{Setting, with_kernels};
-use crate::tools::{calls, content, inference, registration, search};
+use crate::tools::{calls, content, inference, registration, resources, search};
 
 /// Makes a test of each test of another suite, which starts its sessions in a sandbox of this backend then.
 macro_rules! once_more_in_a_sandbox {
@@ -30,6 +30,7 @@ once_more_in_a_sandbox! { bwrap, "bwrap":
     kernel_deaths::what_was_printed_before_a_sudden_death_is_told
     kernel_deaths::code_that_never_lets_go_of_the_interpreter_is_ended_with_what_it_printed
     inference::results_get_a_type_that_outlasts_the_kernel_and_the_registration
+    resources::resources_are_listed_and_read
     long_output::output_holds_what_was_printed_however_slowly_it_is_read
     displays::progress_bars_collapse_to_their_final_state
     streams::what_threads_and_tasks_print_later_is_told_apart

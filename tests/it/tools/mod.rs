@@ -8,5 +8,6 @@ mod mcp_config;
 #[cfg(target_os = "linux")]
 mod memory_budgets;
 pub(crate) mod registration;
+pub(crate) mod resources;
 pub(crate) mod search;
 mod slow_servers;
