@@ -149,6 +149,16 @@ impl Connection {
         self.list::<ListPromptsResult>().await
     }
 
+    /// Whether the server has any resource now, by the first page of the list. In doubt it has.
+    pub(crate) async fn has_any_resource(&self) -> bool {
+        let first = request::<ListResourcesResult>(&self.peer, ListResourcesResult::request(None));
+        match timeout(OPTIONAL_LIST_TIMEOUT, first).await {
+            Ok(Ok(page)) => !page.answer.resources.is_empty() || page.answer.next_cursor.is_some(),
+            Ok(Err(Failure::Answered { code: METHOD_NOT_FOUND, .. })) => false,
+            _ => true,
+        }
+    }
+
     async fn list<P: Page>(&self) -> Result<Vec<P::Item>, Error> {
         match self.pages::<P>(OPTIONAL_LIST_TIMEOUT).await {
             Ok(listed) => Ok(listed.answer),

@@ -117,6 +117,7 @@ impl Progress {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         phase.mark_changed();
         servers.mark_unchanged();
+        let mut of_servers = None;
         loop {
             tokio::select! {
                 chunk = chunks.recv() => match chunk {
@@ -138,9 +139,11 @@ impl Progress {
                         self.send(waiting(count)).await;
                     }
                 }
-                Ok(()) = servers.changed(), if self.last_sent.elapsed() >= INTERVAL => {
-                    let progress = servers.borrow_and_update().clone();
-                    self.send(progress).await;
+                Ok(()) = servers.changed() => {
+                    of_servers = Some(servers.borrow_and_update().clone());
+                }
+                () = tokio::time::sleep_until(self.last_sent + INTERVAL), if of_servers.is_some() => {
+                    self.send(of_servers.take().unwrap_or_default()).await;
                 }
                 _ = ticks.tick(), if !unsent.is_empty() => self.send_output(&std::mem::take(&mut unsent)).await,
                 () = self.silence() => self.beat().await,

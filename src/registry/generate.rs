@@ -73,6 +73,12 @@ async fn others(connection: &Connection) -> (ResourcesAndPrompts, Vec<String>) {
     let templates = async { if_declared(identity.has_resources, connection.list_resource_templates()).await };
     let prompts = async { if_declared(identity.has_prompts, connection.list_prompts()).await };
     let (templates, prompts) = tokio::join!(templates, prompts);
+    // Some SDKs declare both for every server.
+    let templates = match templates {
+        Some(Ok(none)) if none.is_empty() && !connection.has_any_resource().await => None,
+        templates => templates,
+    };
+    let prompts = prompts.filter(|listed| !listed.as_ref().is_ok_and(Vec::is_empty));
     let mut notes = Vec::new();
     let resources = listed("resource templates", templates, &mut notes);
     let prompts = listed("prompts", prompts, &mut notes);
@@ -90,7 +96,7 @@ async fn if_declared<T>(
     if is_declared { Some(listing.await) } else { None }
 }
 
-/// What a server has listed, as far as functions are made of it; `None` if it does not declare any.
+/// What a server has listed, as far as functions are made of it; `None` if there is nothing.
 fn listed<T>(
     items: &str,
     listed: Option<Result<Vec<T>, mcp_client::Error>>,

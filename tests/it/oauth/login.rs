@@ -140,7 +140,7 @@ async fn a_server_without_a_login_says_so() {
 
 fn open_server() -> Command {
     let code = "import json, socket, uvicorn\nfrom mcp.server.fastmcp import FastMCP\n\
-                s = socket.socket(); s.bind(('127.0.0.1', 0))\n\
+                s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen(64)\n\
                 print(json.dumps({'url': f'http://127.0.0.1:{s.getsockname()[1]}/mcp'}), flush=True)\n\
                 uvicorn.run(FastMCP('open').streamable_http_app(), fd=s.fileno(), log_level='error')";
     let mut command = Command::new(tool("mcp1/bin/python"));

@@ -88,10 +88,7 @@ server.run()";
     ipybox.register("asks", asking).await.ok();
     for (name, words) in [
         ("sample", "lends servers no language model (sampling). Use a tool that needs none"),
-        (
-            "elicit",
-            "does not ask users on behalf of servers (elicitation). Give all that the tool needs as arguments",
-        ),
+        ("elicit", "nobody can be asked: the MCP client does not support elicitation"),
         ("roots", "tells servers no directories (roots). Give them in the server's `args` or `env`"),
     ] {
         let shown = ipybox.cell(&format!("from mcptools.asks import {name}\n{name}.run()")).await.error();
