@@ -446,9 +446,9 @@ mod tests {
     #[test]
     fn urls_have_secrets_in_every_part() {
         check(
-            json!({"url": "https://u:pw12@a.example/s/ZTg3NTIyYi04Yjg3LTQ/mcp?api_key=k1k2&region=eu&id=5"}),
+            json!({"url": "https://u:pw12@a.example/s/ZTg3NHUyMm5tOGk4Tnkw/mcp?api_key=k1k2&region=eu&id=5"}),
             json!({"url": "https://u:<url>@a.example/s/<url>/mcp?api_key=<url>&region=eu&id=5"}),
-            &["pw12", "ZTg3NTIyYi04Yjg3LTQ", "k1k2"],
+            &["pw12", "ZTg3NHUyMm5tOGk4Tnkw", "k1k2"],
         );
         for url in [
             "https://mcp.context7.com/mcp",
