@@ -17,9 +17,11 @@ pub(crate) struct Action {
     pub(crate) tool_args: Map<String, Value>,
     /// The target that the server's name refers to.
     pub(crate) target: Target,
-    /// A hash of the server's full definition, with what `target` does not show: variables, headers, the
-    /// directory.
+    /// A hash of the server's full definition, with what `target` does not show (variables, headers, the directory), and
+    /// of the tool's description and schemas.
     pub(crate) definition: Option<String>,
+    /// What has changed in the tool's description and schemas, as a diff, if they have.
+    pub(crate) changes: Option<String>,
     /// The server's hints on the tool; `None` if they are not known.
     pub(crate) annotations: Option<ToolAnnotations>,
 }

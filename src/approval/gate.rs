@@ -192,6 +192,7 @@ impl Gate {
             }
             Approver::User(queue) => queue,
         };
+        let action = &self.with_due_changes(action).await;
         let Some(answer) = self.ask(action, queue).await else {
             return (Err(Denied::Expired { call: call_of(action), after: self.timeout }), By::Expiry);
         };
@@ -256,6 +257,18 @@ impl Gate {
         })
     }
 
+    /// The action; what has changed in its tool is shown if an earlier answer was about the tool as it was.
+    async fn with_due_changes(&self, action: &Arc<Action>) -> Arc<Action> {
+        if action.changes.is_none() {
+            return Arc::clone(action);
+        }
+        let (standing, asked) = (Arc::clone(&self.standing), Arc::clone(action));
+        match tokio::task::spawn_blocking(move || standing.had_earlier(&asked)).await {
+            Ok(false) => Arc::new(Action { changes: None, ..Action::clone(action) }),
+            Ok(true) | Err(_) => Arc::clone(action),
+        }
+    }
+
     /// Off the runtime's threads, since it may wait for another process and write a file.
     async fn remember(&self, action: &Arc<Action>, answer: Answer) -> std::io::Result<()> {
         let (standing, action) = (Arc::clone(&self.standing), Arc::clone(action));
@@ -289,6 +302,7 @@ mod tests {
             target: Target::Command("x".to_owned()),
             annotations: None,
             definition: None,
+            changes: None,
         }
     }
 

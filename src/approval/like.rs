@@ -9,7 +9,7 @@ use super::action::{Action, Target, ToolAnnotations};
 /// What alike actions have in common.
 ///
 /// Calls of an MCP tool are alike whatever their arguments are, as long as the server's name has the same
-/// definition and the tool has the same annotations: the user's answer was about these. Shell commands,
+/// definition and the tool has the same description, schemas and annotations: the user's answer was about these. Shell commands,
 /// registrations and installations are alike if their arguments are the same, since these determine what is
 /// done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +17,7 @@ pub(super) struct Like {
     server_name: String,
     tool_name: String,
     target: Behind,
-    /// Hash of the server's definition.
+    /// Hash of the server's and the tool's definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     definition_sha256: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,6 +55,14 @@ impl Like {
         }
     }
 
+    /// Whether this is of the same tool of the same server, which was defined in another way.
+    pub(super) fn is_of_earlier(&self, now: &Self) -> bool {
+        self.arguments_sha256.is_none()
+            && (&self.server_name, &self.tool_name, &self.target)
+                == (&now.server_name, &now.tool_name, &now.target)
+            && self != now
+    }
+
     /// Whether the arguments are compared.
     pub(super) fn has_arguments(&self) -> bool {
         self.arguments_sha256.is_some()
@@ -76,7 +84,15 @@ mod tests {
     fn action(target: Target, arguments: Value) -> Action {
         let Value::Object(tool_args) = arguments else { panic!("an object") };
         let (server_name, tool_name) = ("s".to_owned(), "t".to_owned());
-        Action { server_name, tool_name, tool_args, target, definition: None, annotations: None }
+        Action {
+            server_name,
+            tool_name,
+            tool_args,
+            target,
+            definition: None,
+            changes: None,
+            annotations: None,
+        }
     }
 
     #[track_caller]

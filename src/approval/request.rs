@@ -107,6 +107,12 @@ impl ApprovalRequest {
         &self.action.target
     }
 
+    /// What has changed in the tool's description and schemas since an answer that was to hold longer, as a diff: that
+    /// answer holds no more.
+    pub fn changes(&self) -> Option<&str> {
+        self.action.changes.as_deref()
+    }
+
     /// The server's hints on what the tool does; `None` if they are not known.
     pub fn annotations(&self) -> Option<&ToolAnnotations> {
         self.action.annotations.as_ref()

@@ -43,6 +43,12 @@ impl Saved {
         Ok(document.approvals.iter().any(|approval| approval.like == *like))
     }
 
+    /// Whether the same tool was always allowed as it was defined earlier. Blocks.
+    pub(super) fn has_earlier(&self, now: &Like) -> io::Result<bool> {
+        let document: Document = self.0.read()?;
+        Ok(document.approvals.iter().any(|approval| approval.like.is_of_earlier(now)))
+    }
+
     /// Always allows actions like `action` from now on; an error leaves the file unchanged. Blocks.
     pub(super) fn add(&self, action: &Action) -> io::Result<()> {
         let like = Like::of(action);

@@ -222,6 +222,7 @@ mod tests {
             target: Target::Kernel,
             annotations: None,
             definition: None,
+            changes: None,
         }
     }
 

@@ -37,6 +37,14 @@ impl Standing {
         is_saved.then_some(Answer::Always)
     }
 
+    /// Whether there was a standing answer for the tool as it was defined earlier. Blocks.
+    pub(super) fn had_earlier(&self, action: &Action) -> bool {
+        let now = Like::of(action);
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        session.iter().any(|like| like.is_of_earlier(&now))
+            || self.saved.as_ref().is_some_and(|saved| saved.has_earlier(&now).unwrap_or_default())
+    }
+
     /// Remembers `answer`, if it holds for more than this action. Blocks.
     ///
     /// # Errors
@@ -82,6 +90,7 @@ mod tests {
             target: Target::Command("x".to_owned()),
             annotations: None,
             definition: None,
+            changes: None,
         }
     }
 

@@ -9,8 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
+use super::drift;
+
 use crate::codegen::{Observed, ResourcesAndPrompts, Tool};
 use crate::files::{Stamp, StateFile};
+use crate::servers::ToolDefinition;
 
 /// What a server has, as it was when its package was generated.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -19,9 +22,35 @@ pub(super) struct Definitions {
     /// The server's resource templates and prompts.
     #[serde(flatten)]
     pub(super) others: ResourcesAndPrompts,
+    /// The tools that have changed, as they were before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) before: Vec<Tool>,
 }
 
 impl Definitions {
+    /// The tools of `now` that are defined in another way than here, as they are here; of the others what was kept before.
+    pub(super) fn earlier_than(&self, now: &[Tool]) -> Vec<Tool> {
+        let find = |tools: &[Tool], name: &str| tools.iter().find(|tool| tool.name == name).cloned();
+        let earlier = now.iter().filter_map(|tool| match find(&self.tools, &tool.name) {
+            Some(known) if drift::has_changed(&known, tool) => Some(Tool { observed: None, ..known }),
+            Some(_) => find(&self.before, &tool.name),
+            None => None,
+        });
+        earlier.collect()
+    }
+
+    /// How the tools are defined, by name.
+    pub(super) fn by_tool(&self) -> BTreeMap<String, ToolDefinition> {
+        let of = |tool: &Tool| {
+            let before = self.before.iter().find(|before| before.name == tool.name);
+            ToolDefinition {
+                sha256: drift::sha256(tool),
+                changes: before.map(|before| drift::diff(before, tool)),
+            }
+        };
+        self.tools.iter().map(|tool| (tool.name.clone(), of(tool))).collect()
+    }
+
     /// Moves the observed result types to `tools` of the same names.
     pub(super) fn hand_over_to(self, tools: &mut [Tool]) {
         let known = self.tools.into_iter().filter_map(|tool| Some((tool.name, tool.observed?)));

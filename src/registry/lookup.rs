@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::catalog::{Catalog, Kept};
+use super::definitions::DefinitionStore;
 use super::packages::Packages;
 use super::store::{Store, StoredServer};
 use super::{Registry, drift, generate};
@@ -20,7 +21,7 @@ use crate::text::describe;
 pub(super) struct Lookup {
     registry: Registry,
     packages: Packages,
-    others: Vec<Arc<Store>>,
+    others: Vec<(Arc<Store>, Arc<DefinitionStore>)>,
     catalog: Catalog,
 }
 
@@ -28,23 +29,31 @@ impl Lookup {
     /// `others` are the state directories of other workspaces.
     pub(super) fn new(registry: Registry, packages: Packages, others: &[PathBuf]) -> Self {
         let others: Vec<_> = others.iter().map(|state| Kept::in_directory(state)).collect();
-        let stores = others.iter().map(|kept| Arc::clone(&kept.servers)).collect();
+        let stores = others.iter().map(|kept| (Arc::clone(&kept.servers), Arc::clone(&kept.definitions)));
+        let stores = stores.collect();
         let own =
             Kept { servers: Arc::clone(&registry.store), definitions: Arc::clone(&registry.definitions) };
         let catalog = Catalog::new(std::iter::once(own).chain(others));
         Self { registry, packages, others: stores, catalog }
     }
 
-    fn stores(&self) -> impl Iterator<Item = &Store> {
-        std::iter::once(&self.registry.store).chain(&self.others).map(|store| &**store)
+    fn stores(&self) -> impl Iterator<Item = (&Store, &DefinitionStore)> {
+        let own = (&*self.registry.store, &*self.registry.definitions);
+        std::iter::once(own).chain(self.others.iter().map(|(store, definitions)| (&**store, &**definitions)))
     }
 }
 
 impl ServerLookup for Lookup {
     fn find(&self, name: &str) -> io::Result<Option<Registered>> {
-        for store in self.stores() {
+        for (store, definitions) in self.stores() {
             if let Some(StoredServer { parameters, annotations, for_apps }) = store.get(name)? {
-                return Ok(Some(Registered { parameters, annotations, for_apps }));
+                // Without them no earlier answer holds.
+                let definitions =
+                    definitions.get(name).map(|known| known.by_tool()).unwrap_or_else(|error| {
+                        tracing::warn!(%error, "the definitions of an MCP server's tools cannot be read");
+                        Default::default()
+                    });
+                return Ok(Some(Registered { parameters, annotations, for_apps, definitions }));
             }
         }
         Ok(None)
@@ -52,7 +61,7 @@ impl ServerLookup for Lookup {
 
     fn names(&self) -> io::Result<Vec<String>> {
         let mut names = BTreeSet::new();
-        for store in self.stores() {
+        for (store, _) in self.stores() {
             names.extend(store.tools()?.into_keys());
         }
         Ok(names.into_iter().collect())

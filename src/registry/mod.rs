@@ -38,7 +38,7 @@ use crate::codegen;
 use crate::env::{SECRET, Variables};
 use crate::mcp_client::{self, Connection, Connector, Refusal, ServerParameters, Tell};
 use crate::search::calls_of;
-use crate::servers::{Registered, ServerLookup, Unusable, read};
+use crate::servers::{Registered, ServerLookup, ToolDefinition, Unusable, read};
 
 /// Why a server could not be registered. An earlier package and registration are unchanged.
 #[derive(Debug, thiserror::Error)]
@@ -309,19 +309,20 @@ impl Registry {
             generate::listed_by(&self.connector, &name, &parameters, &notes, tell).await?;
         self.connector.end_other_starts(&name, &parameters);
         notes.extend(generate::left_out(&for_apps).into_iter().chain(of_others));
-        let server = Registered { parameters, annotations, for_apps };
+        let mut server = Registered { parameters, annotations, for_apps, definitions: BTreeMap::new() };
         let description = connection.identity().instructions.clone();
         let listed = codegen::Server { name: name.clone(), description };
         let (registry, registered) = (self.clone(), server.clone());
         let _turn = self.turn.lock().await;
-        let installing = tokio::task::spawn_blocking(move || {
-            registry.install(&packages, listed, Definitions { tools, others }, registered)
-        });
+        let found = Definitions { tools, others, ..Definitions::default() };
+        let installing =
+            tokio::task::spawn_blocking(move || registry.install(&packages, listed, found, registered));
         let installed = installing
             .await
             .unwrap_or_else(|error| Err(Error::Package { name, source: io::Error::other(error) }));
         match installed {
-            Ok(Installed { modules, calls, others, warnings, drift }) => {
+            Ok(Installed { modules, calls, others, warnings, drift, definitions }) => {
+                server.definitions = definitions;
                 Ok((Registration { modules, calls, others, warnings, notes, drift }, server, connection))
             }
             Err(error) => {
@@ -339,12 +340,13 @@ impl Registry {
         found: Definitions,
         registered: Registered,
     ) -> Result<Installed, Error> {
-        let Definitions { mut tools, others } = found;
+        let Definitions { mut tools, others, .. } = found;
         let name = server.name.clone();
         let package_error = |source| Error::Package { name: name.clone(), source };
         let store_error = |source| Error::Store { name: name.clone(), source };
         let known = self.definitions.get(&name).map_err(store_error)?;
         let before = self.store.get(&name).map_err(store_error)?;
+        let earlier = known.earlier_than(&tools);
         let drift = before.as_ref().map_or_else(Vec::new, |before| {
             let mut changes = drift::changes(&before.annotations, &known.tools, &tools);
             changes.extend(drift::changes_of_others(&known.others, &others));
@@ -355,12 +357,14 @@ impl Registry {
         let summary = generate::summary(&name, &package, &others);
         let calls = calls_of(&name, &tools);
         let replaced = packages.replace(&name, &package).map_err(package_error)?;
-        let Registered { parameters, annotations, for_apps } = registered;
+        let Registered { parameters, annotations, for_apps, .. } = registered;
         let record = StoredServer { parameters, annotations, for_apps };
         // The definitions come last: until then, the next registration compares with the earlier ones.
+        let found = Definitions { tools, others, before: earlier };
+        let definitions = found.by_tool();
         let remembered = self.store.put(&name, Some(&record)).and_then(|()| {
             self.definitions
-                .put(&name, Definitions { tools, others })
+                .put(&name, found)
                 .or_else(|error| self.store.put(&name, before.as_ref()).and(Err(error)))
         });
         if let Err(source) = remembered {
@@ -375,6 +379,7 @@ impl Registry {
             others: summary,
             warnings,
             drift,
+            definitions,
         })
     }
 }
@@ -398,6 +403,7 @@ struct Installed {
     others: String,
     warnings: Vec<String>,
     drift: Vec<String>,
+    definitions: BTreeMap<String, ToolDefinition>,
 }
 
 impl Default for Registry {
@@ -430,6 +436,7 @@ mod tests {
                 parameters: ServerParameters::parse(&parameters).unwrap(),
                 annotations: BTreeMap::from([("t".to_owned(), crate::approval::ToolAnnotations::default())]),
                 for_apps: std::collections::BTreeSet::new(),
+                definitions: BTreeMap::new(),
             };
             let server = codegen::Server { name: "s".to_owned(), description: None };
             let tools = vec![serde_json::from_value(tool).unwrap()];

@@ -37,6 +37,7 @@ impl Asker for ByGate {
                 tool_args: question.arguments(),
                 target,
                 definition: None,
+                changes: None,
                 annotations: None,
             };
             let is_page = matches!(question, Question::Page { .. });

@@ -69,6 +69,7 @@ impl Opener for User<'_> {
                 tool_args: Map::from_iter(arguments.map(|(name, value)| (name.to_owned(), value))),
                 target: Target::Url(visit.url.clone()),
                 definition: None,
+                changes: None,
                 annotations: None,
             };
             let opened = self.gate.send_to_page(action, self.approver).await;

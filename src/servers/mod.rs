@@ -54,12 +54,33 @@ pub(crate) struct Registered {
     pub(crate) annotations: BTreeMap<String, ToolAnnotations>,
     /// The tools that are for the server's own user interface: code does not call them.
     pub(crate) for_apps: BTreeSet<String>,
+    /// How its tools are defined, by name.
+    pub(crate) definitions: BTreeMap<String, ToolDefinition>,
+}
+
+/// How a tool is defined: its description and schemas.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct ToolDefinition {
+    /// Their SHA-256, in hexadecimal digits.
+    pub(crate) sha256: String,
+    /// How they differ from those before, as a diff; `None` if they have not changed.
+    pub(crate) changes: Option<String>,
 }
 
 impl Registered {
     /// The SHA-256 of its parameters, in hexadecimal digits; placeholders are not filled.
     pub(crate) fn fingerprint(&self) -> String {
         format!("{:x}", Sha256::digest(Value::Object(self.parameters.to_json()).to_string()))
+    }
+
+    /// The SHA-256 of its parameters and of the definition of one of its tools.
+    pub(crate) fn fingerprint_of(&self, tool: &str) -> String {
+        match self.definitions.get(tool) {
+            None => self.fingerprint(),
+            Some(definition) => {
+                format!("{:x}", Sha256::digest(format!("{} {}", self.fingerprint(), definition.sha256)))
+            }
+        }
     }
 
     /// Its target, as an approval request shows it.

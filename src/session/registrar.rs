@@ -93,6 +93,7 @@ pub(super) fn ours<const N: usize>(tool: &str, arguments: [(&str, Value); N]) ->
         tool_args: arguments.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         target: Target::Host,
         definition: None,
+        changes: None,
         annotations: None,
     }
 }

@@ -18,7 +18,12 @@ impl Announced {
     /// Registers `name` with these parameters. Returns whether it replaced other ones.
     pub(super) fn put(&self, name: &str, parameters: ServerParameters) -> bool {
         // Its tools are not listed before a call, so their annotations are not known.
-        let server = Registered { parameters, annotations: BTreeMap::new(), for_apps: BTreeSet::new() };
+        let server = Registered {
+            parameters,
+            annotations: BTreeMap::new(),
+            for_apps: BTreeSet::new(),
+            definitions: BTreeMap::new(),
+        };
         let mut servers = self.lock();
         match servers.get(name) {
             Some(before) if *before == server => false,

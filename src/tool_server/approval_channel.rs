@@ -291,6 +291,7 @@ mod tests {
             tool_args: serde_json::Map::new(),
             target: Target::Kernel,
             definition: None,
+            changes: None,
             annotations: None,
         };
         let decided = timeout(PATIENCE, gate.decide_for_code(action)).await.unwrap();

@@ -241,8 +241,9 @@ async fn answer(shared: &Shared, server: Arc<Registered>, call: Call, request: R
             Some(ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() })
         }
     };
-    let (target, definition) = (server.target(), Some(server.fingerprint()));
-    let action = Action { server_name, tool_name, tool_args, target, definition, annotations };
+    let (target, definition) = (server.target(), Some(server.fingerprint_of(&tool_name)));
+    let changes = server.definitions.get(&tool_name).and_then(|definition| definition.changes.clone());
+    let action = Action { server_name, tool_name, tool_args, target, definition, changes, annotations };
     let (permit, on_record) = match shared.gate.decide_for_code(action).await {
         Ok(permitted) => permitted,
         Err(denied) => return Answer::from(denied),
@@ -318,6 +319,7 @@ async fn judge(gate: &Gate, Question { tool_name, tool_args, .. }: Question) -> 
         tool_args: Map::from_iter([("cmd".to_owned(), Value::String(tool_args.cmd))]),
         target: Target::Kernel,
         definition: None,
+        changes: None,
         annotations: None,
     };
     let decided = gate.decide_for_code(action).await;

@@ -209,6 +209,7 @@ impl From<AskedQuestion> for Action {
                 WireTarget::Host => Target::Host,
             },
             definition: None,
+            changes: None,
             annotations: question.annotations,
         }
     }
@@ -225,6 +226,7 @@ mod tests {
             tool_args: Map::from_iter([("path".to_owned(), json!("/x"))]),
             target: Target::Command("server --flag".to_owned()),
             definition: None,
+            changes: None,
             annotations: None,
         }
     }

@@ -66,6 +66,7 @@ fn action() -> Action {
         target: Target::Command("run --key the-secret".to_owned()),
         annotations: None,
         definition: None,
+        changes: None,
     }
 }
 

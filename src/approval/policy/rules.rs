@@ -169,6 +169,7 @@ mod tests {
             target: Target::Command("npx -y files /tmp".to_owned()),
             annotations: None,
             definition: None,
+            changes: None,
         }
     }
 

@@ -150,6 +150,10 @@ fn text(request: &ApprovalRequest) -> Result<String, TooLong> {
         }
         Target::Kernel | Target::Host => {}
     }
+    if let Some(changes) = request.changes() {
+        let _infallible =
+            write!(text, "\n\nSince you allowed this tool, its server has changed it:\n{changes}");
+    }
     let hints = request.annotations().map(hints).unwrap_or_default();
     if !hints.is_empty() {
         let _infallible = write!(text, "\n\nThe server says of the tool: {hints}. Nothing enforces that.");
@@ -212,6 +216,7 @@ mod tests {
             tool_args,
             target,
             definition: None,
+            changes: None,
             annotations,
         })
     }
