@@ -270,7 +270,7 @@ impl Attendant {
     async fn hear(&mut self, text: &str) -> Result<(), ApprovalClientError> {
         match wire::read_server_message(text) {
             Ok(ServerMessage::Question { id, action }) => {
-                let (request, answer) = ApprovalRequest::of_another_process(action);
+                let (request, answer) = ApprovalRequest::of_another_process(*action);
                 // Without room, or a reader, it is dropped, and thereby rejected.
                 self.requests.try_send(Ok(request)).ok();
                 self.open.insert(id, answer);

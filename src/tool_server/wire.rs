@@ -54,7 +54,7 @@ pub(crate) struct Fault {
 #[derive(Debug, PartialEq)]
 pub(crate) enum ServerMessage {
     /// An approval request.
-    Question { id: String, action: Action },
+    Question { id: String, action: Box<Action> },
     /// This approval request has been withdrawn.
     Withdrawn { id: String },
     /// The server could not use one of our messages.
@@ -181,7 +181,7 @@ pub(crate) fn read_server_message(text: &str) -> Result<ServerMessage, Fault> {
     };
     match (message.method.as_deref(), message.id, message.error) {
         (Some("approve"), Some(id), None) => match serde_json::from_value::<AskedQuestion>(params) {
-            Ok(question) => Ok(ServerMessage::Question { id, action: Action::from(question) }),
+            Ok(question) => Ok(ServerMessage::Question { id, action: Box::new(Action::from(question)) }),
             Err(error) => Err(wrong(Some(id), error)),
         },
         (Some("withdrawn"), None, None) => match serde_json::from_value(params) {
@@ -246,7 +246,10 @@ mod tests {
         {
             action.target = target;
             let message = read_server_message(&question("7", &action).unwrap()).unwrap();
-            assert_eq!(message, ServerMessage::Question { id: "7".to_owned(), action: action.clone() });
+            assert_eq!(
+                message,
+                ServerMessage::Question { id: "7".to_owned(), action: Box::new(action.clone()) }
+            );
         }
         assert_eq!(
             read_server_message(&withdrawn("7")).unwrap(),
