@@ -13,6 +13,7 @@ use etcetera::BaseStrategy as _;
 
 use crate::approval;
 use crate::env::{self, Variables};
+use crate::files::create_private_directory;
 use crate::jupyter;
 use crate::kernel::ShellCommands;
 use crate::mcp_client::Connector;
@@ -235,11 +236,6 @@ impl Config {
         &self.workspace
     }
 
-    /// The state directory of the workspace.
-    pub(crate) fn state_directory(&self) -> &Path {
-        &self.state_dir
-    }
-
     /// The state directories of the places besides the workspace that the application names for packages: the
     /// directories of `PYTHONPATH` in the kernel's variables. They may not exist.
     pub(crate) fn further_state_dirs(&self) -> Vec<PathBuf> {
@@ -414,9 +410,7 @@ fn state_dir_name(workspace: &Path) -> String {
 
 /// Creates a directory for this user alone. Returns its real path.
 fn create_private_dir(directory: &Path) -> io::Result<PathBuf> {
-    use std::os::unix::fs::DirBuilderExt as _;
-
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    create_private_directory(directory)?;
     directory.canonicalize()
 }
 

@@ -4,4 +4,4 @@
 pub(crate) mod small;
 mod state;
 
-pub(crate) use self::state::{Stamp, StateFile};
+pub(crate) use self::state::{Stamp, StateFile, create_private_directory, lock};

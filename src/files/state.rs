@@ -98,21 +98,7 @@ impl StateFile {
 
     /// Waits for other processes, with a timeout.
     fn lock(&self) -> io::Result<File> {
-        let file = small::create(&self.path.with_extension("lock"))?;
-        let deadline = Instant::now() + LOCK_TIMEOUT;
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(file),
-                Err(TryLockError::Error(error)) => return Err(error),
-                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
-                    std::thread::sleep(LOCK_POLL_INTERVAL);
-                }
-                Err(TryLockError::WouldBlock) => {
-                    let message = format!("another process has held it for {LOCK_TIMEOUT:?}");
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, message));
-                }
-            }
-        }
+        lock(&self.path.with_extension("lock"), LOCK_TIMEOUT)
     }
 
     fn write<T: Serialize>(&self, document: &Document<T>) -> io::Result<()> {
@@ -124,6 +110,38 @@ impl StateFile {
         file.persist(&self.path)?;
         Ok(())
     }
+}
+
+/// Locks the file at `path`, which is made if it is missing, against other processes, as long as the result lives. Blocks.
+///
+/// # Errors
+/// It cannot be locked, or another process has held it for all of `limit`.
+pub(crate) fn lock(path: &Path, limit: Duration) -> io::Result<File> {
+    let file = small::create(path)?;
+    let deadline = Instant::now() + limit;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                std::thread::sleep(LOCK_POLL_INTERVAL);
+            }
+            Err(TryLockError::WouldBlock) => {
+                let message = format!("another process has held it for {limit:?}");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+            }
+        }
+    }
+}
+
+/// Makes a directory, for this user alone, with those above it, if it is missing.
+///
+/// # Errors
+/// As for [`std::fs::create_dir_all`].
+pub(crate) fn create_private_directory(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@ use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
 use super::authorized::{Refusal, RequestFailure};
-use super::http::{self, HttpError};
+use super::http::{self, BODY_CHARS, HttpError};
 use super::sse::SseFailure;
+use crate::text::shortened;
 
 /// Why a request got no result.
 #[derive(Debug)]
@@ -54,7 +55,7 @@ impl From<ClientInitializeError> for Failure {
             ClientInitializeError::ExpectedInitResult(_) | ClientInitializeError::ExpectedInitResponse(_) => {
                 Self::Unusable { reason: "the server's answer has an unknown form".to_owned() }
             }
-            other => Self::Unusable { reason: http::shortened(&other.to_string()) },
+            other => Self::Unusable { reason: shortened(&other.to_string(), BODY_CHARS) },
         }
     }
 }

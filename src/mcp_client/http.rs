@@ -17,7 +17,7 @@ use super::answers::Answers;
 use super::authorized::{Authorized, Refusal, RequestFailure};
 use super::filled::FilledHttp;
 use super::posts::Posts;
-use crate::text::describe;
+use crate::text::{describe, shortened};
 use crate::web::{self, Proxies};
 
 /// How often a broken event stream is reopened before the server counts as gone: about 8 s in all.
@@ -153,24 +153,18 @@ pub(super) fn content_type(found: Option<&str>) -> String {
 /// Parses rmcp's `HTTP 404 Not Found: <body>`.
 fn explain_response(response: &str) -> String {
     let Some((head, body)) = response.strip_prefix("HTTP ").and_then(|rest| rest.split_once(": ")) else {
-        return shortened(response);
+        return shortened(response, BODY_CHARS);
     };
     let code = head.split(' ').next().and_then(|code| StatusCode::from_bytes(code.as_bytes()).ok());
     match (code.map(status), body.trim()) {
-        (None, _) => shortened(response),
+        (None, _) => shortened(response, BODY_CHARS),
         (Some(status), "") => status,
-        (Some(status), body) => format!("{status}\n{}", shortened(body)),
+        (Some(status), body) => format!("{status}\n{}", shortened(body, BODY_CHARS)),
     }
 }
 
 /// The longest part of an answer's body that is shown, in characters: an error page explains no more.
-const BODY_CHARS: usize = 300;
-
-pub(super) fn shortened(text: &str) -> String {
-    let mut characters = text.chars();
-    let short: String = characters.by_ref().take(BODY_CHARS).collect();
-    if characters.next().is_some() { format!("{short}…") } else { short }
-}
+pub(super) const BODY_CHARS: usize = 300;
 
 /// How many bytes of an answer are read if it is no MCP message.
 const BEGINNING_BYTES: usize = 64 * 1024;

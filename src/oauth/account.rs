@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use oauth2::TokenResponse as _;
 use reqwest::Url;
 use rmcp::transport::auth::{
-    AuthError, AuthorizationManager, AuthorizationMetadata, OAuthClientConfig, OAuthTokenResponse,
-    StoredCredentials,
+    AuthError, AuthorizationManager, AuthorizationMetadata, OAuthClientConfig, StoredCredentials,
 };
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::task::TaskTracker;
@@ -56,6 +55,8 @@ pub(crate) struct Account {
 #[derive(Default)]
 struct Current {
     token: Option<Token>,
+    /// Whether it was looked for: if there is none then, a user has to log in.
+    is_known: bool,
     /// Of which version of the store it is.
     version: Option<Stamp>,
     /// When there was no token, and why: calls that have waited for it do not try the same once more.
@@ -175,10 +176,6 @@ pub(super) fn expires_at(credentials: &StoredCredentials) -> Option<u64> {
     Some(credentials.token_received_at?.saturating_add(lifetime.as_secs()))
 }
 
-pub(super) fn refresh_token(tokens: &OAuthTokenResponse) -> Option<&str> {
-    tokens.refresh_token().map(|token| token.secret().as_str())
-}
-
 impl Account {
     /// The token for the next request; `None` if a user has to log in first.
     ///
@@ -188,6 +185,10 @@ impl Account {
         let mut current = self.current.lock().await;
         if let Some(token) = self.in_memory(&mut current).filter(|token| token.is_fresh()) {
             return Ok(Some(token.clone()));
+        }
+        // Most servers behind a URL have no login: their requests do not read the store each time.
+        if current.token.is_none() && current.is_known && self.settings.needs_user() {
+            return Ok(None);
         }
         current.check_failure()?;
         let got = self.fetched().await;
@@ -292,9 +293,10 @@ impl Account {
             Err(Error::Unavailable(why) | Error::Discovery(why)) => Some((Instant::now(), why.clone())),
             _ => None,
         };
-        let token = got.as_ref().ok().cloned().flatten();
-        // A renewal has written the store.
-        *current = Current { token, version: self.store.stamp(), failed };
+        let (token, is_known) = (got.as_ref().ok().cloned().flatten(), got.is_ok());
+        // A renewal has written the store. What another process writes after we have looked is looked at the next time.
+        let version = if token.is_some() { self.store.stamp() } else { current.version };
+        *current = Current { token, is_known, version, failed };
         got
     }
 
@@ -324,7 +326,7 @@ impl Account {
 
     async fn refreshed(&self, secret: Secret) -> Result<Token, Error> {
         let Secret { credentials, client_secret, token_endpoint } = secret;
-        if credentials.token_response.as_ref().and_then(refresh_token).is_none() {
+        if credentials.token_response.as_ref().and_then(|tokens| tokens.refresh_token()).is_none() {
             return Err(ended("the token has expired or was revoked, and there is none to renew it with"));
         }
         let (mut manager, found) = self.discover(None, client_secret.clone()).await?;

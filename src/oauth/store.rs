@@ -7,20 +7,21 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
-use rmcp::transport::auth::{AuthError, CredentialStore, OAuthTokenResponse, StoredCredentials};
+use oauth2::TokenResponse as _;
+use rmcp::transport::auth::{AuthError, CredentialStore, StoredCredentials};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Error;
-use crate::files::{Stamp, StateFile, small};
+use super::account::expires_at;
+use crate::files::{Stamp, StateFile, create_private_directory, lock};
 use crate::vault::Vault;
 
 /// How long to wait for another process that renews the same token.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
-const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The secrets of a login.
 #[derive(Clone, Serialize, Deserialize)]
@@ -33,13 +34,6 @@ pub(super) struct Secret {
     /// Where the tokens came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) token_endpoint: Option<String>,
-}
-
-impl Secret {
-    /// The tokens.
-    pub(super) fn tokens(&self) -> Option<&OAuthTokenResponse> {
-        self.credentials.token_response.as_ref()
-    }
 }
 
 /// What is known of a login, without its secrets.
@@ -111,9 +105,13 @@ impl Store {
         Ok(file_of(directory).read::<Document>()?.logins.into_values().collect())
     }
 
+    /// The secrets, if there is a login. The keyring is not asked otherwise: it may ask the user for a password.
     pub(super) fn load(&self) -> io::Result<Option<Secret>> {
         match &self.place {
             Place::Directory(directory) => {
+                if !self.look()?.is_some_and(|login| login.is_logged_in) {
+                    return Ok(None);
+                }
                 let Some(text) = Vault::in_directory(directory).get(&self.entry())? else { return Ok(None) };
                 // What an earlier version has left there is as good as none.
                 Ok(serde_json::from_str(&text).ok())
@@ -127,7 +125,7 @@ impl Store {
     pub(super) fn save(&self, secret: Secret) -> io::Result<()> {
         match &self.place {
             Place::Directory(directory) => {
-                make_private(directory)?;
+                create_private_directory(directory)?;
                 Vault::in_directory(directory).put(&self.entry(), &serde_json::to_string(&secret)?)?;
                 self.change(directory, |login| login.has(&secret))
             }
@@ -168,14 +166,14 @@ impl Store {
         if self.look()?.is_some_and(|login| login.issuer.as_ref() == Some(&issuer)) {
             return Ok(());
         }
-        make_private(directory)?;
+        create_private_directory(directory)?;
         self.change(directory, |login| login.issuer = Some(issuer))
     }
 
     /// Checks that what is kept can be read, and changed.
     pub(super) fn check(&self) -> io::Result<()> {
         let Place::Directory(directory) = &self.place else { return Ok(()) };
-        make_private(directory)?;
+        create_private_directory(directory)?;
         self.load()?;
         self.change(directory, |_| {})
     }
@@ -205,28 +203,14 @@ impl Store {
         if is_known {
             return Ok(());
         }
-        make_private(directory)?;
+        create_private_directory(directory)?;
         self.change(directory, |login| login.refused = Some(refused))
     }
 
     /// Waits for other processes that renew the token.
     pub(super) fn lock(&self) -> io::Result<Option<File>> {
         let Place::Directory(directory) = &self.place else { return Ok(None) };
-        let file = small::create(&directory.join(format!("login-{}.lock", self.key)))?;
-        let deadline = Instant::now() + LOCK_TIMEOUT;
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(Some(file)),
-                Err(std::fs::TryLockError::Error(error)) => return Err(error),
-                Err(std::fs::TryLockError::WouldBlock) if Instant::now() < deadline => {
-                    std::thread::sleep(LOCK_POLL_INTERVAL);
-                }
-                Err(std::fs::TryLockError::WouldBlock) => {
-                    let why = format!("another process has renewed the token for {LOCK_TIMEOUT:?}");
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, why));
-                }
-            }
-        }
+        lock(&directory.join(format!("login-{}.lock", self.key)), LOCK_TIMEOUT).map(Some)
     }
 
     fn change(&self, directory: &Path, change: impl FnOnce(&mut KnownLogin)) -> io::Result<()> {
@@ -244,23 +228,14 @@ impl Store {
 
 impl KnownLogin {
     fn has(&mut self, secret: &Secret) {
-        use rmcp::transport::auth::OAuthTokenResponse as Tokens;
-
-        let tokens: Option<&Tokens> = secret.tokens();
+        let tokens = secret.credentials.token_response.as_ref();
         self.is_logged_in = tokens.is_some();
-        self.is_renewed = tokens.is_some_and(|tokens| super::account::refresh_token(tokens).is_some());
-        self.expires_at = super::account::expires_at(&secret.credentials);
+        self.is_renewed = tokens.is_some_and(|tokens| tokens.refresh_token().is_some());
+        self.expires_at = expires_at(&secret.credentials);
         self.issuer.clone_from(&secret.credentials.issuer);
         self.scopes.clone_from(&secret.credentials.granted_scopes);
         self.refused = None;
     }
-}
-
-/// Makes the directory, for this user alone, if it is not there: a process without a session has not made it.
-fn make_private(directory: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 
 fn file_of(directory: &Path) -> StateFile {

@@ -130,7 +130,7 @@ impl KnownServers {
         let workspace = canonical.map_err(source)?;
         let config = Config::new(Settings { workspace, state_dir, ..Settings::default() })?;
         let connector = config.connector().in_foreground();
-        let state_directory = config.state_directory().to_owned();
+        let state_directory = config.state_dir.clone();
         let registry = Registry::in_directory(&state_directory, connector.clone());
         Ok(Self { registry, connector, state_directory, workspace: config.workspace().to_owned() })
     }

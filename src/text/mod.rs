@@ -8,4 +8,4 @@ pub(crate) mod visible;
 pub use self::describe::describe;
 pub(crate) use self::describe::{listed, quoted};
 pub(crate) use self::nearest::nearest;
-pub(crate) use self::plain::{Sequence, one_line, plain, sequence};
+pub(crate) use self::plain::{Sequence, one_line, plain, sequence, shortened};

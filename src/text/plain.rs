@@ -31,6 +31,14 @@ pub(crate) fn one_line(text: &str) -> String {
     plain(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// The first `limit` characters of a text, and a sign if there are more.
+pub(crate) fn shortened(text: &str, limit: usize) -> String {
+    match text.char_indices().nth(limit) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 /// An escape sequence ([ECMA-48](https://ecma-international.org/publications-and-standards/standards/ecma-48/)).
 pub(crate) enum Sequence<'a> {
     /// A control sequence: its parameters, and the character that says what it does.
