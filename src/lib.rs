@@ -92,6 +92,8 @@ mod import;
 pub mod json_rpc;
 mod jupyter;
 mod kernel;
+#[doc(hidden)]
+pub mod lasting;
 mod library;
 mod mcp_client;
 mod mcp_server;

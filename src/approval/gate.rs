@@ -8,7 +8,7 @@ use super::audit::{Audit, OpenCall};
 use super::denied::Denied;
 use super::policy::{Effect, Judgement, Policy};
 use super::queue::{ApprovalQueue, Approver};
-use super::request::{Answer, ApprovalRequest, Reply};
+use super::request::{Answer, ApprovalRequest, Reply, held_for};
 use super::standing::Standing;
 
 /// Decides about all actions of a session, and records each decision before it takes effect.
@@ -226,17 +226,10 @@ impl Gate {
             },
             () = &mut unattended => return expired(queue),
         }
-        let handed_out = async {
-            // An error means that the request was dropped; then `waiting.answer` ends too.
-            match (&mut waiting.handed_out).await {
-                Ok(()) => tokio::time::sleep(self.timeout).await,
-                Err(_) => std::future::pending().await,
-            }
-        };
         tokio::select! {
             biased;
             answer = &mut waiting.answer => return Some(answer.ok()),
-            () = handed_out => {}
+            () = held_for(&mut waiting.handed_out, self.timeout) => {}
             () = &mut unattended => {}
         }
         // An answer that was accepted at the last moment counts: its sender got a confirmation.
@@ -362,7 +355,7 @@ mod tests {
     async fn a_dropped_question_is_a_rejection() {
         let decision = decide(&gate(""), async |request| drop(request)).await;
         check(&decision, By::Nobody, REJECTED);
-        let handed_out = async |mut request: ApprovalRequest| request.hand_out();
+        let handed_out = async |request: ApprovalRequest| request.hand_out();
         check(&decide(&gate(""), handed_out).await, By::Nobody, REJECTED);
     }
 
@@ -379,7 +372,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_time_to_answer_begins_when_the_question_is_handed_out() {
-        let late = async |mut request: ApprovalRequest| {
+        let late = async |request: ApprovalRequest| {
             tokio::time::sleep(10 * TIMEOUT).await;
             request.hand_out();
             tokio::time::sleep(TIMEOUT - Duration::from_secs(1)).await;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use serde_json::{Map, Value};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::action::{Action, Target, ToolAnnotations};
 use super::shown;
@@ -49,20 +50,21 @@ impl Default for Reply {
 pub struct ApprovalRequest {
     action: Arc<Action>,
     answer: oneshot::Sender<Reply>,
-    handed_out: Option<oneshot::Sender<()>>,
+    handed_out: watch::Sender<bool>,
 }
 
 /// The gate's side of an [`ApprovalRequest`].
 pub(super) struct Waiting {
     pub(super) answer: oneshot::Receiver<Reply>,
-    pub(super) handed_out: oneshot::Receiver<()>,
+    /// Whether somebody has it.
+    pub(super) handed_out: watch::Receiver<bool>,
 }
 
 impl ApprovalRequest {
     pub(super) fn new(action: Arc<Action>) -> (Self, Waiting) {
         let (answer, answer_receiver) = oneshot::channel();
-        let (handed_out, handed_out_receiver) = oneshot::channel();
-        let request = Self { action, answer, handed_out: Some(handed_out) };
+        let (handed_out, handed_out_receiver) = watch::channel(false);
+        let request = Self { action, answer, handed_out };
         (request, Waiting { answer: answer_receiver, handed_out: handed_out_receiver })
     }
 
@@ -75,15 +77,17 @@ impl ApprovalRequest {
     /// A request of another process, and the receiver of its answer.
     pub(crate) fn of_another_process(action: Action) -> (Self, oneshot::Receiver<Reply>) {
         let (answer, receiver) = oneshot::channel();
-        (Self { action: Arc::new(action), answer, handed_out: None }, receiver)
+        (Self { action: Arc::new(action), answer, handed_out: watch::Sender::new(false) }, receiver)
     }
 
     /// Starts the approval timeout.
-    pub(crate) fn hand_out(&mut self) {
-        if let Some(handed_out) = self.handed_out.take() {
-            // The gate may have given up.
-            handed_out.send(()).ok();
-        }
+    pub(crate) fn hand_out(&self) {
+        self.handed_out.send_replace(true);
+    }
+
+    /// Ends the approval timeout, which begins anew when the request is handed out again.
+    pub(crate) fn take_back(&self) {
+        self.handed_out.send_replace(false);
     }
 
     /// The name under which the MCP server is registered. `ipybox` is ipybox itself: its tools are `shell`
@@ -184,5 +188,34 @@ impl std::fmt::Display for ApprovalRequest {
 impl std::fmt::Debug for ApprovalRequest {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("ApprovalRequest").field("action", &self.action).finish_non_exhaustive()
+    }
+}
+
+/// Waits until somebody has had the request for all of `time`. Never resolves once the request is dropped.
+pub(super) async fn held_for(handed_out: &mut watch::Receiver<bool>, time: Duration) {
+    while handed_out.wait_for(|is_handed_out| *is_handed_out).await.is_ok() {
+        tokio::select! {
+            () = tokio::time::sleep(time) => return,
+            Ok(_) = handed_out.wait_for(|is_handed_out| !*is_handed_out) => {}
+        }
+    }
+    std::future::pending().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_taken_back_has_its_time_again() {
+        const TIME: Duration = Duration::from_secs(60);
+        let (holder, mut handed_out) = watch::channel(false);
+        let mut held = std::pin::pin!(held_for(&mut handed_out, TIME));
+        for is_handed_out in [true, false, true] {
+            holder.send_replace(is_handed_out);
+            let almost = tokio::time::timeout(TIME - Duration::from_secs(1), held.as_mut());
+            almost.await.unwrap_err();
+        }
+        tokio::time::timeout(Duration::from_secs(2), held).await.unwrap();
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::import::ImportArgs;
 use super::server_args::{LoginArgs, LogoutArgs, ServersArgs};
+use super::session_args::{LastingArgs, SessionHostArgs, SessionsArgs};
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 use ipybox::{ApprovalMode, AuditContents, RemoteSettings, SandboxSettings, Settings};
 
@@ -58,6 +59,11 @@ pub(crate) enum Command {
     Logout(LogoutArgs),
     /// List the registered MCP servers with their logins, try one, or remove one
     Servers(ServersArgs),
+    /// List the sessions that are kept without a client, show one, or end them
+    Sessions(SessionsArgs),
+    /// Hold a session for clients that come one after the other
+    #[command(hide = true)]
+    SessionHost(SessionHostArgs),
     /// Tell whether ipybox can run here, with a sandbox or without, and what mends what is missing
     ///
     /// Tries what it tells, and leaves nothing behind. Ends with 0 if ipybox can run: without a sandbox, and with one
@@ -359,6 +365,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, requires = "approve_shell_cmds")]
     pub(crate) require_shell_escape: bool,
 
+    #[command(flatten)]
+    pub(crate) lasting: LastingArgs,
+
     /// Append a line of JSON for each cell, tool call and decision to this file, outside the workspace
     #[arg(long, value_name = "FILE")]
     pub(crate) audit_log: Option<PathBuf>,
@@ -448,6 +457,7 @@ impl From<ServeArgs> for Settings {
         settings.kernel.approve_shell_cmds = args.approve_shell_cmds;
         settings.kernel.require_shell_escape = args.require_shell_escape;
         settings.mcp_configs = args.mcp_config;
+        settings.long_cells = args.lasting.long_cells;
         settings.audit.file = args.audit_log;
         if args.audit_contents {
             settings.audit.contents = AuditContents::Everything;

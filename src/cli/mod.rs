@@ -11,6 +11,9 @@ mod login;
 mod search;
 mod server_args;
 mod servers;
+mod session_args;
+mod sessions;
+
 mod signals;
 mod size;
 mod tool_server;
@@ -47,6 +50,8 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::Login(args)) => login::log_in(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Logout(args)) => login::log_out(&args).map(|()| ExitCode::SUCCESS),
         Some(Command::Servers(args)) => servers::run(args).map(|()| ExitCode::SUCCESS),
+        Some(Command::Sessions(args)) => sessions::run(args).map(|()| ExitCode::SUCCESS),
+        Some(Command::SessionHost(args)) => sessions::host(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Search(args)) => search::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::ToolServer(args)) => tool_server::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Doctor(args)) => doctor::run(args),
@@ -59,6 +64,7 @@ pub(crate) fn main() -> ExitCode {
                 print_message(refusal);
                 return ExitCode::from(USAGE);
             }
+            None if sessions::is_kept(&args.serve) => sessions::relay(args.serve).map(|()| ExitCode::SUCCESS),
             None => serve(args.serve).map(|()| ExitCode::SUCCESS),
         },
     };

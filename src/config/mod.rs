@@ -151,6 +151,7 @@ pub struct Config {
     /// How `ipybox login` is told which workspace this is.
     login_flags: String,
     pub(crate) images: Images,
+    pub(crate) has_long_cells: bool,
     pub(crate) images_dir: PathBuf,
     pub(crate) kernel: KernelSettings,
     pub(crate) site: Site,
@@ -203,6 +204,7 @@ impl Config {
             state_dir,
             login_flags,
             images: settings.images,
+            has_long_cells: settings.long_cells,
             images_dir,
             kernel: settings.kernel,
             site,
@@ -219,6 +221,14 @@ impl Config {
             None => config.warn_of_home(),
         }
         Ok(config)
+    }
+
+    /// For a further session beside one that has this configuration: what it registers at its start is registered.
+    pub(crate) fn beside_another(&self) -> Self {
+        let mut config = self.clone();
+        config.mcp_configs.clear();
+        config.tool_server.port = None;
+        config
     }
 
     fn warn_of_home(&self) {

@@ -37,6 +37,9 @@ pub struct Settings {
     pub audit: AuditSettings,
     /// Configuration files of MCP clients, whose servers are registered at the start. Default: none.
     pub mcp_configs: Vec<PathBuf>,
+    /// Whether requests of MCP clients can stop waiting for their cells: an argument `wait`, and the tool
+    /// `wait_for_cell`. Default: no.
+    pub long_cells: bool,
     /// The environment of the process that asks for the session. Default: ours.
     pub(crate) environment: Option<ProcessEnvironment>,
 }
@@ -231,6 +234,7 @@ impl Default for Settings {
             approval: ApprovalSettings::default(),
             audit: AuditSettings::default(),
             mcp_configs: Vec::new(),
+            long_cells: false,
             environment: None,
         }
     }

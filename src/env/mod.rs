@@ -118,6 +118,11 @@ impl Variables {
         self.process.get(name).map(String::as_str)
     }
 
+    /// All of the process environment.
+    pub(crate) fn all_in_process(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.process.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// The part of the process environment for programs of the host.
     pub(crate) fn of_programs(&self) -> impl Iterator<Item = (&str, &str)> {
         let is_inherited = |name: &str| {

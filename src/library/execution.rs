@@ -89,6 +89,7 @@ impl CodeExecution {
                 max_output_chars: code.max_output_chars,
                 cancel: cell_cancel,
                 chunks: sender,
+                unread: None,
                 approver,
                 has_tools: true,
             };
@@ -125,7 +126,7 @@ impl Stream for CodeExecution {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
-        if let Poll::Ready(Some(mut request)) = this.requests.poll_recv(context)
+        if let Poll::Ready(Some(request)) = this.requests.poll_recv(context)
             && this.finished.is_none()
         {
             request.hand_out();

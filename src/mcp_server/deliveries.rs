@@ -39,11 +39,21 @@ const KEPT: usize = 8;
 /// How many sent answers are remembered, in case a cancellation crosses its answer.
 const REMEMBERED: usize = 4;
 
+/// How long before the end of a connection an answer must have been sent to count as read.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
+
 /// How long an answer waits for that of an earlier cell which it should repeat. The cell has ended by then:
 /// only its images may take longer.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// The answers of one session with a client.
+/// A call: requests of different connections may have the same id.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct CallId {
+    pub(super) connection: u64,
+    pub(super) id: RequestId,
+}
+
+/// The answers of one session.
 #[derive(Default)]
 pub(super) struct Deliveries {
     state: Mutex<State>,
@@ -53,11 +63,13 @@ pub(super) struct Deliveries {
 
 #[derive(Default)]
 struct State {
-    under_way: HashMap<RequestId, UnderWay>,
+    under_way: HashMap<CallId, UnderWay>,
     /// The answers that the next one repeats, oldest first.
     kept: VecDeque<Earlier>,
     /// The newest answers that were sent.
     sent: VecDeque<Sent>,
+    /// When the newest request came: its client has read what was sent before.
+    newest: Option<Instant>,
 }
 
 /// A request that is being worked on.
@@ -74,7 +86,8 @@ struct UnderWay {
 
 /// An answer that was sent, with the earlier ones that it repeated.
 struct Sent {
-    id: RequestId,
+    id: CallId,
+    at: Instant,
     own: Earlier,
     carried: Vec<Earlier>,
     /// Whether it answered a recall, see [`is_recall`].
@@ -83,7 +96,12 @@ struct Sent {
 
 impl Deliveries {
     /// Records a request that has arrived.
-    pub(super) fn begin(&self, request: &CallToolRequestParams, context: &RequestContext<RoleServer>) {
+    pub(super) fn begin(
+        &self,
+        request: &CallToolRequestParams,
+        id: &CallId,
+        context: &RequestContext<RoleServer>,
+    ) {
         let call = UnderWay {
             arrival: Arrival::of(&context.extensions),
             is_queued: [execute::NAME, reset::NAME].contains(&&*request.name),
@@ -93,18 +111,38 @@ impl Deliveries {
                 .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28),
             is_overtaken: false,
         };
-        self.state().begin(context.id.clone(), call);
+        self.state().begin(id.clone(), call);
     }
 
     /// Removes a request that is answered with something else than a result.
-    pub(super) fn forget(&self, id: &RequestId) {
+    pub(super) fn forget(&self, id: &CallId) {
         self.state().under_way.remove(id);
         self.settled.notify_waiters();
     }
 
     /// Handles a cancellation after the answer. [`answer`](Self::answer) handles one that comes before.
-    pub(super) fn cancelled(&self, id: &RequestId) {
+    pub(super) fn cancelled(&self, id: &CallId) {
         self.state().take_back(id);
+    }
+
+    /// Whether there has been a call.
+    pub(super) fn has_begun(&self) -> bool {
+        self.state().newest.is_some()
+    }
+
+    /// Ends a connection: what was sent on it at the last moment may not have been read.
+    pub(super) fn disconnected(&self, connection: u64) {
+        let mut state = self.state();
+        state.under_way.retain(|call, _| call.connection != connection);
+        let newest = state.newest;
+        let is_last = |sent: &Sent| {
+            sent.id.connection == connection && Some(sent.at) > newest && sent.at.elapsed() < LAST_MOMENT
+        };
+        let last: Vec<CallId> =
+            state.sent.iter().filter(|sent| is_last(sent)).map(|sent| sent.id.clone()).collect();
+        for id in last {
+            state.take_back(&id);
+        }
     }
 
     /// Keeps an answer whose client has not come back for it.
@@ -117,27 +155,27 @@ impl Deliveries {
     pub(super) async fn answer(
         &self,
         request: &CallToolRequestParams,
-        context: &RequestContext<RoleServer>,
+        id: &CallId,
         session: &Session,
         mut result: CallToolResult,
     ) -> CallToolResult {
         // After the timeout, a later answer repeats the missing ones.
-        tokio::time::timeout(SETTLING, self.earlier_cells(&context.id)).await.ok();
+        tokio::time::timeout(SETTLING, self.earlier_cells(id)).await.ok();
         let call = name_of(&request.name, request.arguments.as_ref());
         let text = text_of(&result);
-        let (why, after) = self.state().judge(&context.id, Instant::now());
+        let (why, after) = self.state().judge(id, Instant::now());
         let own = match why {
             Why::Sent => Earlier::new(&call, &text, why, after),
             _ => Earlier::with_file(&call, &text, why, after, session).await,
         };
-        let repeated = self.state().send(&context.id, why, own, is_recall(request));
+        let repeated = self.state().send(id, why, own, is_recall(request));
         prepend(&repeated, &mut result);
         self.settled.notify_waiters();
         result
     }
 
     /// Waits for the answers of earlier cells that this one should repeat.
-    async fn earlier_cells(&self, id: &RequestId) {
+    async fn earlier_cells(&self, id: &CallId) {
         loop {
             let mut settled = std::pin::pin!(self.settled.notified());
             settled.as_mut().enable();
@@ -160,15 +198,16 @@ fn is_recall(request: &CallToolRequestParams) -> bool {
 }
 
 impl State {
-    fn begin(&mut self, id: RequestId, call: UnderWay) {
+    fn begin(&mut self, id: CallId, call: UnderWay) {
         for earlier in self.under_way.values_mut() {
             earlier.is_overtaken |= call.arrival.at.duration_since(earlier.arrival.at) > OVERTAKEN_AFTER;
         }
+        self.newest = Some(call.arrival.at);
         self.under_way.insert(id, call);
     }
 
     /// Whether an earlier cell whose answer may be lost is still under way.
-    fn has_to_wait(&self, id: &RequestId) -> bool {
+    fn has_to_wait(&self, id: &CallId) -> bool {
         let Some(own) = self.under_way.get(id) else { return false };
         let is_lost = |call: &UnderWay| call.cancelled.is_cancelled() || call.is_overtaken;
         let mut others = self.under_way.values();
@@ -177,7 +216,7 @@ impl State {
     }
 
     /// Why the answer to a request may not reach the client, and how long it took.
-    fn judge(&self, id: &RequestId, now: Instant) -> (Why, Duration) {
+    fn judge(&self, id: &CallId, now: Instant) -> (Why, Duration) {
         let Some(call) = self.under_way.get(id) else { return (Why::Sent, Duration::ZERO) };
         let after = now.duration_since(call.arrival.at);
         let is_doubtful = !call.must_cancel && (call.is_overtaken || after > LONG);
@@ -191,7 +230,7 @@ impl State {
 
     /// Records an answer that is sent now, unless its request was cancelled. Returns the texts of earlier
     /// answers to send with it.
-    fn send(&mut self, id: &RequestId, why: Why, own: Earlier, is_recall: bool) -> Vec<String> {
+    fn send(&mut self, id: &CallId, why: Why, own: Earlier, is_recall: bool) -> Vec<String> {
         let call = self.under_way.remove(id);
         // It may have been cancelled since `judge`; later cancellations go to `take_back`.
         if why == Why::Cancelled || call.is_some_and(|call| call.cancelled.is_cancelled()) {
@@ -202,7 +241,7 @@ impl State {
         let mut carried = Vec::from(std::mem::take(&mut self.kept));
         repeated.extend(carried.iter().map(Earlier::text));
         if why == Why::Sent {
-            self.sent.push_back(Sent { id: id.clone(), own, carried, is_recall });
+            self.sent.push_back(Sent { id: id.clone(), at: Instant::now(), own, carried, is_recall });
             if self.sent.len() > REMEMBERED {
                 self.sent.pop_front();
             }
@@ -225,7 +264,7 @@ impl State {
     }
 
     /// After a late cancellation, keeps a sent answer and those that it repeated.
-    fn take_back(&mut self, id: &RequestId) {
+    fn take_back(&mut self, id: &CallId) {
         let place = self.sent.iter().position(|sent| sent.id == *id);
         let Some(Sent { own, carried, .. }) = place.and_then(|place| self.sent.remove(place)) else { return };
         for earlier in carried.into_iter().rev() {
@@ -255,20 +294,24 @@ mod tests {
         is_recall: bool,
     }
 
+    fn call(id: i64) -> CallId {
+        CallId { connection: 1, id: RequestId::Number(id) }
+    }
+
     impl Play {
         fn new() -> Self {
             Self { state: State::default(), now: Instant::now(), must_cancel: false, is_recall: false }
         }
 
         fn begin(&mut self, id: i64) {
-            let call = UnderWay {
+            let under_way = UnderWay {
                 arrival: Arrival { number: id as u64, at: self.now },
                 is_queued: true,
                 cancelled: CancellationToken::new(),
                 must_cancel: self.must_cancel,
                 is_overtaken: false,
             };
-            self.state.begin(RequestId::Number(id), call);
+            self.state.begin(call(id), under_way);
         }
 
         fn wait(&mut self, seconds: u64) {
@@ -277,7 +320,7 @@ mod tests {
 
         /// Sends the answer with this number; returns the earlier ones that it repeats.
         fn answer(&mut self, id: i64, is_cancelled: bool) -> Vec<String> {
-            let request = RequestId::Number(id);
+            let request = call(id);
             if is_cancelled {
                 self.state.under_way[&request].cancelled.cancel();
             }
@@ -387,8 +430,8 @@ mod tests {
         play.answer(1, true);
         play.begin(2);
         play.repeats(2, &[1]);
-        play.state.take_back(&RequestId::Number(2));
-        play.state.take_back(&RequestId::Number(2));
+        play.state.take_back(&call(2));
+        play.state.take_back(&call(2));
         play.begin(3);
         play.repeats(3, &[1, 2]);
     }
@@ -396,11 +439,11 @@ mod tests {
     #[test]
     fn an_answer_waits_for_earlier_cells_that_it_should_tell() {
         let mut play = Play::new();
-        let has_to_wait = |play: &Play, id| play.state.has_to_wait(&RequestId::Number(id));
+        let has_to_wait = |play: &Play, id| play.state.has_to_wait(&call(id));
         play.begin(1);
         play.begin(2);
         assert!(!has_to_wait(&play, 2));
-        play.state.under_way[&RequestId::Number(1)].cancelled.cancel();
+        play.state.under_way[&call(1)].cancelled.cancel();
         assert!(has_to_wait(&play, 2) && !has_to_wait(&play, 1));
         play.answer(1, true);
         assert!(!has_to_wait(&play, 2));
@@ -411,7 +454,7 @@ mod tests {
     fn a_cancellation_after_the_judgement_counts() {
         let mut play = Play::new();
         play.begin(1);
-        let request = RequestId::Number(1);
+        let request = call(1);
         let (why, after) = play.state.judge(&request, play.now);
         play.state.under_way[&request].cancelled.cancel();
         let own = Earlier::new("`tool`", "answer 1", Why::Cancelled, after);

@@ -30,6 +30,8 @@ pub(super) enum Why {
     Cancelled,
     /// The client was asked for approval, and has not come back.
     NotTakenUp,
+    /// The client went away before it had the answer.
+    ClientGone,
     /// The client may have given up without a cancellation.
     InDoubt,
 }
@@ -52,6 +54,9 @@ impl Earlier {
         let heading = match why {
             Why::Sent => format!("Answer of an earlier call, after {seconds} s: {call}"),
             Why::Cancelled => format!("Answer of an earlier call, cancelled after {seconds} s: {call}"),
+            Why::ClientGone => format!(
+                "Answer of an earlier call, whose client was gone before it ended, after {seconds} s: {call}"
+            ),
             Why::NotTakenUp => format!("Answer of an earlier call that waited for approval: {call}"),
             Why::InDoubt => {
                 format!(
@@ -97,7 +102,7 @@ impl Earlier {
 
 fn chars_of(why: Why) -> usize {
     match why {
-        Why::Sent | Why::Cancelled | Why::NotTakenUp => LOST_CHARS,
+        Why::Sent | Why::Cancelled | Why::NotTakenUp | Why::ClientGone => LOST_CHARS,
         Why::InDoubt => DOUBTFUL_CHARS,
     }
 }

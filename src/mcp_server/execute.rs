@@ -1,5 +1,6 @@
 //! The tool `execute_ipython_cell`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
@@ -7,8 +8,10 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::{Call, McpServer, parse, pictures, reply, schema};
+use super::sessions::Chosen;
+use super::{Call, McpServer, parse, pictures, reply, schema, wait};
 use crate::config::Images;
+use crate::output::Unread;
 use crate::session::{Cell, DEFAULT_TIMEOUT, Outcome};
 
 pub(super) const NAME: &str = "execute_ipython_cell";
@@ -27,10 +30,22 @@ struct Arguments {
     code: String,
     timeout: Option<f64>,
     max_output_chars: Option<f64>,
+    session: Option<String>,
+    wait: Option<f64>,
+    if_busy: Option<IfBusy>,
 }
 
-pub(super) fn definition() -> Tool {
-    let input = json!({
+/// What becomes of a cell if another one runs.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum IfBusy {
+    Queue,
+    Refuse,
+}
+
+/// `is_long` adds what cells need that a request does not wait for.
+pub(super) fn definition(is_long: bool) -> Tool {
+    let mut input = json!({
         "type": "object",
         "properties": {
             "code": {"type": "string", "description": "Python code to run in the IPython kernel"},
@@ -47,11 +62,32 @@ pub(super) fn definition() -> Tool {
                 "description": "How many characters of output to return. Of longer output the beginning and the end \
                     are returned, and the path of a file with all of it",
             },
+            "session": {
+                "type": "string",
+                "description": "`new` for a kernel of your own, whose handle the answer has; pass that handle later. Without \
+                    it, the kernel that all agents of this client share",
+            },
         },
         "required": ["code"],
         "additionalProperties": false,
     });
-    Tool::new(NAME, DESCRIPTION, schema(input)).with_title("Run Python code").with_annotations(
+    let mut description = DESCRIPTION.to_owned();
+    if is_long {
+        description.push_str(LONG_CELLS);
+        input["properties"]["wait"] = json!({
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "description": "How long to wait for the cell, in seconds; then what it has printed is returned with its id, \
+                and it runs on. Without it, this waits until the cell ends",
+        });
+        input["properties"]["if_busy"] = json!({
+            "type": "string",
+            "enum": ["queue", "refuse"],
+            "default": "queue",
+            "description": "Whether the cell waits for those before it, or is refused while one runs",
+        });
+    }
+    Tool::new(NAME, description, schema(input)).with_title("Run Python code").with_annotations(
         ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(true),
     )
 }
@@ -78,6 +114,22 @@ variables survived.
 If a call ended without its answer because the client stopped waiting, the next answer tells it; where it does not, \
 a cell without code tells the last answers again.";
 
+const LONG_CELLS: &str = "\n\n\
+For code that may take longer than a minute, pass `wait` (30 is a good value) and a large enough `timeout`: if the cell \
+has not ended by then, the answer has its id, and `wait_for_cell` returns the rest.";
+
+/// How long a request waits for its cell, if it says so.
+pub(super) fn wait_of(arguments: &JsonObject) -> Option<Duration> {
+    let seconds = arguments.get("wait")?.as_f64()?;
+    Duration::try_from_secs_f64(seconds.min(wait::LONGEST_WAIT_SECS)).ok()
+}
+
+/// Keeps what the cell prints, for requests that do not wait until it ends.
+pub(super) fn unread_for(arguments: &JsonObject) -> Arc<Unread> {
+    let limit = arguments.get("max_output_chars").and_then(serde_json::Value::as_f64);
+    Arc::new(Unread::new(limit.map_or(DEFAULT_MAX_OUTPUT_CHARS, |limit| limit as usize)))
+}
+
 pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Call) -> CallToolResult {
     let arguments: Arguments = match parse(arguments) {
         Ok(arguments) => arguments,
@@ -102,13 +154,24 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
             ));
         }
     };
+    if let Some(refusal) = refusal(server, arguments.wait, arguments.if_busy) {
+        return reply::failure(refusal);
+    }
+    let Chosen { place, note } = match server.sessions.choose(arguments.session.as_deref()).await {
+        Ok(chosen) => chosen,
+        Err(refusal) => return reply::failure(refusal),
+    };
+    let _open = place.cells.token();
+    if arguments.if_busy == Some(IfBusy::Refuse) && place.cells.len() > 1 {
+        return reply::failure(busy(server));
+    }
     let (chunks, progress) = match call.progress {
         Some(progress) => {
             let (sender, receiver) = mpsc::channel(CHUNKS_CAPACITY);
             (
                 Some(sender),
                 Some(progress.report_cell(
-                    (server.session.phase(), server.session.progress_of_servers()),
+                    (place.session.phase(), place.session.progress_of_servers()),
                     call.approver.waiting(),
                     receiver,
                 )),
@@ -123,15 +186,20 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
         max_output_chars,
         cancel: call.cancelled,
         chunks,
+        unread: call.unread.clone(),
         approver: call.approver,
         has_tools: true,
     };
     call.turn.come().await;
-    let pending = server.session.execute(cell).await;
+    let pending = place.session.execute(cell).await;
     drop(call.turn);
     let (outcome, _) = tokio::join!(pending.outcome(), futures::future::OptionFuture::from(progress));
     match outcome {
         Ok(mut outcome) => {
+            outcome.notes.splice(..0, note);
+            if let Some(rest) = call.unread.and_then(|unread| unread.rest()) {
+                outcome.text.excerpt = rest;
+            }
             // Only the text of a cancelled cell is sent, with the next answer.
             let images = if cancelled.is_cancelled() { Images::Link } else { server.images };
             let pictures = pictures_of(&mut outcome, images).await;
@@ -139,6 +207,32 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
         }
         Err(error) => reply::error(&error),
     }
+}
+
+/// Why a cell is not run, if its arguments do not fit.
+fn refusal(server: &McpServer, wait: Option<f64>, if_busy: Option<IfBusy>) -> Option<String> {
+    let name = match (wait, if_busy) {
+        (Some(_), _) => "wait",
+        (None, Some(_)) => "if_busy",
+        (None, None) => return None,
+    };
+    if !server.has_long_cells {
+        return Some(format!(
+            "the argument `{name}` cannot be used: ipybox was started without `--long-cells`"
+        ));
+    }
+    if let Some(seconds) = wait.filter(|seconds| seconds.is_nan() || *seconds <= 0.0) {
+        return Some(format!(
+            "the argument `wait` cannot be used: {seconds} is not a positive number of seconds"
+        ));
+    }
+    None
+}
+
+/// The refusal while another cell runs.
+fn busy(server: &McpServer) -> String {
+    let cells = server.left.summary().join("\n");
+    format!("Not run: another cell has not ended.\n{cells}").trim_end().to_owned()
 }
 
 /// The images of a cell that its reply shows.

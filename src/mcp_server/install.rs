@@ -47,9 +47,12 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
     let (phase, phases) = watch::channel(String::new());
     let report = |words: &str| drop(phase.send_replace(words.to_owned()));
     let client = Client { approver: &call.approver, cancelled: &call.cancelled };
-    let installing = server.session.install(&arguments.package_name, Some(client), &report);
+    let installing = server.session().install(&arguments.package_name, Some(client), &report);
     match Progress::report_while(call.progress, phases, call.approver.waiting(), installing).await {
-        Ok(output) => reply::success(output),
+        Ok(output) => {
+            server.sessions.refresh_others(None).await;
+            reply::success(output)
+        }
         Err(InstallError::Denied(denied)) => reply::denied(&denied),
         Err(InstallError::Cancelled) => reply::failure("Installation was cancelled."),
         Err(error) => reply::error(&error),

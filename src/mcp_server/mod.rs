@@ -1,4 +1,4 @@
-//! The MCP server: four tools on stdio.
+//! The MCP server: four tools, and a fifth for cells that take long.
 //!
 //! It translates between MCP and a session; one file per tool.
 
@@ -8,18 +8,24 @@ mod deliveries;
 mod earlier;
 mod execute;
 mod install;
+mod left;
 mod lines;
+mod news;
 mod pictures;
 mod progress;
 mod register;
 mod reply;
 mod reset;
+mod serving;
+mod sessions;
 mod stdio;
+mod wait;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use rmcp::model::{
@@ -31,14 +37,22 @@ use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use self::arrivals::Turn;
-use self::asking::{AskVia, Ongoing, Parking};
-use self::deliveries::Deliveries;
-use self::progress::{Progress, TokenSlot};
+use self::asking::{About, AskVia, Followed, Leave, Ongoing, Parking, Waiting};
+use self::deliveries::{CallId, Deliveries};
+use self::earlier::{Earlier, Why, name_of, prepend, text_of};
+use self::left::Left;
+use self::news::News;
+use self::progress::{Listener, Progress};
+pub(crate) use self::serving::Serving;
+use self::sessions::Sessions;
+pub(crate) use self::stdio::end_on_signals;
 pub use self::stdio::{Error, serve_stdio};
 use crate::approval::Approver;
-use crate::config::Images;
+use crate::config::{Config, Images};
+use crate::output::Unread;
 use crate::session::Session;
 
 /// What a model should know before it sees the tools.
@@ -61,50 +75,174 @@ intermediate results stay out of your context. Servers registered earlier work w
 /// How many registered servers the instructions list: some 250 tokens.
 const LISTED_SERVERS: usize = 40;
 
-/// The MCP server's state, shared by its tools.
+/// The MCP server's state, shared by its tools and by the clients that come one after the other.
 pub(crate) struct McpServer {
-    session: Arc<Session>,
+    sessions: Sessions,
     /// Calls that wait for the client's answer to an approval request.
     parking: Parking,
+    /// Calls for which no request waits.
+    left: Left,
     /// Answers that may not have reached the client.
     deliveries: Deliveries,
+    /// What the next answers say first.
+    news: News,
     /// How a cell's reply returns images.
     images: Images,
-    /// Cancelled when the session ends: no client waits for answers any more.
-    closed: CancellationToken,
+    /// Whether requests can stop waiting for their cells.
+    has_long_cells: bool,
 }
 
-/// The handler for rmcp. The server is shared, since tools may outlive the request that called them.
+/// The handler for rmcp, of one connection with a client. The server is shared, since tools may outlive the request that
+/// called them.
 #[derive(Clone)]
-pub(crate) struct Handler(Arc<McpServer>);
+pub(crate) struct Handler {
+    server: Arc<McpServer>,
+    connection: Connection,
+}
+
+/// A connection with a client.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    /// Greater than that of every connection before.
+    number: u64,
+    /// Cancelled when it ends: the client waits for no answers any more.
+    closed: CancellationToken,
+    /// Whether what the client has begun goes on without it.
+    is_outlived: bool,
+    /// The calls that have not been answered.
+    calls: TaskTracker,
+}
 
 impl Handler {
-    /// Begins a call, and runs it until it is done or the client must ask its user.
+    /// Begins a call, and runs it until it is done, the client must ask its user, or the request does not wait longer.
     async fn begin(
         &self,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let arguments = request.arguments.clone().unwrap_or_default();
+        if request.name == wait::NAME && self.server.has_long_cells {
+            return self.wait_for_cell(arguments, request, context).await;
+        }
         let ask_via = AskVia::of(context);
         let (approver, questions) = ask_via.approver();
-        let token = TokenSlot::of(context);
+        let listener = Listener::of(context);
         let cancelled = CancellationToken::new();
+        let is_long = self.server.has_long_cells && request.name == execute::NAME;
+        let cell = is_long.then(|| (self.server.left.number(), execute::unread_for(&arguments)));
+        let about = About {
+            call: name_of(&request.name, request.arguments.as_ref()),
+            begun: Instant::now(),
+            is_queued: [execute::NAME, reset::NAME].contains(&&*request.name),
+            cell: cell.clone(),
+        };
+        let may_come_later = is_long || matches!(ask_via, AskVia::Rounds { .. });
         let call = Call {
             turn: Turn::of(&context.extensions),
-            progress: Progress::wanted_by(context, token.clone(), ask_via),
+            progress: Progress::wanted_by(listener.clone(), may_come_later),
             cancelled: cancelled.clone(),
             approver,
+            unread: cell.map(|(_, unread)| unread),
         };
-        let server = Arc::clone(&self.0);
-        let (name, arguments) = (request.name.to_string(), request.arguments.clone().unwrap_or_default());
+        let (server, name) = (Arc::clone(&self.server), request.name.to_string());
+        let wait = execute::wait_of(&arguments).filter(|_| is_long);
         let work = async move { server.dispatch(&name, arguments, call).await };
-        let ongoing = Ongoing::start(work, questions, cancelled, token);
-        match ask_via {
-            AskVia::Rounds { .. } => self.0.parking.work(ongoing, request, &context.ct).await,
-            AskVia::Elicitation { .. } | AskVia::None => {
-                ongoing.elicit(&context.peer, &context.ct).await.map(Into::into)
-            }
+        let ongoing = Ongoing::start(work, questions, cancelled, listener, about);
+        let leave = self.leave_after(wait);
+        self.follow(ongoing, request, context, self.waiting(&context.ct, &leave)).await
+    }
+
+    /// Waits for a cell that was left. Unlike that of a cell, the cancellation of this request ends the waiting alone.
+    async fn wait_for_cell(
+        &self,
+        arguments: JsonObject,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        drop(Turn::of(&context.extensions));
+        let taken = wait::read(arguments).and_then(|wait| {
+            self.server.left.take(wait.cell).map(|(ongoing, awaited)| (wait, ongoing, awaited))
+        });
+        let (wait, ongoing, _awaited) = match taken {
+            Ok(taken) => taken,
+            Err(refusal) => return Ok(reply::failure(refusal).into()),
+        };
+        if wait.interrupt {
+            ongoing.interrupt();
         }
+        ongoing.send_progress_to(progress::listener_of(context));
+        let leave = Leave { given_up: Some(context.ct.clone()), ..self.leave_after(Some(wait.timeout)) };
+        self.follow(ongoing, request, context, self.waiting(&CancellationToken::new(), &leave)).await
+    }
+
+    /// Goes on with a call whose client has come back with answers.
+    async fn resume(
+        &self,
+        state: &str,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        // Its cell is in the queue already.
+        drop(Turn::of(&context.extensions));
+        let arguments = request.arguments.clone().unwrap_or_default();
+        let (cancelled, leave) = match request.name == wait::NAME {
+            true => {
+                let timeout = wait::read(arguments).map(|wait| wait.timeout).ok();
+                let given_up = Some(context.ct.clone());
+                (CancellationToken::new(), Leave { given_up, ..self.leave_after(timeout) })
+            }
+            false => (context.ct.clone(), self.leave_after(execute::wait_of(&arguments))),
+        };
+        match self.server.parking.resume(state, request, context, self.waiting(&cancelled, &leave)).await {
+            Followed::Answered(answer) => answer,
+            Followed::Left(ongoing) => self.leave(*ongoing),
+        }
+    }
+
+    /// Follows a call until its end, until its client must ask its user, or until it is time to leave.
+    async fn follow(
+        &self,
+        ongoing: Ongoing,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+        waiting: Waiting<'_>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let followed = match AskVia::of(context) {
+            AskVia::Rounds { .. } => self.server.parking.work(ongoing, request, waiting).await,
+            AskVia::Elicitation { .. } | AskVia::None => {
+                ongoing.elicit(&context.peer, waiting).await.map(Into::into)
+            }
+        };
+        match followed {
+            Followed::Answered(answer) => answer,
+            Followed::Left(ongoing) => self.leave(*ongoing),
+        }
+    }
+
+    /// Lets a call go on without a request.
+    fn leave(&self, mut ongoing: Ongoing) -> Result<CallToolResponse, ErrorData> {
+        if self.connection.closed.is_cancelled() {
+            // Dropping it cancels the work.
+            if self.connection.is_outlived {
+                self.server.left.put(ongoing);
+            }
+            return Err(ErrorData::internal_error("the server is shutting down", None));
+        }
+        if let Some(done) = ongoing.take_done() {
+            return done.map(Into::into);
+        }
+        let answer = wait::still_running(&ongoing);
+        self.server.left.put(ongoing);
+        Ok(answer.into())
+    }
+
+    fn waiting<'a>(&'a self, cancelled: &'a CancellationToken, leave: &'a Leave) -> Waiting<'a> {
+        Waiting { cancelled, leave, left: &self.server.left }
+    }
+
+    fn leave_after(&self, time: Option<Duration>) -> Leave {
+        let at = time.map(|time| tokio::time::Instant::now() + time);
+        Leave { closed: self.connection.closed.clone(), given_up: None, at }
     }
 }
 
@@ -118,20 +256,64 @@ struct Call {
     turn: Turn,
     /// Decides about what the tool does.
     approver: Approver,
+    /// Gets what a cell prints, if a request may stop waiting for it.
+    unread: Option<Arc<Unread>>,
 }
 
 impl McpServer {
-    /// Adds earlier answers that may not have reached the client to an answer.
+    fn new(session: Arc<Session>, config: &Config) -> Self {
+        Self {
+            sessions: Sessions::new(session, config),
+            parking: Parking::default(),
+            left: Left::default(),
+            deliveries: Deliveries::default(),
+            news: News::default(),
+            images: config.images,
+            has_long_cells: config.has_long_cells,
+        }
+    }
+
+    /// The client's own session.
+    fn session(&self) -> &Arc<Session> {
+        &self.sessions.own().session
+    }
+
+    /// Keeps what a client that is gone waited for.
+    fn put_aside(&self, connection: u64) {
+        for call in self.parking.abandon() {
+            self.left.put(call);
+        }
+        self.deliveries.disconnected(connection);
+    }
+
+    /// Adds news, and earlier answers that may not have reached the client, to an answer.
     async fn deliver(
         &self,
         request: &CallToolRequestParams,
-        context: &RequestContext<RoleServer>,
+        call: &CallId,
         result: CallToolResult,
     ) -> CallToolResult {
-        for done in self.parking.done_meanwhile() {
-            self.deliveries.keep(done.into_earlier(&self.session).await);
+        let is_queued = [execute::NAME, reset::NAME].contains(&&*request.name);
+        if is_queued {
+            self.left.settle().await;
         }
-        self.deliveries.answer(request, context, &self.session, result).await
+        for done in self.parking.done_meanwhile() {
+            self.deliveries.keep(done.into_earlier(self.session()).await);
+        }
+        for answer in self.left.done_meanwhile(self.session()).await {
+            self.deliveries.keep(answer);
+        }
+        let mut result = self.deliveries.answer(request, call, self.session(), result).await;
+        prepend(&self.news.take(is_queued).await, &mut result);
+        result
+    }
+
+    /// Keeps an answer whose client is gone, for the next one.
+    async fn keep(&self, request: &CallToolRequestParams, result: &CallToolResult) {
+        let call = name_of(&request.name, request.arguments.as_ref());
+        let (text, session) = (text_of(result), self.session());
+        let answer = Earlier::with_file(&call, &text, Why::ClientGone, Duration::ZERO, session).await;
+        self.deliveries.keep(answer);
     }
 
     async fn dispatch(
@@ -146,7 +328,9 @@ impl McpServer {
             install::NAME => Ok(install::call(&self, arguments, call).await),
             reset::NAME => Ok(reset::call(&self, arguments, call).await),
             _ => {
-                let names = definitions().map(|tool| tool.name).join("`, `");
+                let names: Vec<_> =
+                    definitions(self.has_long_cells).into_iter().map(|tool| tool.name).collect();
+                let names = names.join("`, `");
                 let message = format!("there is no tool `{name}`; there are `{names}`");
                 Err(ErrorData::invalid_params(message, None))
             }
@@ -162,8 +346,8 @@ impl ServerHandler for Handler {
             .with_server_info(implementation)
             .with_instructions(
                 INSTRUCTIONS.to_owned()
-                    + &registered(&self.0.session.servers())
-                    + &offered(&self.0.session.offered()),
+                    + &registered(&self.server.session().servers())
+                    + &offered(&self.server.session().offered()),
             )
     }
 
@@ -172,7 +356,7 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(definitions().into()))
+        Ok(ListToolsResult::with_all_items(definitions(self.server.has_long_cells)))
     }
 
     /// Answers unknown methods, and requests whose parameters have the wrong form.
@@ -195,30 +379,28 @@ impl ServerHandler for Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.0.deliveries.begin(&request, &context);
+        let _open = self.connection.calls.token();
+        let call = CallId { connection: self.connection.number, id: context.id.clone() };
+        self.server.deliveries.begin(&request, &call, &context);
         let answer = async {
             match &request.request_state {
-                Some(state) => {
-                    // Its cell is in the queue already.
-                    drop(Turn::of(&context.extensions));
-                    let progress = context.meta.get_progress_token();
-                    self.0.parking.resume(state, &request, progress, &context.ct).await
-                }
+                Some(state) => self.resume(state, &request, &context).await,
                 None => self.begin(&request, &context).await,
             }
         };
-        let answer = tokio::select! {
-            answer = answer_panics(answer) => answer,
-            () = self.0.closed.cancelled() => {
-                Err(ErrorData::internal_error("the server is shutting down", None))
+        match answer_panics(answer).await {
+            Ok(CallToolResponse::Complete(result))
+                if self.connection.is_outlived && self.connection.closed.is_cancelled() =>
+            {
+                self.server.deliveries.forget(&call);
+                self.server.keep(&request, &result).await;
+                Err(ErrorData::internal_error("the client is gone", None))
             }
-        };
-        match answer {
             Ok(CallToolResponse::Complete(result)) => {
-                Ok(self.0.deliver(&request, &context, result).await.into())
+                Ok(self.server.deliver(&request, &call, result).await.into())
             }
             other => {
-                self.0.deliveries.forget(&context.id);
+                self.server.deliveries.forget(&call);
                 other
             }
         }
@@ -230,7 +412,7 @@ impl ServerHandler for Handler {
         _context: NotificationContext<RoleServer>,
     ) {
         if let Some(id) = notification.request_id {
-            self.0.deliveries.cancelled(&id);
+            self.server.deliveries.cancelled(&CallId { connection: self.connection.number, id });
         }
     }
 }
@@ -263,8 +445,13 @@ fn offered(names: &[String]) -> String {
     format!("\n\nBeing registered, as the user has configured: {shown}. The first cell waits for them.")
 }
 
-fn definitions() -> [Tool; 4] {
-    [execute::definition(), register::definition(), install::definition(), reset::definition()]
+fn definitions(has_long_cells: bool) -> Vec<Tool> {
+    let wait = has_long_cells.then(wait::definition);
+    let execute = execute::definition(has_long_cells);
+    [execute, register::definition(), install::definition(), reset::definition()]
+        .into_iter()
+        .chain(wait)
+        .collect()
 }
 
 /// The schema of a tool's arguments, written as a JSON literal.
@@ -318,7 +505,7 @@ mod tests {
 
     #[test]
     fn every_tool_describes_itself_to_models_and_users() {
-        for tool in definitions() {
+        for tool in definitions(true) {
             assert!(tool.description.is_some_and(|text| text.len() > 80), "{}", tool.name);
             assert!(tool.title.is_some() && tool.annotations.is_some(), "{}", tool.name);
             for (name, schema) in tool.input_schema["properties"].as_object().unwrap() {

@@ -10,7 +10,6 @@ use rmcp::{Peer, RoleServer};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::asking::AskVia;
 use crate::kernel::plain;
 use crate::session::Phase;
 
@@ -29,46 +28,48 @@ const MESSAGE_CHARS: usize = 2_000;
 
 /// Sends progress notifications to the client of a request.
 pub(super) struct Progress {
-    peer: Peer<RoleServer>,
-    token: TokenSlot,
+    listener: Listener,
     sent: f64,
     begun: Instant,
     last_sent: Instant,
 }
 
-/// The current progress token; without one no notification is sent.
+/// The client that gets the notifications, and its progress token; without one no notification is sent.
 #[derive(Debug, Clone, Default)]
-pub(super) struct TokenSlot(Arc<Mutex<Option<ProgressToken>>>);
+pub(super) struct Listener(Arc<Mutex<Option<ProgressClient>>>);
 
-impl TokenSlot {
-    /// A slot with the token of a request.
+/// A client, and the token that it has sent.
+pub(super) type ProgressClient = (Peer<RoleServer>, ProgressToken);
+
+impl Listener {
+    /// The client of a request, if it sent a token.
     pub(super) fn of(context: &RequestContext<RoleServer>) -> Self {
-        Self(Arc::new(Mutex::new(context.meta.get_progress_token())))
+        Self(Arc::new(Mutex::new(listener_of(context))))
     }
 
-    /// Replaces the token.
-    pub(super) fn set(&self, token: Option<ProgressToken>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = token;
+    /// Replaces the client.
+    pub(super) fn set(&self, client: Option<ProgressClient>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = client;
     }
 
-    fn get(&self) -> Option<ProgressToken> {
+    fn get(&self) -> Option<ProgressClient> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
+/// The client of a request and its progress token, if it sent one.
+pub(super) fn listener_of(context: &RequestContext<RoleServer>) -> Option<ProgressClient> {
+    Some((context.peer.clone(), context.meta.get_progress_token()?))
+}
+
 impl Progress {
-    /// For a request whose client sent a progress token, which is in `token`, or may send one when it calls
-    /// again.
-    pub(super) fn wanted_by(
-        context: &RequestContext<RoleServer>,
-        token: TokenSlot,
-        ask_via: AskVia,
-    ) -> Option<Self> {
-        if !matches!(ask_via, AskVia::Rounds { .. }) {
-            token.get()?;
+    /// For a request whose client wants notifications, or may want them later.
+    pub(super) fn wanted_by(listener: Listener, may_come_later: bool) -> Option<Self> {
+        if !may_come_later {
+            listener.get()?;
         }
         let now = Instant::now();
-        Some(Self { peer: context.peer.clone(), token, sent: 0.0, begun: now, last_sent: now })
+        Some(Self { listener, sent: 0.0, begun: now, last_sent: now })
     }
 
     /// Runs `work` and meanwhile sends each new value of `phases`, and that calls wait for approval, which
@@ -175,9 +176,9 @@ impl Progress {
     pub(super) async fn send(&mut self, message: String) {
         self.sent += 1.0;
         self.last_sent = Instant::now();
-        let Some(token) = self.token.get() else { return };
+        let Some((peer, token)) = self.listener.get() else { return };
         let notification = ProgressNotificationParam::new(token, self.sent).with_message(message);
-        if let Err(error) = pin!(self.peer.notify_progress(notification)).await {
+        if let Err(error) = pin!(peer.notify_progress(notification)).await {
             // The client is gone; cancellation ends the request itself.
             tracing::debug!(%error, "could not notify of progress");
         }

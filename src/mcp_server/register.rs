@@ -79,9 +79,12 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
     let (phase, phases) = watch::channel(String::new());
     let report = |what: &str| drop(phase.send_replace(format!("MCP server `{name}`: {}", plain(what))));
     let client = Client { approver: &call.approver, cancelled: &call.cancelled };
-    let registering = server.session.register(name, server_params, Some(client), &report);
+    let registering = server.session().register(name, server_params, Some(client), &report);
     match Progress::report_while(call.progress, phases, call.approver.waiting(), registering).await {
-        Ok(registration) => reply::registration(name, &registration),
+        Ok(registration) => {
+            server.sessions.refresh_others(registration.changed(name)).await;
+            reply::registration(name, &registration)
+        }
         Err(RegisterError::Denied(denied)) => reply::denied(&denied),
         Err(RegisterError::Cancelled) => reply::failure("Registration was cancelled."),
         Err(error) => reply::error(&error),

@@ -5,9 +5,11 @@ mod files;
 mod images;
 mod late;
 mod record;
+mod unread;
 
 pub(crate) use self::excerpt::excerpt;
 pub(crate) use self::files::OutputFile;
 pub(crate) use self::images::{Places, SavedImage};
 pub(crate) use self::late::Late;
 pub(crate) use self::record::{Cut, Record, Recorded, Text};
+pub(crate) use self::unread::Unread;

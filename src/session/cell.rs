@@ -3,6 +3,7 @@
 //! The grace periods for code that does not react to interrupts are set here. The worker replaces a kernel
 //! that is lost.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -12,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::end::{End, KernelState};
 use crate::approval::{Approver, CellOutput};
 use crate::kernel::{self, Content, Event, Fold, Kernel, Message, Missing, PythonError, RateLimit};
-use crate::output::{Late, Record, Recorded, SavedImage, Text};
+use crate::output::{Late, Record, Recorded, SavedImage, Text, Unread};
 
 /// How long code that is to be stopped gets to begin, before it is interrupted anyway.
 const BEGIN_GRACE: Duration = Duration::from_secs(1);
@@ -41,6 +42,8 @@ pub(crate) struct Cell {
     pub(crate) cancel: CancellationToken,
     /// Receives text while it is produced.
     pub(crate) chunks: Option<mpsc::Sender<String>>,
+    /// Gets the same text, for whoever does not wait until the end.
+    pub(crate) unread: Option<Arc<Unread>>,
     /// Decides about the tool calls of its code. While an approval request waits, the timeout does not run.
     pub(crate) approver: Approver,
     /// Whether its code may call tools, so that it waits for servers that are yet to be registered.
@@ -140,6 +143,9 @@ pub(super) async fn follow(
     spent: Duration,
     late: &mut Late,
 ) -> Followed {
+    if let Some(unread) = &cell.unread {
+        unread.begin();
+    }
     let mut course = Course {
         fold: Fold::new(request),
         record: Record::new(late.places(), cell.max_output_chars),
@@ -237,7 +243,7 @@ impl Course<'_> {
                             return Ok(end.or_else(|| self.unanswered()));
                         }
                         Escalation::Signalled(_) => {
-                            self.kill(kernel).await;
+                            self.kill(kernel, cell).await;
                             return Ok(stopped_by(cell, self.escalation, KernelState::Lost));
                         }
                         _ => self.escalate(kernel, Reason::Timeout).await?,
@@ -289,7 +295,7 @@ impl Course<'_> {
             self.late.take(message.content).await;
             return Ok(());
         }
-        let text = self.record.keep(self.fold.take(message.content)).await;
+        let text = self.keep(message.content, cell).await;
         if cell.chunks.is_some() && matches!(self.escalation, Escalation::None) {
             self.unsent = text;
         }
@@ -304,14 +310,23 @@ impl Course<'_> {
         Ok(())
     }
 
+    /// Records what the cell shows. Returns its text.
+    async fn keep(&mut self, content: Content, cell: &Cell) -> Option<String> {
+        let text = self.record.keep(self.fold.take(content)).await;
+        if let (Some(unread), Some(text)) = (&cell.unread, &text) {
+            unread.push(text);
+        }
+        text
+    }
+
     /// Kills the kernel and reads what the code had printed: code that never releases the GIL keeps it from
     /// being sent before.
-    async fn kill(&mut self, kernel: &mut Kernel) {
+    async fn kill(&mut self, kernel: &mut Kernel, cell: &Cell) {
         kernel.signal_kill();
         let last_words = async {
             while let Ok(Event::Message(message)) = kernel.next().await {
                 match self.fold.is_parent_of(&message) {
-                    true => drop(self.record.keep(self.fold.take(message.content)).await),
+                    true => drop(self.keep(message.content, cell).await),
                     false => self.late.take(message.content).await,
                 }
             }

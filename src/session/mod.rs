@@ -249,6 +249,12 @@ impl Session {
         Ok(registration)
     }
 
+    /// Lets code find what was installed or generated for another session in the same workspace; the package of `server`
+    /// is imported again.
+    pub(crate) async fn refresh_imports(&self, server: Option<&str>) {
+        self.queue.refresh_imports(server).await;
+    }
+
     /// Installs a package where the kernel finds it. Returns the installer's output. The user of a `client` decides; an
     /// application decides by itself, and passes `None`.
     ///

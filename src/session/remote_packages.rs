@@ -38,6 +38,7 @@ pub(super) fn cell(package: &str, cancel: CancellationToken) -> Cell {
         max_output_chars: OUTPUT_CHARS,
         cancel,
         chunks: None,
+        unread: None,
         approver: Approver::Nobody("packages are installed without tools"),
         has_tools: false,
     }

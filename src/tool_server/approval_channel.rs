@@ -180,7 +180,7 @@ impl Client {
         }
     }
 
-    async fn ask(&mut self, mut request: ApprovalRequest) -> Result<(), Gone> {
+    async fn ask(&mut self, request: ApprovalRequest) -> Result<(), Gone> {
         let id = uuid::Uuid::new_v4().to_string();
         let question = match wire::question(&id, request.action()) {
             Ok(question) => question,

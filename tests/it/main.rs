@@ -7,6 +7,7 @@ mod architecture;
 mod attacks;
 mod cells;
 mod examples;
+mod lasting;
 mod library;
 mod oauth;
 mod output;

@@ -9,20 +9,30 @@ use tokio_util::sync::CancellationToken;
 use super::question;
 use crate::approval::ApprovalRequest;
 
-/// Asks the client's user, and answers the approval request. Returns whether the user answered.
+/// How an approval request was asked.
+pub(super) enum Asked {
+    /// The user answered.
+    Answered,
+    /// The user did not: it is rejected, or has expired.
+    Unanswered,
+    /// It can be asked again.
+    TakenBack(ApprovalRequest),
+}
+
+/// Asks the client's user, and answers the approval request.
 ///
 /// The elicitation is cancelled when the approval request expires, when its code no longer waits, and on
-/// `over`.
+/// `over`. Then, and when the client is gone, the request can be asked again.
 pub(super) async fn ask(
     peer: &Peer<RoleServer>,
     mut request: ApprovalRequest,
     over: &CancellationToken,
-) -> bool {
+) -> Asked {
     let form = match question::form(&request, None) {
         Ok(form) => form,
         Err(error) => {
             tracing::error!(%error, "could not make a form to ask for approval");
-            return false;
+            return Asked::Unanswered;
         }
     };
     request.hand_out();
@@ -30,9 +40,10 @@ pub(super) async fn ask(
     let sent = peer.send_cancellable_request(elicitation, PeerRequestOptions::no_options()).await;
     let mut handle = match sent {
         Ok(handle) => handle,
+        Err(ServiceError::TransportClosed) => return taken_back(request),
         Err(error) => {
             tracing::warn!(%error, "could not ask for approval");
-            return false;
+            return Asked::Unanswered;
         }
     };
     let answered = tokio::select! {
@@ -41,7 +52,7 @@ pub(super) async fn ask(
             if let Err(error) = handle.cancel(Some("the question is over".to_owned())).await {
                 tracing::debug!(%error, "could not take back a question");
             }
-            return false;
+            return if over.is_cancelled() { taken_back(request) } else { Asked::Unanswered };
         }
     };
     // A late answer has no effect: the code has got its refusal.
@@ -51,10 +62,16 @@ pub(super) async fn ask(
             tracing::warn!("the MCP client answered a question with something else");
             request.reject()
         }
+        Err(ServiceError::TransportClosed) => return taken_back(request),
         Err(error) => {
             tracing::warn!(%error, "the MCP client could not ask its user");
             request.reject()
         }
     };
-    true
+    Asked::Answered
+}
+
+fn taken_back(request: ApprovalRequest) -> Asked {
+    request.take_back();
+    Asked::TakenBack(request)
 }

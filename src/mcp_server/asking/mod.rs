@@ -15,9 +15,12 @@ use rmcp::RoleServer;
 use rmcp::model::ProtocolVersion;
 use rmcp::service::RequestContext;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-pub(super) use self::ongoing::Ongoing;
+pub(super) use self::ongoing::{About, Followed, Ongoing};
 pub(super) use self::parking::Parking;
+use super::left::Left;
 use crate::approval::{ApprovalQueue, ApprovalRequest, Approver};
 
 /// How the user of a request can be asked.
@@ -35,6 +38,50 @@ pub(super) enum AskVia {
 const CANNOT_ASK: &str = "the MCP client does not support elicitation\n\
      hint: the user can allow calls beforehand in a policy file (`--approval policy --approval-policy FILE`), or allow \
      all of them (`--approval auto`)";
+
+/// A request that waits for a call.
+#[derive(Clone, Copy)]
+pub(super) struct Waiting<'a> {
+    /// Cancelled when the client cancels the call.
+    pub(super) cancelled: &'a CancellationToken,
+    pub(super) leave: &'a Leave,
+    /// Other calls, whose questions the request asks too.
+    pub(super) left: &'a Left,
+}
+
+/// When a request stops waiting for its work, which goes on.
+#[derive(Clone)]
+pub(super) struct Leave {
+    /// Cancelled when the client is gone.
+    pub(super) closed: CancellationToken,
+    /// Cancelled when the client no longer wants to wait.
+    pub(super) given_up: Option<CancellationToken>,
+    /// When the client wants an answer.
+    pub(super) at: Option<Instant>,
+}
+
+impl Leave {
+    /// Waits until it is time to leave.
+    pub(super) async fn come(&self) {
+        let given_up = async {
+            match &self.given_up {
+                Some(given_up) => given_up.cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        let time = async {
+            match self.at {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.closed.cancelled() => {}
+            () = given_up => {}
+            () = time => {}
+        }
+    }
+}
 
 /// The approval requests of a call.
 pub(super) struct Questions {

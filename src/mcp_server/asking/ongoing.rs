@@ -1,17 +1,21 @@
 //! A running tool call that may need approval.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
-use rmcp::model::{CallToolResult, ProgressToken};
+use rmcp::model::CallToolResult;
 use rmcp::{ErrorData, Peer, RoleServer};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{Questions, elicit};
+use super::elicit::{self, Asked};
+use super::{Questions, Waiting};
 use crate::approval::ApprovalRequest;
-use crate::mcp_server::progress::TokenSlot;
+use crate::mcp_server::left::Lent;
+use crate::mcp_server::progress::{Listener, ProgressClient};
+use crate::output::Unread;
 
 /// How long to wait for further questions after one, to ask them together: calls made at once come within milliseconds.
 const GATHER: Duration = Duration::from_millis(20);
@@ -22,18 +26,51 @@ pub(in crate::mcp_server) struct Ongoing {
     /// The result, if [`look`](Self::look) found it before [`next`](Self::next) did.
     done: Option<Result<CallToolResult, ErrorData>>,
     questions: Option<Questions>,
+    /// Approval requests that came and are yet to be asked.
+    waiting: VecDeque<ApprovalRequest>,
     /// Ends the work.
     cancel: CancellationToken,
-    /// The token for its progress notifications.
-    progress: TokenSlot,
+    /// Who gets its progress notifications.
+    listener: Listener,
+    about: About,
+}
+
+/// What is known of a call beside its work.
+pub(in crate::mcp_server) struct About {
+    /// Its name, for people and models.
+    pub(in crate::mcp_server) call: String,
+    /// When it arrived.
+    pub(in crate::mcp_server) begun: Instant,
+    /// Whether it waits in the session's queue for the cells before it.
+    pub(in crate::mcp_server) is_queued: bool,
+    /// Its number, if it is a cell that can be waited for in pieces, and what it has printed.
+    pub(in crate::mcp_server) cell: Option<(u64, Arc<Unread>)>,
 }
 
 /// The next event of the work.
 pub(super) enum Next {
     /// It is done.
     Done(Result<CallToolResult, ErrorData>),
-    /// Approval requests to ask together.
-    Questions(Vec<ApprovalRequest>),
+    /// There are approval requests to ask: [`Ongoing::take_questions`].
+    Questions,
+}
+
+/// What became of a call while a request waited for it.
+pub(in crate::mcp_server) enum Followed<T> {
+    /// The request has its answer.
+    Answered(Result<T, ErrorData>),
+    /// The call goes on without the request.
+    Left(Box<Ongoing>),
+}
+
+impl<T> Followed<T> {
+    /// Changes the answer, if there is one.
+    pub(in crate::mcp_server) fn map<U>(self, change: impl FnOnce(T) -> U) -> Followed<U> {
+        match self {
+            Self::Answered(answer) => Followed::Answered(answer.map(change)),
+            Self::Left(ongoing) => Followed::Left(ongoing),
+        }
+    }
 }
 
 impl Ongoing {
@@ -42,46 +79,89 @@ impl Ongoing {
         work: impl Future<Output = Result<CallToolResult, ErrorData>> + Send + 'static,
         questions: Option<Questions>,
         cancel: CancellationToken,
-        progress: TokenSlot,
+        listener: Listener,
+        about: About,
     ) -> Self {
-        Self { task: tokio::spawn(work), done: None, questions, cancel, progress }
+        let (done, waiting) = (None, VecDeque::new());
+        Self { task: tokio::spawn(work), done, questions, waiting, cancel, listener, about }
     }
 
-    /// Sends the work's progress under this token from now on.
-    pub(super) fn send_progress_under(&self, token: Option<ProgressToken>) {
-        self.progress.set(token);
+    /// What is known of the call.
+    pub(in crate::mcp_server) fn about(&self) -> &About {
+        &self.about
     }
 
-    /// Sets whether the client can take approval requests now.
-    pub(super) fn attend(&self, is_attended: bool) {
+    /// Sends the work's progress to this client from now on, if it gave a token.
+    pub(in crate::mcp_server) fn send_progress_to(&self, client: Option<ProgressClient>) {
+        self.listener.set(client);
+    }
+
+    /// Interrupts the work.
+    pub(in crate::mcp_server) fn interrupt(&self) {
+        self.cancel.cancel();
+    }
+
+    /// Sets whether approval requests may wait for a client that takes them.
+    pub(in crate::mcp_server) fn attend(&self, is_attended: bool) {
         if let Some(questions) = &self.questions {
             questions.queue.attend(is_attended);
         }
     }
 
-    pub(super) fn is_done(&self) -> bool {
-        self.task.is_finished()
+    /// Whether approval requests wait.
+    pub(in crate::mcp_server) fn is_asking(&self) -> bool {
+        self.questions.as_ref().is_some_and(|questions| *questions.queue.waiting().borrow() > 0)
+    }
+
+    pub(in crate::mcp_server) fn is_done(&self) -> bool {
+        self.done.is_some() || self.task.is_finished()
     }
 
     /// The result of the work, if it is done.
-    pub(super) fn look(&mut self) -> Option<&Result<CallToolResult, ErrorData>> {
+    pub(in crate::mcp_server) fn look(&mut self) -> Option<&Result<CallToolResult, ErrorData>> {
         if self.done.is_none() && self.task.is_finished() {
             self.done = (&mut self.task).now_or_never().map(|done| done.unwrap_or_else(|_| Err(bug())));
         }
         self.done.as_ref()
     }
 
-    /// Waits for the end or for approval requests. On `cancelled`, the work is cancelled.
+    /// Takes the result of the work, if it is done.
+    pub(in crate::mcp_server) fn take_done(&mut self) -> Option<Result<CallToolResult, ErrorData>> {
+        self.look();
+        self.done.take()
+    }
+
+    /// Takes the approval requests that are yet to be asked.
+    pub(in crate::mcp_server) fn take_questions(&mut self) -> VecDeque<ApprovalRequest> {
+        self.gather();
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Gives back approval requests, to be asked again.
+    pub(super) fn give_back(&mut self, requests: impl IntoIterator<Item = ApprovalRequest>) {
+        for request in requests {
+            request.take_back();
+            self.waiting.push_back(request);
+        }
+    }
+
+    /// Waits for the end or for approval requests. On `cancelled`, the work is cancelled. Cancellation safe.
     pub(super) async fn next(&mut self, cancelled: &CancellationToken) -> Next {
         if let Some(done) = self.done.take() {
             return Next::Done(done);
         }
+        self.waiting.retain(|request| !request.is_closed());
         loop {
             tokio::select! {
                 biased;
                 done = &mut self.task => return Next::Done(done.unwrap_or_else(|_| Err(bug()))),
+                () = std::future::ready(()), if !self.waiting.is_empty() => {
+                    tokio::time::sleep(GATHER).await;
+                    self.gather();
+                    return Next::Questions;
+                }
                 question = next_question(&mut self.questions) => match question {
-                    Some(question) => return Next::Questions(self.gather(question).await),
+                    Some(question) => self.waiting.push_back(question),
                     None => self.questions = None,
                 },
                 () = cancelled.cancelled(), if !self.cancel.is_cancelled() => self.cancel.cancel(),
@@ -89,60 +169,89 @@ impl Ongoing {
         }
     }
 
-    /// Runs to the end and sends approval requests by elicitation, one at a time.
+    /// Runs to the end, or until it is time to leave, and sends approval requests by elicitation, one at a time.
     pub(in crate::mcp_server) async fn elicit(
         mut self,
         peer: &Peer<RoleServer>,
-        cancelled: &CancellationToken,
-    ) -> Result<CallToolResult, ErrorData> {
-        let mut waiting = VecDeque::new();
+        Waiting { cancelled, leave, left }: Waiting<'_>,
+    ) -> Followed<CallToolResult> {
+        let mut lent = Lent::none(left);
         loop {
-            while let Some(question) = waiting.pop_front() {
+            while let Some((question, is_own)) = self.next_to_ask(&mut lent) {
                 let over = CancellationToken::new();
                 let mut ask = std::pin::pin!(elicit::ask(peer, question, &over));
-                let mut done = None;
-                let is_answered = loop {
+                let (mut done, mut is_left) = (None, false);
+                let asked = loop {
                     tokio::select! {
-                        is_answered = &mut ask => break is_answered,
+                        biased;
+                        asked = &mut ask => break asked,
                         end = &mut self.task, if done.is_none() => {
                             // Approval requests of threads that outlive the call are dropped.
                             done = Some(end);
                             over.cancel();
                         }
-                        () = cancelled.cancelled(), if !self.cancel.is_cancelled() => self.cancel.cancel(),
+                        () = leave.come(), if !is_left => {
+                            is_left = true;
+                            over.cancel();
+                        }
+                        () = cancelled.cancelled(), if !is_left && !self.cancel.is_cancelled() => {
+                            self.cancel.cancel();
+                        }
                     }
                 };
+                let is_answered = matches!(asked, Asked::Answered);
+                let is_taken_back = match asked {
+                    Asked::TakenBack(question) if is_own => {
+                        self.waiting.push_front(question);
+                        true
+                    }
+                    Asked::TakenBack(question) => {
+                        lent.questions.push_front(question);
+                        true
+                    }
+                    Asked::Answered | Asked::Unanswered => false,
+                };
                 if let Some(done) = done {
-                    return done.unwrap_or_else(|_| Err(bug()));
+                    return Followed::Answered(done.unwrap_or_else(|_| Err(bug())));
+                }
+                if is_taken_back {
+                    return Followed::Left(Box::new(self));
                 }
                 if self.cancel.is_cancelled() {
                     // Requests that will be rejected anyway are not shown.
-                    waiting.clear();
+                    self.waiting.clear();
                 }
-                // If the user does not answer, the timeouts of the waiting requests begin now, not when each
-                // is shown.
-                self.attend(is_answered);
-                waiting.extend(self.take_questions());
+                if is_own {
+                    // If the user does not answer, the timeouts of the waiting requests begin now, not when each
+                    // is shown.
+                    self.attend(is_answered);
+                }
+                self.gather();
             }
-            match self.next(cancelled).await {
-                Next::Done(done) => return done,
-                Next::Questions(questions) => waiting.extend(questions),
+            tokio::select! {
+                biased;
+                // First, since the end of a connection cancels its requests too.
+                () = leave.come() => return Followed::Left(Box::new(self)),
+                next = self.next(cancelled) => if let Next::Done(done) = next {
+                    return Followed::Answered(done);
+                },
+                questions = left.questions() => lent = questions,
             }
         }
     }
 
-    async fn gather(&mut self, first: ApprovalRequest) -> Vec<ApprovalRequest> {
-        tokio::time::sleep(GATHER).await;
-        let mut questions = vec![first];
-        questions.extend(self.take_questions());
-        questions
+    /// The next question, and whether it is the call's own.
+    fn next_to_ask(&mut self, lent: &mut Lent<'_>) -> Option<(ApprovalRequest, bool)> {
+        let own = self.waiting.pop_front().map(|question| (question, true));
+        own.or_else(|| lent.questions.pop_front().map(|question| (question, false)))
     }
 
-    fn take_questions(&mut self) -> Vec<ApprovalRequest> {
-        let receiver = self.questions.as_mut();
-        receiver
-            .map(|questions| std::iter::from_fn(|| questions.receiver.try_recv().ok()).collect())
-            .unwrap_or_default()
+    /// Takes all approval requests that have come.
+    fn gather(&mut self) {
+        let Some(questions) = &mut self.questions else { return };
+        while let Ok(question) = questions.receiver.try_recv() {
+            self.waiting.push_back(question);
+        }
     }
 }
 

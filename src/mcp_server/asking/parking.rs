@@ -7,17 +7,19 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use rmcp::ErrorData;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ElicitRequest, ElicitResult, InputRequest,
     InputRequiredResult, InputResponses, JsonObject,
 };
-use tokio_util::sync::CancellationToken;
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer};
 
-use super::ongoing::{Next, Ongoing};
+use super::Waiting;
+use super::ongoing::{Followed, Next, Ongoing};
 use super::question;
 use crate::approval::ApprovalRequest;
-use crate::mcp_server::earlier::{Earlier, Why, name_of, text_of};
+use crate::mcp_server::earlier::{Earlier, Why, text_of};
+use crate::mcp_server::progress::listener_of;
 use crate::session::Session;
 
 /// How many calls may wait for their clients. Clients that never come back must not fill memory.
@@ -63,19 +65,19 @@ impl Parked {
             Err(error) => error.message.to_string(),
         };
         self.is_sent = true;
-        Some(DoneMeanwhile { call: name_of(&self.tool, self.arguments.as_ref()), text })
+        Some(DoneMeanwhile { call: self.ongoing.about().call.clone(), text })
     }
 }
 
 impl Parking {
-    /// Runs the work until its end or until approval is needed.
+    /// Runs the work until its end, until approval is needed, or until it is time to `leave`.
     pub(in crate::mcp_server) async fn work(
         &self,
         ongoing: Ongoing,
         request: &CallToolRequestParams,
-        cancelled: &CancellationToken,
-    ) -> Result<CallToolResponse, ErrorData> {
-        self.go_on(ongoing, BTreeMap::new(), 0, request, cancelled).await
+        waiting: Waiting<'_>,
+    ) -> Followed<CallToolResponse> {
+        self.go_on(ongoing, BTreeMap::new(), 0, request, waiting).await
     }
 
     /// Resumes a call whose client has come back.
@@ -83,14 +85,29 @@ impl Parking {
         &self,
         state: &str,
         request: &CallToolRequestParams,
-        progress: Option<rmcp::model::ProgressToken>,
-        cancelled: &CancellationToken,
-    ) -> Result<CallToolResponse, ErrorData> {
-        let Parked { ongoing, mut questions, rounds, .. } = self.take(state, request)?;
+        context: &RequestContext<RoleServer>,
+        waiting: Waiting<'_>,
+    ) -> Followed<CallToolResponse> {
+        let Parked { ongoing, mut questions, rounds, .. } = match self.take(state, request) {
+            Ok(parked) => parked,
+            Err(error) => return Followed::Answered(Err(error)),
+        };
         ongoing.attend(true);
-        ongoing.send_progress_under(progress);
+        ongoing.send_progress_to(listener_of(context));
         answer(&mut questions, request.input_responses.as_ref());
-        self.go_on(ongoing, questions, rounds, request, cancelled).await
+        self.go_on(ongoing, questions, rounds, request, waiting).await
+    }
+
+    /// Takes out the calls that wait for a client which is gone; their questions can be asked again.
+    pub(in crate::mcp_server) fn abandon(&self) -> Vec<Ongoing> {
+        let calls = std::mem::take(&mut *self.calls.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut parked: Vec<Parked> = calls.into_values().filter(|parked| !parked.is_sent).collect();
+        parked.sort_by_key(|parked| parked.number);
+        let leave = |Parked { mut ongoing, questions, .. }: Parked| {
+            ongoing.give_back(questions.into_values());
+            ongoing
+        };
+        parked.into_iter().map(leave).collect()
     }
 
     /// The results of calls whose clients have not come back, each once. A client that comes back later still
@@ -108,31 +125,38 @@ impl Parking {
         mut questions: BTreeMap<String, ApprovalRequest>,
         rounds: u32,
         request: &CallToolRequestParams,
-        cancelled: &CancellationToken,
-    ) -> Result<CallToolResponse, ErrorData> {
+        waiting: Waiting<'_>,
+    ) -> Followed<CallToolResponse> {
         // Approval requests that the client has left unanswered are sent again with the next ones, or now.
         questions.retain(|_, question| !question.is_closed());
-        if questions.is_empty() {
-            match ongoing.next(cancelled).await {
-                Next::Done(done) => return done.map(CallToolResult::into),
-                Next::Questions(asked) => {
-                    questions.extend(asked.into_iter().map(|question| (unguessable(), question)));
-                }
-            }
+        while questions.is_empty() {
+            let asked = tokio::select! {
+                biased;
+                // First, since the end of a connection cancels its requests too.
+                () = waiting.leave.come() => return Followed::Left(Box::new(ongoing)),
+                next = ongoing.next(waiting.cancelled) => match next {
+                    Next::Done(done) => return Followed::Answered(done.map(CallToolResult::into)),
+                    Next::Questions => ongoing.take_questions(),
+                },
+                mut lent = waiting.left.questions() => std::mem::take(&mut lent.questions),
+            };
+            questions.extend(asked.into_iter().map(|question| (unguessable(), question)));
         }
         let rounds = rounds + 1;
         let mut forms = BTreeMap::new();
-        for (key, question) in &mut questions {
-            let form = question::form(question, Some(rounds))
-                .map_err(|error| ErrorData::internal_error(error, None))?;
+        for (key, question) in &questions {
+            let form = match question::form(question, Some(rounds)) {
+                Ok(form) => form,
+                Err(error) => return Followed::Answered(Err(ErrorData::internal_error(error, None))),
+            };
             question.hand_out();
             forms.insert(key.clone(), InputRequest::Elicitation(ElicitRequest::new(form)));
         }
         // The client receives nothing before it comes back, if it does.
         ongoing.attend(false);
-        ongoing.send_progress_under(None);
+        ongoing.send_progress_to(None);
         let state = self.park(ongoing, questions, rounds, request);
-        Ok(InputRequiredResult::new(Some(forms), Some(state)).into())
+        Followed::Answered(Ok(InputRequiredResult::new(Some(forms), Some(state)).into()))
     }
 
     fn park(

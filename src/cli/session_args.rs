@@ -1,0 +1,99 @@
+//! The flags of sessions that outlive their clients.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Subcommand;
+
+use super::args::ServeArgs;
+
+/// The flags for what outlasts a request or a client.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LastingArgs {
+    /// Keep the session when the client ends, however that happens, so that the next one with the same flags goes on with
+    /// it: for how long, as 30m, 90s or 2h [default: not at all]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) keep_session: Option<Duration>,
+
+    /// Let requests stop waiting for their cells: `execute_ipython_cell` has an argument `wait`, and the tool
+    /// `wait_for_cell` returns the rest
+    #[arg(long)]
+    pub(crate) long_cells: bool,
+}
+
+/// The flags of `ipybox session-host`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SessionHostArgs {
+    #[command(flatten)]
+    pub(crate) serve: Box<ServeArgs>,
+
+    /// The entry of the session, which the relay has made
+    #[arg(long, value_name = "DIR")]
+    pub(crate) entry: PathBuf,
+}
+
+/// The flags of `ipybox sessions`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SessionsArgs {
+    #[command(subcommand)]
+    pub(crate) action: Option<SessionsAction>,
+
+    /// Print JSON, whose keys do not change
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// Directory that holds registered servers and Python environments
+    #[arg(long, value_name = "DIR", global = true)]
+    pub(crate) state_dir: Option<PathBuf>,
+}
+
+/// What to do with kept sessions.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionsAction {
+    /// Show what a session is doing
+    Show {
+        /// Its id
+        id: String,
+    },
+    /// End sessions, with all their processes; variables are gone
+    End {
+        /// Their ids
+        #[arg(required_unless_present = "all")]
+        ids: Vec<String>,
+        /// All that have no client
+        #[arg(long, conflicts_with = "ids")]
+        all: bool,
+    },
+}
+
+/// A duration: a number with `s`, `m` or `h`; seconds without.
+fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match text.char_indices().last() {
+        Some((end, 's')) => (&text[..end], 1.0),
+        Some((end, 'm')) => (&text[..end], 60.0),
+        Some((end, 'h')) => (&text[..end], 3600.0),
+        _ => (text, 1.0),
+    };
+    let seconds = number.parse::<f64>().map_err(|_| "not a duration such as 30m, 90s or 2h".to_owned())?;
+    match Duration::try_from_secs_f64(seconds * unit) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("not a positive duration".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units() {
+        let check = |text, seconds| assert_eq!(duration(text).unwrap(), Duration::from_secs(seconds));
+        check("90", 90);
+        check("90s", 90);
+        check("30m", 1800);
+        check("1.5h", 5400);
+        for wrong in ["", "m", "0", "-1m", "1d", "é"] {
+            duration(wrong).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Sessions that outlive their clients: their processes, and `ipybox sessions`.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use ipybox::Settings;
+use ipybox::lasting::{self, Keep, KeptSession, KeptSessions};
+
+use super::args::ServeArgs;
+use super::session_args::{SessionHostArgs, SessionsAction, SessionsArgs};
+use super::{greeting, print_message};
+
+/// How long a session is held that was not to be kept: until its client ends.
+const NOT_KEPT: Duration = Duration::from_secs(1);
+
+/// Whether the session is to be held by a process of its own.
+pub(crate) fn is_kept(args: &ServeArgs) -> bool {
+    // A container ends with its first process, and all that is in it.
+    let is_container = std::process::id() == 1;
+    if is_container && args.lasting.keep_session.is_some() {
+        tracing::warn!(
+            "`--keep-session` has no effect on the first process of a container: the container is the session"
+        );
+    }
+    args.lasting.keep_session.is_some() && !is_container
+}
+
+/// Serves a client with a session that outlives it.
+pub(crate) fn relay(args: ServeArgs) -> anyhow::Result<()> {
+    let settings = Settings::from(args);
+    greeting::show(&settings.workspace.canonicalize().unwrap_or_else(|_| settings.workspace.clone()));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("start the async runtime")?;
+    let relayed = runtime.block_on(lasting::relay(settings, std::env::args_os().skip(1).collect()));
+    // A read of a terminal cannot be interrupted; do not wait for it.
+    runtime.shutdown_background();
+    Ok(relayed?)
+}
+
+/// Holds a session.
+pub(crate) fn host(args: SessionHostArgs) -> anyhow::Result<()> {
+    let keep = Keep::new(args.serve.lasting.keep_session.unwrap_or(NOT_KEPT), args.entry);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("start the async runtime")?;
+    Ok(runtime.block_on(lasting::host((*args.serve).into(), keep))?)
+}
+
+/// Lists sessions, shows one or ends them.
+pub(crate) fn run(args: SessionsArgs) -> anyhow::Result<()> {
+    let sessions = KeptSessions::open(args.state_dir)?;
+    match args.action {
+        None => {
+            let found = sessions.list()?;
+            print(&if args.json { json(&found)? } else { table(&found) })
+        }
+        Some(SessionsAction::Show { id }) => {
+            let found = sessions.find(&id)?;
+            print(&if args.json { json(&found)? } else { details(&found) })
+        }
+        Some(SessionsAction::End { ids, all }) => {
+            let ids = match all {
+                true => sessions
+                    .list()?
+                    .into_iter()
+                    .filter(|each| !each.is_attended)
+                    .map(|each| each.id)
+                    .collect(),
+                false => ids,
+            };
+            for id in &ids {
+                sessions.end(id)?;
+                print_message(&format!("session `{id}` has ended"));
+            }
+            print(&if args.json { json(&ids)? } else { String::new() })
+        }
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> anyhow::Result<String> {
+    let json = serde_json::to_string_pretty(value).context("write JSON")?;
+    Ok(json + "\n")
+}
+
+fn table(sessions: &[KeptSession]) -> String {
+    if sessions.is_empty() {
+        return match std::io::stdout().is_terminal() {
+            true => "No session is kept.\n".to_owned(),
+            false => String::new(),
+        };
+    }
+    let mut text = format!("{:<10}{:<9}{:<9}{:<34}{}\n", "ID", "AGE", "MEMORY", "STATE", "WORKSPACE");
+    for session in sessions {
+        let KeptSession { id, seconds, workspace, .. } = session;
+        let (memory, state) = (memory(session), state(session));
+        let age = time(*seconds);
+        text.push_str(&format!("{id:<10}{age:<9}{memory:<9}{state:<34}{}\n", workspace.display()));
+    }
+    text
+}
+
+fn details(session: &KeptSession) -> String {
+    let mut text = format!(
+        "Session    {}\nWorkspace  {}\nState      {}\nAge        {}\nMemory     {}\nProcess    {}\nLog        {}\n",
+        session.id,
+        session.workspace.display(),
+        state(session),
+        time(session.seconds),
+        memory(session),
+        session.process,
+        session.log.display(),
+    );
+    for call in &session.calls {
+        text.push_str(&format!("Call       {call}\n"));
+    }
+    text
+}
+
+fn state(session: &KeptSession) -> String {
+    let cells = match session.open_cells {
+        0 => String::new(),
+        1 => "runs a cell, ".to_owned(),
+        cells => format!("runs {cells} cells, "),
+    };
+    match session.seconds_left {
+        None => format!("{cells}has a client"),
+        Some(left) => format!("{cells}waits {} more", time(left)),
+    }
+}
+
+fn memory(session: &KeptSession) -> String {
+    session.memory_bytes.map_or_else(|| "?".to_owned(), |bytes| format!("{} MB", bytes / 1_000_000))
+}
+
+fn time(seconds: u64) -> String {
+    match seconds {
+        ..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200.. => format!("{} h", seconds / 3600),
+    }
+}
+
+/// Prints a text on stdout; a reader that has had enough is no error.
+fn print(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(error).context("write the result")
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,75 @@
+//! The first words on a connection to a host: one line of JSON each way.
+
+use std::io;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::likeness::Likeness;
+
+/// The longest line.
+pub(super) const LINE_BYTES: usize = 64 * 1024;
+
+/// What a process wants of a host.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "want", rename_all = "snake_case")]
+pub(super) enum Wish {
+    /// To be its client: bytes of MCP follow.
+    Attend {
+        /// How the process would begin a session itself.
+        likeness: Likeness,
+        /// What the client is told with the first answer.
+        note: Option<String>,
+    },
+    /// To know what it is doing.
+    Status,
+    /// That it ends.
+    End {
+        /// What the next client is told, if it is to be told.
+        why: Option<String>,
+    },
+}
+
+/// What a host answers.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub(super) enum Answer {
+    /// The process is its client now.
+    Attended,
+    /// Another process is.
+    Taken,
+    /// It is not: the session was begun in another way.
+    Refused {
+        /// Why.
+        why: String,
+    },
+    /// What it is doing.
+    Status(Status),
+    /// It is ending.
+    Ending,
+}
+
+/// What a host is doing.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Status {
+    pub(super) is_attended: bool,
+    /// When it ends without a client, in seconds from now.
+    pub(super) seconds_left: Option<u64>,
+    pub(super) seconds: u64,
+    pub(super) open_cells: usize,
+    pub(super) left: Vec<String>,
+    /// The memory of its processes, in bytes, where that is known.
+    pub(super) memory: Option<u64>,
+}
+
+/// A line, with its end.
+pub(super) fn line(words: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(words)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Reads a line.
+pub(super) fn understand<T: DeserializeOwned>(line: &[u8]) -> io::Result<T> {
+    serde_json::from_slice(line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}

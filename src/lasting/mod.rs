@@ -1,0 +1,111 @@
+//! Sessions that outlive their clients.
+//!
+//! ```text
+//! MCP client ── stdio ── relay ══ private Unix socket ══ host ── mcp_server ── Session
+//! ```
+//!
+//! The host is a process of its own, which holds the session. The relay is what the MCP client starts: it finds a session
+//! that nobody attends and that was begun in the same way, or starts a host, and then passes bytes on. If the client or the
+//! relay ends, however that happens, the host notices the end of the connection and waits for the next one.
+
+mod entry;
+mod greeting;
+mod host;
+mod likeness;
+mod list;
+mod relay;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use self::host::host;
+pub use self::list::{KeptSession, KeptSessions};
+pub use self::relay::relay;
+
+/// Why a lasting session cannot be served, or reached.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The settings are of no use.
+    #[error(transparent)]
+    Config(#[from] crate::config::Error),
+    /// The session cannot be served.
+    #[error(transparent)]
+    Serve(#[from] crate::mcp_server::Error),
+    /// The directory of kept sessions cannot be used.
+    #[error("use the directory of kept sessions `{}`", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The path of the socket is longer than the system allows.
+    #[error(
+        "keep the session: the path of its socket, `{}`, is longer than {limit} bytes\n\
+         hint: choose a shorter directory with `--state-dir`", path.display()
+    )]
+    TooLong {
+        /// The path.
+        path: PathBuf,
+        /// The limit.
+        limit: usize,
+    },
+    /// The process that holds the session cannot be started.
+    #[error("start the process that keeps the session")]
+    Start(#[source] std::io::Error),
+    /// The process that holds the session has ended before it could serve. Its messages have been shown.
+    #[error("start the process that keeps the session: it ended at once")]
+    EndedAtOnce,
+    /// The connection to the process that holds the session has failed.
+    #[error("speak to the kept session `{id}`")]
+    Connection {
+        /// The session.
+        id: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The process that holds the session has ended while it was used.
+    #[error("go on: the session `{id}` has ended")]
+    Ended {
+        /// The session.
+        id: String,
+    },
+    /// There is no such session.
+    #[error("find the session `{id}`: {}", there_are(known))]
+    Unknown {
+        /// Its id.
+        id: String,
+        /// The ids of those that there are.
+        known: Vec<String>,
+    },
+}
+
+fn there_are(known: &[String]) -> String {
+    match known {
+        [] => "no session is kept".to_owned(),
+        known => format!("there are `{}`", known.join("`, `")),
+    }
+}
+
+/// How a session is kept.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Keep {
+    /// How long it waits for a client.
+    pub time: Duration,
+    /// Its entry in the directory of sessions.
+    pub entry: PathBuf,
+}
+
+impl Keep {
+    /// A session that is kept for `time`, with the entry that the relay has made.
+    pub fn new(time: Duration, entry: PathBuf) -> Self {
+        Self { time, entry }
+    }
+}
+
+/// How long the processes wait for each other's first words.
+const GREETING_TIME: Duration = Duration::from_secs(5);

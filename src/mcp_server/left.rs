@@ -1,0 +1,234 @@
+//! Calls that go on while no request waits for them: cells that their model has left, and what a client that is gone has
+//! begun.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use super::asking::Ongoing;
+use super::earlier::{Earlier, Why, text_of};
+use crate::approval::ApprovalRequest;
+use crate::session::Session;
+
+/// How many calls are kept. The oldest that are done are given up first.
+const KEPT: usize = 64;
+
+/// How long an answer waits for those of earlier cells, which have ended by then: only their images may take longer.
+const SETTLING: Duration = Duration::from_secs(1);
+
+/// How often it looks meanwhile.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+
+/// How often a request looks for questions of other calls.
+const QUESTION_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The calls, oldest first.
+#[derive(Default)]
+pub(super) struct Left {
+    state: Mutex<State>,
+    /// Notified when a call or a question comes.
+    came: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    calls: Vec<Ongoing>,
+    /// The number of the newest cell.
+    newest: u64,
+    /// Questions of calls for which no request waits, which were shown and not answered.
+    questions: Vec<ApprovalRequest>,
+    /// The cells for which a request waits.
+    awaited: BTreeSet<u64>,
+}
+
+/// A cell that a request waits for. Put it back with [`Left::put`] if it is left again.
+pub(super) struct Awaited<'a> {
+    left: &'a Left,
+    cell: u64,
+}
+
+/// Questions that a request asks for calls for which no request waits. What is left of them when this is dropped can be
+/// asked by another one.
+pub(super) struct Lent<'a> {
+    left: &'a Left,
+    pub(super) questions: VecDeque<ApprovalRequest>,
+}
+
+impl<'a> Lent<'a> {
+    /// No questions.
+    pub(super) fn none(left: &'a Left) -> Self {
+        Self { left, questions: VecDeque::new() }
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        if self.questions.is_empty() {
+            return;
+        }
+        for question in &self.questions {
+            question.take_back();
+        }
+        self.left.lock().questions.extend(self.questions.drain(..));
+        self.left.came.notify_waiters();
+    }
+}
+
+impl Left {
+    /// The number of a new cell.
+    pub(super) fn number(&self) -> u64 {
+        let mut state = self.lock();
+        state.newest += 1;
+        state.newest
+    }
+
+    /// Keeps a call.
+    pub(super) fn put(&self, ongoing: Ongoing) {
+        // Nobody is there to take them; its questions wait for whoever comes.
+        ongoing.send_progress_to(None);
+        ongoing.attend(true);
+        self.came.notify_waiters();
+        let mut state = self.lock();
+        let place = state.calls.partition_point(|call| call.about().begun <= ongoing.about().begun);
+        state.calls.insert(place, ongoing);
+        if state.calls.len() > KEPT {
+            let oldest = state.calls.iter().position(Ongoing::is_done).unwrap_or_default();
+            let given_up = state.calls.remove(oldest);
+            tracing::warn!(call = %given_up.about().call, "too many answers were not fetched; the oldest is given up");
+        }
+    }
+
+    /// Waits until calls for which no request waits have questions, and lends them. Cancellation safe.
+    pub(super) async fn questions(&self) -> Lent<'_> {
+        loop {
+            let mut came = std::pin::pin!(self.came.notified());
+            came.as_mut().enable();
+            let (questions, has_calls) = self.take_questions();
+            if !questions.is_empty() {
+                return Lent { left: self, questions };
+            }
+            match has_calls {
+                true => tokio::time::sleep(QUESTION_INTERVAL).await,
+                false => came.await,
+            }
+        }
+    }
+
+    /// The questions, and whether there are calls that may have some later.
+    fn take_questions(&self) -> (VecDeque<ApprovalRequest>, bool) {
+        let mut state = self.lock();
+        let mut questions: VecDeque<_> = std::mem::take(&mut state.questions).into();
+        for call in &mut state.calls {
+            questions.extend(call.take_questions());
+        }
+        questions.retain(|question| !question.is_closed());
+        (questions, state.calls.iter().any(|call| !call.is_done()))
+    }
+
+    /// Takes out a cell, for a request that waits for it.
+    ///
+    /// # Errors
+    /// Nobody can wait for it; the text says why, and which there are.
+    pub(super) fn take(&self, cell: u64) -> Result<(Ongoing, Awaited<'_>), String> {
+        let mut state = self.lock();
+        let place = state.calls.iter().position(|call| number_of(call) == Some(cell));
+        let Some(place) = place else { return Err(state.why_not(cell)) };
+        let ongoing = state.calls.remove(place);
+        state.awaited.insert(cell);
+        Ok((ongoing, Awaited { left: self, cell }))
+    }
+
+    /// The answers that came meanwhile, of calls that no request can wait for, each once.
+    pub(super) async fn done_meanwhile(&self, session: &Session) -> Vec<Earlier> {
+        let done: Vec<Ongoing> = {
+            let mut state = self.lock();
+            let is_done = |call: &mut Ongoing| number_of(call).is_none() && call.is_done();
+            state.calls.extract_if(.., is_done).collect()
+        };
+        let mut answers = Vec::new();
+        for mut call in done {
+            let Some(result) = call.look() else { continue };
+            let text = match result {
+                Ok(result) => text_of(result),
+                Err(error) => error.message.to_string(),
+            };
+            let about = call.about();
+            let after = about.begun.elapsed();
+            answers.push(Earlier::with_file(&about.call, &text, Why::ClientGone, after, session).await);
+        }
+        answers
+    }
+
+    /// Waits, not for long, until the cells that came before a queued request that is done are done too.
+    pub(super) async fn settle(&self) {
+        let deadline = Instant::now() + SETTLING;
+        let is_open = |call: &Ongoing| number_of(call).is_none() && call.about().is_queued && !call.is_done();
+        while self.lock().calls.iter().any(is_open) && Instant::now() < deadline {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+    }
+
+    /// Each call with what became of it, in words.
+    pub(super) fn summary(&self) -> Vec<String> {
+        let words = |call: &Ongoing| {
+            let name = match number_of(call) {
+                Some(cell) => format!("`{}`, {}", id(cell), call.about().call),
+                None => call.about().call.clone(),
+            };
+            let seconds = call.about().begun.elapsed().as_secs();
+            match (call.is_done(), call.is_asking(), number_of(call)) {
+                (true, _, Some(_)) => format!("{name}: ended; `wait_for_cell` returns its answer"),
+                (true, _, None) => format!("{name}: ended; its answer follows"),
+                (false, true, _) => format!("{name}: waits for approval, {seconds} s after it was sent"),
+                (false, false, _) => format!("{name}: has not ended, {seconds} s after it was sent"),
+            }
+        };
+        self.lock().calls.iter().map(words).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn why_not(&self, cell: u64) -> String {
+        let id = id(cell);
+        if self.awaited.contains(&cell) {
+            return format!("another call waits for `{id}`");
+        }
+        let why = match cell {
+            1.. if cell <= self.newest => format!("`{id}` has been answered"),
+            _ => format!("there is no cell `{id}`"),
+        };
+        let others: Vec<String> =
+            self.calls.iter().filter_map(number_of).map(|cell| format!("`{}`", self::id(cell))).collect();
+        match others.is_empty() {
+            true => format!("{why}, and none waits for its answer"),
+            false => format!("{why}; there are {}", others.join(", ")),
+        }
+    }
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        self.left.lock().awaited.remove(&self.cell);
+    }
+}
+
+/// The number of a cell that a request can wait for.
+fn number_of(call: &Ongoing) -> Option<u64> {
+    call.about().cell.as_ref().map(|(number, _)| *number)
+}
+
+/// What models call a cell.
+pub(super) fn id(cell: u64) -> String {
+    format!("cell-{cell}")
+}
+
+/// The number in the id of a cell.
+pub(super) fn number_in(id: &str) -> Option<u64> {
+    id.trim().strip_prefix("cell-")?.parse().ok()
+}

@@ -1,0 +1,217 @@
+//! A session that serves its clients, one after the other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rmcp::ServiceExt as _;
+use rmcp::service::ServerInitializeError;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::arrivals::Arrivals;
+use super::lines::Lines;
+use super::{Connection, Error, Handler, McpServer};
+use crate::approval::{Approver, Effect, Policy, PolicyError};
+use crate::config::{ApprovalMode, Config};
+use crate::session::{Cell, Outcome, Session, StartError, ToolOptions};
+
+/// How long the calls of a client that is gone get to be put aside. They need no time, but for writing an answer to a file.
+const PUT_ASIDE: Duration = Duration::from_secs(5);
+
+/// How many variables a new client is told.
+const TOLD_VARIABLES: usize = 60;
+
+/// How many characters of output that nobody has seen a new client is told.
+const TOLD_CHARS: usize = 5_000;
+
+/// Prints the names of variables that code has set, as `%who_ls` finds them.
+const VARIABLES: &str = "print(*__import__('IPython').get_ipython().run_line_magic('who_ls', ''), sep='\\n')";
+
+/// A session and its MCP server.
+pub(crate) struct Serving {
+    server: Arc<McpServer>,
+    connections: AtomicU64,
+    begun: Instant,
+}
+
+impl Serving {
+    /// Opens the session.
+    pub(crate) async fn open(config: &Config) -> Result<Self, Error> {
+        let server = McpServer::new(open_session(config).await?, config);
+        Ok(Self { server: Arc::new(server), connections: AtomicU64::new(0), begun: Instant::now() })
+    }
+
+    /// Serves a client until it ends its input or `closed` is cancelled. If the session `is_outlived`, what the client has
+    /// begun goes on.
+    pub(crate) async fn client<R, W>(
+        &self,
+        (input, output): (R, W),
+        closed: CancellationToken,
+        is_outlived: bool,
+    ) -> Result<(), Error>
+    where
+        R: AsyncRead + Unpin + Send + 'static,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let number = self.connections.fetch_add(1, Ordering::Relaxed);
+        let calls = TaskTracker::new();
+        let connection = Connection { number, closed: closed.clone(), is_outlived, calls: calls.clone() };
+        let transport = Arrivals::new(Lines::new(input, output), closed.clone());
+        let handler = Handler { server: Arc::clone(&self.server), connection };
+        // What rmcp ends cancels its requests; those of a session that is outlived must be put aside before.
+        let end = if is_outlived { CancellationToken::new() } else { closed.clone() };
+        let (is_closed, ending, open) = (closed.clone(), end.clone(), calls.clone());
+        tokio::spawn(async move {
+            is_closed.cancelled().await;
+            open.close();
+            open.wait().await;
+            ending.cancel();
+        });
+        let ended = match handler.serve_with_ct(transport, end).await {
+            Ok(running) => {
+                running.waiting().await.map(drop).map_err(|error| Error::Session(error.to_string()))
+            }
+            // We are to end, or the client went away, before it said anything: nothing is wrong.
+            Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
+            Err(error) => Err(Error::Session(error.to_string())),
+        };
+        closed.cancel();
+        if is_outlived {
+            if tokio::time::timeout(PUT_ASIDE, calls.wait()).await.is_err() {
+                tracing::warn!("calls of a client that is gone are still under way");
+            }
+            self.server.put_aside(number);
+        }
+        ended
+    }
+
+    /// Whether there has been a client.
+    pub(crate) fn has_served(&self) -> bool {
+        self.connections.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether a client has called a tool.
+    pub(crate) fn has_worked(&self) -> bool {
+        self.server.deliveries.has_begun()
+    }
+
+    /// Has the next answer say this first.
+    pub(crate) fn tell(&self, note: String) {
+        self.server.news.put(note, None);
+    }
+
+    /// Has the next answer say that another client has taken the session over, after `alone_for`, and what it finds.
+    pub(crate) fn tell_takeover(&self, alone_for: Duration) {
+        let server = Arc::clone(&self.server);
+        let about = format!(
+            "[This session was taken over as it was: it has run for {}, the last {} without a client.",
+            duration(self.begun.elapsed()),
+            duration(alone_for)
+        );
+        let cells = server.left.summary();
+        let mut cells = if cells.is_empty() { String::new() } else { format!("\n- {}", cells.join("\n- ")) };
+        let others = server.sessions.others();
+        if !others.is_empty() {
+            cells.push_str(&format!("\n- Sessions beside it: `{}`", others.join("`, `")));
+        }
+        let asking = tokio::spawn(async move { state_of(&server.sessions.own().session).await });
+        self.server.news.put(format!("{about}{cells}]"), Some(asking));
+    }
+
+    /// What the session is doing, in words.
+    pub(crate) fn activity(&self) -> Activity {
+        Activity {
+            seconds: self.begun.elapsed().as_secs(),
+            open_cells: self.server.sessions.open_cells(),
+            left: self.server.left.summary(),
+        }
+    }
+
+    /// Ends the kernel and the connections to servers. What calls have left to do is recorded until [`close`](Self::close).
+    pub(crate) async fn stop(&self) {
+        self.server.sessions.stop().await;
+    }
+
+    /// Completes the record.
+    pub(crate) async fn close(&self) {
+        self.server.sessions.close().await;
+    }
+}
+
+/// Opens a session as the settings of the server say.
+pub(super) async fn open_session(config: &Config) -> Result<Arc<Session>, StartError> {
+    let policy = policy(config).map_err(StartError::Policy)?;
+    let tools = ToolOptions { registry: None, policy, timeout: config.approval.timeout };
+    // Opening is a large future.
+    Box::pin(Session::open(config, Some(tools))).await.map(Arc::new)
+}
+
+/// What a session is doing.
+pub(crate) struct Activity {
+    /// Its age, in seconds.
+    pub(crate) seconds: u64,
+    /// How many cells run or are queued.
+    pub(crate) open_cells: usize,
+    /// The calls for which no client waits.
+    pub(crate) left: Vec<String>,
+}
+
+/// What a new client should know of the kernel: it is asked as soon as it has time.
+async fn state_of(session: &Session) -> String {
+    let cell = Cell {
+        code: VARIABLES.to_owned(),
+        timeout: Duration::from_secs(5),
+        max_output_chars: TOLD_CHARS,
+        cancel: session.cell_token(),
+        chunks: None,
+        unread: None,
+        approver: Approver::Nobody("the names of variables are read without tools"),
+        has_tools: false,
+    };
+    match session.execute(cell).await.outcome().await {
+        Ok(outcome) => in_words(&outcome),
+        Err(error) => format!("[Its kernel cannot be used: {error}]"),
+    }
+}
+
+fn in_words(outcome: &Outcome) -> String {
+    // The text is the kernel's: names are letters, nothing else is believed.
+    let is_name = |name: &&str| name.chars().all(|char| char.is_alphanumeric() || char == '_');
+    let names: Vec<&str> = outcome.text.excerpt.lines().filter(is_name).collect();
+    let shown = names.iter().take(TOLD_VARIABLES).map(|name| format!("`{name}`"));
+    let mut shown = shown.collect::<Vec<_>>().join(", ");
+    if names.len() > TOLD_VARIABLES {
+        shown.push_str(&format!(" and {} more", names.len() - TOLD_VARIABLES));
+    }
+    let mut words = outcome.notes.clone();
+    if !outcome.late.excerpt.is_empty() {
+        words.push(format!("Output since its last answer:\n{}", outcome.late.excerpt));
+    }
+    words.push(match (shown.is_empty(), outcome.error.is_none()) {
+        (false, _) => format!("Variables of the session: {shown}."),
+        (true, true) => "The session has no variables.".to_owned(),
+        (true, false) => "The variables of the session could not be listed.".to_owned(),
+    });
+    format!("[{}]", words.join("\n"))
+}
+
+/// A duration for people.
+fn duration(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ ..120 => format!("{seconds} s"),
+        seconds @ ..7200 => format!("{} min", seconds / 60),
+        seconds => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// The approval policy that the settings ask for.
+fn policy(config: &Config) -> Result<Policy, PolicyError> {
+    Ok(match &config.approval.mode {
+        ApprovalMode::Auto => Policy::always(Effect::Allow),
+        ApprovalMode::Ask => Policy::always(Effect::Ask),
+        ApprovalMode::Deny => Policy::always(Effect::Deny),
+        ApprovalMode::Policy(path) => Policy::read_in(&config.workspace, path)?,
+    })
+}

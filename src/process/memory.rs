@@ -1,0 +1,63 @@
+//! How much memory processes use.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The memory of a process and of all that descend from it, in bytes: what is theirs alone, and their parts of what is
+/// shared. `None` where the system does not tell: everywhere but on Linux.
+pub(crate) fn memory_of_family(process: u32) -> Option<u64> {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
+        let Some(process) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        if let Some(parent) = parent_of(&entry.path()) {
+            children.entry(parent).or_default().push(process);
+        }
+    }
+    let mut memory = own_memory(process)?;
+    let mut next = children.remove(&process).unwrap_or_default();
+    while let Some(process) = next.pop() {
+        // It may have ended meanwhile.
+        memory += own_memory(process).unwrap_or_default();
+        next.extend(children.remove(&process).unwrap_or_default());
+    }
+    Some(memory)
+}
+
+/// The memory of this machine, in bytes.
+pub(crate) fn memory_of_machine() -> Option<u64> {
+    kilobytes(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
+}
+
+fn own_memory(process: u32) -> Option<u64> {
+    kilobytes(&std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?, "Pss:")
+}
+
+/// The parent of the process that a directory of `/proc` is about.
+fn parent_of(directory: &Path) -> Option<u32> {
+    let stat = std::fs::read_to_string(directory.join("stat")).ok()?;
+    // The name before may contain anything.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// A value in kilobytes, as bytes.
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+    value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_count() {
+        let own = own_memory(std::process::id()).unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let child_memory = own_memory(child.id()).unwrap();
+        let family = memory_of_family(std::process::id()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(child_memory > 0 && own > 0 && family > child_memory, "{own} {child_memory} {family}");
+        assert!(memory_of_machine().unwrap() > family);
+    }
+}

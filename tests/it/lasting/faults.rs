@@ -1,0 +1,123 @@
+//! Parts of a lasting session that are killed, or in the way.
+
+use std::os::unix::net::UnixListener;
+
+use nix::sys::signal::{Signal, kill as send};
+use nix::unistd::Pid;
+
+use super::{Kept, kill};
+use crate::support::{descendants, eventually, is_running};
+
+#[tokio::test]
+async fn a_host_that_is_killed_leaves_nothing() {
+    let kept = Kept::new();
+    let mut client = kept.client(&[]).await;
+    client.cell("import subprocess\nchild = subprocess.Popen(['sleep', '600'])").await.ok();
+    let host = kept.host();
+    let family = descendants(host);
+    assert!(family.len() >= 2, "{family:?}");
+    let running = client.start_cell("while True: pass").await;
+    send(Pid::from_raw(host), Signal::SIGKILL).unwrap();
+    assert_eq!(running.response().await, None);
+    assert_eq!(client.ended().await.code(), Some(1));
+    assert!(client.log().contains("has ended"), "{}", client.log());
+    for id in family {
+        eventually("what it has started is gone", || !is_running(id)).await;
+    }
+    assert!(kept.sessions().is_empty());
+    let mut client = kept.client(&[]).await;
+    let text = client.cell("1").await.ok();
+    assert!(text.contains("has ended, because its process was killed") && text.ends_with("\n1"), "{text}");
+    assert_eq!(std::fs::read_dir(kept.states().join("sessions")).unwrap().count(), 1);
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn a_kernel_that_is_killed_while_nobody_is_there_is_told() {
+    let kept = Kept::new();
+    let mut client = kept.client(&[]).await;
+    let kernel: i32 = client.cell("import os\nx = 1\nprint(os.getpid())").await.ok().parse().unwrap();
+    kill(client).await;
+    kept.left_session().await;
+    send(Pid::from_raw(kernel), Signal::SIGKILL).unwrap();
+    let mut client = kept.client(&[]).await;
+    let text = client.cell("1").await.ok();
+    assert!(text.contains("[This session was taken over") && text.contains("SIGKILL"), "{text}");
+    assert!(text.contains("The session has no variables.") && text.ends_with("\n1"), "{text}");
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_left_of_others_is_in_nobodys_way() {
+    let kept = Kept::new();
+    let sessions = kept.states().join("sessions");
+    // A stale socket, a socket that answers nothing, a description that is none.
+    for name in ["stale", "dumb", "wrong"] {
+        std::fs::create_dir_all(sessions.join(name)).unwrap();
+        std::fs::write(sessions.join(name).join("session.json"), "{\"workspace\": 5}").unwrap();
+    }
+    drop(UnixListener::bind(sessions.join("stale/socket")).unwrap());
+    let _dumb = UnixListener::bind(sessions.join("dumb/socket")).unwrap();
+    let mut client = kept.client(&[]).await;
+    client.cell("x = 1").await.ok();
+    kill(client).await;
+    kept.left_session().await;
+
+    // A host that does not answer any more.
+    let host = kept.host();
+    send(Pid::from_raw(host), Signal::SIGSTOP).unwrap();
+    let mut client = kept.client(&[]).await;
+    assert!(client.cell("x").await.error().contains("NameError"));
+    send(Pid::from_raw(host), Signal::SIGCONT).unwrap();
+    client.stop().await;
+    assert!(is_running(host));
+}
+
+#[tokio::test]
+async fn another_program_never_speaks_to_an_older_session() {
+    let kept = Kept::new();
+    let mut client = kept.client(&[]).await;
+    client.cell("x = 1").await.ok();
+    client.stop().await;
+    let session = kept.left_session().await;
+    let newer = kept.temporary().join("ipybox");
+    std::fs::copy(env!("CARGO_BIN_EXE_ipybox"), &newer).unwrap();
+    let python = crate::support::kernel_python();
+    let flags = ["--python", python.to_str().unwrap(), "--keep-session", "120s"];
+    let launcher = ["sh", "-c", "shift; exec \"$0\" \"$@\"", newer.to_str().unwrap()];
+    let mut client = kept.start_by(&launcher, &flags, &[]).await;
+    client.initialize().await;
+    let text = client.cell("x").await.error();
+    assert!(text.contains("begun with another version of ipybox is kept"), "{text}");
+    assert!(text.contains(session["id"].as_str().unwrap()) && text.contains("NameError"), "{text}");
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn an_error_at_the_start_is_shown() {
+    let kept = Kept::new();
+    let mut client = kept.start(&["--keep-session", "60", "--approval-policy", "missing.toml"]).await;
+    assert_eq!(client.ended().await.code(), Some(1));
+    assert!(client.log().contains("missing.toml"), "{}", client.log());
+    assert!(kept.sessions().is_empty());
+    assert_eq!(std::fs::read_dir(kept.states().join("sessions")).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn more_than_may_be_kept_end_the_oldest() {
+    let kept = Kept::new();
+    // Each is another session, since its flags differ.
+    for number in 0..9 {
+        let limit = format!("{}M", 2048 + number);
+        let mut client = kept.client(&["--kernel-memory-limit", &limit]).await;
+        client.cell("x = 1").await.ok();
+        client.stop().await;
+        eventually("it is left", || kept.sessions().iter().all(|session| session["is_attended"] == false))
+            .await;
+    }
+    eventually("the oldest ends", || kept.sessions().len() == 8).await;
+    let mut client = kept.client(&["--kernel-memory-limit", "2048M"]).await;
+    let text = client.cell("x").await.error();
+    assert!(text.contains("because more than 8 sessions were kept without a client"), "{text}");
+    client.stop().await;
+}

@@ -1,0 +1,164 @@
+//! Requests that stop waiting for their cells.
+
+use serde_json::{Value, json};
+
+use super::{Kept, kill};
+use crate::support::{Ipybox, Place, eventually, kernel_python};
+
+async fn start(place: &Place, flags: &[&str], capabilities: Value) -> Ipybox {
+    let python = kernel_python();
+    let flags = [&["--python", python.to_str().unwrap(), "--long-cells"], flags].concat();
+    let mut ipybox = place.start(&flags).await;
+    ipybox.initialize_with(capabilities).await;
+    ipybox
+}
+
+/// A cell that prints `words`, waits for the file `name`, and prints `more`.
+fn steps(words: &str, name: &str, more: &str) -> String {
+    format!(
+        "import pathlib, time\nprint({words:?})\nwhile not pathlib.Path({name:?}).exists(): time.sleep(0.01)\nprint({more:?})"
+    )
+}
+
+async fn cell(ipybox: &mut Ipybox, code: &str, wait: f64) -> String {
+    ipybox.call("execute_ipython_cell", json!({"code": code, "wait": wait})).await.ok()
+}
+
+async fn wait_for(ipybox: &mut Ipybox, cell: &str, timeout: f64) -> String {
+    ipybox.call("wait_for_cell", json!({"cell": cell, "timeout": timeout})).await.ok()
+}
+
+#[tokio::test]
+async fn a_cell_is_told_in_parts_and_each_once() {
+    let place = Place::new();
+    let mut ipybox = start(&place, &[], json!({})).await;
+    assert_eq!(cell(&mut ipybox, "1 + 1", 30.0).await, "2");
+    let code = steps("first", "go", "second")
+        + "\nwhile not pathlib.Path('on').exists(): time.sleep(0.01)\nprint('third')\n3";
+    let text = cell(&mut ipybox, &code, 0.5).await;
+    assert!(text.starts_with("first\n\n[`cell-2` still runs, "), "{text}");
+    let text = wait_for(&mut ipybox, "cell-2", 0.0).await;
+    assert!(text.starts_with("[`cell-2` still runs, "), "{text}");
+    place.write("go", "");
+    let mut text = String::new();
+    while text.is_empty() || text.starts_with('[') {
+        text = wait_for(&mut ipybox, "cell-2", 0.1).await;
+    }
+    assert!(text.starts_with("second\n\n[`cell-2` still runs, "), "{text}");
+    place.write("on", "");
+    assert_eq!(wait_for(&mut ipybox, "cell-2", 60.0).await, "third\n3");
+    let again = ipybox.call("wait_for_cell", json!({"cell": "cell-2"})).await.error();
+    assert_eq!(again, "`cell-2` has been answered, and none waits for its answer");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn cells_queue_or_are_refused_and_keep_their_answers() {
+    let place = Place::new();
+    let mut ipybox = start(&place, &[], json!({})).await;
+    let text = cell(&mut ipybox, &steps("one", "go", "ONE"), 0.3).await;
+    assert!(text.contains("`cell-1` still runs"), "{text}");
+    let text = cell(&mut ipybox, "raise ValueError('two')", 0.1).await;
+    assert!(text.starts_with("[`cell-2` has not begun: it waits for the cells before it"), "{text}");
+    let refused = json!({"code": "print('never')", "if_busy": "refuse"});
+    let text = ipybox.call("execute_ipython_cell", refused.clone()).await.error();
+    assert!(text.starts_with("Not run: another cell has not ended.\n`cell-1`"), "{text}");
+    place.write("go", "");
+    assert_eq!(ipybox.cell("print('three')").await.ok(), "three");
+    let failed = ipybox.call("wait_for_cell", json!({"cell": "cell-2"})).await.error();
+    assert!(failed.contains("ValueError: two"), "{failed}");
+    let unknown = ipybox.call("wait_for_cell", json!({"cell": "cell-9"})).await.error();
+    assert_eq!(unknown, "there is no cell `cell-9`; there are `cell-1`");
+    assert_eq!(wait_for(&mut ipybox, "cell-1", 1.0).await, "ONE");
+    assert_eq!(ipybox.call("execute_ipython_cell", refused).await.ok(), "never");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_cell_is_interrupted_while_nobody_or_another_request_waits() {
+    let place = Place::new();
+    let mut ipybox = start(&place, &[], json!({})).await;
+    let text = cell(&mut ipybox, "try:\n    while True: pass\nfinally:\n    print('cleaned up')", 0.3).await;
+    assert!(text.contains("`cell-1` still runs"), "{text}");
+    let waiting = ipybox.start_call("wait_for_cell", json!({"cell": "cell-1", "timeout": 600})).await;
+    let second = ipybox.call("wait_for_cell", json!({"cell": "cell-1"})).await.error();
+    assert!(second.starts_with("another call waits for `cell-1`"), "{second}");
+    // Cancelling the wait leaves the cell alone.
+    ipybox.cancel(&waiting).await;
+    let mut text = String::new();
+    eventually("the wait is over", || waiting_is_over(&mut text)).await;
+    let text = wait_for(&mut ipybox, "cell-1", 0.1).await;
+    assert!(text.contains("`cell-1` still runs"), "{text}");
+    let interrupt = json!({"cell": "cell-1", "interrupt": true});
+    let text = ipybox.call("wait_for_cell", interrupt).await.error();
+    assert!(text.contains("cleaned up") && text.contains("KeyboardInterrupt"), "{text}");
+    ipybox.stop().await;
+}
+
+/// The wait is put back within a moment after its cancellation, of which nothing is seen.
+fn waiting_is_over(text: &mut String) -> bool {
+    text.push('.');
+    text.len() > 50
+}
+
+#[tokio::test]
+async fn wrong_arguments_are_named() {
+    let place = Place::new();
+    let mut ipybox = start(&place, &[], json!({})).await;
+    for (arguments, expected) in [
+        (json!({"code": "1", "wait": 0}), "the argument `wait` cannot be used: 0 is not a positive number"),
+        (json!({"code": "1", "wait": "x"}), "the argument `wait` cannot be used"),
+        (json!({"code": "1", "if_busy": "drop"}), "the argument `if_busy` cannot be used"),
+    ] {
+        let text = ipybox.call("execute_ipython_cell", arguments).await.error();
+        assert!(text.contains(expected), "{text}");
+    }
+    for (arguments, expected) in [
+        (json!({}), "missing field `cell`"),
+        (json!({"cell": "7"}), "`7` is no id such as `cell-3`"),
+        (json!({"cell": "cell-1", "timeout": -1}), "the argument `timeout` cannot be used: -1 is no number"),
+    ] {
+        let text = ipybox.call("wait_for_cell", arguments).await.error();
+        assert!(text.contains(expected), "{text}");
+    }
+    ipybox.stop().await;
+
+    let mut ipybox = place.ipybox().await;
+    let tools = ipybox.request("tools/list", json!({})).await.response().await.unwrap();
+    assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 4);
+    let text = ipybox.call("execute_ipython_cell", json!({"code": "1", "wait": 1})).await.error();
+    assert!(text.contains("started without `--long-cells`"), "{text}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn the_user_is_asked_by_whichever_request_waits() {
+    let place = Place::new();
+    let flags = ["--approval", "ask", "--approve-shell-cmds", "--approval-timeout", "2"];
+    let mut ipybox = start(&place, &flags, json!({"elicitation": {}})).await;
+    let asking = ipybox.start_call("execute_ipython_cell", json!({"code": "!echo asked", "wait": 0.5})).await;
+    ipybox.question().await;
+    let text = asking.answer().await.ok();
+    assert!(text.contains("`cell-1` waits for approval"), "{text}");
+    // Longer than the user has to answer a question that is shown.
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    let waiting = ipybox.start_call("wait_for_cell", json!({"cell": "cell-1"})).await;
+    assert!(ipybox.decide("allow once").await.contains("echo asked"));
+    assert_eq!(waiting.answer().await.ok(), "asked");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_waits_across_clients() {
+    let kept = Kept::new();
+    let mut client = kept.client(&["--long-cells"]).await;
+    let text = cell(&mut client, &steps("begun", "go", "done"), 0.3).await;
+    assert!(text.starts_with("begun\n\n[`cell-1` still runs"), "{text}");
+    kill(client).await;
+    kept.write("go", "");
+    let mut client = kept.client(&["--long-cells"]).await;
+    let text = wait_for(&mut client, "cell-1", 60.0).await;
+    assert!(text.contains("[This session was taken over") && text.contains("- `cell-1`, "), "{text}");
+    assert!(text.ends_with("\ndone"), "{text}");
+    client.stop().await;
+}

@@ -1,0 +1,246 @@
+//! A client goes, and the next one goes on with its session.
+
+use serde_json::json;
+
+use super::{Kept, kill};
+use crate::support::{eventually, is_running, probe};
+
+#[tokio::test]
+async fn the_next_client_goes_on_after_any_end_of_the_one_before() {
+    let kept = Kept::new();
+    let mut client = kept.client(&[]).await;
+    client.cell("import os\nx = 41\npid = os.getpid()").await.ok();
+    let host = kept.host();
+    kill(client).await;
+
+    let mut client = kept.client(&[]).await;
+    let text = client.cell("x += 1\nprint(x)").await.ok();
+    assert!(text.starts_with("[This session was taken over as it was: it has run for "), "{text}");
+    assert!(text.contains("[Variables of the session: `os`, `pid`, `x`.]"), "{text}");
+    assert!(text.ends_with("\n42"), "{text}");
+    assert_eq!(client.cell("x").await.ok(), "42");
+    client.stop().await;
+
+    let mut client = kept.client(&[]).await;
+    client.cell("assert os.getpid() == pid and x == 42").await.ok();
+    assert_eq!(kept.host(), host);
+    client.signal(nix::sys::signal::Signal::SIGTERM);
+    assert!(client.ended().await.success());
+    assert!(is_running(host));
+}
+
+#[tokio::test]
+async fn what_ran_when_the_client_went_is_told_when_it_has_ended() {
+    let kept = Kept::new();
+    let mut client = kept.client(&[]).await;
+    client.cell("import pathlib, time").await.ok();
+    let running = client
+        .start_cell("pathlib.Path('runs').touch()\nwhile not pathlib.Path('go').exists(): time.sleep(0.01)\nprint('the result of an hour')")
+        .await;
+    let queued = client.start_cell("print('the one after it')").await;
+    eventually("the cell runs", || kept.workspace().join("runs").exists()).await;
+    kill(client).await;
+    drop((running, queued));
+
+    let mut client = kept.client(&[]).await;
+    let next = client.start_cell("print('own')").await;
+    kept.write("go", "");
+    let text = next.answer().await.ok();
+    let places = ["has not ended", "the result of an hour\n[End", "the one after it\n[End", "own"];
+    let found: Vec<_> =
+        places.iter().map(|words| text.find(words).unwrap_or_else(|| panic!("{words}: {text}"))).collect();
+    assert!(found.is_sorted(), "{text}");
+    assert_eq!(client.cell("1 + 1").await.ok(), "2");
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_with_a_client_is_never_taken() {
+    let kept = Kept::new();
+    let mut first = kept.client(&[]).await;
+    first.cell("x = 1").await.ok();
+    let mut second = kept.client(&[]).await;
+    assert!(second.cell("x").await.error().contains("NameError"));
+    assert_eq!(kept.sessions().len(), 2);
+    second.stop().await;
+    assert_eq!(first.cell("x").await.ok(), "1");
+    first.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_that_allows_something_else_is_never_taken() {
+    let kept = Kept::new();
+    let mut client = kept.client(&[]).await;
+    client.cell("x = 1").await.ok();
+    client.stop().await;
+    kept.left_session().await;
+    let policy = kept.states().join("policy.toml");
+    std::fs::write(&policy, "default = \"allow\"\n").unwrap();
+    let policy_path = policy.to_str().unwrap().to_owned();
+    for flags in [
+        &["--approval", "ask"][..],
+        &["--approve-shell-cmds"],
+        &["--kernel-memory-limit", "4G"],
+        &["--approval-policy", &policy_path],
+    ] {
+        let mut client = kept.client(flags).await;
+        let text = client.cell("x").await.error();
+        assert!(
+            text.contains("begun with other flags, files or variables") && text.contains("NameError"),
+            "{text}"
+        );
+        client.stop().await;
+    }
+    // The policy decides otherwise now.
+    let mut client = kept.client(&["--approval-policy", &policy_path]).await;
+    client.cell("x = 2").await.ok();
+    client.stop().await;
+    std::fs::write(&policy, "default = \"deny\"\n").unwrap();
+    let mut client = kept.client(&["--approval-policy", &policy_path]).await;
+    assert!(client.cell("x").await.error().contains("NameError"));
+    client.stop().await;
+
+    let mut client = kept.client(&[]).await;
+    assert!(client.cell("x").await.ok().ends_with("\n1"));
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn other_values_of_the_variables_that_servers_get_make_another_session() {
+    let kept = Kept::new();
+    let start = async |value: &str| {
+        let python = crate::support::kernel_python();
+        let flags = ["--keep-session", "120", "--python", python.to_str().unwrap()];
+        let mut client = kept.start_with(&flags, &[("PROBE_KEY", value), ("TERM_SESSION", value)]).await;
+        client.initialize().await;
+        client
+    };
+    let mut client = start("one").await;
+    client.cell("x = 1").await.ok();
+    client.stop().await;
+    // No server asks for a variable yet.
+    let mut client = start("two").await;
+    assert!(client.cell("x").await.ok().ends_with("\n1"));
+    let mut parameters = probe();
+    parameters["env"] = json!({"KEY": "${PROBE_KEY}"});
+    client.register("probe", parameters).await.ok();
+    client.stop().await;
+    // The session began with the first value, and gives that to servers.
+    let mut client = start("one").await;
+    assert!(client.cell("x").await.ok().ends_with("\n1"));
+    client.stop().await;
+    let mut client = start("two").await;
+    let text = client.cell("x").await.error();
+    assert!(text.contains("was not taken over: these variables have changed: PROBE_KEY"), "{text}");
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn connections_to_servers_go_on_too() {
+    let kept = Kept::new();
+    let mut client = kept.client(&[]).await;
+    client.register("probe", probe()).await.ok();
+    let code = "from mcptools.probe import pid\nprint(pid.run(pid.Params()))";
+    let server = client.cell(code).await.ok();
+    kill(client).await;
+    let mut client = kept.client(&[]).await;
+    let text = client.cell(code).await.ok();
+    assert!(text.ends_with(&format!("\n{server}")), "{text} {server}");
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn a_question_waits_for_the_next_client() {
+    let kept = Kept::new();
+    let capable = json!({"elicitation": {}});
+    let flags = ["--approval", "ask", "--approve-shell-cmds", "--approval-timeout", "2"];
+    let mut client = kept.client_with(&flags, capable.clone()).await;
+    let running = client.start_cell("!echo asked").await;
+    client.question().await;
+    kill(client).await;
+    drop(running);
+    // Longer than the user has to answer a question that is shown.
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    let mut client = kept.client_with(&flags, capable).await;
+    let next = client.start_cell("print('own')").await;
+    let question = client.decide("allow once").await;
+    assert!(question.contains("echo asked"), "{question}");
+    let text = next.answer().await.ok();
+    assert!(text.contains("asked\n[End of the earlier answer]") && text.ends_with("own"), "{text}");
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn sessions_are_listed_shown_and_ended() {
+    let kept = Kept::new();
+    let mut client = kept.client(&[]).await;
+    client.cell("import os, subprocess\nchild = subprocess.Popen(['sleep', '600'])").await.ok();
+    let ids = client.cell("print(os.getpid(), child.pid)").await.ok();
+    let ids: Vec<i32> = ids.split_whitespace().map(|id| id.parse().unwrap()).collect();
+    let [session] = kept.sessions().try_into().unwrap();
+    assert_eq!((&session["is_attended"], &session["seconds_left"]), (&json!(true), &json!(null)));
+    assert_eq!(session["workspace"], kept.workspace().to_str().unwrap());
+    assert!(session["memory_bytes"].as_u64().unwrap() > 10_000_000, "{session}");
+    let text = |output: std::process::Output| String::from_utf8(output.stdout).unwrap();
+    assert!(text(kept.run(&[])).contains("has a client"));
+    // One that has a client is only ended by its id.
+    assert_eq!(text(kept.run(&["end", "--all"])), "");
+    assert_eq!(client.cell("1").await.ok(), "1");
+    client.stop().await;
+
+    let session = kept.left_session().await;
+    assert!(session["seconds_left"].as_u64().unwrap() <= 120, "{session}");
+    let id = session["id"].as_str().unwrap();
+    assert!(
+        text(kept.run(&["show", id])).contains("State      waits 1"),
+        "{}",
+        text(kept.run(&["show", id]))
+    );
+    let unknown = kept.run(&["end", "nobody"]);
+    assert!(!unknown.status.success());
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains(&format!("there are `{id}`")));
+    assert!(kept.run(&["end", id]).status.success());
+    assert!(kept.sessions().is_empty());
+    for id in ids {
+        eventually("the kernel is gone, and what it has started", || !is_running(id)).await;
+    }
+    let mut client = kept.client(&[]).await;
+    let text = client.cell("1").await.ok();
+    assert!(text.contains("has ended, because the user ended it. Its variables are gone."), "{text}");
+    assert!(text.ends_with("\n1"), "{text}");
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_session_that_nobody_takes_over() {
+    let kept = Kept::new();
+    let python = crate::support::kernel_python();
+    let flags = ["--python", python.to_str().unwrap(), "--keep-session", "1s"];
+    let mut client = kept.start(&flags).await;
+    client.initialize().await;
+    let kernel: i32 = client.cell("import os\nprint(os.getpid())").await.ok().parse().unwrap();
+    let host = kept.host();
+    client.stop().await;
+    for id in [kernel, host] {
+        eventually("the processes end", || !is_running(id)).await;
+    }
+    assert!(kept.sessions().is_empty());
+    assert_eq!(std::fs::read_dir(kept.temporary()).unwrap().count(), 0);
+    let mut client = kept.start(&flags).await;
+    client.initialize().await;
+    let text = client.cell("1").await.ok();
+    assert!(text.contains("because no client took it over within 1 s"), "{text}");
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_only_looks_leaves_no_session() {
+    let kept = Kept::new();
+    let mut client = kept.client(&[]).await;
+    client.request("tools/list", json!({})).await.response().await.unwrap();
+    let host = kept.host();
+    client.stop().await;
+    eventually("the session ends", || !is_running(host)).await;
+    assert!(kept.sessions().is_empty());
+    assert_eq!(std::fs::read_dir(kept.states().join("sessions")).unwrap().count(), 0);
+}
