@@ -49,9 +49,12 @@ pub(super) async fn ask(
     let answered = tokio::select! {
         answered = &mut handle.rx => answered.unwrap_or(Err(ServiceError::TransportClosed)),
         () = async { tokio::select! { () = request.closed() => {}, () = over.cancelled() => {} } } => {
-            if let Err(error) = handle.cancel(Some("the question is over".to_owned())).await {
-                tracing::debug!(%error, "could not take back a question");
-            }
+            // Not waited for: a client that is gone takes no notifications.
+            tokio::spawn(async move {
+                if let Err(error) = handle.cancel(Some("the question is over".to_owned())).await {
+                    tracing::debug!(%error, "could not take back a question");
+                }
+            });
             return if over.is_cancelled() { taken_back(request) } else { Asked::Unanswered };
         }
     };
