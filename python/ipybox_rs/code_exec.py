@@ -104,6 +104,7 @@ class CodeExecutor:
         state_dir: str | os.PathLike[str] | None = None,
         registry: Registry | None = None,
         sandbox_backend: Literal["srt", "bwrap"] = "srt",
+        checkpoint: bool = False,
         sandbox_workspace_config: bool = False,
         allow_home_workspace: bool = False,
         kernel_memory_limit: int | None = None,
@@ -217,6 +218,7 @@ class CodeExecutor:
             "approve_tool_calls": bool(approve_tool_calls),
             "approve_shell_cmds": bool(approve_shell_cmds),
             "require_shell_escape": bool(require_shell_escape),
+            "checkpoint": bool(checkpoint),
             "approval_policy": None
             if approval_policy is None
             else approval_policy.text,

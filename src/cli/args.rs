@@ -274,7 +274,7 @@ pub(crate) struct ServeArgs {
     #[arg(
         long,
         value_name = "URL",
-        conflicts_with_all = ["sandbox", "python", "tool_server_host", "tool_server_port"]
+        conflicts_with_all = ["sandbox", "python", "checkpoint", "tool_server_host", "tool_server_port"]
     )]
     pub(crate) kernel_gateway_url: Option<String>,
 
@@ -358,6 +358,10 @@ pub(crate) struct ServeArgs {
     /// sandbox is
     #[arg(long, requires = "approve_shell_cmds")]
     pub(crate) require_shell_escape: bool,
+
+    /// Save variables after each cell, so that a fresh kernel can have them back
+    #[arg(long)]
+    pub(crate) checkpoint: bool,
 
     /// Append a line of JSON for each cell, tool call and decision to this file, outside the workspace
     #[arg(long, value_name = "FILE")]
@@ -447,6 +451,7 @@ impl From<ServeArgs> for Settings {
         settings.kernel.max_file_size = args.kernel_max_file_size;
         settings.kernel.approve_shell_cmds = args.approve_shell_cmds;
         settings.kernel.require_shell_escape = args.require_shell_escape;
+        settings.kernel.checkpoint = args.checkpoint;
         settings.mcp_configs = args.mcp_config;
         settings.audit.file = args.audit_log;
         if args.audit_contents {

@@ -195,6 +195,9 @@ impl Config {
             Some(_) if settings.kernel.python.is_some() => {
                 return Err(Error::NotRemote { what: "a Python interpreter" });
             }
+            Some(_) if settings.kernel.checkpoint => {
+                return Err(Error::NotRemote { what: "a checkpoint of variables" });
+            }
             Some(remote) => Site::Remote(RemoteServer::new(remote, &variables)?),
             None => Site::Local,
         };
@@ -469,6 +472,8 @@ mod tests {
         assert_eq!(check(|_| {}).unwrap().tool_server_address(), None);
         let with_python = check(|settings| settings.kernel.python = Some("python3".into()));
         assert!(matches!(with_python, Err(Error::NotRemote { .. })));
+        let with_checkpoint = check(|settings| settings.kernel.checkpoint = true);
+        assert!(matches!(with_checkpoint, Err(Error::NotRemote { .. })));
         let token = check(|settings| {
             let remote = settings.remote.as_mut().unwrap();
             remote.token = Some("secret".to_owned());
