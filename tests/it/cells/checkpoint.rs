@@ -61,7 +61,7 @@ async fn variables_come_back_after_a_death() {
 import threading, numpy as np
 from pydantic import BaseModel
 factor = 2
-array = np.arange(3)
+array = np.ones(3)
 def scaled(values): return values * factor
 class Shape:
     class Kind: pass
