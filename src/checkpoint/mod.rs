@@ -36,6 +36,7 @@ const SAVING_TIMEOUT: Duration = Duration::from_secs(60);
 /// The hint for interpreters that can save data only.
 const DATA_ONLY: &str = "Functions and classes of cells are not saved: the kernel's Python has no `cloudpickle`. Install \
                          the package `cloudpickle`, and reset the kernel.";
+const SILENT: &str = "The variables could not be saved: the kernel did not send them in time.";
 const BUSY: &str =
     "The variables of this session are not saved: another session in this workspace saves its own.";
 
@@ -236,6 +237,7 @@ impl Checkpoint {
                 let mut state = self.state();
                 tracing::warn!("the kernel has not sent its variables in time");
                 self.give_up_saving(&mut state);
+                state.tell_once(SILENT.to_owned());
             }
         }
     }
@@ -339,7 +341,8 @@ impl Checkpoint {
 impl State {
     fn failed(&mut self, error: &io::Error) {
         tracing::warn!(error = %describe(error), "variables could not be saved");
-        self.tell_once(format!("The variables could not be saved: {}.", describe(error)));
+        // The error's own text has a name that is different each time.
+        self.tell_once(format!("The variables could not be saved in the state directory: {}.", error.kind()));
     }
 
     /// Adds a note, unless it is the last one of its kind.
@@ -350,3 +353,6 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -314,10 +314,10 @@ def limit_memory():
 
     try:
         with open("/proc/self/statm") as sizes:
-            size = int(sizes.read().split()[0]) * resource.getpagesize()
-        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+            size = int(sizes.read().split()[5]) * resource.getpagesize()
+        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
         limits = [size + SPARE_BYTES, soft, hard]
         least = min(limit for limit in limits if limit != resource.RLIM_INFINITY)
-        resource.setrlimit(resource.RLIMIT_AS, (least, hard))
+        resource.setrlimit(resource.RLIMIT_DATA, (least, hard))
     except (OSError, ValueError):
         pass  # The system's limits hold all the same.

@@ -188,7 +188,8 @@ talking, leaving, endless = Odd(talk), Odd(lambda: os._exit(0)), Odd(lambda: tim
 busy = Odd(lambda: ctypes.CDLL(None).sleep(1000))
 crashing, interrupting = Odd(lambda: ctypes.string_at(0)), Odd(lambda: os.kill(os.getppid(), 2))
 nonsense = Odd(lambda: [os.write(number, b'x' * 1000) for number in range(3, 30)])
-recursive = Odd(lambda: recursive.reduce())";
+recursive = Odd(lambda: recursive.reduce())
+hungry = Odd(lambda: (len, (b'x' * (1 << 30),)))";
     assert_eq!(ipybox.cell(code).await.ok(), "[no output]");
     // While they are being pickled.
     let begun = Instant::now();
@@ -207,6 +208,7 @@ recursive = Odd(lambda: recursive.reduce())";
         "- crashing: was not saved: pickling it ",
         "- nonsense: was not saved: ",
         "- recursive: was not saved: ",
+        "- hungry: was not saved: pickling it takes too much memory",
         "Restored: Odd, talk, changed, last_one",
     ] {
         assert!(text.contains(words), "{words}: {text}");
