@@ -214,6 +214,13 @@ impl Checkpoint {
         }
     }
 
+    /// No kernel follows: another session may save its variables here.
+    pub(crate) fn close(&self) {
+        let mut state = self.state();
+        self.give_up_saving(&mut state);
+        (state.open, state.python) = (None, None);
+    }
+
     /// A cell has ended, so that variables may have changed.
     pub(crate) fn cell_ended(&self) {
         self.state().is_due = true;

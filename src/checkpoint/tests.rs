@@ -168,7 +168,7 @@ async fn a_second_session_waits_for_the_end_of_the_first() {
     second.cell_ended();
     assert!(second.begin().is_none());
     assert!(second.notes().is_empty());
-    drop(first);
+    first.close();
     assert!(second.notes().concat().contains("`a`"));
     save(&second, &["b"], &[]).await;
     assert_eq!(offered(&second), ["a"]);

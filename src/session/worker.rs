@@ -64,6 +64,9 @@ impl Worker {
             () = self.work(started) => {}
         }
         self.kernels.end(self.kernel.take()).await;
+        if let Some(checkpoint) = &self.checkpoint {
+            checkpoint.close();
+        }
     }
 
     async fn work(&mut self, started: oneshot::Sender<Result<(), Error>>) {

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use ipybox::CodeExecutor;
+
 use crate::support::{Ipybox, Place, equipped, eventually, kernel_python};
 
 const KILL: &str = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)";
@@ -350,6 +352,23 @@ async fn without_the_flag_nothing_is_saved() {
     assert!(ipybox.cell(RESTORE).await.error().contains("ModuleNotFoundError"));
     ipybox.stop().await;
     assert!(files(&place, None).is_empty());
+}
+
+#[tokio::test]
+async fn an_application_saves_variables_too() {
+    let place = Place::new();
+    let executor = || {
+        let builder = CodeExecutor::builder().working_dir(place.workspace()).state_dir(place.states());
+        builder.python(kernel_python()).checkpoint(true).start()
+    };
+    let first = executor().await.unwrap();
+    first.execute("a = 1").await.unwrap();
+    saved(&place, "a").await;
+    first.stop().await;
+    let second = executor().await.unwrap();
+    let result = second.execute(&format!("{RESTORE}\nprint(a)")).await.unwrap();
+    assert_eq!(result.text.as_deref(), Some("Restored: a\n1"));
+    second.stop().await;
 }
 
 async fn check_sandboxed(backend: &str) {
