@@ -7,6 +7,7 @@ saved.
 
 import _io
 import contextlib
+import functools
 import importlib
 import io
 import pickle
@@ -22,6 +23,9 @@ except ImportError:
 PROTOCOL = 5
 # Closed over, and not assigned yet.
 EMPTY = "ipybox: an empty cell"
+# Functions with a cache, which Python saves by their names alone.
+CACHED = functools._lru_cache_wrapper
+NAMED = (type, types.FunctionType, CACHED)
 REASON_CHARS = 200
 
 # The user's namespace, and what finds a name that is not in it.
@@ -48,7 +52,7 @@ class Pickler(pickle.Pickler if cloudpickle is None else cloudpickle.Pickler):
             value, (io.BytesIO, io.StringIO)
         ):
             return stream(value)
-        if isinstance(value, (type, types.FunctionType)):
+        if isinstance(value, NAMED):
             name = name_in_cells(value)
             # A class is saved with what it holds.
             is_own = name is not None and name.split(".")[0] == self._name
@@ -60,6 +64,8 @@ class Pickler(pickle.Pickler if cloudpickle is None else cloudpickle.Pickler):
                 )
         if cloudpickle is None:
             return NotImplemented
+        if isinstance(value, CACHED) and value.__module__ == "__main__":
+            return cached, (value.__wrapped__, value.cache_parameters())
         if (
             isinstance(value, types.FunctionType)
             and value.__globals__ is namespace
@@ -126,6 +132,10 @@ def function(value):
         with contextlib.suppress(Exception):
             state[name] = getattr(value, name)
     return empty_function, (value.__code__, len(cells)), state, None, None, fill
+
+
+def cached(value, parameters):
+    return functools.lru_cache(**parameters)(value)
 
 
 def contents(cell):

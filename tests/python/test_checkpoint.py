@@ -12,9 +12,8 @@ RESTORE = "import ipybox_checkpoint; ipybox_checkpoint.restore()"
 async def test_variables_come_back_in_the_next_executor(tmp_path):
     async with CodeExecutor(state_dir=tmp_path, checkpoint=True) as executor:
         await executor.execute("a = 1")
-        async with asyncio.timeout(60):
-            while not list(tmp_path.glob("workspaces/*/checkpoints/*/manifest.json")):
-                await asyncio.sleep(0.05)
+        while not list(tmp_path.glob("workspaces/*/checkpoints/*/manifest.json")):
+            await asyncio.sleep(0.05)
     async with CodeExecutor(state_dir=tmp_path, checkpoint=True) as executor:
         assert (await executor.execute(f"{RESTORE}\na")).text.endswith("\n1")
 

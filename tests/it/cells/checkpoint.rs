@@ -60,7 +60,7 @@ async fn variables_come_back_after_a_death() {
     let place = Place::new();
     let mut ipybox = session(&place).await;
     let code = "
-import threading, numpy as np
+import functools, threading, numpy as np
 from pydantic import BaseModel
 factor = 2
 array = np.ones(3)
@@ -83,6 +83,8 @@ step = counter()
 step()
 own = [1]
 own.append(own)
+@functools.lru_cache(maxsize=3)
+def cached(value): return scaled(value)
 lock = threading.Lock()
 _private = 1";
     end_with(&mut ipybox, &place, code).await;
@@ -98,7 +100,7 @@ _private = 1";
     let check = "
 assert array.sum() == 3 and scaled(5) == 10 and shape.area() == 8
 assert type(shape) is Shape and type(kind) is Shape.Kind and type(model) is Model
-assert step() == 2 and own[1] is own and '_private' not in globals()
+assert cached(1) == 2 and cached.cache_info().maxsize == 3 and step() == 2 and own[1] is own and '_private' not in globals()
 factor = 3
 scaled(5), shape.area()";
     assert_eq!(ipybox.cell(check).await.ok(), "(15, 12)");
