@@ -78,6 +78,7 @@
 
 mod approval;
 mod budget;
+mod checkpoint;
 pub mod codegen;
 mod config;
 pub mod doctor;

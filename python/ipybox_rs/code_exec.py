@@ -104,6 +104,7 @@ class CodeExecutor:
         state_dir: str | os.PathLike[str] | None = None,
         registry: Registry | None = None,
         sandbox_backend: Literal["srt", "bwrap"] = "srt",
+        checkpoint: bool = False,
         sandbox_workspace_config: bool = False,
         allow_home_workspace: bool = False,
         kernel_memory_limit: int | None = None,
@@ -154,6 +155,8 @@ class CodeExecutor:
                 of `accept_always`. Default: `ipybox` in the platform's data directory.
             registry: The MCP servers whose tools code can call; default: those registered for the working directory.
             sandbox_backend: The program that makes the sandbox: sandbox-runtime, or bubblewrap directly (Linux).
+            checkpoint: Whether variables are saved after each piece of code, so that a later kernel can have them back
+                by `ipybox_checkpoint.restore()`. Excludes `kernel_gateway_url`.
             sandbox_workspace_config: Whether `sandbox-config.json` in the working directory is what `sandbox_config`
                 names, if it is there.
             allow_home_workspace: Whether the working directory may be the home directory, or contain it, in a sandbox.
@@ -217,6 +220,7 @@ class CodeExecutor:
             "approve_tool_calls": bool(approve_tool_calls),
             "approve_shell_cmds": bool(approve_shell_cmds),
             "require_shell_escape": bool(require_shell_escape),
+            "checkpoint": bool(checkpoint),
             "approval_policy": None
             if approval_policy is None
             else approval_policy.text,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::import::ImportArgs;
+use super::search::SearchArgs;
 use super::server_args::{LoginArgs, LogoutArgs, ServersArgs};
 use super::session_args::{LastingArgs, SessionHostArgs, SessionsArgs};
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
@@ -122,55 +123,6 @@ impl From<Backend> for ipybox::SandboxBackend {
     }
 }
 
-/// The flags of `ipybox search`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct SearchArgs {
-    /// What the tool should do, in words; without it, the registered servers are listed
-    #[arg(value_name = "WORDS")]
-    pub(crate) query: Vec<String>,
-
-    /// Search the tools of this server only; without words, its groups of tools are listed
-    #[arg(long, value_name = "NAME")]
-    pub(crate) server: Option<String>,
-
-    /// The most tools to print, 1 to 50
-    #[arg(long, value_name = "NUMBER", default_value_t = 8)]
-    pub(crate) limit: usize,
-
-    /// How much to print of each tool
-    #[arg(long, value_name = "DETAIL", default_value = "signature")]
-    pub(crate) detail: Detail,
-
-    /// Working directory of the kernel
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub(crate) workspace: PathBuf,
-
-    /// Directory that holds registered servers and Python environments
-    #[arg(long, value_name = "DIR")]
-    pub(crate) state_dir: Option<PathBuf>,
-}
-
-/// How much a search says of a tool.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Detail {
-    /// Its name, and what it does
-    Names,
-    /// The call in one line, with types and defaults
-    Signature,
-    /// Its parameters with explanations, and the fields of its result
-    Module,
-}
-
-impl From<Detail> for ipybox::SearchDetail {
-    fn from(detail: Detail) -> Self {
-        match detail {
-            Detail::Names => Self::Names,
-            Detail::Signature => Self::Signature,
-            Detail::Module => Self::Module,
-        }
-    }
-}
-
 /// The flags of `ipybox apigen`.
 #[derive(Debug, clap::Args)]
 #[command(group(ArgGroup::new("source").required(true)))]
@@ -280,7 +232,7 @@ pub(crate) struct ServeArgs {
     #[arg(
         long,
         value_name = "URL",
-        conflicts_with_all = ["sandbox", "python", "tool_server_host", "tool_server_port"]
+        conflicts_with_all = ["sandbox", "python", "checkpoint", "tool_server_host", "tool_server_port"]
     )]
     pub(crate) kernel_gateway_url: Option<String>,
 
@@ -456,6 +408,7 @@ impl From<ServeArgs> for Settings {
         settings.kernel.max_file_size = args.kernel_max_file_size;
         settings.kernel.approve_shell_cmds = args.approve_shell_cmds;
         settings.kernel.require_shell_escape = args.require_shell_escape;
+        settings.kernel.checkpoint = args.lasting.checkpoint;
         settings.mcp_configs = args.mcp_config;
         settings.long_cells = args.lasting.long_cells;
         settings.audit.file = args.audit_log;

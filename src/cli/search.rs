@@ -1,11 +1,60 @@
 //! `ipybox search`: prints its answer on stdout.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 
 use anyhow::Context as _;
+use clap::ValueEnum;
 use ipybox::{SearchQuery, search, state_directory};
 
-use super::args::SearchArgs;
+/// The flags of `ipybox search`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SearchArgs {
+    /// What the tool should do, in words; without it, the registered servers are listed
+    #[arg(value_name = "WORDS")]
+    pub(crate) query: Vec<String>,
+
+    /// Search the tools of this server only; without words, its groups of tools are listed
+    #[arg(long, value_name = "NAME")]
+    pub(crate) server: Option<String>,
+
+    /// The most tools to print, 1 to 50
+    #[arg(long, value_name = "NUMBER", default_value_t = 8)]
+    pub(crate) limit: usize,
+
+    /// How much to print of each tool
+    #[arg(long, value_name = "DETAIL", default_value = "signature")]
+    pub(crate) detail: Detail,
+
+    /// Working directory of the kernel
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) workspace: PathBuf,
+
+    /// Directory that holds registered servers and Python environments
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+}
+
+/// How much a search says of a tool.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Detail {
+    /// Its name, and what it does
+    Names,
+    /// The call in one line, with types and defaults
+    Signature,
+    /// Its parameters with explanations, and the fields of its result
+    Module,
+}
+
+impl From<Detail> for ipybox::SearchDetail {
+    fn from(detail: Detail) -> Self {
+        match detail {
+            Detail::Names => Self::Names,
+            Detail::Signature => Self::Signature,
+            Detail::Module => Self::Module,
+        }
+    }
+}
 
 pub(super) fn run(args: SearchArgs) -> anyhow::Result<()> {
     let mut query = SearchQuery::new(args.query.join(" "));

@@ -19,6 +19,10 @@ pub(crate) struct LastingArgs {
     /// `wait_for_cell` returns the rest
     #[arg(long)]
     pub(crate) long_cells: bool,
+
+    /// Save variables after each cell, so that a fresh kernel can have them back
+    #[arg(long)]
+    pub(crate) checkpoint: bool,
 }
 
 /// The flags of `ipybox session-host`.

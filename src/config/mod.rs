@@ -3,17 +3,15 @@
 mod apart;
 mod connectors;
 mod settings;
+mod states;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use etcetera::BaseStrategy as _;
-
 use crate::approval;
 use crate::env::{self, Variables};
-use crate::files::create_private_directory;
 use crate::jupyter;
 use crate::kernel::ShellCommands;
 use crate::mcp_client::Connector;
@@ -27,6 +25,9 @@ pub use self::settings::{
     ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, RemoteSettings, SandboxSettings,
     Settings, ToolServerSettings,
 };
+pub use self::states::state_directory;
+use self::states::{create_private_dir, state_dir_name};
+pub(crate) use self::states::{states_dir, workspace_state_dir};
 pub use crate::sandbox::Backend as SandboxBackend;
 
 /// The prefix of variables that Jupyter's gateways accept from clients to configure a kernel's start.
@@ -196,6 +197,9 @@ impl Config {
             Some(_) if settings.kernel.python.is_some() => {
                 return Err(Error::NotRemote { what: "a Python interpreter" });
             }
+            Some(_) if settings.kernel.checkpoint => {
+                return Err(Error::NotRemote { what: "a checkpoint of variables" });
+            }
             Some(remote) => Site::Remote(RemoteServer::new(remote, &variables)?),
             None => Site::Local,
         };
@@ -223,10 +227,12 @@ impl Config {
         Ok(config)
     }
 
-    /// For a further session beside one that has this configuration: what it registers at its start is registered.
+    /// For a further session beside one that has this configuration, which registers what is offered at the start, and
+    /// saves its variables.
     pub(crate) fn beside_another(&self) -> Self {
         let mut config = self.clone();
         config.mcp_configs.clear();
+        config.kernel.checkpoint = false;
         config.tool_server.port = None;
         config
     }
@@ -373,57 +379,6 @@ fn create_workspace(path: &Path) -> io::Result<PathBuf> {
     path.canonicalize()
 }
 
-/// Where the state of `workspace` is, which may not exist yet; `state_dir` is as in [`Settings`].
-///
-/// # Errors
-/// There is no such workspace, or no place for the state of any.
-pub fn state_directory(workspace: &Path, state_dir: Option<PathBuf>) -> Result<PathBuf, Error> {
-    let canonical = workspace.canonicalize();
-    let workspace = canonical.map_err(|source| Error::Workspace { path: workspace.to_owned(), source })?;
-    let states = states_dir(state_dir, &Variables::load(&workspace))?;
-    Ok(workspace_state_dir(&states, &workspace))
-}
-
-/// Where the state of all workspaces is: as named, or the default.
-pub(crate) fn states_dir(named: Option<PathBuf>, variables: &Variables) -> Result<PathBuf, Error> {
-    match named {
-        Some(directory) => Ok(directory),
-        None => default_state_dir(variables),
-    }
-}
-
-fn default_state_dir(variables: &Variables) -> Result<PathBuf, Error> {
-    if let Some(directory) = variables.in_process(env::IPYBOX_STATE_DIR).filter(|path| !path.is_empty()) {
-        return Ok(PathBuf::from(directory));
-    }
-    let platform = etcetera::base_strategy::choose_native_strategy().map_err(|_| Error::NoHome)?;
-    Ok(platform.data_dir().join("ipybox"))
-}
-
-/// How much of a workspace's name its state directory shows. File names are limited to 255 bytes.
-const NAME_CHARS: usize = 40;
-
-/// The workspace's own directory below `states`, which may not exist yet.
-pub(crate) fn workspace_state_dir(states: &Path, workspace: &Path) -> PathBuf {
-    states.join("workspaces").join(state_dir_name(workspace))
-}
-
-fn state_dir_name(workspace: &Path) -> String {
-    use std::os::unix::ffi::OsStrExt as _;
-
-    let name = workspace.file_name().unwrap_or_default().to_string_lossy();
-    let name: String = name.chars().take(NAME_CHARS).collect();
-    // Readable for a human, unique by the whole path, and the same at every start.
-    let hash = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, workspace.as_os_str().as_bytes());
-    format!("{name}-{:016x}", hash.as_u64_pair().0)
-}
-
-/// Creates a directory for this user alone. Returns its real path.
-fn create_private_dir(directory: &Path) -> io::Result<PathBuf> {
-    create_private_directory(directory)?;
-    directory.canonicalize()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -479,6 +434,8 @@ mod tests {
         assert_eq!(check(|_| {}).unwrap().tool_server_address(), None);
         let with_python = check(|settings| settings.kernel.python = Some("python3".into()));
         assert!(matches!(with_python, Err(Error::NotRemote { .. })));
+        let with_checkpoint = check(|settings| settings.kernel.checkpoint = true);
+        assert!(matches!(with_checkpoint, Err(Error::NotRemote { .. })));
         let token = check(|settings| {
             let remote = settings.remote.as_mut().unwrap();
             remote.token = Some("secret".to_owned());

@@ -70,6 +70,9 @@ pub struct KernelSettings {
     /// them; needs [`approve_shell_cmds`](Self::approve_shell_cmds). Not a boundary: only a sandbox is.
     /// Default: they are not.
     pub require_shell_escape: bool,
+    /// Whether variables are saved after each cell, so that a later kernel of the workspace can have them back by
+    /// `ipybox_checkpoint.restore()`. Not for Jupyter servers. Default: they are not.
+    pub checkpoint: bool,
 }
 
 /// The sandbox that the kernel runs in.
@@ -259,6 +262,7 @@ impl Default for KernelSettings {
             max_file_size: None,
             approve_shell_cmds: false,
             require_shell_escape: false,
+            checkpoint: false,
         }
     }
 }

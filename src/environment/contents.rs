@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 const METADATA_BYTES: u64 = 1024 * 1024;
 
 /// Packages that the managed environment is created with, by us, by an earlier ipybox or by an old `venv`.
-const OWN: [&str; 6] = ["ipython", "pydantic", "pip", "setuptools", "wheel", "ipykernel"];
+const OWN: [&str; 7] = ["ipython", "pydantic", "cloudpickle", "pip", "setuptools", "wheel", "ipykernel"];
 
 /// The packages that no other package there requires: those that were installed by name.
 ///

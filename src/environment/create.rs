@@ -11,6 +11,9 @@ use super::run::{self, Invocation};
 use super::search;
 use super::{Attempt, Attempts, Error};
 
+/// What saves variables (`--checkpoint`). A kernel runs without it.
+const PICKLER: &str = "cloudpickle";
+
 /// How much of a failed tool's output its error shows.
 const SHOWN_LINES: usize = 12;
 
@@ -48,7 +51,7 @@ pub(super) async fn create(managed: &ManagedPlace<'_>, turn: &Turn<'_>) -> Resul
     }
 }
 
-/// Installs the packages that a kernel needs, and pip for `%pip`.
+/// Installs the packages that a kernel needs, what saves its variables, and pip for `%pip`.
 pub(super) async fn fill(
     installer: &Installer,
     tool: Tool,
@@ -65,14 +68,17 @@ pub(super) async fn fill(
         Tool::Pip => "`python -m pip install`",
     };
     turn.report("installing IPython and pydantic");
-    let invocation = installer.install(tool, python, &requirements, bytecode);
+    let all: Vec<String> = requirements.iter().cloned().chain([PICKLER.to_owned()]).collect();
+    let invocation = installer.install(tool, python, &all, bytecode);
     let Err(failed) = attempt(what, &invocation, turn).await else { return Ok(()) };
     if tool == Tool::Uv {
         // Without a network, the packages of an earlier environment are still in uv's cache.
-        let offline = invocation.env("UV_OFFLINE", "1");
-        if attempt(what, &offline, turn).await.is_ok() {
-            tracing::warn!(output = %failed.output, "packages were taken from uv's cache, as the index did not serve");
-            return Ok(());
+        for packages in [&all, &requirements] {
+            let offline = installer.install(tool, python, packages, bytecode).env("UV_OFFLINE", "1");
+            if attempt(what, &offline, turn).await.is_ok() {
+                tracing::warn!(output = %failed.output, "packages were taken from uv's cache, as the index did not serve");
+                return Ok(());
+            }
         }
     }
     Err(failed)

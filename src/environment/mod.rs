@@ -199,6 +199,11 @@ impl Environment {
         &self.facts.details.executable
     }
 
+    /// The major and the minor version of that Python.
+    pub(crate) fn python_version(&self) -> (u32, u32) {
+        (self.facts.version.0, self.facts.version.1)
+    }
+
     /// The variables by which `!pip`, `%pip`, `!python` and the console scripts of installed packages use
     /// this environment.
     pub(crate) fn variables(&self) -> BTreeMap<String, String> {

@@ -39,6 +39,8 @@ pub(super) struct SessionOptions {
     approve_shell_cmds: bool,
     #[serde(default)]
     require_shell_escape: bool,
+    #[serde(default)]
+    checkpoint: bool,
     /// As text, in TOML.
     approval_policy: Option<String>,
     #[serde(default, deserialize_with = "present")]
@@ -123,7 +125,8 @@ impl SessionOptions {
         type B = CodeExecutorBuilder;
         let mut builder = CodeExecutorBuilder::with_kernel(self.kernel())
             .approve_shell_cmds(self.approve_shell_cmds)
-            .require_shell_escape(self.require_shell_escape);
+            .require_shell_escape(self.require_shell_escape)
+            .checkpoint(self.checkpoint);
         builder = set(builder, self.kernel_memory_limit, B::kernel_memory_limit);
         builder = set(builder, self.kernel_max_processes, B::kernel_max_processes);
         builder = set(builder, self.kernel_max_file_size, B::kernel_max_file_size);

@@ -40,6 +40,8 @@ def main():
     is_free = settings["shell_commands"] == "free"
     if not is_free:
         import ipybox_commands
+    if settings["has_checkpoints"]:
+        import ipybox_checkpoint
 
     sys.path.remove(here)
     host.open_output(settings["mark"])
@@ -50,6 +52,9 @@ def main():
     if not is_free:
         is_only_escape = settings["shell_commands"] == "only_escape"
         ipybox_commands.ask_first(kernel.shell, is_only_escape)
+    if settings["has_checkpoints"]:
+        ipybox_checkpoint.prepare(kernel.shell, host)
+        kernel.save_variables = ipybox_checkpoint.save
     ipybox_input.refuse_input()
     ipybox_shell.undo_colors()
     # As in an interactive Python, but behind its library, of which no more is imported at the start than is needed: a

@@ -136,6 +136,8 @@ class Kernel:
         self.shell = InteractiveShell.instance(config=ipybox_shell.configuration())
         self.shell.kernel = self
         self.shell.loop_runner = self._run_in_loop
+        # Set by `boot.py`, if variables are saved at all.
+        self.save_variables = None
         os.environ.setdefault("MPLBACKEND", INLINE_BACKEND)
         signal.signal(signal.SIGINT, self._interrupt_between_cells)
         after_import("asyncio", self._use_loop)
@@ -150,6 +152,8 @@ class Kernel:
                 self._execute(request["cell"].encode(), request["content"]["code"])
             elif request["type"] == "refresh_imports":
                 ipybox_shell.refresh_imports(request["content"]["package"])
+            elif request["type"] == "checkpoint":
+                self.save_variables(request["content"]["number"])
 
     def get_parent(self, channel=None):
         """ipywidgets calls this; there is no parent message."""

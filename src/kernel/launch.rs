@@ -16,8 +16,15 @@ use crate::sandbox::KernelProgram;
 
 /// The script that the kernel starts from, and modules that it imports.
 const SCRIPT: &str = "boot";
-const MODULES: [(&str, &str); 4] =
-    python_modules!["boot", "ipybox_host", "ipybox_kernel", "ipybox_processes"];
+const MODULES: [(&str, &str); 7] = python_modules![
+    "boot",
+    "ipybox_checkpoint",
+    "ipybox_host",
+    "ipybox_kernel",
+    "ipybox_pickling",
+    "ipybox_processes",
+    "ipybox_saving",
+];
 
 /// The settings for starting a kernel.
 #[derive(Debug, Clone)]
@@ -32,6 +39,8 @@ pub(crate) struct Launch {
     pub(crate) timeout: Duration,
     /// Which programs its code may start.
     pub(crate) shell_commands: ShellCommands,
+    /// Whether its variables are saved.
+    pub(crate) has_checkpoints: bool,
 }
 
 /// How code in a kernel starts programs. Code can circumvent it: only a sandbox is a boundary.

@@ -152,13 +152,26 @@ impl Kernel {
     pub(crate) async fn refresh_imports(&mut self, changed: Option<&str>) -> Result<Vec<Message>, Error> {
         let package = changed.map(|name| format!("mcptools.{name}"));
         match self {
-            Self::Own(kernel) => kernel.refresh_imports(package.as_deref()).map(|()| Vec::new()),
+            Self::Own(kernel) => {
+                kernel.request("refresh_imports", &json!({ "package": package })).map(|()| Vec::new())
+            }
             Self::Remote(_) => {
                 // A JSON string literal is also a Python one.
                 let package = package.map(|package| json!(package).to_string()).unwrap_or_default();
                 self.run(format!("__import__('sys').modules['ipybox_shell'].refresh_imports({package})"))
                     .await
             }
+        }
+    }
+
+    /// Has a kernel of our own save its variables in the background, by this number.
+    ///
+    /// # Errors
+    /// As for [`refresh_imports`](Self::refresh_imports).
+    pub(crate) fn save_variables(&mut self, number: u64) -> Result<(), Error> {
+        match self {
+            Self::Own(kernel) => kernel.request("checkpoint", &json!({ "number": number })),
+            Self::Remote(_) => Ok(()),
         }
     }
 

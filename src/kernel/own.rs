@@ -154,6 +154,7 @@ impl OwnKernel {
                 "limits": launch.limits.or(launch.default_limits),
                 "shell_commands": launch.shell_commands,
                 "has_unix_sockets": sandbox.is_none(),
+                "has_checkpoints": launch.has_checkpoints,
             }),
         )?;
         Ok(kernel)
@@ -169,9 +170,9 @@ impl OwnKernel {
         Ok(id)
     }
 
-    /// Makes newly installed or generated packages importable, before more code runs.
-    pub(super) fn refresh_imports(&mut self, package: Option<&str>) -> Result<(), Error> {
-        self.send("refresh_imports", "", &json!({ "package": package }))
+    /// Sends a request of our own, for which the kernel has no answer. It is handled before more code runs.
+    pub(super) fn request(&mut self, kind: &str, content: &Value) -> Result<(), Error> {
+        self.send(kind, "", content)
     }
 
     fn has_ended(&mut self) -> Result<Option<ExitStatus>, Error> {

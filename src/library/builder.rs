@@ -170,6 +170,13 @@ impl CodeExecutorBuilder {
         self
     }
 
+    /// Whether variables are saved after each piece of code, so that a later kernel of the workspace can have them back by
+    /// `ipybox_checkpoint.restore()`; default: `false`. Excludes a [`kernel_gateway_url`](Self::kernel_gateway_url).
+    pub fn checkpoint(mut self, is_saved: bool) -> Self {
+        self.kernel.settings.kernel.checkpoint = is_saved;
+        self
+    }
+
     /// Decides which calls need approval, which run and which are denied. Denied calls are denied in
     /// [`CodeExecutor::execute`](super::CodeExecutor::execute) too. Default: every call needs approval.
     pub fn approval_policy(mut self, policy: Policy) -> Self {

@@ -10,6 +10,7 @@
 //! it, and decide how results look to an MCP client or an application.
 
 mod cell;
+mod checkpoint;
 mod end;
 mod error;
 mod offers;
@@ -40,6 +41,7 @@ pub(crate) use self::queue::Pending;
 use self::queue::Queue;
 use self::registrar::{Registrar, ours, permit, record_end};
 use crate::approval::{Approver, Audit, AuditError, Effect, Gate, LogSettings, Origin, Policy, Standing};
+use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::environment::{self, Environment};
 use crate::import::offered_at_start;
@@ -102,6 +104,8 @@ struct Tools {
     server: Arc<Endpoint>,
     /// How far servers are with calls.
     progress: watch::Sender<String>,
+    /// Saves the kernel's variables, if they are to be saved.
+    checkpoint: Option<Arc<Checkpoint>>,
     /// The servers of `--mcp-config`, if they have yet to be registered.
     offers: Option<Arc<Offers>>,
 }
@@ -135,8 +139,9 @@ impl Session {
         let places = Places { workspace: config.workspace.clone(), images: config.images_dir.clone() };
         let pool = tools.as_ref().map(|tools| Arc::clone(&tools.registrar.pool));
         let offers = tools.as_ref().and_then(|tools| tools.offers.clone());
+        let checkpoint = tools.as_ref().and_then(|tools| tools.checkpoint.clone());
         Ok(Self {
-            queue: Queue::start(kernels, Arc::clone(&gate), pool, offers, places),
+            queue: Queue::start(kernels, Arc::clone(&gate), pool, offers, checkpoint, places),
             gate,
             tools,
             installer,
@@ -399,13 +404,14 @@ impl Tools {
         let offering = registry.with_connector(connector.clone());
         let pool =
             Arc::new(Pool::new(registry.lookup(&config.workspace, &config.further_state_dirs()), connector));
-        let server = Arc::new(Endpoint::new(Arc::clone(&pool), Arc::clone(&gate)));
+        let checkpoint = checkpoint::of(config);
+        let server = Arc::new(Endpoint::new(Arc::clone(&pool), Arc::clone(&gate), checkpoint.clone()));
         if let Some((host, port)) = config.tool_server_address() {
             server.listen(host, port).await?;
         }
         let registrar = Registrar { registry, pool, gate, workspace: config.workspace.clone() };
         let offers = Offers::start(Registrar { registry: offering, ..registrar.clone() }, vault, at_start);
-        Ok(Self { registrar, server, progress, offers })
+        Ok(Self { registrar, server, progress, checkpoint, offers })
     }
 }
 

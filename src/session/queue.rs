@@ -12,6 +12,7 @@ use super::offers::Offers;
 use super::phase::Phase;
 use super::worker::{Command, Worker};
 use crate::approval::Gate;
+use crate::checkpoint::Checkpoint;
 use crate::output::{Late, Places};
 use crate::servers::Pool;
 use crate::site::Kernels;
@@ -37,12 +38,13 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Starts the first of `kernels`, in the background. A reset closes the connections of `pool`, if there
-    /// is one. The first cell waits for `offers`.
+    /// is one. The first cell waits for `offers`. Variables are saved in the `checkpoint`.
     pub(super) fn start(
         kernels: Kernels,
         gate: Arc<Gate>,
         pool: Option<Arc<Pool>>,
         offers: Option<Arc<Offers>>,
+        checkpoint: Option<Arc<Checkpoint>>,
         places: Places,
     ) -> Self {
         let (commands, queue) = mpsc::channel(CAPACITY);
@@ -57,6 +59,7 @@ impl Queue {
             gate,
             pool,
             offers,
+            checkpoint,
             late: Late::new(places),
             failed_starts: None,
         };

@@ -15,6 +15,7 @@ use super::end::{End, KernelState};
 use super::offers::Offers;
 use super::phase::Phase;
 use crate::approval::Gate;
+use crate::checkpoint::Checkpoint;
 use crate::kernel::{self, Death, Event, Kernel};
 use crate::output::Late;
 use crate::servers::Pool;
@@ -45,6 +46,8 @@ pub(super) struct Worker {
     pub(super) pool: Option<Arc<Pool>>,
     /// The servers that cells wait for; `None` if there are none.
     pub(super) offers: Option<Arc<Offers>>,
+    /// Saves variables after each cell; `None` if they are not saved.
+    pub(super) checkpoint: Option<Arc<Checkpoint>>,
     /// Output of earlier cells since the last outcome.
     pub(super) late: Late,
     /// How many starts of the kernel in a row have failed, and when the last one did.
@@ -61,6 +64,9 @@ impl Worker {
             () = self.work(started) => {}
         }
         self.kernels.end(self.kernel.take()).await;
+        if let Some(checkpoint) = &self.checkpoint {
+            checkpoint.close();
+        }
     }
 
     async fn work(&mut self, started: oneshot::Sender<Result<(), Error>>) {
@@ -78,6 +84,7 @@ impl Worker {
                     None => return,
                 },
                 event = next_event(&mut self.kernel) => self.take_event(event).await,
+                () = due(self.checkpoint.as_deref()) => self.save_variables(),
             }
         }
     }
@@ -95,6 +102,10 @@ impl Worker {
                 let was_reset = outcome.as_ref().is_ok_and(|outcome| matches!(outcome.end, End::Reset));
                 // Fails only if the caller has given up.
                 reply.send(outcome).ok();
+                if let Some(checkpoint) = &self.checkpoint {
+                    checkpoint.cell_ended();
+                    self.save_variables();
+                }
                 // A reset starts the next kernel itself. After a failed start the next cell tries again.
                 if self.kernel.is_none()
                     && !was_reset
@@ -134,6 +145,7 @@ impl Worker {
                 request = self.send(&cell.code) => request?,
             };
             notes.extend(self.lost.take());
+            notes.extend(self.checkpoint.iter().flat_map(|checkpoint| checkpoint.notes()));
             let Some(kernel) = self.kernel.as_mut() else { return Err(Error::Stopped) };
             let begun = Instant::now();
             let followed = cell::follow(kernel, request, cell, generation, spent, &mut self.late).await;
@@ -235,6 +247,9 @@ impl Worker {
         }
         self.lost = None;
         self.failed_starts = None;
+        if let Some(checkpoint) = &self.checkpoint {
+            checkpoint.discard();
+        }
         let pool = self.pool.clone();
         let closing = async {
             if let Some(pool) = pool {
@@ -259,6 +274,17 @@ impl Worker {
         };
         for message in said {
             self.late.take(message.content).await;
+        }
+    }
+
+    /// Has the kernel save its variables, unless it is doing so: then it is asked again later.
+    fn save_variables(&mut self) {
+        let (Some(checkpoint), Some(kernel)) = (&self.checkpoint, &mut self.kernel) else { return };
+        // A kernel that has ended saves nothing, and the next cell notices that it has.
+        if let Some(number) = checkpoint.begin()
+            && let Err(error) = kernel.save_variables(number)
+        {
+            tracing::debug!(%error, "the kernel was not asked for its variables");
         }
     }
 
@@ -328,6 +354,14 @@ impl Worker {
 async fn next_event(kernel: &mut Option<Kernel>) -> Result<Event, kernel::Error> {
     match kernel {
         Some(kernel) => kernel.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until variables are to be saved. Cancellation safe; without a checkpoint it never resolves.
+async fn due(checkpoint: Option<&Checkpoint>) {
+    match checkpoint {
+        Some(checkpoint) => checkpoint.due().await,
         None => std::future::pending().await,
     }
 }

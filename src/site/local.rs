@@ -76,17 +76,22 @@ impl Local {
             environment: variables,
             private_directory: self.kernel_directory().to_owned(),
         };
+        let checkpoint = self.tool_server.as_ref().and_then(|tool_server| tool_server.checkpoint().cloned());
         let launch = Launch {
             program,
             limits: self.limits,
             default_limits: self.sandboxed.as_ref().map_or_else(Limits::default, Sandboxed::limits),
             shell_commands: self.shell_commands,
             timeout: self.init_timeout,
+            has_checkpoints: checkpoint.is_some(),
         };
         let kernel = match &mut self.sandboxed {
             None => Kernel::start(&launch, None).await?,
             Some(sandboxed) => sandboxed.start_kernel(&launch).await?,
         };
+        if let Some(checkpoint) = checkpoint {
+            checkpoint.kernel_started(environment.python_version());
+        }
         tracing::info!(python = %launch.program.python.display(), "the kernel is ready");
         Ok(kernel)
     }

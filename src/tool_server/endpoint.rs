@@ -12,8 +12,9 @@ use tower::ServiceExt as _;
 
 use super::access::{self, Keys, Role};
 use super::listener::Listener;
-use super::{Error, routes};
+use super::{Error, checkpoint_routes, routes};
 use crate::approval::Gate;
+use crate::checkpoint::Checkpoint;
 use crate::servers::Pool;
 
 /// A running tool server for one kernel at a time.
@@ -24,15 +25,19 @@ pub(crate) struct Endpoint {
     /// The routes without access control, for calls that did not come over the network.
     calls: Router,
     keys: Arc<Keys>,
+    checkpoint: Option<Arc<Checkpoint>>,
 }
 
 impl Endpoint {
-    /// A tool server that does not listen yet.
-    pub(crate) fn new(pool: Arc<Pool>, gate: Arc<Gate>) -> Self {
+    /// A tool server that does not listen yet. It takes the kernel's variables for the `checkpoint`, if there is one.
+    pub(crate) fn new(pool: Arc<Pool>, gate: Arc<Gate>, checkpoint: Option<Arc<Checkpoint>>) -> Self {
         let keys = Arc::new(Keys::of_callers());
-        let routes = routes::router(pool, gate);
+        let mut routes = routes::router(pool, gate);
+        if let Some(checkpoint) = &checkpoint {
+            routes = routes.merge(checkpoint_routes::router(Arc::clone(checkpoint)));
+        }
         let router = access::guarded(routes.clone(), Arc::clone(&keys), Role::Caller);
-        Self { listener: Mutex::default(), router, calls: routes, keys }
+        Self { listener: Mutex::default(), router, calls: routes, keys, checkpoint }
     }
 
     /// Starts to listen on `host`, which must be a loopback address, and on `port`, or a free one if it is 0.
@@ -77,6 +82,11 @@ impl Endpoint {
         if let Some(earlier) = earlier {
             earlier.stop().await;
         }
+    }
+
+    /// Where the kernel's variables are saved, if they are.
+    pub(crate) fn checkpoint(&self) -> Option<&Arc<Checkpoint>> {
+        self.checkpoint.as_ref()
     }
 
     /// Its address, as the kernel sees it.

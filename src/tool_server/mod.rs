@@ -13,6 +13,7 @@ mod announced;
 mod answer;
 mod approval_channel;
 mod body;
+mod checkpoint_routes;
 mod connections;
 mod endpoint;
 mod host_routes;

@@ -61,6 +61,7 @@ async fn messages(steps: &[Step], place: &Path) -> Vec<Message> {
         default_limits: Limits::default(),
         timeout: Duration::from_secs(600),
         shell_commands: ShellCommands::Free,
+        has_checkpoints: false,
     };
     let mut kernel = Kernel::start(&launch, None).await.unwrap();
     let mut names = BTreeMap::new();

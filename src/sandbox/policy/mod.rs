@@ -189,6 +189,11 @@ impl Policy {
         self.document.contains_key(key)
     }
 
+    /// The document: two policies with the same text allow the same in the same workspace.
+    pub(crate) fn text(&self) -> String {
+        Value::Object(self.document.clone()).to_string()
+    }
+
     /// The policy that holds unless the user names a file: no network, secrets hidden, the workspace writable.
     ///
     /// # Errors

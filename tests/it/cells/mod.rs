@@ -1,5 +1,6 @@
 //! Cells: what `execute_ipython_cell` runs, and how it ends.
 
+mod checkpoint;
 mod concurrency;
 pub(crate) mod execution;
 mod interrupts;

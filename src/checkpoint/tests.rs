@@ -1,0 +1,175 @@
+use std::io::Read as _;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::*;
+
+const PYTHON: (u32, u32) = (3, 12);
+
+fn checkpoint(state_dir: &Path) -> Arc<Checkpoint> {
+    let conditions = Conditions { site: "without a sandbox".to_owned(), policy: String::new() };
+    Arc::new(Checkpoint::new(state_dir, conditions))
+}
+
+fn started(state_dir: &Path) -> Arc<Checkpoint> {
+    let checkpoint = checkpoint(state_dir);
+    checkpoint.kernel_started(PYTHON);
+    checkpoint
+}
+
+fn asked(checkpoint: &Checkpoint) -> u64 {
+    checkpoint.cell_ended();
+    checkpoint.begin().unwrap()
+}
+
+fn report(variables: &Value, restored: &[&str]) -> Report {
+    serde_json::from_value(json!({
+        "python": "CPython 3.12", "has_cloudpickle": true, "restored": restored, "variables": variables, "missing": [],
+    }))
+    .unwrap()
+}
+
+async fn send(checkpoint: &Arc<Checkpoint>, number: u64, value: &str) -> Result<Value, Error> {
+    let mut receiving = Receiving::begin(checkpoint, number)?;
+    receiving.write(value.as_bytes()).await?;
+    receiving.finish().await?;
+    Ok(json!(format!("{:x}", Sha256::digest(value))))
+}
+
+/// Saves these variables, whose values are their names.
+async fn save(checkpoint: &Arc<Checkpoint>, names: &[&str], restored: &[&str]) {
+    let number = asked(checkpoint);
+    let mut sent = Vec::new();
+    for name in names {
+        let digest = send(checkpoint, number, name).await.unwrap();
+        sent.push(json!({"name": name, "digest": digest, "bytes": name.len()}));
+    }
+    checkpoint.end(number, report(&json!(sent), restored)).unwrap();
+}
+
+fn offered(checkpoint: &Checkpoint) -> Vec<String> {
+    let mut names: Vec<String> =
+        checkpoint.saved().variables.into_iter().map(|variable| variable.name).collect();
+    names.sort();
+    names
+}
+
+fn values(checkpoint: &Checkpoint) -> usize {
+    let state = checkpoint.state();
+    let place = state.open.as_ref().unwrap().directory.value("");
+    std::fs::read_dir(place)
+        .unwrap()
+        .filter(|entry| manifest::is_digest(entry.as_ref().unwrap().file_name().to_str().unwrap()))
+        .count()
+}
+
+#[tokio::test]
+async fn a_later_kernel_is_offered_what_an_earlier_one_has_saved() {
+    let state = tempfile::tempdir().unwrap();
+    let first = started(state.path());
+    save(&first, &["a", "b"], &[]).await;
+    assert!(offered(&first).is_empty(), "it has them");
+    first.kernel_started(PYTHON);
+    assert!(first.notes().concat().contains("`a`, `b`"));
+    drop(first);
+    let second = started(state.path());
+    assert_eq!(offered(&second), ["a", "b"]);
+    let variable = &second.saved().variables[0];
+    let (mut file, bytes) = second.load(&variable.name, &variable.digest).unwrap();
+    let mut text = String::new();
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!((text.as_str(), bytes), (variable.name.as_str(), 1));
+    // Until it has restored them, or named them anew.
+    save(&second, &["c"], &[]).await;
+    assert_eq!(offered(&second), ["a", "b"]);
+    save(&second, &["b", "c"], &[]).await;
+    assert_eq!(offered(&second), ["a"]);
+    assert_eq!(values(&second), 3);
+    save(&second, &["b"], &["a"]).await;
+    assert!(offered(&second).is_empty());
+    assert_eq!(values(&second), 1, "the others are removed");
+}
+
+#[tokio::test]
+async fn only_what_was_asked_for_is_taken() {
+    let state = tempfile::tempdir().unwrap();
+    let checkpoint = started(state.path());
+    assert!(checkpoint.begin().is_none(), "no cell has ended");
+    let number = asked(&checkpoint);
+    checkpoint.cell_ended();
+    assert!(checkpoint.begin().is_none(), "one at a time");
+    assert!(matches!(send(&checkpoint, number + 1, "x").await, Err(Error::NotAsked)));
+    let first = Receiving::begin(&checkpoint, number).unwrap();
+    assert!(matches!(send(&checkpoint, number, "x").await, Err(Error::Occupied)));
+    assert!(checkpoint.end(number, report(&json!([]), &[])).is_err(), "a value is under way");
+    drop(first);
+    checkpoint.state().saving.as_mut().unwrap().room = 3;
+    assert!(matches!(send(&checkpoint, number, "four").await, Err(Error::TooLarge)));
+    assert_eq!(values(&checkpoint), 0);
+    send(&checkpoint, number, "two").await.unwrap();
+    // The fresh kernel has another number.
+    checkpoint.kernel_started(PYTHON);
+    assert!(matches!(send(&checkpoint, number, "x").await, Err(Error::NotAsked)));
+    assert!(matches!(checkpoint.end(number, report(&json!([]), &[])), Err(Error::NotAsked)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kernel_that_sends_nothing_is_asked_again() {
+    let state = tempfile::tempdir().unwrap();
+    let checkpoint = started(state.path());
+    asked(&checkpoint);
+    assert!(tokio::time::timeout(2 * SAVING_TIMEOUT, checkpoint.due()).await.is_err(), "nothing has changed");
+    checkpoint.cell_ended();
+    checkpoint.due().await;
+    assert_eq!(checkpoint.notes(), [SILENT]);
+    assert!(checkpoint.begin().is_some());
+}
+
+#[tokio::test]
+async fn a_reset_leaves_nothing() {
+    let state = tempfile::tempdir().unwrap();
+    let checkpoint = started(state.path());
+    save(&checkpoint, &["a"], &[]).await;
+    let number = asked(&checkpoint);
+    checkpoint.discard();
+    assert!(matches!(checkpoint.end(number, report(&json!([]), &[])), Err(Error::NotAsked)));
+    checkpoint.kernel_started(PYTHON);
+    assert!(offered(&checkpoint).is_empty() && checkpoint.notes().is_empty());
+    assert_eq!(values(&checkpoint), 0);
+}
+
+#[tokio::test]
+async fn other_conditions_have_another_directory() {
+    let state = tempfile::tempdir().unwrap();
+    let conditions = Conditions { site: "in a sandbox (bwrap)".to_owned(), policy: "p".to_owned() };
+    let sandboxed = Arc::new(Checkpoint::new(state.path(), conditions));
+    sandboxed.kernel_started(PYTHON);
+    save(&sandboxed, &["hostile"], &[]).await;
+    let plain = started(state.path());
+    let note = plain.notes().concat();
+    assert!(note.contains("saved by a kernel in a sandbox (bwrap)") && !note.contains("hostile"), "{note}");
+    assert!(offered(&plain).is_empty());
+    plain.kernel_started((3, 13));
+    assert!(plain.notes().is_empty(), "it is told once");
+    save(&plain, &["own"], &[]).await;
+    sandboxed.kernel_started(PYTHON);
+    assert_eq!(offered(&sandboxed), ["hostile"]);
+}
+
+#[tokio::test]
+async fn a_second_session_waits_for_the_end_of_the_first() {
+    let state = tempfile::tempdir().unwrap();
+    let first = started(state.path());
+    save(&first, &["a"], &[]).await;
+    let second = started(state.path());
+    assert_eq!(second.notes(), [BUSY]);
+    second.cell_ended();
+    assert!(second.begin().is_none());
+    assert!(second.notes().is_empty());
+    first.close();
+    assert!(second.notes().concat().contains("`a`"));
+    save(&second, &["b"], &[]).await;
+    assert_eq!(offered(&second), ["a"]);
+}
