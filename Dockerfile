@@ -57,6 +57,7 @@ RUN (getent group "$GID" || groupadd --gid "$GID" ipybox) \
         --no-create-home --home-dir /app/workspace/.ipybox/home --shell /bin/bash ipybox \
     && install -d -o "$UID" -g "$GID" /app/workspace
 ENV HOME=/app/workspace/.ipybox/home \
+    IPYBOX_CONTAINER=1 \
     IPYBOX_STATE_DIR=/app/workspace/.ipybox/state \
     LANG=C.UTF-8 \
     USER=ipybox

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::import::ImportArgs;
 use super::search::SearchArgs;
 use super::server_args::{LoginArgs, LogoutArgs, ServersArgs};
-use super::session_args::{LastingArgs, SessionHostArgs, SessionsArgs};
+use super::session_args::{LastingArgs, SessionKeeperArgs, SessionsArgs};
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 use ipybox::{ApprovalMode, AuditContents, RemoteSettings, SandboxSettings, Settings};
 
@@ -64,7 +64,7 @@ pub(crate) enum Command {
     Sessions(SessionsArgs),
     /// Hold a session for clients that come one after the other
     #[command(hide = true)]
-    SessionHost(SessionHostArgs),
+    SessionKeeper(SessionKeeperArgs),
     /// Tell whether ipybox can run here, with a sandbox or without, and what mends what is missing
     ///
     /// Tries what it tells, and leaves nothing behind. Ends with 0 if ipybox can run: without a sandbox, and with one

@@ -16,6 +16,7 @@ fn text(workspace: &Path) -> String {
     let program = std::env::current_exe().unwrap_or_else(|_| "ipybox".into());
     let (command, mut args) = lasting(&program);
     args.extend(["--workspace".to_owned(), workspace.display().to_string()]);
+    args.extend(["--keep-session", "30m", "--long-cells"].map(str::to_owned));
     let entry = serde_json::json!({"mcpServers": {"ipybox": {"command": command, "args": args}}});
     format!(
         "ipybox {version}: an MCP server that runs Python over other MCP servers' tools.\n\

@@ -51,7 +51,7 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::Logout(args)) => login::log_out(&args).map(|()| ExitCode::SUCCESS),
         Some(Command::Servers(args)) => servers::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Sessions(args)) => sessions::run(args).map(|()| ExitCode::SUCCESS),
-        Some(Command::SessionHost(args)) => sessions::host(args).map(|()| ExitCode::SUCCESS),
+        Some(Command::SessionKeeper(args)) => sessions::keep(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Search(args)) => search::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::ToolServer(args)) => tool_server::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Doctor(args)) => doctor::run(args),

@@ -25,9 +25,9 @@ pub(crate) struct LastingArgs {
     pub(crate) checkpoint: bool,
 }
 
-/// The flags of `ipybox session-host`.
+/// The flags of `ipybox session-keeper`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct SessionHostArgs {
+pub(crate) struct SessionKeeperArgs {
     #[command(flatten)]
     pub(crate) serve: Box<ServeArgs>,
 

@@ -8,7 +8,7 @@ use ipybox::Settings;
 use ipybox::lasting::{self, Keep, KeptSession, KeptSessions};
 
 use super::args::ServeArgs;
-use super::session_args::{SessionHostArgs, SessionsAction, SessionsArgs};
+use super::session_args::{SessionKeeperArgs, SessionsAction, SessionsArgs};
 use super::{greeting, print_message};
 
 /// How long a session is held that was not to be kept: until its client ends.
@@ -16,12 +16,9 @@ const NOT_KEPT: Duration = Duration::from_secs(1);
 
 /// Whether the session is to be held by a process of its own.
 pub(crate) fn is_kept(args: &ServeArgs) -> bool {
-    // A container ends with its first process, and all that is in it.
-    let is_container = std::process::id() == 1;
+    let is_container = std::env::var_os(ipybox::env::IPYBOX_CONTAINER).is_some();
     if is_container && args.lasting.keep_session.is_some() {
-        tracing::warn!(
-            "`--keep-session` has no effect on the first process of a container: the container is the session"
-        );
+        tracing::warn!("`--keep-session` has no effect in the container image: the container is the session");
     }
     args.lasting.keep_session.is_some() && !is_container
 }
@@ -41,13 +38,13 @@ pub(crate) fn relay(args: ServeArgs) -> anyhow::Result<()> {
 }
 
 /// Holds a session.
-pub(crate) fn host(args: SessionHostArgs) -> anyhow::Result<()> {
+pub(crate) fn keep(args: SessionKeeperArgs) -> anyhow::Result<()> {
     let keep = Keep::new(args.serve.lasting.keep_session.unwrap_or(NOT_KEPT), args.entry);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("start the async runtime")?;
-    Ok(runtime.block_on(lasting::host((*args.serve).into(), keep))?)
+    Ok(runtime.block_on(lasting::keep_session((*args.serve).into(), keep))?)
 }
 
 /// Lists sessions, shows one or ends them.

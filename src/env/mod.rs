@@ -32,6 +32,8 @@ pub const KERNEL_ENV_PREFIX: &str = "KERNEL_ENV_";
 pub const IPYBOX_DOTENV: &str = "IPYBOX_DOTENV";
 /// Where the per-user state lives; the flag `--state-dir` wins. Default: the platform's data directory.
 pub const IPYBOX_STATE_DIR: &str = "IPYBOX_STATE_DIR";
+/// Set in the container image: the container is the session, so that none is kept beside it.
+pub const IPYBOX_CONTAINER: &str = "IPYBOX_CONTAINER";
 /// The `uv` program to use, as set by `uv run` and `uvx`. Default: `uv` on `PATH`.
 pub const UV: &str = "UV";
 /// Set in the kernel: the address of the tool server, `host:port`.

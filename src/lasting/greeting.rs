@@ -1,4 +1,4 @@
-//! The first words on a connection to a host: one line of JSON each way.
+//! The first words on a connection to a keeper: one line of JSON each way.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use super::likeness::Likeness;
 /// The longest line.
 pub(super) const LINE_BYTES: usize = 64 * 1024;
 
-/// What a process wants of a host.
+/// What a process wants of a keeper.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "want", rename_all = "snake_case")]
 pub(super) enum Wish {
@@ -30,7 +30,7 @@ pub(super) enum Wish {
     },
 }
 
-/// What a host answers.
+/// What a keeper answers.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub(super) enum Answer {
@@ -49,7 +49,7 @@ pub(super) enum Answer {
     Ending,
 }
 
-/// What a host is doing.
+/// What a keeper is doing.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Status {
     pub(super) is_attended: bool,

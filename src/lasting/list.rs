@@ -167,7 +167,7 @@ fn status_of(entry: &Entry) -> Option<Status> {
     }
 }
 
-/// Asks a host something that it answers by one line.
+/// Asks a keeper something that it answers by one line.
 fn ask(entry: &Entry, wish: &Wish) -> std::io::Result<Answer> {
     let mut stream = UnixStream::connect(entry.socket())?;
     stream.set_read_timeout(Some(GREETING_TIME))?;

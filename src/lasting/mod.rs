@@ -1,16 +1,16 @@
 //! Sessions that outlive their clients.
 //!
 //! ```text
-//! MCP client ── stdio ── relay ══ private Unix socket ══ host ── mcp_server ── Session
+//! MCP client ── stdio ── relay ══ private Unix socket ══ keeper ── mcp_server ── Session
 //! ```
 //!
-//! The host is a process of its own, which holds the session. The relay is what the MCP client starts: it finds a session
-//! that nobody attends and that was begun in the same way, or starts a host, and then passes bytes on. If the client or the
-//! relay ends, however that happens, the host notices the end of the connection and waits for the next one.
+//! The keeper is a process of its own, which holds the session. The relay is what the MCP client starts: it finds a session
+//! that nobody attends and that was begun in the same way, or starts a keeper, and then passes bytes on. If the client or the
+//! relay ends, however that happens, the keeper notices the end of the connection and waits for the next one.
 
 mod entry;
 mod greeting;
-mod host;
+mod keeper;
 mod likeness;
 mod list;
 mod relay;
@@ -18,7 +18,7 @@ mod relay;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use self::host::host;
+pub use self::keeper::keep_session;
 pub use self::list::{KeptSession, KeptSessions};
 pub use self::relay::relay;
 

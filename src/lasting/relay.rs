@@ -135,7 +135,7 @@ async fn start(entry: &Entry, arguments: Vec<OsString>) -> Result<(), Error> {
     let log = File::options().append(true).create(true).open(entry.log()).map_err(Error::Start)?;
     let program = std::env::current_exe().map_err(Error::Start)?;
     let mut child = Command::new(program)
-        .arg("session-host")
+        .arg("session-keeper")
         .args(arguments)
         .arg("--entry")
         .arg(entry.path())

@@ -25,7 +25,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use rmcp::model::{
@@ -39,7 +39,7 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::arrivals::Turn;
+use self::arrivals::{Arrival, Turn};
 use self::asking::{About, AskVia, Followed, Leave, Ongoing, Parking, Waiting};
 use self::deliveries::{CallId, Deliveries};
 use self::earlier::{Earlier, Why, name_of, prepend, text_of};
@@ -132,7 +132,7 @@ impl Handler {
         let cell = is_long.then(|| (self.server.left.number(), execute::unread_for(&arguments)));
         let about = About {
             call: name_of(&request.name, request.arguments.as_ref()),
-            begun: Instant::now(),
+            begun: Arrival::of(&context.extensions).at,
             is_queued: [execute::NAME, reset::NAME].contains(&&*request.name),
             cell: cell.clone(),
         };

@@ -9,15 +9,15 @@ use super::{Kept, kill};
 use crate::support::{descendants, eventually, is_running};
 
 #[tokio::test]
-async fn a_host_that_is_killed_leaves_nothing() {
+async fn a_keeper_that_is_killed_leaves_nothing() {
     let kept = Kept::new();
     let mut client = kept.client(&[]).await;
     client.cell("import subprocess\nchild = subprocess.Popen(['sleep', '600'])").await.ok();
-    let host = kept.host();
-    let family = descendants(host);
+    let keeper = kept.keeper();
+    let family = descendants(keeper);
     assert!(family.len() >= 2, "{family:?}");
     let running = client.start_cell("while True: pass").await;
-    send(Pid::from_raw(host), Signal::SIGKILL).unwrap();
+    send(Pid::from_raw(keeper), Signal::SIGKILL).unwrap();
     assert_eq!(running.response().await, None);
     assert_eq!(client.ended().await.code(), Some(1));
     assert!(client.log().contains("has ended"), "{}", client.log());
@@ -63,14 +63,14 @@ async fn what_is_left_of_others_is_in_nobodys_way() {
     kill(client).await;
     kept.left_session().await;
 
-    // A host that does not answer any more.
-    let host = kept.host();
-    send(Pid::from_raw(host), Signal::SIGSTOP).unwrap();
+    // A keeper that does not answer any more.
+    let keeper = kept.keeper();
+    send(Pid::from_raw(keeper), Signal::SIGSTOP).unwrap();
     let mut client = kept.client(&[]).await;
     assert!(client.cell("x").await.error().contains("NameError"));
-    send(Pid::from_raw(host), Signal::SIGCONT).unwrap();
+    send(Pid::from_raw(keeper), Signal::SIGCONT).unwrap();
     client.stop().await;
-    assert!(is_running(host));
+    assert!(is_running(keeper));
 }
 
 #[tokio::test]

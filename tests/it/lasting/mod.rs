@@ -78,7 +78,7 @@ impl Kept {
     }
 
     /// The process that holds the one session.
-    fn host(&self) -> i32 {
+    fn keeper(&self) -> i32 {
         let sessions = self.sessions();
         assert_eq!(sessions.len(), 1, "{sessions:?}");
         sessions[0]["process"].as_i64().unwrap().try_into().unwrap()

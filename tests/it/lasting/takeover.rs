@@ -10,7 +10,7 @@ async fn the_next_client_goes_on_after_any_end_of_the_one_before() {
     let kept = Kept::new();
     let mut client = kept.client(&[]).await;
     client.cell("import os\nx = 41\npid = os.getpid()").await.ok();
-    let host = kept.host();
+    let keeper = kept.keeper();
     kill(client).await;
 
     let mut client = kept.client(&[]).await;
@@ -23,10 +23,10 @@ async fn the_next_client_goes_on_after_any_end_of_the_one_before() {
 
     let mut client = kept.client(&[]).await;
     client.cell("assert os.getpid() == pid and x == 42").await.ok();
-    assert_eq!(kept.host(), host);
+    assert_eq!(kept.keeper(), keeper);
     client.signal(nix::sys::signal::Signal::SIGTERM);
     assert!(client.ended().await.success());
-    assert!(is_running(host));
+    assert!(is_running(keeper));
 }
 
 #[tokio::test]
@@ -219,9 +219,9 @@ async fn nothing_is_left_of_a_session_that_nobody_takes_over() {
     let mut client = kept.start(&flags).await;
     client.initialize().await;
     let kernel: i32 = client.cell("import os\nprint(os.getpid())").await.ok().parse().unwrap();
-    let host = kept.host();
+    let keeper = kept.keeper();
     client.stop().await;
-    for id in [kernel, host] {
+    for id in [kernel, keeper] {
         eventually("the processes end", || !is_running(id)).await;
     }
     assert!(kept.sessions().is_empty());
@@ -238,9 +238,33 @@ async fn a_client_that_only_looks_leaves_no_session() {
     let kept = Kept::new();
     let mut client = kept.client(&[]).await;
     client.request("tools/list", json!({})).await.response().await.unwrap();
-    let host = kept.host();
+    let keeper = kept.keeper();
     client.stop().await;
-    eventually("the session ends", || !is_running(host)).await;
+    eventually("the session ends", || !is_running(keeper)).await;
     assert!(kept.sessions().is_empty());
     assert_eq!(std::fs::read_dir(kept.states().join("sessions")).unwrap().count(), 0);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_sandbox_goes_on_and_code_in_it_reaches_no_session() {
+    crate::support::with_kernels(crate::support::Setting::Sandbox("bwrap"), || {
+        tokio::runtime::Runtime::new().unwrap().block_on(async {
+            let kept = Kept::new();
+            let mut client = kept.client(&[]).await;
+            client.cell("x = 1").await.ok();
+            let log = kept.sessions()[0]["log"].as_str().unwrap().to_owned();
+            let socket = log.replace("/log", "/socket");
+            assert!(std::path::Path::new(&socket).exists());
+            client.stop().await;
+            let mut client = kept.client(&[]).await;
+            let code = format!(
+                "import os, socket\nprint(x, os.path.exists({socket:?}))\n\
+                 socket.socket(socket.AF_UNIX).connect({socket:?})"
+            );
+            let text = client.cell(&code).await.error();
+            assert!(text.contains("\n1 False\n") && text.contains("Error"), "{text}");
+            client.stop().await;
+        });
+    });
 }

@@ -41,7 +41,7 @@ const LOG_BYTES: u64 = 4 * 1024 * 1024;
 /// How long a client may take to read the last answers once the kernel and the connections are gone.
 const DRAIN_GRACE: Duration = Duration::from_millis(500);
 
-struct Host {
+struct Keeper {
     serving: Serving,
     entry: Entry,
     likeness: Likeness,
@@ -63,7 +63,7 @@ struct Host {
 ///
 /// # Errors
 /// The session cannot be opened, or its entry cannot be used.
-pub async fn host(settings: Settings, keep: Keep) -> Result<(), Error> {
+pub async fn keep_session(settings: Settings, keep: Keep) -> Result<(), Error> {
     // The client may kill the group of processes, or its terminal may end.
     rustix::process::setsid().map_err(|error| Error::Start(error.into()))?;
     let entry = Entry::at(keep.entry);
@@ -88,7 +88,7 @@ pub async fn host(settings: Settings, keep: Keep) -> Result<(), Error> {
     };
     let serving = Serving::open(&config).await?;
     entry.describe(&description).map_err(unusable)?;
-    let host = Arc::new(Host {
+    let keeper = Arc::new(Keeper {
         serving,
         entry: entry.clone(),
         likeness,
@@ -101,8 +101,8 @@ pub async fn host(settings: Settings, keep: Keep) -> Result<(), Error> {
         ended: Mutex::default(),
     });
     say_ready().map_err(Error::Start)?;
-    host.serve(listener).await;
-    host.end().await;
+    keeper.serve(listener).await;
+    keeper.end().await;
     Ok(())
 }
 
@@ -115,7 +115,7 @@ fn say_ready() -> io::Result<()> {
     Ok(rustix::stdio::dup2_stdout(&nowhere)?)
 }
 
-impl Host {
+impl Keeper {
     async fn serve(self: &Arc<Self>, listener: UnixListener) {
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         let hearing = async {
@@ -123,9 +123,9 @@ impl Host {
                 let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
                 match listener.accept().await {
                     Ok((stream, _)) => {
-                        let host = Arc::clone(self);
+                        let keeper = Arc::clone(self);
                         tokio::spawn(async move {
-                            if let Err(error) = host.hear(stream).await {
+                            if let Err(error) = keeper.hear(stream).await {
                                 tracing::debug!(%error, "a connection has failed");
                             }
                             drop(place);
@@ -237,7 +237,7 @@ impl Host {
             alone_for = since.take().map(|since| since.elapsed());
             alone_for.is_some()
         });
-        let attended = Attended { host: Arc::clone(self), alone_for: alone_for? };
+        let attended = Attended { keeper: Arc::clone(self), alone_for: alone_for? };
         self.describe(|description| description.alone_since = None);
         Some(attended)
     }
@@ -350,14 +350,14 @@ impl Host {
 
 /// The right of the one client.
 struct Attended {
-    host: Arc<Host>,
+    keeper: Arc<Keeper>,
     /// For how long nobody had it.
     alone_for: Duration,
 }
 
 impl Drop for Attended {
     fn drop(&mut self) {
-        self.host.describe(|description| description.alone_since = Some(now()));
-        self.host.alone_since.send_replace(Some(Instant::now()));
+        self.keeper.describe(|description| description.alone_since = Some(now()));
+        self.keeper.alone_since.send_replace(Some(Instant::now()));
     }
 }
