@@ -27,7 +27,7 @@ pub use self::settings::{
 };
 pub use self::states::state_directory;
 use self::states::{create_private_dir, state_dir_name};
-pub(crate) use self::states::{states_dir, workspace_state_dir};
+pub(crate) use self::states::{sessions_dir, states_dir, workspace_state_dir};
 pub use crate::sandbox::Backend as SandboxBackend;
 
 /// The prefix of variables that Jupyter's gateways accept from clients to configure a kernel's start.
@@ -184,7 +184,9 @@ impl Config {
         let mut variables = Variables::of(settings.environment.as_ref(), &workspace);
         let login_flags = login_flags(&workspace, settings.state_dir.as_deref());
         let states = states_dir(settings.state_dir, &variables)?;
-        let state_dir = create_private_dir(&workspace_state_dir(&states, &workspace))
+        // What is hidden from code in a sandbox has to exist.
+        let state_dir = create_private_dir(&sessions_dir(&states))
+            .and_then(|_| create_private_dir(&workspace_state_dir(&states, &workspace)))
             .map_err(|source| Error::StateDir { path: states, source })?;
         let vault = Vault::in_directory(&state_dir);
         variables.find_secrets_by(move |name| vault.get(name));
@@ -301,7 +303,8 @@ impl Config {
         let log = self.audit.file.iter().flat_map(|file| [file.clone(), approval::decisions_file(file)]);
         let log: Vec<PathBuf> = log.collect();
         // Secrets of MCP servers are in the state of all workspaces, and in `.env`.
-        let states = self.state_dir.parent().unwrap_or(&self.state_dir).to_owned();
+        let workspaces = self.state_dir.parent().unwrap_or(&self.state_dir).to_owned();
+        let sessions = sessions_dir(workspaces.parent().unwrap_or(&workspaces));
         Place {
             workspace: self.workspace.clone(),
             home: self.home.clone(),
@@ -310,7 +313,7 @@ impl Config {
             state_dir: self.state_dir.clone(),
             python_prefixes: Vec::new(),
             protected: policy.into_iter().chain(log.clone()).collect(),
-            hidden: log.into_iter().chain([states, self.workspace.join(".env")]).collect(),
+            hidden: log.into_iter().chain([workspaces, sessions, self.workspace.join(".env")]).collect(),
         }
     }
 

@@ -36,6 +36,11 @@ fn default_state_dir(variables: &Variables) -> Result<PathBuf, Error> {
     Ok(platform.data_dir().join("ipybox"))
 }
 
+/// Where sessions that outlive their clients are described, and reached.
+pub(crate) fn sessions_dir(states: &Path) -> PathBuf {
+    states.join("sessions")
+}
+
 /// How much of a workspace's name its state directory shows. File names are limited to 255 bytes.
 const NAME_CHARS: usize = 40;
 

@@ -9,10 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Error;
 use super::likeness::Likeness;
+use crate::config::sessions_dir;
 use crate::files::{create_private_directory, lock, small};
-
-/// The directory of entries, in that of all states.
-const DIRECTORY: &str = "sessions";
 
 /// The largest description that is read, in bytes.
 const DESCRIPTION_BYTES: u64 = 64 * 1024;
@@ -58,7 +56,7 @@ impl Entry {
 
     /// A new entry, without a description.
     pub(super) fn create(states: &Path) -> Result<Self, Error> {
-        let parent = states.join(DIRECTORY);
+        let parent = sessions_dir(states);
         let id = uuid::Uuid::new_v4().simple().to_string();
         let path = parent.join(&id[..8]);
         create_private_directory(&path).map_err(|source| Error::Directory { path: parent, source })?;
@@ -73,7 +71,7 @@ impl Entry {
 
     /// All entries, in no order.
     pub(super) fn all(states: &Path) -> io::Result<Vec<Self>> {
-        let entries = match std::fs::read_dir(states.join(DIRECTORY)) {
+        let entries = match std::fs::read_dir(sessions_dir(states)) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),

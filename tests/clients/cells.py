@@ -9,12 +9,17 @@ from steps import Scenario, expect, expect_error, expect_success, until
 scenario = Scenario(__doc__)
 step = scenario.step
 
-# Tool → its arguments → the default, or `...` for a required one.
+# Tool → its arguments → the default, `...` for a required one, or `None` for one that has none.
 TOOLS = {
     "register_mcp_server": {"server_name": ..., "server_params": ...},
-    "execute_ipython_cell": {"code": ..., "timeout": 120, "max_output_chars": 5000},
+    "execute_ipython_cell": {
+        "code": ...,
+        "timeout": 120,
+        "max_output_chars": 5000,
+        "session": None,
+    },
     "install_package": {"package_name": ...},
-    "reset": {},
+    "reset": {"session": None},
 }
 
 IMAGE = re.compile(r"^- \[([0-9a-f]{8})\]\((/.*/images/\1\.png)\)$", re.MULTILINE)
@@ -43,7 +48,7 @@ async def tools(bench):
             f"{name} requires {schema.get('required')}",
         )
         for argument, default in arguments.items():
-            got = properties[argument].get("default", ...)
+            got = properties[argument].get("default", None if default is None else ...)
             expect(
                 got == default, f"{name}.{argument} defaults to {got}, not {default}"
             )
