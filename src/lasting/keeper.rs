@@ -263,11 +263,14 @@ impl Keeper {
         }
     }
 
-    /// Resolves when the processes of the session use too much memory while nobody attends it.
+    /// Resolves when the processes of the session use too much memory while nobody attends it, or nobody could.
     async fn too_large(&self) -> String {
         let mut ticks = tokio::time::interval(MEMORY_INTERVAL);
         loop {
             ticks.tick().await;
+            if !self.entry.path().exists() {
+                return "its entry was removed, so that no client could find it".to_owned();
+            }
             if self.alone_since.borrow().is_none() {
                 continue;
             }

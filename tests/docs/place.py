@@ -223,8 +223,19 @@ class Place:
                 result = await client.call_tool("execute_ipython_cell", arguments)
         except Exception as error:
             raise Failed(f"`{name}` does not start: {innermost(error)}") from error
+        finally:
+            await self._end_sessions(environment)
         text = result.content[0].text
-        expect(text.strip() == "42", f"`{name}` answered {text}")
+        # A session that was ended before is told first.
+        expect(text.split()[-1:] == ["42"], f"`{name}` answered {text}")
+
+    async def _end_sessions(self, environment):
+        """Ends the sessions that an entry keeps without its client."""
+        program = shutil.which("ipybox", path=environment["PATH"])
+        ending = await asyncio.create_subprocess_exec(
+            *[program, "sessions", "end", "--all"], env=environment, stderr=self.stderr
+        )
+        expect(await ending.wait() == 0, "kept sessions do not end")
 
     async def connected(self):
         """The session, opened when it is needed first."""

@@ -24,6 +24,9 @@ from model import Model
 from report import Steps, expect, run
 
 ROOT = Path(__file__).resolve().parents[2]
+# The flags of sessions that outlive the client.
+LASTING = ["--keep-session", "30m", "--long-cells"]
+
 MARKETPLACE = "ipybox-rs"
 FLAVOURS = ("default", "sandbox", "docker")
 VERSION = json.loads(
@@ -276,6 +279,7 @@ class Home:
             ".",
             "--approval",
             "auto",
+            *LASTING,
         ]
         words = self.start("default")
         expect(words == expected, f"started as {words}")
@@ -287,7 +291,8 @@ class Home:
         # It enables the plugin, too.
         self.claude("plugin", "disable", name)
         words = self.start("default")
-        expect(words[-2:] == ["--approval", "deny"], f"started as {words}")
+        expected = ["--approval", "deny", *LASTING]
+        expect(words[-len(expected) :] == expected, f"started as {words}")
 
     def act(self):
         """A session of Claude Code in which the skill is read, and its advice followed, by a model with a script."""
