@@ -53,6 +53,7 @@ COVERED = {
     # Measurements, made by hand on a quiet machine.
     "cargo build --release": "benches/side_by_side.py",
     "python3 benches/side_by_side.py target/bench": "benches/side_by_side.py",
+    "python3 benches/checkpoint.py PYTHON": "benches/checkpoint.py",
     "python3 benches/sandbox.py PYTHON SERVER_PYTHON": "benches/sandbox.py",
     "python3 benches/floods.py PYTHON": "benches/floods.py",
     "python3 benches/kernel.py": "benches/kernel.py",

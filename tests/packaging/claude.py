@@ -361,10 +361,8 @@ class Home:
     def start_sandbox(self):
         """The sandbox's plugin asks for the sandbox, and for the policy of the workspace."""
         words = self.start("sandbox")
-        expect(
-            words[-2:] == ["--sandbox", "--sandbox-workspace-config"],
-            f"started as {words}",
-        )
+        expected = ["--sandbox", "--sandbox-workspace-config", *LASTING]
+        expect(words[-len(expected) :] == expected, f"started as {words}")
 
     def start_docker(self):
         """The container gets the project directory and nothing else."""
