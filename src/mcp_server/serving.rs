@@ -99,7 +99,7 @@ impl Serving {
 
     /// Has the next answer say this first.
     pub(crate) fn tell(&self, note: String) {
-        self.server.news.put(note, None);
+        self.server.news.tell(note);
     }
 
     /// Has the next answer say that another client has taken the session over, after `alone_for`, and what it finds.
@@ -117,7 +117,7 @@ impl Serving {
             cells.push_str(&format!("\n- Sessions beside it: `{}`", others.join("`, `")));
         }
         let asking = tokio::spawn(async move { state_of(&server.sessions.own().session).await });
-        self.server.news.put(format!("{about}{cells}]"), Some(asking));
+        self.server.news.tell_takeover(format!("{about}{cells}]"), asking);
     }
 
     /// What the session is doing, in words.

@@ -121,3 +121,34 @@ async fn more_than_may_be_kept_end_the_oldest() {
     assert!(text.contains("because more than 8 sessions were kept without a client"), "{text}");
     client.stop().await;
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn many_takeovers_leave_nothing_behind() {
+    let kept = Kept::new();
+    let mut client = kept.client(&[]).await;
+    client.cell("count = 0").await.ok();
+    let keeper = kept.keeper();
+    let open = || {
+        let files = std::fs::read_dir(format!("/proc/{keeper}/fd")).unwrap().count();
+        (files, descendants(keeper).len())
+    };
+    let mut before = open();
+    for number in 1..=100 {
+        if number % 2 == 0 {
+            client.stop().await;
+        } else {
+            kill(client).await;
+        }
+        client = kept.client(&[]).await;
+        let text = client.cell("count += 1\nprint(count)").await.ok();
+        assert!(text.ends_with(&format!("\n{number}")), "{number}: {text}");
+        if number == 10 {
+            before = open();
+        }
+    }
+    let after = open();
+    assert!(after.0 <= before.0 + 2 && after.1 == before.1, "{before:?} {after:?}");
+    assert_eq!(kept.sessions().len(), 1);
+    client.stop().await;
+}
