@@ -4,6 +4,7 @@
 
 mod arrivals;
 mod asking;
+mod calls;
 mod deliveries;
 mod earlier;
 mod execute;
@@ -39,13 +40,13 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::arrivals::{Arrival, Turn};
-use self::asking::{About, AskVia, Followed, Leave, Ongoing, Parking, Waiting};
+use self::arrivals::Turn;
+use self::asking::Parking;
 use self::deliveries::{CallId, Deliveries};
 use self::earlier::{Earlier, Why, name_of, prepend, text_of};
 use self::left::Left;
 use self::news::News;
-use self::progress::{Listener, Progress};
+use self::progress::Progress;
 pub(crate) use self::serving::Serving;
 use self::sessions::Sessions;
 pub(crate) use self::stdio::end_on_signals;
@@ -111,139 +112,6 @@ pub(crate) struct Connection {
     is_outlived: bool,
     /// The calls that have not been answered.
     calls: TaskTracker,
-}
-
-impl Handler {
-    /// Begins a call, and runs it until it is done, the client must ask its user, or the request does not wait longer.
-    async fn begin(
-        &self,
-        request: &CallToolRequestParams,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        let arguments = request.arguments.clone().unwrap_or_default();
-        if request.name == wait::NAME && self.server.has_long_cells {
-            return self.wait_for_cell(arguments, request, context).await;
-        }
-        let ask_via = AskVia::of(context);
-        let (approver, questions) = ask_via.approver();
-        let listener = Listener::of(context);
-        let cancelled = CancellationToken::new();
-        let is_long = self.server.has_long_cells && request.name == execute::NAME;
-        let cell = is_long.then(|| (self.server.left.number(), execute::unread_for(&arguments)));
-        let about = About {
-            call: name_of(&request.name, request.arguments.as_ref()),
-            begun: Arrival::of(&context.extensions).at,
-            is_queued: [execute::NAME, reset::NAME].contains(&&*request.name),
-            cell: cell.clone(),
-        };
-        let may_come_later = is_long || matches!(ask_via, AskVia::Rounds { .. });
-        let call = Call {
-            turn: Turn::of(&context.extensions),
-            progress: Progress::wanted_by(listener.clone(), may_come_later),
-            cancelled: cancelled.clone(),
-            approver,
-            unread: cell.map(|(_, unread)| unread),
-        };
-        let (server, name) = (Arc::clone(&self.server), request.name.to_string());
-        let wait = execute::wait_of(&arguments).filter(|_| is_long);
-        let work = async move { server.dispatch(&name, arguments, call).await };
-        let ongoing = Ongoing::start(work, questions, cancelled, listener, about);
-        let leave = self.leave_after(wait);
-        self.follow(ongoing, request, context, self.waiting(&context.ct, &leave)).await
-    }
-
-    /// Waits for a cell that was left. Unlike that of a cell, the cancellation of this request ends the waiting alone.
-    async fn wait_for_cell(
-        &self,
-        arguments: JsonObject,
-        request: &CallToolRequestParams,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        drop(Turn::of(&context.extensions));
-        let taken = wait::read(arguments).and_then(|wait| {
-            self.server.left.take(wait.cell).map(|(ongoing, awaited)| (wait, ongoing, awaited))
-        });
-        let (wait, ongoing, _awaited) = match taken {
-            Ok(taken) => taken,
-            Err(refusal) => return Ok(reply::failure(refusal).into()),
-        };
-        if wait.interrupt {
-            ongoing.interrupt();
-        }
-        ongoing.send_progress_to(progress::listener_of(context));
-        let leave = Leave { given_up: Some(context.ct.clone()), ..self.leave_after(Some(wait.timeout)) };
-        self.follow(ongoing, request, context, self.waiting(&CancellationToken::new(), &leave)).await
-    }
-
-    /// Goes on with a call whose client has come back with answers.
-    async fn resume(
-        &self,
-        state: &str,
-        request: &CallToolRequestParams,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        // Its cell is in the queue already.
-        drop(Turn::of(&context.extensions));
-        let arguments = request.arguments.clone().unwrap_or_default();
-        let (cancelled, leave) = match request.name == wait::NAME {
-            true => {
-                let timeout = wait::read(arguments).map(|wait| wait.timeout).ok();
-                let given_up = Some(context.ct.clone());
-                (CancellationToken::new(), Leave { given_up, ..self.leave_after(timeout) })
-            }
-            false => (context.ct.clone(), self.leave_after(execute::wait_of(&arguments))),
-        };
-        match self.server.parking.resume(state, request, context, self.waiting(&cancelled, &leave)).await {
-            Followed::Answered(answer) => answer,
-            Followed::Left(ongoing) => self.leave(*ongoing),
-        }
-    }
-
-    /// Follows a call until its end, until its client must ask its user, or until it is time to leave.
-    async fn follow(
-        &self,
-        ongoing: Ongoing,
-        request: &CallToolRequestParams,
-        context: &RequestContext<RoleServer>,
-        waiting: Waiting<'_>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        let followed = match AskVia::of(context) {
-            AskVia::Rounds { .. } => self.server.parking.work(ongoing, request, waiting).await,
-            AskVia::Elicitation { .. } | AskVia::None => {
-                ongoing.elicit(&context.peer, waiting).await.map(Into::into)
-            }
-        };
-        match followed {
-            Followed::Answered(answer) => answer,
-            Followed::Left(ongoing) => self.leave(*ongoing),
-        }
-    }
-
-    /// Lets a call go on without a request.
-    fn leave(&self, mut ongoing: Ongoing) -> Result<CallToolResponse, ErrorData> {
-        if self.connection.closed.is_cancelled() {
-            // Dropping it cancels the work.
-            if self.connection.is_outlived {
-                self.server.left.put(ongoing);
-            }
-            return Err(ErrorData::internal_error("the server is shutting down", None));
-        }
-        if let Some(done) = ongoing.take_done() {
-            return done.map(Into::into);
-        }
-        let answer = wait::still_running(&ongoing);
-        self.server.left.put(ongoing);
-        Ok(answer.into())
-    }
-
-    fn waiting<'a>(&'a self, cancelled: &'a CancellationToken, leave: &'a Leave) -> Waiting<'a> {
-        Waiting { cancelled, leave, left: &self.server.left }
-    }
-
-    fn leave_after(&self, time: Option<Duration>) -> Leave {
-        let at = time.map(|time| tokio::time::Instant::now() + time);
-        Leave { closed: self.connection.closed.clone(), given_up: None, at }
-    }
 }
 
 /// The context of a call, beside its arguments.

@@ -1,0 +1,223 @@
+use super::*;
+
+/// A session whose clock is set by hand.
+struct Play {
+    state: State,
+    now: Instant,
+    must_cancel: bool,
+    is_recall: bool,
+}
+
+fn call(id: i64) -> CallId {
+    CallId { connection: 1, id: RequestId::Number(id) }
+}
+
+impl Play {
+    fn new() -> Self {
+        Self { state: State::default(), now: Instant::now(), must_cancel: false, is_recall: false }
+    }
+
+    fn begin(&mut self, id: i64) {
+        let under_way = UnderWay {
+            arrival: Arrival { number: id as u64, at: self.now },
+            is_queued: true,
+            cancelled: CancellationToken::new(),
+            must_cancel: self.must_cancel,
+            is_overtaken: false,
+        };
+        self.state.begin(call(id), under_way);
+    }
+
+    fn wait(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+    }
+
+    /// Sends the answer with this number; returns the earlier ones that it repeats.
+    fn answer(&mut self, id: i64, is_cancelled: bool) -> Vec<String> {
+        let request = call(id);
+        if is_cancelled {
+            self.state.under_way[&request].cancelled.cancel();
+        }
+        let (why, after) = self.state.judge(&request, self.now);
+        let own = Earlier::new("`tool`", &format!("answer {id}"), why, after);
+        self.state.send(&request, why, own, self.is_recall)
+    }
+
+    #[track_caller]
+    fn repeats(&mut self, id: i64, expected: &[i64]) {
+        let repeated = self.answer(id, false);
+        assert_eq!(repeated.len(), expected.len(), "{repeated:?}");
+        for (repeated, number) in repeated.iter().zip(expected) {
+            assert!(repeated.contains(&format!("answer {number}\n")), "{repeated}");
+        }
+    }
+}
+
+#[test]
+fn a_cancelled_answer_is_told_once() {
+    let mut play = Play::new();
+    play.begin(1);
+    assert!(play.answer(1, true).is_empty());
+    for (id, expected) in [(2, &[1][..]), (3, &[])] {
+        play.begin(id);
+        play.repeats(id, expected);
+    }
+}
+
+#[test]
+fn what_a_cancelled_answer_would_have_told_is_told_by_the_next() {
+    let mut play = Play::new();
+    for id in [1, 2] {
+        play.begin(id);
+        play.answer(id, true);
+    }
+    play.begin(3);
+    play.repeats(3, &[1, 2]);
+}
+
+#[test]
+fn calls_made_at_once_are_not_in_doubt() {
+    let mut play = Play::new();
+    play.begin(1);
+    play.begin(2);
+    play.wait(30);
+    play.repeats(1, &[]);
+    play.repeats(2, &[]);
+    play.begin(3);
+    play.repeats(3, &[]);
+}
+
+#[test]
+fn a_call_that_another_one_overtakes_is_in_doubt() {
+    let mut play = Play::new();
+    play.begin(1);
+    play.wait(2);
+    play.begin(2);
+    play.repeats(1, &[]);
+    play.repeats(2, &[1]);
+}
+
+#[test]
+fn a_call_that_takes_long_is_in_doubt() {
+    let mut play = Play::new();
+    play.begin(1);
+    play.wait(61);
+    play.repeats(1, &[]);
+    play.begin(2);
+    play.repeats(2, &[1]);
+}
+
+#[test]
+fn what_an_answer_in_doubt_tells_is_told_once_more() {
+    let mut play = Play::new();
+    for id in 1..=4 {
+        play.begin(id);
+        play.wait(61);
+        let repeated = play.answer(id, false);
+        assert_eq!(repeated.len(), [0, 1, 2, 2][id as usize - 1], "{repeated:?}");
+    }
+    play.begin(5);
+    play.repeats(5, &[3, 4]);
+    play.begin(6);
+    play.repeats(6, &[]);
+}
+
+#[test]
+fn who_has_to_cancel_waits_else() {
+    let mut play = Play::new();
+    play.must_cancel = true;
+    play.begin(1);
+    play.wait(61);
+    play.begin(2);
+    play.repeats(1, &[]);
+    play.repeats(2, &[]);
+    play.begin(3);
+    play.answer(3, true);
+    play.begin(4);
+    play.repeats(4, &[3]);
+}
+
+#[test]
+fn a_cancellation_that_crosses_its_answer_counts() {
+    let mut play = Play::new();
+    play.begin(1);
+    play.answer(1, true);
+    play.begin(2);
+    play.repeats(2, &[1]);
+    play.state.take_back(&call(2));
+    play.state.take_back(&call(2));
+    play.begin(3);
+    play.repeats(3, &[1, 2]);
+}
+
+#[test]
+fn an_answer_waits_for_earlier_cells_that_it_should_tell() {
+    let mut play = Play::new();
+    let has_to_wait = |play: &Play, id| play.state.has_to_wait(&call(id));
+    play.begin(1);
+    play.begin(2);
+    assert!(!has_to_wait(&play, 2));
+    play.state.under_way[&call(1)].cancelled.cancel();
+    assert!(has_to_wait(&play, 2) && !has_to_wait(&play, 1));
+    play.answer(1, true);
+    assert!(!has_to_wait(&play, 2));
+    play.repeats(2, &[1]);
+}
+
+#[test]
+fn a_cancellation_after_the_judgement_counts() {
+    let mut play = Play::new();
+    play.begin(1);
+    let request = call(1);
+    let (why, after) = play.state.judge(&request, play.now);
+    play.state.under_way[&request].cancelled.cancel();
+    let own = Earlier::new("`tool`", "answer 1", Why::Cancelled, after);
+    assert!(play.state.send(&request, why, own, false).is_empty());
+    play.begin(2);
+    play.repeats(2, &[1]);
+}
+
+#[test]
+fn a_model_gets_the_last_answers_again_when_it_asks() {
+    let mut play = Play::new();
+    for id in 1..=6 {
+        play.begin(id);
+        play.repeats(id, &[]);
+    }
+    for id in [7, 8] {
+        play.begin(id);
+        play.is_recall = true;
+        play.repeats(id, if id == 7 { &[3, 4, 5, 6] } else { &[4, 5, 6] });
+    }
+    play.is_recall = false;
+    play.begin(9);
+    play.repeats(9, &[]);
+}
+
+#[test]
+fn only_a_cell_without_code_asks() {
+    let asks = |name: &str, arguments: serde_json::Value| {
+        is_recall(&serde_json::from_value(serde_json::json!({"name": name, "arguments": arguments})).unwrap())
+    };
+    assert!(asks("execute_ipython_cell", serde_json::json!({"code": " \n"})));
+    assert!(!asks("execute_ipython_cell", serde_json::json!({"code": "1"})));
+    assert!(!asks("execute_ipython_cell", serde_json::json!({})));
+    assert!(!asks("reset", serde_json::json!({})));
+}
+
+#[test]
+fn memory_stays_bounded() {
+    let mut play = Play::new();
+    for id in 0..100 {
+        play.begin(id);
+        play.answer(id, id % 2 == 0);
+        assert!(play.state.kept.len() <= KEPT && play.state.sent.len() <= REMEMBERED);
+    }
+    assert!(play.state.under_way.is_empty());
+    for id in 100..200 {
+        play.begin(id);
+        play.answer(id, true);
+    }
+    play.begin(200);
+    play.repeats(200, &[192, 193, 194, 195, 196, 197, 198, 199]);
+}
