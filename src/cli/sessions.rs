@@ -25,13 +25,14 @@ pub(crate) fn is_kept(args: &ServeArgs) -> bool {
 
 /// Serves a client with a session that outlives it.
 pub(crate) fn relay(args: ServeArgs) -> anyhow::Result<()> {
+    let keep = args.lasting.keep_session.unwrap_or(NOT_KEPT);
     let settings = Settings::from(args);
     greeting::show(&settings.workspace.canonicalize().unwrap_or_else(|_| settings.workspace.clone()));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("start the async runtime")?;
-    let relayed = runtime.block_on(lasting::relay(settings, std::env::args_os().skip(1).collect()));
+    let relayed = runtime.block_on(lasting::relay(settings, keep, std::env::args_os().skip(1).collect()));
     // A read of a terminal cannot be interrupted; do not wait for it.
     runtime.shutdown_background();
     Ok(relayed?)
@@ -70,8 +71,10 @@ pub(crate) fn run(args: SessionsArgs) -> anyhow::Result<()> {
                 false => ids,
             };
             for id in &ids {
-                sessions.end(id)?;
-                print_message(&format!("session `{id}` has ended"));
+                match sessions.end(id, all)? {
+                    true => print_message(&format!("session `{id}` has ended")),
+                    false => print_message(&format!("session `{id}` has a client now")),
+                }
             }
             print(&if args.json { json(&ids)? } else { String::new() })
         }
@@ -95,7 +98,7 @@ fn table(sessions: &[KeptSession]) -> String {
         let KeptSession { id, seconds, workspace, .. } = session;
         let (memory, state) = (memory(session), state(session));
         let age = time(*seconds);
-        text.push_str(&format!("{id:<10}{age:<9}{memory:<9}{state:<34}{}\n", workspace.display()));
+        text.push_str(&format!("{id:<10}{age:<9}{memory:<9}{state:<34}{}\n", path(workspace)));
     }
     text
 }
@@ -104,7 +107,7 @@ fn details(session: &KeptSession) -> String {
     let mut text = format!(
         "Session    {}\nWorkspace  {}\nState      {}\nAge        {}\nMemory     {}\nProcess    {}\nLog        {}\n",
         session.id,
-        session.workspace.display(),
+        path(&session.workspace),
         state(session),
         time(session.seconds),
         memory(session),
@@ -124,6 +127,7 @@ fn state(session: &KeptSession) -> String {
         cells => format!("runs {cells} cells, "),
     };
     match session.seconds_left {
+        _ if !session.answers => "does not answer".to_owned(),
         None => format!("{cells}has a client"),
         Some(left) => format!("{cells}waits {} more", time(left)),
     }
@@ -139,6 +143,12 @@ fn time(seconds: u64) -> String {
         120..7200 => format!("{} min", seconds / 60),
         7200.. => format!("{} h", seconds / 3600),
     }
+}
+
+/// A path on one line, without what a terminal would act on.
+fn path(path: &std::path::Path) -> String {
+    let text = path.display().to_string();
+    text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
 }
 
 /// Prints a text on stdout; a reader that has had enough is no error.

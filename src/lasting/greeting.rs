@@ -20,13 +20,17 @@ pub(super) enum Wish {
         likeness: Likeness,
         /// What the client is told with the first answer.
         note: Option<String>,
+        /// How long the session then waits for the next client.
+        keep_seconds: f64,
     },
     /// To know what it is doing.
     Status,
     /// That it ends.
     End {
-        /// What the next client is told, if it is to be told.
-        why: Option<String>,
+        /// What the next client is told.
+        why: String,
+        /// Not if a client has it.
+        only_alone: bool,
     },
 }
 

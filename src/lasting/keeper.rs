@@ -23,6 +23,9 @@ use crate::process::{memory_of_family, memory_of_machine};
 /// How long the first client may take: the relay that has started us attends at once.
 const FIRST_CLIENT: Duration = Duration::from_secs(30);
 
+/// The longest time that a session is kept: ten years.
+const LONGEST_SECS: f64 = 10.0 * 365.0 * 24.0 * 3600.0;
+
 /// How many connections are heard at the same time.
 const CONNECTIONS: usize = 16;
 
@@ -45,7 +48,10 @@ struct Keeper {
     serving: Serving,
     entry: Entry,
     likeness: Likeness,
-    keep: Duration,
+    /// How long the session waits, as the newest client says.
+    keep: Mutex<Duration>,
+    /// Cancelled by signals.
+    asked_to_end: CancellationToken,
     /// Since when nobody attends the session; `None` while somebody does.
     alone_since: watch::Sender<Option<Instant>>,
     /// Cancelled when the newest client is gone.
@@ -74,8 +80,8 @@ pub async fn keep_session(settings: Settings, keep: Keep) -> Result<(), Error> {
     for problem in config.variables().problems() {
         tracing::warn!("{problem}");
     }
-    let stop = CancellationToken::new();
-    end_on_signals(&stop).map_err(ServeError::Signals)?;
+    let (stop, asked_to_end) = (CancellationToken::new(), CancellationToken::new());
+    end_on_signals(&asked_to_end).map_err(ServeError::Signals)?;
     let listener = UnixListener::bind(entry.socket()).map_err(unusable)?;
     let description = Description {
         workspace: config.workspace().to_owned(),
@@ -92,7 +98,8 @@ pub async fn keep_session(settings: Settings, keep: Keep) -> Result<(), Error> {
         serving,
         entry: entry.clone(),
         likeness,
-        keep: keep.time,
+        keep: Mutex::new(keep.time),
+        asked_to_end,
         alone_since: watch::Sender::new(Some(Instant::now())),
         closed: Mutex::default(),
         description: Mutex::new(description),
@@ -141,6 +148,11 @@ impl Keeper {
         tokio::select! {
             () = hearing => {}
             () = self.stop.cancelled() => {}
+            () = self.asked_to_end.cancelled() => {
+                if self.serving.has_worked() {
+                    self.tell_next("its process was asked to end, as when the machine shuts down".to_owned());
+                }
+            }
             why = self.forgotten() => {
                 tracing::info!(%why, "ending");
                 self.tell_next(why);
@@ -163,13 +175,18 @@ impl Keeper {
         let mut words = Vec::new();
         let mut first = (&mut input).take(LINE_BYTES as u64);
         tokio::time::timeout(GREETING_TIME, first.read_until(b'\n', &mut words)).await??;
-        let (likeness, note) = match understand(&words)? {
-            Wish::Attend { likeness, note } => (likeness, note),
+        let (likeness, note, keep) = match understand(&words)? {
+            Wish::Attend { likeness, note, keep_seconds } => (likeness, note, keep_seconds),
             Wish::Status => return output.write_all(&line(&Answer::Status(self.status()))?).await,
-            Wish::End { why } => {
-                if let Some(why) = why {
-                    self.tell_next(why);
+            Wish::End { why, only_alone } => {
+                if only_alone {
+                    let Some(attended) = self.attend() else {
+                        return output.write_all(&line(&Answer::Taken)?).await;
+                    };
+                    // Nobody attends it any more.
+                    std::mem::forget(attended);
                 }
+                self.tell_next(why);
                 output.write_all(&line(&Answer::Ending)?).await?;
                 self.stop.cancel();
                 return Ok(());
@@ -181,6 +198,7 @@ impl Keeper {
         let Some(attended) = self.attend_after_another().await else {
             return output.write_all(&line(&Answer::Taken)?).await;
         };
+        self.keep_for(Duration::from_secs_f64(keep.clamp(0.0, LONGEST_SECS)));
         output.write_all(&line(&Answer::Attended)?).await?;
         if self.serving.has_served() {
             self.serving.tell_takeover(attended.alone_for);
@@ -249,7 +267,7 @@ impl Keeper {
         loop {
             let since = *alone_since.borrow_and_update();
             let Some(since) = since else {
-                limit = self.keep;
+                limit = self.keep();
                 // `self` owns the sender, so this cannot fail.
                 alone_since.changed().await.ok();
                 continue;
@@ -311,12 +329,21 @@ impl Keeper {
         let alone_since = *self.alone_since.borrow();
         Status {
             is_attended: alone_since.is_none(),
-            seconds_left: alone_since.map(|since| self.keep.saturating_sub(since.elapsed()).as_secs()),
+            seconds_left: alone_since.map(|since| self.keep().saturating_sub(since.elapsed()).as_secs()),
             seconds: activity.seconds,
             open_cells: activity.open_cells,
             left: activity.left,
             memory: memory_of_family(std::process::id()),
         }
+    }
+
+    fn keep(&self) -> Duration {
+        *self.keep.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep_for(&self, time: Duration) {
+        *self.keep.lock().unwrap_or_else(PoisonError::into_inner) = time;
+        self.describe(|description| description.keep_seconds = time.as_secs());
     }
 
     fn tell_next(&self, why: String) {

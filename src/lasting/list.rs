@@ -14,6 +14,7 @@ use super::likeness::Likeness;
 use super::{Error, GREETING_TIME};
 use crate::config::states_dir;
 use crate::env::Variables;
+use crate::process::memory_of_family;
 
 /// How many sessions without a client are kept.
 const MOST_KEPT: usize = 8;
@@ -45,6 +46,8 @@ pub struct KeptSession {
     pub process: u32,
     /// Its age, in seconds.
     pub seconds: u64,
+    /// Whether its process answers.
+    pub answers: bool,
     /// Whether a client attends it.
     pub is_attended: bool,
     /// When it ends without a client, in seconds from now.
@@ -94,16 +97,25 @@ impl KeptSessions {
         }
     }
 
-    /// Ends a session, with all its processes, and waits until it has ended.
+    /// Ends a session, with all its processes, and waits until it has ended. Returns whether it has: one that has a client is
+    /// left if it is to be ended `only_alone`. A process that does not answer is killed.
     ///
     /// # Errors
     /// There is none with this id, or it does not end.
-    pub fn end(&self, id: &str) -> Result<(), Error> {
+    pub fn end(&self, id: &str, only_alone: bool) -> Result<bool, Error> {
         self.find(id)?;
         let entry = entries(&self.states)?.into_iter().find(|entry| entry.id() == id);
-        let Some(entry) = entry else { return Ok(()) };
+        let Some(entry) = entry else { return Ok(true) };
         let failed = |source| Error::Connection { id: id.to_owned(), source };
-        ask(&entry, &Wish::End { why: Some("the user ended it".to_owned()) }).map_err(failed)?;
+        let why = "the user ended it".to_owned();
+        match ask(&entry, &Wish::End { why: why.clone(), only_alone }) {
+            Ok(Answer::Taken) => return Ok(false),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%error, session = %id, "the session does not answer; killing its process");
+                kill(&entry, why).map_err(failed)?;
+            }
+        }
         let deadline = Instant::now() + ENDING;
         while entry.is_held() {
             if Instant::now() > deadline {
@@ -112,8 +124,19 @@ impl KeptSessions {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        Ok(())
+        Ok(true)
     }
+}
+
+/// Kills the process of a session. Its guardian kills what it has started.
+fn kill(entry: &Entry, why: String) -> std::io::Result<()> {
+    let Some(mut description) = entry.read().filter(|_| entry.is_held()) else { return Ok(()) };
+    let process = i32::try_from(description.process).ok().and_then(rustix::process::Pid::from_raw);
+    if let Some(process) = process {
+        rustix::process::kill_process(process, rustix::process::Signal::KILL)?;
+    }
+    description.ended = Some(why);
+    entry.describe(&description)
 }
 
 /// The entries of sessions; those of sessions that nobody asks about any more are removed.
@@ -141,17 +164,20 @@ fn remove_if_forgotten(entry: &Entry) -> bool {
 /// The session of an entry; `None` if it has ended or is starting or ending.
 fn session_of(entry: &Entry) -> Option<KeptSession> {
     let description = entry.read().filter(|_| entry.is_held())?;
-    let status = status_of(entry)?;
+    let answers = status_of(entry);
+    let status = answers.as_ref();
+    let seconds = now().saturating_sub(description.began) / 1000;
     Some(KeptSession {
+        answers: status.is_some(),
         id: entry.id(),
         workspace: description.workspace,
         process: description.process,
-        seconds: status.seconds,
-        is_attended: status.is_attended,
-        seconds_left: status.seconds_left,
-        open_cells: status.open_cells,
-        calls: status.left,
-        memory_bytes: status.memory,
+        seconds: status.map_or(seconds, |status| status.seconds),
+        is_attended: status.map_or(description.alone_since.is_none(), |status| status.is_attended),
+        seconds_left: status.and_then(|status| status.seconds_left),
+        open_cells: status.map_or(0, |status| status.open_cells),
+        memory_bytes: status.map_or_else(|| memory_of_family(description.process), |status| status.memory),
+        calls: answers.map(|status| status.left).unwrap_or_default(),
         log: entry.log(),
     })
 }
@@ -188,7 +214,7 @@ pub(super) fn end_more_than_may_be_kept(states: &Path) {
     for (_, entry) in kept.into_iter().take(surplus) {
         let why = format!("more than {MOST_KEPT} sessions were kept without a client, and it was the oldest");
         tracing::warn!(session = %entry.id(), %why, "ending a kept session");
-        if let Err(error) = ask(&entry, &Wish::End { why: Some(why) }) {
+        if let Err(error) = ask(&entry, &Wish::End { why, only_alone: true }) {
             tracing::warn!(%error, session = %entry.id(), "a kept session could not be ended");
         }
     }
@@ -236,9 +262,12 @@ pub(super) fn find(states: &Path, workspace: &Path, likeness: &Likeness) -> Resu
     let mut notes: Vec<String> =
         others.into_iter().map(|(difference, ids)| not_taken(difference, &ids)).collect();
     if let (Some((last_used, why)), true) = (ended, alike.is_empty()) {
-        let ago = now().saturating_sub(last_used) / 60_000;
+        let ago = match now().saturating_sub(last_used) / 1000 {
+            seconds @ ..120 => format!("{seconds} s"),
+            seconds => format!("{} min", seconds / 60),
+        };
         notes.push(format!(
-            "This is a new session: the one before, which was left {ago} min ago, has ended, because {why}. Its variables \
+            "This is a new session: the one before, which was left {ago} ago, has ended, because {why}. Its variables \
              are gone."
         ));
     }

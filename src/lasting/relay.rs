@@ -39,7 +39,7 @@ const LOG_INTERVAL: Duration = Duration::from_millis(250);
 ///
 /// # Errors
 /// See [`Error`].
-pub async fn relay(settings: Settings, arguments: Vec<OsString>) -> Result<(), Error> {
+pub async fn relay(settings: Settings, keep: Duration, arguments: Vec<OsString>) -> Result<(), Error> {
     let ending = CancellationToken::new();
     end_on_signals(&ending).map_err(ServeError::Signals)?;
     std::fs::create_dir_all(&settings.workspace)
@@ -49,9 +49,9 @@ pub async fn relay(settings: Settings, arguments: Vec<OsString>) -> Result<(), E
     let states = states_dir(settings.state_dir.clone(), &Variables::load(&workspace))?;
     let states = std::path::absolute(&states).unwrap_or(states);
     let likeness = Likeness::of(&settings);
-    let attended = match take_over(&states, &workspace, &likeness).await? {
+    let attended = match take_over(&states, &workspace, &likeness, keep).await? {
         Ok(attended) => attended,
-        Err(notes) => begin(&states, &likeness, notes, arguments).await?,
+        Err(notes) => begin(&states, &likeness, keep, notes, arguments).await?,
     };
     tokio::select! {
         passed = attended.pass() => passed,
@@ -72,12 +72,13 @@ async fn take_over(
     states: &Path,
     workspace: &Path,
     likeness: &Likeness,
+    keep: Duration,
 ) -> Result<Result<Attended, Vec<String>>, Error> {
     let Found { alike, mut notes } = find(states, workspace, likeness)?;
-    let mut has_failed = false;
+    let mut failed = Vec::new();
     for entry in alike {
-        let id = entry.id();
-        match attend(entry, likeness, None).await {
+        let (id, entry_again) = (entry.id(), entry.clone());
+        match attend(entry, likeness, keep, None).await {
             Ok(Ok(None)) => {}
             Ok(Ok(Some(mut attended))) => {
                 tracing::info!(session = %id, "taking over a kept session");
@@ -91,15 +92,22 @@ async fn take_over(
             // It is ending, or does not answer: a new session does not depend on it.
             Err(error) => {
                 tracing::warn!(%error, session = %id, "a kept session could not be taken over");
-                has_failed = true;
+                failed.push(entry_again);
             }
         }
     }
-    if has_failed {
+    if !failed.is_empty() {
         // What has ended meanwhile says why.
         tokio::time::sleep(ENDING).await;
         let later = find(states, workspace, likeness)?.notes;
         notes.extend(later.into_iter().filter(|note| !notes.contains(note)).collect::<Vec<_>>());
+        notes.extend(failed.iter().filter(|entry| entry.is_held()).map(|entry| {
+            format!(
+                "A session of this workspace does not answer, and was not taken over. The user can end it: \
+                 `ipybox sessions end {}`.",
+                entry.id()
+            )
+        }));
     }
     for note in &notes {
         tracing::warn!("{note}");
@@ -111,6 +119,7 @@ async fn take_over(
 async fn begin(
     states: &Path,
     likeness: &Likeness,
+    keep: Duration,
     notes: Vec<String>,
     arguments: Vec<OsString>,
 ) -> Result<Attended, Error> {
@@ -123,7 +132,7 @@ async fn begin(
     begun?;
     let note = (!notes.is_empty()).then(|| format!("[{}]", notes.join("\n")));
     let id = entry.id();
-    let attended = attend(entry, likeness, note).await;
+    let attended = attend(entry, likeness, keep, note).await;
     match attended.map_err(|source| Error::Connection { id: id.clone(), source })? {
         Ok(Some(attended)) => Ok(attended),
         Ok(None) => Err(Error::Connection { id, source: io::Error::other("another client has it") }),
@@ -157,6 +166,7 @@ async fn start(entry: &Entry, arguments: Vec<OsString>) -> Result<(), Error> {
 async fn attend(
     entry: Entry,
     likeness: &Likeness,
+    keep: Duration,
     note: Option<String>,
 ) -> io::Result<Result<Option<Attended>, String>> {
     let greeting = async {
@@ -165,7 +175,9 @@ async fn attend(
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
         }
         let (input, mut output) = stream.into_split();
-        output.write_all(&line(&Wish::Attend { likeness: likeness.clone(), note })?).await?;
+        let keep_seconds = keep.as_secs_f64();
+        let wish = Wish::Attend { likeness: likeness.clone(), note, keep_seconds };
+        output.write_all(&line(&wish)?).await?;
         let mut input = BufReader::with_capacity(BUFFER_BYTES, input);
         let mut words = Vec::new();
         (&mut input).take(LINE_BYTES as u64).read_until(b'\n', &mut words).await?;

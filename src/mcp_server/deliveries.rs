@@ -140,6 +140,9 @@ impl Deliveries {
         };
         let last: Vec<CallId> =
             state.sent.iter().filter(|sent| is_last(sent)).map(|sent| sent.id.clone()).collect();
+        for sent in state.sent.iter_mut().filter(|sent| last.contains(&sent.id)) {
+            sent.own.doubt();
+        }
         for id in last {
             state.take_back(&id);
         }

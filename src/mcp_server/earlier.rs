@@ -85,6 +85,11 @@ impl Earlier {
         earlier
     }
 
+    /// Says that it may not have reached the client.
+    pub(super) fn doubt(&mut self) {
+        self.heading = self.heading.replacen(": ", ", which may not have reached you: ", 1);
+    }
+
     /// The text for the next answer.
     pub(super) fn text(&self) -> String {
         self.with(&self.excerpt)

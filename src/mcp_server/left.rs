@@ -41,6 +41,8 @@ struct State {
     questions: Vec<ApprovalRequest>,
     /// The cells for which a request waits.
     awaited: BTreeSet<u64>,
+    /// The cells whose answers nobody has fetched in time.
+    given_up: BTreeSet<u64>,
 }
 
 /// A cell that a request waits for. Put it back with [`Left::put`] if it is left again.
@@ -96,6 +98,7 @@ impl Left {
         if state.calls.len() > KEPT {
             let oldest = state.calls.iter().position(Ongoing::is_done).unwrap_or_default();
             let given_up = state.calls.remove(oldest);
+            state.given_up.extend(number_of(&given_up));
             tracing::warn!(call = %given_up.about().call, "too many answers were not fetched; the oldest is given up");
         }
     }
@@ -200,6 +203,9 @@ impl State {
             return format!("another call waits for `{id}`");
         }
         let why = match cell {
+            _ if self.given_up.contains(&cell) => {
+                format!("the answer of `{id}` was given up: more than {KEPT} were not fetched")
+            }
             1.. if cell <= self.newest => format!("`{id}` has been answered"),
             _ => format!("there is no cell `{id}`"),
         };

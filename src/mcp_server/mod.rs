@@ -250,6 +250,7 @@ impl ServerHandler for Handler {
         let _open = self.connection.calls.token();
         let call = CallId { connection: self.connection.number, id: context.id.clone() };
         self.server.deliveries.begin(&request, &call, &context);
+        self.server.ask_kernel_if_due().await;
         let answer = async {
             match &request.request_state {
                 Some(state) => self.resume(state, &request, &context).await,

@@ -19,6 +19,7 @@ struct State {
     notes: Vec<String>,
     /// That the session was taken over: the last time, if nobody has been told.
     takeover: Option<String>,
+    is_due: bool,
     /// What the kernel says of itself.
     coming: Option<JoinHandle<String>>,
 }
@@ -29,19 +30,21 @@ impl News {
         self.lock().notes.push(note);
     }
 
-    /// The next answer says that the session was taken over; that or a later one says what comes of `coming`.
-    pub(super) fn tell_takeover(&self, words: String, coming: JoinHandle<String>) {
+    /// The next answer says that the session was taken over.
+    pub(super) fn tell_takeover(&self, words: String) {
         let mut state = self.lock();
         state.takeover = Some(words);
-        // What an earlier one has found, output among it, is not asked for again.
-        let earlier = state.coming.take();
-        state.coming = Some(match earlier {
-            None => coming,
-            Some(earlier) => tokio::spawn(async move {
-                let found = [earlier.await.unwrap_or_default(), coming.await.unwrap_or_default()];
-                found.join("\n")
-            }),
-        });
+        state.is_due = true;
+    }
+
+    /// Whether the kernel is to be asked about itself: once after a takeover, by the first call, since clients may only look.
+    pub(super) fn is_due(&self) -> bool {
+        std::mem::take(&mut self.lock().is_due)
+    }
+
+    /// The next answer after its end says what comes of `coming`.
+    pub(super) fn expect(&self, coming: JoinHandle<String>) {
+        self.lock().coming = Some(coming);
     }
 
     /// The texts for an answer. `is_ready` if the kernel has done all that it was asked before.

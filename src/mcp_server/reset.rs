@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::sessions::Chosen;
+use super::sessions::{Chosen, NEW};
 use super::{Call, McpServer, Progress, parse, reply, schema};
 
 pub(super) const NAME: &str = "reset";
@@ -40,6 +40,9 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
         Ok(arguments) => arguments,
         Err(refusal) => return reply::failure(refusal),
     };
+    if session.as_deref() == Some(NEW) {
+        return reply::failure("the argument `session` cannot be used: a new session needs no reset");
+    }
     let Chosen { place, note } = match server.sessions.choose(session.as_deref()).await {
         Ok(chosen) => chosen,
         Err(refusal) => return reply::failure(refusal),

@@ -104,7 +104,7 @@ impl Serving {
 
     /// Has the next answer say that another client has taken the session over, after `alone_for`, and what it finds.
     pub(crate) fn tell_takeover(&self, alone_for: Duration) {
-        let server = Arc::clone(&self.server);
+        let server = &self.server;
         let about = format!(
             "[This session was taken over as it was: it has run for {}, the last {} without a client.",
             duration(self.begun.elapsed()),
@@ -116,8 +116,7 @@ impl Serving {
         if !others.is_empty() {
             cells.push_str(&format!("\n- Sessions beside it: `{}`", others.join("`, `")));
         }
-        let asking = tokio::spawn(async move { state_of(&server.sessions.own().session).await });
-        self.server.news.tell_takeover(format!("{about}{cells}]"), asking);
+        self.server.news.tell_takeover(format!("{about}{cells}]"));
     }
 
     /// What the session is doing, in words.
@@ -158,9 +157,24 @@ pub(crate) struct Activity {
     pub(crate) left: Vec<String>,
 }
 
-/// What a new client should know of the kernel: it is asked as soon as it has time.
-async fn state_of(session: &Session) -> String {
-    let cell = Cell {
+impl McpServer {
+    /// After a takeover, asks the kernel what the new client should know, before the first call that is queued.
+    pub(super) async fn ask_kernel_if_due(&self) {
+        if self.news.is_due() {
+            let pending = self.session().execute(question(self.session())).await;
+            self.news.expect(tokio::spawn(async move {
+                match pending.outcome().await {
+                    Ok(outcome) => in_words(&outcome),
+                    Err(error) => format!("[Its kernel cannot be used: {error}]"),
+                }
+            }));
+        }
+    }
+}
+
+/// The cell that lists the variables.
+fn question(session: &Session) -> Cell {
+    Cell {
         code: VARIABLES.to_owned(),
         timeout: Duration::from_secs(5),
         max_output_chars: TOLD_CHARS,
@@ -169,10 +183,6 @@ async fn state_of(session: &Session) -> String {
         unread: None,
         approver: Approver::Nobody("the names of variables are read without tools"),
         has_tools: false,
-    };
-    match session.execute(cell).await.outcome().await {
-        Ok(outcome) => in_words(&outcome),
-        Err(error) => format!("[Its kernel cannot be used: {error}]"),
     }
 }
 

@@ -34,6 +34,8 @@ struct Others {
     places: BTreeMap<String, Place>,
     /// The handles of those that have ended.
     ended: BTreeSet<String>,
+    /// How many are being opened.
+    opening: usize,
     is_stopping: bool,
 }
 
@@ -104,16 +106,17 @@ impl Sessions {
                 ),
                 false => format!("there is no session `{handle}`"),
             };
-            format!("{why}. {}", others.living())
+            format!("{why}. There are {}; `{NEW}` makes another one.", others.handles())
         })
     }
 
     async fn open(&self) -> Result<(String, Place), String> {
-        if let Some(idle) = self.room()? {
+        if let Some(idle) = self.reserve()? {
             idle.session.stop().await;
         }
-        let session = open_session(&self.config).await;
-        let session = session.map_err(|error| format!("Failed to open a session: {}", describe(&error)))?;
+        let opened = open_session(&self.config).await;
+        self.lock().opening -= 1;
+        let session = opened.map_err(|error| format!("Failed to open a session: {}", describe(&error)))?;
         let place = Place::new(session);
         let handle = uuid::Uuid::new_v4().simple().to_string()[..6].to_owned();
         let is_stopping = {
@@ -127,10 +130,11 @@ impl Sessions {
         Ok((handle, place))
     }
 
-    /// Makes room for another session. Returns one that has to be stopped for it.
-    fn room(&self) -> Result<Option<Place>, String> {
+    /// Reserves a place for another session. Returns one that has to be stopped for it.
+    fn reserve(&self) -> Result<Option<Place>, String> {
         let mut others = self.lock();
-        if others.places.len() < MOST_OTHERS {
+        if others.places.len() + others.opening < MOST_OTHERS {
+            others.opening += 1;
             return Ok(None);
         }
         let idle = |place: &&Place| place.cells.is_empty() && place.idle_for() >= IDLE;
@@ -139,12 +143,13 @@ impl Sessions {
         let Some(handle) = longest.map(|(handle, _)| handle.clone()) else {
             let minutes = IDLE.as_secs() / 60;
             return Err(format!(
-                "no session can be opened: there are {MOST_OTHERS} beside `{OWN}`, and none was idle for {minutes} minutes. {}",
-                others.living()
+                "no session can be opened: there are {MOST_OTHERS} beside `{OWN}`, and none was idle for {minutes} minutes. There are {}.",
+                others.handles()
             ));
         };
         let place = others.places.remove(&handle);
         others.ended.insert(handle);
+        others.opening += 1;
         Ok(place)
     }
 
@@ -189,9 +194,9 @@ impl Sessions {
 }
 
 impl Others {
-    fn living(&self) -> String {
+    /// The handles of those that live.
+    fn handles(&self) -> String {
         let handles = [OWN].into_iter().chain(self.places.keys().map(String::as_str));
-        let handles = handles.map(|handle| format!("`{handle}`")).collect::<Vec<_>>().join(", ");
-        format!("There are {handles}; `{NEW}` makes another one.")
+        handles.map(|handle| format!("`{handle}`")).collect::<Vec<_>>().join(", ")
     }
 }

@@ -67,7 +67,8 @@ async fn what_is_left_of_others_is_in_nobodys_way() {
     let keeper = kept.keeper();
     send(Pid::from_raw(keeper), Signal::SIGSTOP).unwrap();
     let mut client = kept.client(&[]).await;
-    assert!(client.cell("x").await.error().contains("NameError"));
+    let text = client.cell("x").await.error();
+    assert!(text.contains("NameError") && text.contains("does not answer, and was not taken over"), "{text}");
     send(Pid::from_raw(keeper), Signal::SIGCONT).unwrap();
     client.stop().await;
     assert!(is_running(keeper));
@@ -91,6 +92,33 @@ async fn another_program_never_speaks_to_an_older_session() {
     assert!(text.contains("begun with another version of ipybox is kept"), "{text}");
     assert!(text.contains(session["id"].as_str().unwrap()) && text.contains("NameError"), "{text}");
     client.stop().await;
+}
+
+#[tokio::test]
+async fn a_keeper_that_is_asked_to_end_says_so_and_one_that_does_not_answer_can_be_ended() {
+    let kept = Kept::new();
+    let mut client = kept.client(&[]).await;
+    client.cell("x = 1").await.ok();
+    client.stop().await;
+    kept.left_session().await;
+    let keeper = kept.keeper();
+    send(Pid::from_raw(keeper), Signal::SIGTERM).unwrap();
+    eventually("it ends", || !is_running(keeper)).await;
+    let mut client = kept.client(&[]).await;
+    let text = client.cell("1").await.ok();
+    assert!(text.contains("because its process was asked to end"), "{text}");
+    client.stop().await;
+    let session = kept.left_session().await;
+    let keeper = kept.keeper();
+    let family = descendants(keeper);
+    send(Pid::from_raw(keeper), Signal::SIGSTOP).unwrap();
+    let [listed] = kept.sessions().try_into().unwrap();
+    assert_eq!((&listed["answers"], &listed["id"]), (&false.into(), &session["id"]));
+    assert!(kept.run(&["end", session["id"].as_str().unwrap()]).status.success());
+    for id in family.into_iter().chain([keeper]) {
+        eventually("all of it has ended", || !is_running(id)).await;
+    }
+    assert!(kept.sessions().is_empty());
 }
 
 #[tokio::test]

@@ -13,8 +13,17 @@ async fn the_next_client_goes_on_after_any_end_of_the_one_before() {
     let keeper = kept.keeper();
     kill(client).await;
 
+    let client = kept.client(&[]).await;
+    client.stop().await;
+    // Those who only look leave no trace in the answer.
+    for _ in 0..2 {
+        let mut client = kept.client(&[]).await;
+        client.request("tools/list", json!({})).await.response().await.unwrap();
+        client.stop().await;
+    }
     let mut client = kept.client(&[]).await;
     let text = client.cell("x += 1\nprint(x)").await.ok();
+    assert_eq!(text.matches("Variables of the session").count(), 1, "{text}");
     assert!(text.starts_with("[This session was taken over as it was: it has run for "), "{text}");
     assert!(text.contains("[Variables of the session: `os`, `pid`, `x`.]"), "{text}");
     assert!(text.ends_with("\n42"), "{text}");
