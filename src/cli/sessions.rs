@@ -62,21 +62,21 @@ pub(crate) fn run(args: SessionsArgs) -> anyhow::Result<()> {
         }
         Some(SessionsAction::End { ids, all }) => {
             let ids = match all {
-                true => sessions
-                    .list()?
-                    .into_iter()
-                    .filter(|each| !each.is_attended)
-                    .map(|each| each.id)
-                    .collect(),
+                true => sessions.list()?.into_iter().map(|each| each.id).collect(),
                 false => ids,
             };
-            for id in &ids {
-                match sessions.end(id, all)? {
+            let mut ended = Vec::new();
+            for id in ids {
+                match sessions.end(&id, all)? {
                     true => print_message(&format!("session `{id}` has ended")),
-                    false => print_message(&format!("session `{id}` has a client now")),
+                    false => {
+                        print_message(&format!("session `{id}` has a client, and goes on"));
+                        continue;
+                    }
                 }
+                ended.push(id);
             }
-            print(&if args.json { json(&ids)? } else { String::new() })
+            print(&if args.json { json(&ended)? } else { String::new() })
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{Config, Error, SandboxSettings, Site};
 use crate::env::Variables;
 use crate::mcp_client::Guard;
 use crate::process::{is_program, on_path};
-use crate::sandbox::{Confinement, Exposed, Policy};
+use crate::sandbox::{Confinement, Exposed, Policy, PolicyError};
 use crate::text::describe;
 
 /// The directory in the state directory that MCP servers start in.
@@ -18,17 +18,24 @@ const SERVERS_DIRECTORY: &str = "servers";
 /// installer.
 const PROGRAMS: [&str; 7] = ["srt", "node", "bwrap", "socat", "rg", "which", "uv"];
 
+impl SandboxSettings {
+    /// The policy that they name.
+    pub(crate) fn policy(&self, workspace: &Path) -> Result<Policy, PolicyError> {
+        match &self.config {
+            Some(file) => Policy::read_in(workspace, file),
+            None if self.workspace_config => Policy::of_workspace(workspace),
+            None => Policy::embedded(),
+        }
+    }
+}
+
 impl Config {
     /// Has kernels run in a sandbox.
     pub(super) fn confine(&mut self, settings: SandboxSettings) -> Result<(), Error> {
         if let Some(home) = self.home_in_workspace().filter(|_| !settings.allow_home_workspace) {
             return Err(Error::HomeWorkspace { path: self.workspace.clone(), home });
         }
-        let policy = match &settings.config {
-            Some(file) => Policy::read_in(&self.workspace, file)?,
-            None if settings.workspace_config => Policy::of_workspace(&self.workspace)?,
-            None => Policy::embedded()?,
-        };
+        let policy = settings.policy(&self.workspace)?;
         tracing::info!(policy = policy.name(), "kernels run in a sandbox");
         // Placeholder paths: the session's directories do not exist yet.
         let mut place = self.sandbox_place("/run/ipybox/p".into(), "/run/ipybox/w".into());

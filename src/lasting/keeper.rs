@@ -180,7 +180,7 @@ impl Keeper {
             Wish::Status => return output.write_all(&line(&Answer::Status(self.status()))?).await,
             Wish::End { why, only_alone } => {
                 if only_alone {
-                    let Some(attended) = self.attend() else {
+                    let Some(attended) = self.attend_after_another().await else {
                         return output.write_all(&line(&Answer::Taken)?).await;
                     };
                     // Nobody attends it any more.

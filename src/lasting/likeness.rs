@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 use crate::config::{ApprovalMode, Settings};
 use crate::env::{IPYBOX_DOTENV, Variables};
 use crate::files::small;
+use crate::text::describe;
 
 /// The largest file that is compared, in bytes. All of them are configuration.
 const FILE_BYTES: u64 = 16 * 1024 * 1024;
@@ -59,9 +60,16 @@ fn digest_of(settings: &Settings, workspace: &Path, variables: &Variables) -> St
     let mut parts = vec![format!("{settings:?}").into_bytes()];
     for file in files(&settings, workspace) {
         parts.push(file.as_os_str().as_encoded_bytes().to_owned());
-        // A file that is missing or no file is an error of whoever begins the session.
-        parts.push(small::read(&workspace.join(file), FILE_BYTES).unwrap_or_default());
+        // A sandbox has empty files where files are missing. One that cannot be read is an error of whoever begins the
+        // session.
+        parts.push(match small::read(&workspace.join(file), FILE_BYTES) {
+            Ok(content) => content,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => error.to_string().into_bytes(),
+        });
     }
+    let policy = settings.sandbox.as_ref().map(|sandbox| sandbox.policy(workspace));
+    parts.extend(policy.map(|policy| policy.map_or_else(|error| describe(&error), |it| it.text()).into()));
     let kernel = variables.for_kernel();
     parts.extend(kernel.into_iter().flat_map(|(name, value)| [name.into_bytes(), value.into_bytes()]));
     if let Some(remote) = &settings.remote {
@@ -82,15 +90,11 @@ fn digest(parts: &[impl AsRef<[u8]>]) -> String {
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The files that decide what a session may do.
+/// The files that decide what a session may do, but for the sandbox's policy.
 fn files(settings: &Settings, workspace: &Path) -> Vec<PathBuf> {
     let mut files = vec![workspace.join(".env")];
     if let ApprovalMode::Policy(policy) = &settings.approval.mode {
         files.push(std::path::absolute(policy).unwrap_or_else(|_| policy.clone()));
-    }
-    if let Some(sandbox) = &settings.sandbox {
-        files.extend(sandbox.config.clone());
-        files.extend(sandbox.workspace_config.then(|| workspace.join("sandbox-config.json")));
     }
     files.extend(settings.remote.as_ref().and_then(|remote| remote.ca.clone()));
     files.extend(
@@ -117,6 +121,7 @@ fn placeholders(registered: &str) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::SandboxSettings;
 
     #[test]
     fn what_decides_is_compared() {
@@ -141,7 +146,19 @@ mod tests {
         });
         assert_ne!(likenesses[0], likenesses[1]);
 
-        std::fs::write(workspace.path().join(".env"), "API_KEY=1").unwrap();
+        let mut sandboxed = settings();
+        sandboxed.sandbox = Some(SandboxSettings { workspace_config: true, ..SandboxSettings::default() });
+        let confined = Likeness::of(&sandboxed);
+        let file = workspace.path().join("sandbox-config.json");
+        for content in ["", "{", "{}"] {
+            std::fs::write(&file, content).unwrap();
+            assert_ne!(confined, Likeness::of(&sandboxed), "{content:?}");
+        }
+
+        let dotenv = workspace.path().join(".env");
+        std::fs::write(&dotenv, "").unwrap();
+        assert_eq!(plain, Likeness::of(&settings()));
+        std::fs::write(&dotenv, "API_KEY=1").unwrap();
         assert_ne!(plain, Likeness::of(&settings()));
     }
 

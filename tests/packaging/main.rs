@@ -26,6 +26,8 @@ fn program() -> &'static str {
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packaging");
         std::fs::create_dir_all(&directory).unwrap();
         let copy = directory.join("ipybox");
+        // One of an earlier run may still be running.
+        let _ = std::fs::remove_file(&copy);
         std::fs::copy(env!("CARGO_BIN_EXE_ipybox"), &copy).unwrap();
         let stripped = Command::new("strip").arg(&copy).status().expect("`strip` comes with the C compiler");
         assert!(stripped.success(), "{stripped}");

@@ -95,6 +95,11 @@ class Plugin:
                 problem = f"the server does not start: {log.read()}"
                 raise AssertionError(problem) from error
 
+    def end_kept(self):
+        """Ends the sessions that the plugin keeps for the next client."""
+        state = ["--state-dir", str(self.scratch / "state")]
+        run([str(self.options.ipybox), "sessions", "end", "--all", *state])
+
     async def reads_hidden(self, server):
         """Whether the policy in force is not the one that hides the file."""
         cell = await server.cell("print(open('hidden.txt').read())")
@@ -118,6 +123,7 @@ class Plugin:
                 await self.attack(server, ATTACKS)
 
         asyncio.run(play())
+        self.end_kept()
         expect(not os.path.lexists(self.file), f"{NAME} is left after the session")
 
     def beside(self):
@@ -135,6 +141,7 @@ class Plugin:
                 )
 
         asyncio.run(play())
+        self.end_kept()
         expect(not os.path.lexists(self.file), f"{NAME} is left after the sessions")
 
     def with_file(self):
@@ -150,10 +157,21 @@ class Plugin:
                 await self.attack(server, ATTACKS_ON_FILE)
 
         asyncio.run(play())
+        self.end_kept()
         expect(json.loads(self.file.read_text()) == POLICY, "the policy was changed")
 
     def refused(self):
-        """What is no policy keeps the server from starting, and is named."""
+        """What is no policy keeps the server from starting, and is named, though a session with another is kept."""
+
+        async def play():
+            async with self.session() as server:
+                expect(
+                    await self.reads_hidden(server),
+                    "another policy is in force than the default",
+                )
+
+        self.file.unlink()
+        asyncio.run(play())
         problems = {
             "no JSON": lambda: self.file.write_text("{"),
             "empty": lambda: self.file.write_text(""),
@@ -171,6 +189,7 @@ class Plugin:
             if self.file.is_dir():
                 self.file.rmdir()
         self.file.unlink()
+        self.end_kept()
 
 
 def main():

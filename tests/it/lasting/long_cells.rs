@@ -3,13 +3,15 @@
 use serde_json::{Value, json};
 
 use super::{Kept, kill};
-use crate::support::{Ipybox, Place, eventually, kernel_python};
+use crate::support::{Ipybox, Place, kernel_python};
 
 async fn start(place: &Place, flags: &[&str], capabilities: Value) -> Ipybox {
     let python = kernel_python();
     let flags = [&["--python", python.to_str().unwrap(), "--long-cells"], flags].concat();
     let mut ipybox = place.start(&flags).await;
     ipybox.initialize_with(capabilities).await;
+    // The kernel is ready then, and no cell has been counted.
+    ipybox.reset().await;
     ipybox
 }
 
@@ -35,7 +37,7 @@ async fn a_cell_is_told_in_parts_and_each_once() {
     assert_eq!(cell(&mut ipybox, "1 + 1", 30.0).await, "2");
     let code = steps("first", "go", "second")
         + "\nwhile not pathlib.Path('on').exists(): time.sleep(0.01)\nprint('third')\n3";
-    let text = cell(&mut ipybox, &code, 0.5).await;
+    let text = cell(&mut ipybox, &code, 2.0).await;
     assert!(text.starts_with("first\n\n[`cell-2` still runs, "), "{text}");
     let text = wait_for(&mut ipybox, "cell-2", 0.0).await;
     assert!(text.starts_with("[`cell-2` still runs, "), "{text}");
@@ -56,7 +58,7 @@ async fn a_cell_is_told_in_parts_and_each_once() {
 async fn cells_queue_or_are_refused_and_keep_their_answers() {
     let place = Place::new();
     let mut ipybox = start(&place, &[], json!({})).await;
-    let text = cell(&mut ipybox, &steps("one", "go", "ONE"), 0.3).await;
+    let text = cell(&mut ipybox, &steps("one", "go", "ONE"), 2.0).await;
     assert!(text.contains("`cell-1` still runs"), "{text}");
     let text = cell(&mut ipybox, "raise ValueError('two')", 0.1).await;
     assert!(text.starts_with("[`cell-2` has not begun: it waits for the cells before it"), "{text}");
@@ -78,27 +80,26 @@ async fn cells_queue_or_are_refused_and_keep_their_answers() {
 async fn a_cell_is_interrupted_while_nobody_or_another_request_waits() {
     let place = Place::new();
     let mut ipybox = start(&place, &[], json!({})).await;
-    let text = cell(&mut ipybox, "try:\n    while True: pass\nfinally:\n    print('cleaned up')", 0.3).await;
+    let text = cell(&mut ipybox, "try:\n    while True: pass\nfinally:\n    print('cleaned up')", 2.0).await;
     assert!(text.contains("`cell-1` still runs"), "{text}");
     let waiting = ipybox.start_call("wait_for_cell", json!({"cell": "cell-1", "timeout": 600})).await;
+    // Answered after the call has begun.
+    ipybox.request("tools/list", json!({})).await.response().await.unwrap();
     let second = ipybox.call("wait_for_cell", json!({"cell": "cell-1"})).await.error();
     assert!(second.starts_with("another call waits for `cell-1`"), "{second}");
     // Cancelling the wait leaves the cell alone.
     ipybox.cancel(&waiting).await;
-    let mut text = String::new();
-    eventually("the wait is over", || waiting_is_over(&mut text)).await;
-    let text = wait_for(&mut ipybox, "cell-1", 0.1).await;
+    let text = loop {
+        let answer = ipybox.call("wait_for_cell", json!({"cell": "cell-1", "timeout": 0.1})).await;
+        if !answer.text.starts_with("another call waits") {
+            break answer.text;
+        }
+    };
     assert!(text.contains("`cell-1` still runs"), "{text}");
     let interrupt = json!({"cell": "cell-1", "interrupt": true});
     let text = ipybox.call("wait_for_cell", interrupt).await.error();
     assert!(text.contains("cleaned up") && text.contains("KeyboardInterrupt"), "{text}");
     ipybox.stop().await;
-}
-
-/// The wait is put back within a moment after its cancellation, of which nothing is seen.
-fn waiting_is_over(text: &mut String) -> bool {
-    text.push('.');
-    text.len() > 50
 }
 
 #[tokio::test]
@@ -152,7 +153,8 @@ async fn the_user_is_asked_by_whichever_request_waits() {
 async fn an_answer_waits_across_clients() {
     let kept = Kept::new();
     let mut client = kept.client(&["--long-cells"]).await;
-    let text = cell(&mut client, &steps("begun", "go", "done"), 0.3).await;
+    client.reset().await;
+    let text = cell(&mut client, &steps("begun", "go", "done"), 2.0).await;
     assert!(text.starts_with("begun\n\n[`cell-1` still runs"), "{text}");
     kill(client).await;
     kept.write("go", "");
