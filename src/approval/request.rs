@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 
 use super::action::{Action, Target, ToolAnnotations};
 use super::shown;
@@ -50,20 +51,20 @@ impl Default for Reply {
 pub struct ApprovalRequest {
     action: Arc<Action>,
     answer: oneshot::Sender<Reply>,
-    handed_out: watch::Sender<bool>,
+    handed_out: watch::Sender<Option<Instant>>,
 }
 
 /// The gate's side of an [`ApprovalRequest`].
 pub(super) struct Waiting {
     pub(super) answer: oneshot::Receiver<Reply>,
     /// Whether somebody has it.
-    pub(super) handed_out: watch::Receiver<bool>,
+    pub(super) handed_out: watch::Receiver<Option<Instant>>,
 }
 
 impl ApprovalRequest {
     pub(super) fn new(action: Arc<Action>) -> (Self, Waiting) {
         let (answer, answer_receiver) = oneshot::channel();
-        let (handed_out, handed_out_receiver) = watch::channel(false);
+        let (handed_out, handed_out_receiver) = watch::channel(None);
         let request = Self { action, answer, handed_out };
         (request, Waiting { answer: answer_receiver, handed_out: handed_out_receiver })
     }
@@ -77,17 +78,17 @@ impl ApprovalRequest {
     /// A request of another process, and the receiver of its answer.
     pub(crate) fn of_another_process(action: Action) -> (Self, oneshot::Receiver<Reply>) {
         let (answer, receiver) = oneshot::channel();
-        (Self { action: Arc::new(action), answer, handed_out: watch::Sender::new(false) }, receiver)
+        (Self { action: Arc::new(action), answer, handed_out: watch::Sender::new(None) }, receiver)
     }
 
-    /// Starts the approval timeout.
+    /// Starts the approval timeout, or starts it anew.
     pub(crate) fn hand_out(&self) {
-        self.handed_out.send_replace(true);
+        self.handed_out.send_replace(Some(Instant::now()));
     }
 
     /// Ends the approval timeout, which begins anew when the request is handed out again.
     pub(crate) fn take_back(&self) {
-        self.handed_out.send_replace(false);
+        self.handed_out.send_replace(None);
     }
 
     /// The name under which the MCP server is registered. `ipybox` is ipybox itself: its tools are `shell`
@@ -192,14 +193,22 @@ impl std::fmt::Debug for ApprovalRequest {
 }
 
 /// Waits until somebody has had the request for all of `time`. Never resolves once the request is dropped.
-pub(super) async fn held_for(handed_out: &mut watch::Receiver<bool>, time: Duration) {
-    while handed_out.wait_for(|is_handed_out| *is_handed_out).await.is_ok() {
+pub(super) async fn held_for(handed_out: &mut watch::Receiver<Option<Instant>>, time: Duration) {
+    loop {
+        let since = *handed_out.borrow_and_update();
+        let over = async {
+            match since {
+                Some(since) => tokio::time::sleep(time.saturating_sub(since.elapsed())).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
-            () = tokio::time::sleep(time) => return,
-            Ok(_) = handed_out.wait_for(|is_handed_out| !*is_handed_out) => {}
+            () = over => return,
+            changed = handed_out.changed() => if changed.is_err() {
+                return std::future::pending().await;
+            },
         }
     }
-    std::future::pending().await
 }
 
 #[cfg(test)]
@@ -209,10 +218,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_that_is_taken_back_has_its_time_again() {
         const TIME: Duration = Duration::from_secs(60);
-        let (holder, mut handed_out) = watch::channel(false);
+        let (holder, mut handed_out) = watch::channel(None);
         let mut held = std::pin::pin!(held_for(&mut handed_out, TIME));
-        for is_handed_out in [true, false, true] {
-            holder.send_replace(is_handed_out);
+        for is_handed_out in [true, false, true, true] {
+            holder.send_replace(is_handed_out.then(Instant::now));
             let almost = tokio::time::timeout(TIME - Duration::from_secs(1), held.as_mut());
             almost.await.unwrap_err();
         }

@@ -9,7 +9,6 @@ use sha2::{Digest as _, Sha256};
 use crate::config::{ApprovalMode, Settings};
 use crate::env::{IPYBOX_DOTENV, Variables};
 use crate::files::small;
-use crate::text::describe;
 
 /// The largest file that is compared, in bytes. All of them are configuration.
 const FILE_BYTES: u64 = 16 * 1024 * 1024;
@@ -69,7 +68,7 @@ fn digest_of(settings: &Settings, workspace: &Path, variables: &Variables) -> St
         });
     }
     let policy = settings.sandbox.as_ref().map(|sandbox| sandbox.policy(workspace));
-    parts.extend(policy.map(|policy| policy.map_or_else(|error| describe(&error), |it| it.text()).into()));
+    parts.extend(policy.map(|policy| policy.map_or_else(|error| error.to_string(), |it| it.text()).into()));
     let kernel = variables.for_kernel();
     parts.extend(kernel.into_iter().flat_map(|(name, value)| [name.into_bytes(), value.into_bytes()]));
     if let Some(remote) = &settings.remote {

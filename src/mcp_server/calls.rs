@@ -9,7 +9,7 @@ use rmcp::{ErrorData, RoleServer};
 use tokio_util::sync::CancellationToken;
 
 use super::arrivals::{Arrival, Turn};
-use super::asking::{About, AskVia, Followed, Leave, Ongoing, Waiting};
+use super::asking::{About, AskVia, Followed, Leave, Ongoing, Waiting, has_tasks};
 use super::earlier::name_of;
 use super::progress::{self, Listener, Progress};
 use super::{Call, Handler, execute, reply, reset, wait};
@@ -36,6 +36,7 @@ impl Handler {
             begun: Arrival::of(&context.extensions).at,
             is_queued: [execute::NAME, reset::NAME].contains(&&*request.name),
             cell: cell.clone(),
+            task: None,
         };
         let may_come_later = is_long || matches!(ask_via, AskVia::Rounds { .. });
         let call = Call {
@@ -108,7 +109,9 @@ impl Handler {
         context: &RequestContext<RoleServer>,
         waiting: Waiting<'_>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let may_be_task = has_tasks(context) && request.name != wait::NAME;
         let followed = match AskVia::of(context) {
+            _ if may_be_task => self.server.tasks.work(ongoing, self.connection.number, waiting).await,
             AskVia::Rounds { .. } => self.server.parking.work(ongoing, request, waiting).await,
             AskVia::Elicitation { .. } | AskVia::None => {
                 ongoing.elicit(&context.peer, waiting).await.map(Into::into)

@@ -30,6 +30,8 @@ pub(super) enum Why {
     Cancelled,
     /// The client was asked for approval, and has not come back.
     NotTakenUp,
+    /// It is the result of a task, about which the client has not asked.
+    NotFetched,
     /// The client went away before it had the answer.
     ClientGone,
     /// The client may have given up without a cancellation.
@@ -57,6 +59,7 @@ impl Earlier {
             Why::ClientGone => format!(
                 "Answer of an earlier call, whose client was gone before it ended, after {seconds} s: {call}"
             ),
+            Why::NotFetched => format!("Answer of an earlier call, which became a task: {call}"),
             Why::NotTakenUp => format!("Answer of an earlier call that waited for approval: {call}"),
             Why::InDoubt => {
                 format!(
@@ -107,7 +110,7 @@ impl Earlier {
 
 fn chars_of(why: Why) -> usize {
     match why {
-        Why::Sent | Why::Cancelled | Why::NotTakenUp | Why::ClientGone => LOST_CHARS,
+        Why::Sent | Why::Cancelled | Why::NotTakenUp | Why::NotFetched | Why::ClientGone => LOST_CHARS,
         Why::InDoubt => DOUBTFUL_CHARS,
     }
 }

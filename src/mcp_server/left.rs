@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rmcp::model::Task;
 use tokio::sync::Notify;
 
 use super::asking::Ongoing;
@@ -67,14 +68,7 @@ impl<'a> Lent<'a> {
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        if self.questions.is_empty() {
-            return;
-        }
-        for question in &self.questions {
-            question.take_back();
-        }
-        self.left.lock().questions.extend(self.questions.drain(..));
-        self.left.came.notify_waiters();
+        self.left.give_back(self.questions.drain(..));
     }
 }
 
@@ -117,6 +111,29 @@ impl Left {
                 false => came.await,
             }
         }
+    }
+
+    /// The questions of calls for which no request waits, which the caller asks.
+    pub(super) fn questions_now(&self) -> VecDeque<ApprovalRequest> {
+        self.take_questions().0
+    }
+
+    /// Takes questions back, to be asked by another request.
+    pub(super) fn give_back(&self, questions: impl Iterator<Item = ApprovalRequest>) {
+        let questions: Vec<_> = questions.inspect(ApprovalRequest::take_back).collect();
+        if !questions.is_empty() {
+            self.lock().questions.extend(questions);
+            self.came.notify_waiters();
+        }
+    }
+
+    /// Takes out a call that was the task of a client which is gone.
+    pub(super) fn take_task(&self, id: &str) -> Option<(Ongoing, Task)> {
+        let mut state = self.lock();
+        let task_of = |call: &Ongoing| call.about().task.clone().filter(|task| task.task_id == id);
+        let (place, task) =
+            state.calls.iter().enumerate().find_map(|(place, call)| Some((place, task_of(call)?)))?;
+        Some((state.calls.remove(place), task))
     }
 
     /// The questions, and whether there are calls that may have some later.

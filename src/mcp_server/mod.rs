@@ -30,9 +30,9 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam, CustomRequest,
-    CustomResult, ErrorCode, Implementation, JsonObject, ListToolsResult, PaginatedRequestParams,
-    ServerCapabilities, ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CancelledNotificationParam,
+    CustomRequest, CustomResult, ErrorCode, GetTaskParams, GetTaskResult, Implementation, JsonObject,
+    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -41,7 +41,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::arrivals::Turn;
-use self::asking::Parking;
+use self::asking::{Parking, Tasks};
 use self::deliveries::{CallId, Deliveries};
 use self::earlier::{Earlier, Why, name_of, prepend, text_of};
 use self::left::Left;
@@ -81,6 +81,8 @@ pub(crate) struct McpServer {
     sessions: Sessions,
     /// Calls that wait for the client's answer to an approval request.
     parking: Parking,
+    /// Calls whose clients ask about them as tasks.
+    tasks: Tasks,
     /// Calls for which no request waits.
     left: Left,
     /// Answers that may not have reached the client.
@@ -133,6 +135,7 @@ impl McpServer {
         Self {
             sessions: Sessions::new(session, config),
             parking: Parking::default(),
+            tasks: Tasks::default(),
             left: Left::default(),
             deliveries: Deliveries::default(),
             news: News::default(),
@@ -148,7 +151,7 @@ impl McpServer {
 
     /// Keeps what a client that is gone waited for.
     fn put_aside(&self, connection: u64) {
-        for call in self.parking.abandon() {
+        for call in self.parking.abandon().into_iter().chain(self.tasks.abandon(connection)) {
             self.left.put(call);
         }
         self.deliveries.disconnected(connection);
@@ -169,6 +172,9 @@ impl McpServer {
             self.deliveries.keep(done.into_earlier(self.session()).await);
         }
         for answer in self.left.done_meanwhile(self.session()).await {
+            self.deliveries.keep(answer);
+        }
+        for answer in self.tasks.done_meanwhile(self.session(), &self.left).await {
             self.deliveries.keep(answer);
         }
         let mut result = self.deliveries.answer(request, call, self.session(), result).await;
@@ -210,7 +216,7 @@ impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
         let implementation =
             Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")).with_title("ipybox");
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_tasks().build())
             .with_server_info(implementation)
             .with_instructions(
                 INSTRUCTIONS.to_owned()
@@ -273,6 +279,32 @@ impl ServerHandler for Handler {
                 other
             }
         }
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let server = &self.server;
+        let task = server.tasks.get(&request.task_id, self.connection.number, &server.left)?;
+        Ok(GetTaskResult::new(task))
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.server.tasks.update(&request.task_id, &request.input_responses, &self.server.left)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.server.tasks.cancel(&request.task_id, &self.server.left)
     }
 
     async fn on_cancelled(

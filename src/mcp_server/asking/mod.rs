@@ -8,6 +8,7 @@ mod elicit;
 mod ongoing;
 mod parking;
 mod question;
+mod tasks;
 
 use std::sync::Arc;
 
@@ -20,8 +21,16 @@ use tokio_util::sync::CancellationToken;
 
 pub(super) use self::ongoing::{About, Followed, Ongoing};
 pub(super) use self::parking::Parking;
+pub(super) use self::tasks::Tasks;
 use super::left::Left;
 use crate::approval::{ApprovalQueue, ApprovalRequest, Approver};
+
+/// Whether the call of a request may become a task. In a handshake of earlier revisions the extension may be declared by
+/// clients that know only the tasks of revision 2025-11-25, such as the Inspector.
+pub(super) fn has_tasks(context: &RequestContext<RoleServer>) -> bool {
+    context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
+        && context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks())
+}
 
 /// How the user of a request can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
-use rmcp::model::CallToolResult;
+use rmcp::model::{CallToolResult, Task};
 use rmcp::{ErrorData, Peer, RoleServer};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -45,6 +45,8 @@ pub(in crate::mcp_server) struct About {
     pub(in crate::mcp_server) is_queued: bool,
     /// Its number, if it is a cell that can be waited for in pieces, and what it has printed.
     pub(in crate::mcp_server) cell: Option<(u64, Arc<Unread>)>,
+    /// What its client knows it by, if it became a task.
+    pub(in crate::mcp_server) task: Option<Task>,
 }
 
 /// The next event of the work.
@@ -89,6 +91,11 @@ impl Ongoing {
     /// What is known of the call.
     pub(in crate::mcp_server) fn about(&self) -> &About {
         &self.about
+    }
+
+    /// Keeps under what name its client knows it.
+    pub(super) fn name_task(&mut self, task: Task) {
+        self.about.task = Some(task);
     }
 
     /// Sends the work's progress to this client from now on, if it gave a token.

@@ -200,7 +200,7 @@ impl Parking {
 }
 
 /// Answers the approval requests that have a response and leaves the others.
-fn answer(questions: &mut BTreeMap<String, ApprovalRequest>, responses: Option<&InputResponses>) {
+pub(super) fn answer(questions: &mut BTreeMap<String, ApprovalRequest>, responses: Option<&InputResponses>) {
     for (key, response) in responses.into_iter().flatten() {
         // Unknown keys are ignored.
         let Some(request) = questions.remove(key) else { continue };
@@ -215,6 +215,6 @@ fn answer(questions: &mut BTreeMap<String, ApprovalRequest>, responses: Option<&
     }
 }
 
-fn unguessable() -> String {
+pub(super) fn unguessable() -> String {
     uuid::Uuid::new_v4().simple().to_string()
 }

@@ -4,6 +4,7 @@ mod faults;
 mod handles;
 mod long_cells;
 mod takeover;
+mod tasks;
 
 use std::ops::Deref;
 use std::process::{Command, Output};

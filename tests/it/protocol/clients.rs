@@ -205,6 +205,12 @@ fn the_inspector_lists_and_calls() {
         let call = ["--method", "tools/call", "--tool-name", "execute_ipython_cell", "--tool-args-json"];
         let called = inspect(era, &[&call[..], &[r#"{"code": "6 * 7"}"#]].concat());
         assert!(called.to_string().contains(r#""text":"42""#), "{called}");
+        // With the modern one the Inspector knows tasks: it fetches the result.
+        let called = inspect(
+            era,
+            &[&call[..], &[r#"{"code": "import time; time.sleep(7); print('slept')"}"#]].concat(),
+        );
+        assert!(called.to_string().contains(r#""text":"slept""#), "{called}");
     }
 }
 
