@@ -237,6 +237,37 @@ async fn what_is_too_large_is_left_out_and_told() {
 }
 
 #[tokio::test]
+#[cfg(target_os = "linux")]
+async fn what_a_full_disk_has_no_room_for_is_told_and_the_rest_comes_back() {
+    let place = Place::new();
+    let (states, python) = (place.states(), kernel_python());
+    std::fs::create_dir_all(&states).unwrap();
+    let mount = format!("mount -t tmpfs -o size=8m tmpfs '{}' && exec \"$0\" \"$@\"", states.display());
+    let launcher = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", &mount];
+    let flags = ["--checkpoint", "--python", python.to_str().unwrap()];
+    let mut ipybox = place.start_by(&launcher, &flags, &[]).await;
+    ipybox.initialize().await;
+    ipybox.cell("kept = 7; import os; large = os.urandom(32 << 20)").await.ok();
+    let manifests = format!("pathlib.Path({states:?}).glob('workspaces/*/checkpoints/*/manifest.json')");
+    let is_saved = format!("import pathlib; any('\"kept\"' in each.read_text() for each in {manifests})");
+    while ipybox.cell(&is_saved).await.ok() != "True" {
+        // A cell that comes early puts the saving off.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    ipybox.cell(KILL).await.error();
+    let text = ipybox.cell(&format!("{RESTORE}\nprint('kept is', kept)")).await.ok();
+    assert!(text.contains("kept is 7"), "{text}");
+    assert!(
+        text.contains("- large: was not saved: the host did not keep it: No space left on device"),
+        "{text}"
+    );
+    // What had been written of it is gone.
+    let left = format!("import os; fs = os.statvfs({states:?}); fs.f_bavail * fs.f_frsize > (6 << 20)");
+    assert_eq!(ipybox.cell(&left).await.ok(), "True");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn damaged_files_are_refused_before_they_are_loaded() {
     let place = Place::new();
     let mut ipybox = session(&place).await;
