@@ -38,7 +38,11 @@ pub(super) fn of(arguments: Option<&Value>) -> String {
 
 /// A text in one line.
 pub(super) fn shortened(text: &str, limit: usize) -> String {
-    line(&cut(text, limit))
+    match text.char_indices().nth(limit) {
+        // The mark of it is ours.
+        Some((end, _)) => format!("{}…", line(&text[..end])),
+        None => line(text),
+    }
 }
 
 fn shown(value: &Value) -> String {
