@@ -118,6 +118,8 @@ pub use approval::{
     PolicyError as ApprovalPolicyError, Target, ToolAnnotations,
 };
 #[doc(hidden)]
+pub use approval::{AuditFilter, AuditReport, AuditReview, NoAuditHead, rfc3339_seconds};
+#[doc(hidden)]
 pub use config::state_directory;
 pub use config::{
     ApprovalMode, ApprovalSettings, AuditSettings, Config, Error as ConfigError, Images, KernelSettings,

@@ -17,6 +17,7 @@ mod like;
 mod policy;
 mod queue;
 mod request;
+mod review;
 mod saved;
 mod shown;
 mod standing;
@@ -24,7 +25,7 @@ mod user;
 
 pub(crate) use self::action::Action;
 pub use self::action::{Target, ToolAnnotations};
-pub(crate) use self::audit::{Audit, CellOutput, LogSettings, OpenCall, decisions_file};
+pub(crate) use self::audit::{Audit, CellOutput, Face, LogSettings, OpenCall, decisions_file};
 pub use self::audit::{Contents as AuditContents, Error as AuditError};
 pub(crate) use self::denied::Denied;
 pub(crate) use self::gate::{Gate, Origin, Permit};
@@ -32,6 +33,10 @@ pub use self::policy::{Effect, Policy, PolicyError};
 pub(crate) use self::queue::{ApprovalQueue, Approver};
 pub use self::request::ApprovalRequest;
 pub(crate) use self::request::{Answer, Reply};
+pub use self::review::{
+    Filter as AuditFilter, NoHead as NoAuditHead, Report as AuditReport, Review as AuditReview,
+    rfc3339_seconds,
+};
 pub(crate) use self::shown::{TooLong, question};
 pub(crate) use self::standing::Standing;
 pub(crate) use self::user::OnPage;

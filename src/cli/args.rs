@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::audit::AuditArgs;
 use super::import::ImportArgs;
 use super::search::SearchArgs;
 use super::server_args::{LoginArgs, LogoutArgs, ServersArgs};
@@ -65,6 +66,11 @@ pub(crate) enum Command {
     /// Hold a session for clients that come one after the other
     #[command(hide = true)]
     SessionKeeper(SessionKeeperArgs),
+    /// Read an audit log: verify that it is whole, and tell what sessions did
+    ///
+    /// Ends with 0 if the log is whole, with 1 if something in it was edited, removed, inserted, cut or moved, or it cannot be
+    /// read, and with 3 if it is whole as far as it goes: the log begins after other records, or a session has no last one.
+    Audit(AuditArgs),
     /// Tell whether ipybox can run here, with a sandbox or without, and what mends what is missing
     ///
     /// Tries what it tells, and leaves nothing behind. Ends with 0 if ipybox can run: without a sandbox, and with one

@@ -2,6 +2,7 @@
 
 mod apigen;
 mod args;
+mod audit;
 mod doctor;
 mod greeting;
 mod import;
@@ -54,6 +55,7 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::SessionKeeper(args)) => sessions::keep(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Search(args)) => search::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::ToolServer(args)) => tool_server::run(args).map(|()| ExitCode::SUCCESS),
+        Some(Command::Audit(args)) => audit::run(args),
         Some(Command::Doctor(args)) => doctor::run(args),
         Some(Command::Import(args)) => import::run(args),
         Some(Command::JsonRpc) => unreachable!("it has a log of its own"),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::wire::{Failure, Seconds};
-use crate::approval::{AuditContents, Policy};
+use crate::approval::{AuditContents, Face, Policy};
 use crate::config::{AuditSettings, SandboxBackend};
 use crate::env::ProcessEnvironment;
 use crate::library::{CodeExecutorBuilder, KernelClient, KernelClientBuilder};
@@ -124,6 +124,7 @@ impl SessionOptions {
     ) -> Result<CodeExecutorBuilder, Failure> {
         type B = CodeExecutorBuilder;
         let mut builder = CodeExecutorBuilder::with_kernel(self.kernel())
+            .held_by(Face::PythonLibrary)
             .approve_shell_cmds(self.approve_shell_cmds)
             .require_shell_escape(self.require_shell_escape)
             .checkpoint(self.checkpoint);

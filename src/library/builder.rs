@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::kernel_client::KernelClientBuilder;
-use crate::approval::{Effect, Policy};
+use crate::approval::{Effect, Face, Policy};
 use crate::config::{AuditSettings, SandboxBackend};
 use crate::registry::Registry;
 
@@ -21,6 +21,8 @@ pub struct CodeExecutorBuilder {
     policy: Option<Policy>,
     asks_for_tool_calls: bool,
     pub(super) approval_timeout: Duration,
+    /// Who holds the session, for the audit log.
+    pub(super) face: Face,
 }
 
 impl Default for CodeExecutorBuilder {
@@ -31,6 +33,7 @@ impl Default for CodeExecutorBuilder {
             policy: None,
             asks_for_tool_calls: true,
             approval_timeout: DEFAULT_APPROVAL_TIMEOUT,
+            face: Face::RustLibrary,
         }
     }
 }
@@ -274,6 +277,12 @@ impl CodeExecutorBuilder {
     /// The default of each option, but for those of the kernel.
     pub(crate) fn with_kernel(kernel: KernelClientBuilder) -> Self {
         Self { kernel, ..Self::default() }
+    }
+
+    /// Sets who holds the session, for the audit log.
+    pub(crate) fn held_by(mut self, face: Face) -> Self {
+        self.face = face;
+        self
     }
 
     /// The policy by these options.

@@ -188,8 +188,12 @@ impl CodeExecutorBuilder {
     /// # Errors
     /// [`StartError`]; no process is left behind.
     pub async fn start(self) -> Result<CodeExecutor, StartError> {
-        let tools =
-            ToolOptions { policy: self.policy(), registry: self.registry, timeout: self.approval_timeout };
+        let tools = ToolOptions {
+            policy: self.policy(),
+            registry: self.registry,
+            timeout: self.approval_timeout,
+            face: self.face,
+        };
         let config = Config::new(self.kernel.into_settings())?;
         let session = Session::open(&config, Some(tools)).await?;
         session.started().await?;

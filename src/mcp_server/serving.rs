@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use super::arrivals::Arrivals;
 use super::lines::Lines;
 use super::{Connection, Error, Handler, McpServer};
-use crate::approval::{Approver, Effect, Policy, PolicyError};
+use crate::approval::{Approver, Effect, Face, Policy, PolicyError};
 use crate::config::{ApprovalMode, Config};
 use crate::session::{Cell, Outcome, Session, StartError, ToolOptions};
 
@@ -142,7 +142,7 @@ impl Serving {
 /// Opens a session as the settings of the server say.
 pub(super) async fn open_session(config: &Config) -> Result<Arc<Session>, StartError> {
     let policy = policy(config).map_err(StartError::Policy)?;
-    let tools = ToolOptions { registry: None, policy, timeout: config.approval.timeout };
+    let tools = ToolOptions { registry: None, policy, timeout: config.approval.timeout, face: Face::Mcp };
     // Opening is a large future.
     Box::pin(Session::open(config, Some(tools))).await.map(Arc::new)
 }

@@ -40,7 +40,9 @@ pub(crate) use self::phase::Phase;
 pub(crate) use self::queue::Pending;
 use self::queue::Queue;
 use self::registrar::{Registrar, ours, permit, record_end};
-use crate::approval::{Approver, Audit, AuditError, Effect, Gate, LogSettings, Origin, Policy, Standing};
+use crate::approval::{
+    Approver, Audit, AuditError, Effect, Face, Gate, LogSettings, Origin, Policy, Standing,
+};
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::environment::{self, Environment};
@@ -64,6 +66,8 @@ pub(crate) struct ToolOptions {
     pub(crate) policy: Policy,
     /// How long an approval request waits for its answer.
     pub(crate) timeout: Duration,
+    /// Who holds the session.
+    pub(crate) face: Face,
 }
 
 /// A session. Stop it with [`stop`](Self::stop); dropping it ends the same processes, but does not wait.
@@ -120,7 +124,7 @@ impl Session {
         config.check_sandbox().await?;
         let (gate, tools) = match tools {
             Some(options) => {
-                let audit = open_audit(config)?;
+                let audit = open_audit(config, options.face)?;
                 let standing = Standing::new(config.state_dir.join("approvals.json"));
                 let gate = Arc::new(Gate::new(options.policy, standing, options.timeout, audit));
                 (Arc::clone(&gate), Some(Tools::open(config, options.registry, gate).await?))
@@ -427,7 +431,7 @@ impl Drop for Tools {
 const KEPT_LOG_FILES: usize = 5;
 
 /// The audit log that the settings ask for.
-fn open_audit(config: &Config) -> Result<Audit, AuditError> {
+fn open_audit(config: &Config, face: Face) -> Result<Audit, AuditError> {
     let Some(file) = &config.audit.file else { return Ok(Audit::off()) };
     let settings = LogSettings {
         path: file.clone(),
@@ -435,6 +439,7 @@ fn open_audit(config: &Config) -> Result<Audit, AuditError> {
         max_bytes: config.audit.max_bytes,
         kept_files: KEPT_LOG_FILES,
         workspace: config.workspace.clone(),
+        face,
     };
     Audit::open(settings, config.variables.redactor().clone())
 }

@@ -325,3 +325,4 @@ async def test_audit_settings_make_a_log(probe, tmp_path):
     await executor.execute(ECHO)
     await executor.stop()
     assert '"echo"' in file.read_text()
+    assert '"face":"python_library"' in file.read_text()

@@ -63,6 +63,7 @@ impl Question {
             by,
             rule: rule(&decision.by).map(|rule| shown::text(&log.redactor, rule)),
             earlier,
+            via: is_from_outside(&decision.by).then(|| log.face.answers()),
             waited_ms: millis(decision.waited),
             reason: decision
                 .outcome
@@ -94,6 +95,7 @@ impl Drop for Asking {
             by: "withdrawal",
             rule: None,
             earlier: false,
+            via: None,
             waited_ms: millis(self.begun.elapsed()),
             reason: Some("whoever asked did not wait for the answer".to_owned()),
         });
@@ -199,6 +201,11 @@ fn word(by: &By) -> (&'static str, bool) {
         By::Expiry => ("expiry", false),
         By::Nobody => ("nobody", false),
     }
+}
+
+/// Whether somebody answered, agreed beforehand, or was asked in vain.
+fn is_from_outside(by: &By) -> bool {
+    matches!(by, By::Answer(_) | By::Consent | By::Expiry)
 }
 
 fn answer_word(answer: Answer) -> &'static str {

@@ -14,6 +14,16 @@ use crate::text::visible;
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum Event {
+    /// The session begins: its first record.
+    SessionStarted {
+        /// ipybox's version.
+        version: &'static str,
+        face: Face,
+        process: u32,
+        workspace: String,
+    },
+    /// The session has ended: its last record.
+    SessionEnded {},
     /// A cell starts.
     CellStarted {
         cell: u64,
@@ -42,6 +52,9 @@ pub(super) enum Event {
         /// A standing answer decided.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         earlier: bool,
+        /// By which face somebody answered, or consented.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        via: Option<&'static str>,
         waited_ms: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
@@ -57,6 +70,29 @@ pub(super) enum Event {
     },
     /// So many events before this line could not be written.
     EventsLost { count: u64 },
+}
+
+/// By which face a session is held, and its questions are answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Face {
+    /// MCP clients.
+    Mcp,
+    /// An application in Rust.
+    RustLibrary,
+    /// An application in Python.
+    PythonLibrary,
+}
+
+impl Face {
+    /// How somebody answers there.
+    pub(super) fn answers(self) -> &'static str {
+        match self {
+            Self::Mcp => "mcp_elicitation",
+            Self::RustLibrary => "rust_library",
+            Self::PythonLibrary => "python_library",
+        }
+    }
 }
 
 /// How long a line is to be kept.
@@ -100,14 +136,14 @@ pub(super) enum Outcome {
     Cancelled,
 }
 
-/// The fields that each line begins with.
+/// The session whose records these are.
 #[derive(Debug, Clone)]
 pub(super) struct Session {
     id: String,
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct Record<'a> {
     time: String,
     session: &'a str,
     #[serde(flatten)]
@@ -119,12 +155,10 @@ impl Session {
         Self { id: uuid::Uuid::new_v4().to_string() }
     }
 
-    /// The line for `event` at the current time, with its newline.
-    pub(super) fn line(&self, event: &Event) -> io::Result<String> {
+    /// The record of `event` at the current time: JSON in one line, to which the chain is added where it is appended.
+    pub(super) fn record(&self, event: &Event) -> io::Result<String> {
         let time = rfc3339(SystemTime::now());
-        let mut line = visible::json(&serde_json::to_string(&Line { time, session: &self.id, event })?);
-        line.push('\n');
-        Ok(line)
+        Ok(visible::json(&serde_json::to_string(&Record { time, session: &self.id, event })?))
     }
 }
 
@@ -150,8 +184,8 @@ mod tests {
     #[test]
     fn an_event_is_one_line() {
         let event = Event::CellStarted { cell: 1, chars: 3, code: Some("a\nb".to_owned()) };
-        let line = Session::new().line(&event).unwrap();
-        assert_eq!(line.find('\n'), Some(line.len() - 1));
+        let line = Session::new().record(&event).unwrap();
+        assert_eq!(line.find('\n'), None);
         assert!(line.contains(r#","event":"cell_started","cell":1,"chars":3,"code":"a\nb"}"#), "{line}");
     }
 }

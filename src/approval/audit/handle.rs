@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::event::{Event, Keep};
+use super::event::{Event, Face, Keep};
 use super::file::LogFile;
+use super::shown;
 use super::writer::Writer;
 use crate::env::Redactor;
 
@@ -40,6 +41,8 @@ pub(crate) struct Settings {
     pub(crate) kept_files: usize,
     /// The workspace, which code in the kernel can write: a log in it gets a warning.
     pub(crate) workspace: PathBuf,
+    /// Who holds the session, and answers questions.
+    pub(crate) face: Face,
 }
 
 /// Why the log could not be opened.
@@ -75,6 +78,7 @@ pub(super) struct Log {
     pub(super) writer: Writer,
     pub(super) redactor: Redactor,
     contents: Contents,
+    pub(super) face: Face,
     /// How many cells have begun.
     pub(super) cells: AtomicU64,
     /// The cell that runs now; 0 if none does.
@@ -94,7 +98,7 @@ impl Audit {
     /// # Errors
     /// See [`Error`].
     pub(crate) fn open(settings: Settings, redactor: Redactor) -> Result<Self, Error> {
-        let Settings { path, contents, max_bytes, kept_files, workspace } = settings;
+        let Settings { path, contents, max_bytes, kept_files, workspace, face } = settings;
         let not_opened = |source| Error::Open { path: path.clone(), source };
         // The working directory may change later.
         let absolute = std::path::absolute(&path).map_err(not_opened)?;
@@ -107,12 +111,19 @@ impl Audit {
         }
         let file = LogFile::open(&absolute, max_bytes, kept_files).map_err(not_opened)?;
         let evidence = LogFile::open(&evidence(&absolute), max_bytes, kept_files).map_err(not_opened)?;
-        let writer = Writer::start(file, evidence).map_err(not_opened)?;
+        let begin = Event::SessionStarted {
+            version: env!("CARGO_PKG_VERSION"),
+            face,
+            process: std::process::id(),
+            workspace: shown::text(&redactor, &workspace.to_string_lossy()),
+        };
+        let writer = Writer::start(file, evidence, &begin).map_err(not_opened)?;
         let (cells, running) = (AtomicU64::new(0), AtomicU64::new(0));
         Ok(Self(Some(Arc::new(Log {
             writer,
             redactor,
             contents,
+            face,
             cells,
             running,
             decisions: Mutex::default(),

@@ -1,16 +1,18 @@
 //! The audit log: the cells, decisions and calls of a session.
 //!
 //! ```text
-//! cells, decisions, calls → event → redacted, shortened → line → writer's thread ┬ file, rotated by size
-//!                                                                                  └ decisions, kept longer
+//! cells, decisions, calls → event → redacted, shortened → record → writer's thread ┬ file, rotated by size
+//!                                                                                    └ decisions, kept longer
 //! ```
 //!
 //! A decision is written before the permitted action begins: a [`Permit`](super::Permit) is made from an
 //! [`OpenCall`], which is made by writing the decision. All other events are written in the background; those
-//! that cannot be written are counted, and the count is written as soon as writing works again.
+//! that cannot be written are counted, and the count is written as soon as writing works again. Each record is
+//! [chained](chain) to the one before it in its file; `approval/review` checks that.
 
 mod call;
 mod cell;
+pub(super) mod chain;
 mod event;
 mod file;
 mod handle;
@@ -21,5 +23,6 @@ mod writer;
 
 pub(crate) use self::call::OpenCall;
 pub(crate) use self::cell::CellOutput;
+pub(crate) use self::event::Face;
 pub(crate) use self::handle::{Audit, Settings as LogSettings, evidence as decisions_file};
 pub use self::handle::{Contents, Error};

@@ -31,12 +31,15 @@ impl Place {
         self.directory.path().join("log")
     }
 
-    /// All that was events, in order; closes the log.
+    /// All that was events, in order, without the session's first and last one; closes the log.
     async fn written(&self) -> Vec<Value> {
         self.audit.close().await;
         let text = std::fs::read_to_string(self.path()).unwrap();
         assert!(!text.contains("the-secret"), "{text}");
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        let all: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(all[all.len() - 1]["event"], "session_ended");
+        let is_of_a_session = |event: &Value| event["event"].as_str().unwrap().starts_with("session_");
+        all.into_iter().filter(|event| !is_of_a_session(event)).collect()
     }
 }
 
@@ -47,6 +50,7 @@ fn settings(path: PathBuf) -> LogSettings {
         max_bytes: 1024 * 1024,
         kept_files: 1,
         workspace: PathBuf::from("/nonexistent"),
+        face: Face::RustLibrary,
     }
 }
 
@@ -169,6 +173,8 @@ async fn what_is_dropped_is_told_as_cancelled_withdrawn_or_stopped() {
 #[tokio::test]
 async fn nothing_runs_that_cannot_be_recorded() {
     let place = Place::new(Contents::Arguments);
+    let denied = gate(&place.audit, Effect::Deny).decide(action(), &Approver::Consent).await;
+    assert!(matches!(denied, Err(Denied::Policy { .. })), "written, and all before it");
     let gate = gate(&place.audit, Effect::Allow);
     // A directory in the file's place.
     std::fs::remove_file(place.path()).unwrap();
@@ -228,8 +234,11 @@ async fn a_flood_of_calls_drives_out_no_evidence() {
     for tool in ["register_mcp_server", "asked", "once", "flood", "made-up-0"] {
         assert!(kept.contains(&format!("\"tool\":\"{tool}\"")), "{tool} in {kept}");
     }
-    assert!(kept.lines().count() <= 3 + 2 * 10, "{kept}");
-    assert!(kept.lines().all(|line| line.contains("\"event\":\"decision\"")), "{kept}");
+    let (last, decisions) =
+        kept.lines().collect::<Vec<_>>().split_last().map(|(last, rest)| (*last, rest.to_vec())).unwrap();
+    assert!(last.contains("\"event\":\"session_ended\""), "{last}");
+    assert!(decisions.len() <= 3 + 2 * 10, "{kept}");
+    assert!(decisions.iter().all(|line| line.contains("\"event\":\"decision\"")), "{kept}");
     let log = read(&path) + &read(&directory.path().join("log.1"));
     assert!(!log.contains("\"asked\""), "the flood was too small");
 }
@@ -249,4 +258,42 @@ fn a_missing_directory_is_named() {
     let error = Audit::open(settings(path.clone()), Variables::default().redactor().clone());
     let error = error.err().unwrap().to_string();
     assert!(error.contains(path.to_str().unwrap()) && error.contains("directory does not exist"), "{error}");
+}
+
+#[tokio::test]
+async fn records_say_whose_session_it_is_and_by_which_face_somebody_decided() {
+    let place = Place::new(Contents::Arguments);
+    let (queue, mut requests) = ApprovalQueue::new();
+    let asks = gate(&place.audit, Effect::Ask);
+    let approver = Approver::User(queue);
+    for answer in [
+        |request: crate::ApprovalRequest| request.accept(),
+        |request: crate::ApprovalRequest| request.accept_for_session(),
+    ] {
+        let answering = async { assert!(answer(requests.recv().await.unwrap())) };
+        let (decided, ()) = tokio::join!(asks.decide(action(), &approver), answering);
+        let (_, call) = decided.unwrap();
+        call.leave_to_the_kernel();
+    }
+    let nobody = Approver::Nobody("nobody is there");
+    let (_, call) = asks.decide(action(), &nobody).await.unwrap();
+    call.leave_to_the_kernel();
+    drop(gate(&place.audit, Effect::Deny).decide(action(), &nobody).await);
+    let events = place.written().await;
+    assert_eq!(
+        fields(&events, &["by", "via", "earlier"]),
+        [
+            "decision once rust_library null",
+            "decision session rust_library null",
+            "decision session null true",
+            "decision policy null null"
+        ]
+    );
+    let text = std::fs::read_to_string(place.path()).unwrap();
+    let first: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    assert_eq!((&first["event"], &first["face"]), (&json!("session_started"), &json!("rust_library")));
+    assert_eq!(
+        (&first["workspace"], &first["process"]),
+        (&json!("/nonexistent"), &json!(std::process::id()))
+    );
 }

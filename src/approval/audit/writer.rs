@@ -37,20 +37,22 @@ pub(super) struct Writer {
 
 #[derive(Debug)]
 enum Entry {
-    Line { line: String, keep: Keep, written: Option<oneshot::Sender<io::Result<()>>> },
+    Line { record: String, keep: Keep, written: Option<oneshot::Sender<io::Result<()>>> },
     Close { closed: oneshot::Sender<()> },
 }
 
 impl Writer {
     /// Starts the thread.
-    pub(super) fn start(file: LogFile, evidence: LogFile) -> io::Result<Self> {
+    pub(super) fn start(file: LogFile, evidence: LogFile, begin: &Event) -> io::Result<Self> {
         let session = Session::new();
         let (queue, entries) = mpsc::channel(QUEUE_CAPACITY);
         let lost = Arc::default();
         let work =
             Work { file, evidence, session: session.clone(), lost: Arc::clone(&lost), is_failing: false };
         std::thread::Builder::new().name("audit".to_owned()).spawn(move || work.run(entries))?;
-        Ok(Self { session, queue, lost })
+        let writer = Self { session, queue, lost };
+        writer.note(begin, Keep::Traffic);
+        Ok(writer)
     }
 
     /// Writes an event and waits until it is in the file.
@@ -58,10 +60,13 @@ impl Writer {
     /// # Errors
     /// It could not be written, or not in time; after a timeout it may still be written.
     pub(super) async fn record(&self, event: &Event, keep: Keep) -> io::Result<()> {
-        let line = self.session.line(event)?;
+        let record = self.session.record(event)?;
         let (sender, written) = oneshot::channel();
         let recorded = async {
-            self.queue.send(Entry::Line { line, keep, written: Some(sender) }).await.map_err(|_| closed())?;
+            self.queue
+                .send(Entry::Line { record, keep, written: Some(sender) })
+                .await
+                .map_err(|_| closed())?;
             written.await.map_err(|_| closed())?
         };
         timeout(RECORD_TIMEOUT, recorded).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
@@ -71,8 +76,8 @@ impl Writer {
     pub(super) fn note(&self, event: &Event, keep: Keep) {
         let queued = self
             .session
-            .line(event)
-            .is_ok_and(|line| self.queue.try_send(Entry::Line { line, keep, written: None }).is_ok());
+            .record(event)
+            .is_ok_and(|record| self.queue.try_send(Entry::Line { record, keep, written: None }).is_ok());
         if !queued && self.lost.fetch_add(1, Ordering::Relaxed) == 0 {
             tracing::error!("the audit log cannot keep up, or is closed; events are lost");
         }
@@ -110,28 +115,39 @@ impl Work {
     fn run(mut self, mut entries: mpsc::Receiver<Entry>) {
         while let Some(entry) = entries.blocking_recv() {
             match entry {
-                Entry::Line { line, keep, written } => {
-                    let appended = self.append(&line, keep);
+                Entry::Line { record, keep, written } => {
+                    let appended = self.append(&record, keep);
                     if let Some(written) = written {
                         // The sender may have given up.
                         written.send(appended).ok();
                     }
                 }
                 Entry::Close { closed } => {
-                    self.write_lost().unwrap_or_else(|error| self.complain(&error));
+                    self.end();
                     // The caller of `close` may have given up.
                     let _ = closed.send(());
                     return;
                 }
             }
         }
+        self.end();
     }
 
-    fn append(&mut self, line: &str, keep: Keep) -> io::Result<()> {
-        let appended = self.write_lost().and_then(|()| self.file.append(line.as_bytes()));
+    /// Writes the last records, in each file that has others.
+    fn end(&mut self) {
+        let ended = self.write_lost().and_then(|()| {
+            let record = self.session.record(&Event::SessionEnded {})?;
+            self.file.append(&record)?;
+            if self.evidence.records() > 0 { self.evidence.append(&record) } else { Ok(()) }
+        });
+        ended.unwrap_or_else(|error| self.complain(&error));
+    }
+
+    fn append(&mut self, record: &str, keep: Keep) -> io::Result<()> {
+        let appended = self.write_lost().and_then(|()| self.file.append(record));
         let appended = match keep {
             Keep::Traffic => appended,
-            Keep::Evidence => appended.and_then(|()| self.evidence.append(line.as_bytes())),
+            Keep::Evidence => appended.and_then(|()| self.evidence.append(record)),
         };
         match &appended {
             Ok(()) => self.is_failing = false,
@@ -146,8 +162,8 @@ impl Work {
     fn write_lost(&mut self) -> io::Result<()> {
         let count = self.lost.load(Ordering::Relaxed);
         if count > 0 {
-            let line = self.session.line(&Event::EventsLost { count })?;
-            self.file.append(line.as_bytes())?;
+            let record = self.session.record(&Event::EventsLost { count })?;
+            self.file.append(&record)?;
             self.lost.fetch_sub(count, Ordering::Relaxed);
         }
         Ok(())

@@ -111,18 +111,36 @@ impl Policy {
             _ => decision,
         }
     }
+
+    /// Whether it takes the arguments of `action` to decide about it.
+    pub(in crate::approval) fn reads_arguments(&self, action: &Action) -> bool {
+        let may_hold = |rule: &&Rule| rule.entry.judge_without_arguments(action) != Verdict::Fails;
+        for rule in self.rules.iter().filter(may_hold) {
+            if !rule.entry.arguments.is_empty() {
+                return true;
+            }
+            if rule.entry.judge_without_arguments(action) == Verdict::Holds {
+                return false;
+            }
+        }
+        false
+    }
 }
 
 impl Entry {
     fn judge(&self, action: &Action) -> Verdict {
         let reader = if action.target == Target::Kernel { Reader::Shell } else { Reader::Tool };
+        let arguments = self.arguments.iter().map(|condition| condition.judge(&action.tool_args, reader));
+        Verdict::all(std::iter::once(self.judge_without_arguments(action)).chain(arguments))
+    }
+
+    fn judge_without_arguments(&self, action: &Action) -> Verdict {
         let names = [(&self.server, &action.server_name), (&self.tool, &action.tool_name)];
         let names =
             names.map(|(globs, name)| Verdict::of(globs.as_ref().is_none_or(|globs| globs.is_match(name))));
         let target = self.target.as_ref().map(|globs| leads_to(globs, &action.target));
         let hints = self.annotations.map(|hints| Verdict::of(hints.are_given(action.annotations.as_ref())));
-        let arguments = self.arguments.iter().map(|condition| condition.judge(&action.tool_args, reader));
-        Verdict::all(names.into_iter().chain(target).chain(hints).chain(arguments))
+        Verdict::all(names.into_iter().chain(target).chain(hints))
     }
 }
 

@@ -22,11 +22,12 @@ async fn start_with(place: &Place, flags: &[&str], variables: &[(&str, &str)]) -
     ipybox
 }
 
-/// The lines of the log. The secret is in none of them, however it is written.
+/// The lines of the log between the session's first and last. The secret is in none of them, however it is written.
 fn told(place: &Place) -> Vec<Value> {
     let text = std::fs::read_to_string(place.temporary().join("audit.jsonl")).unwrap_or_default();
     assert!(!text.contains("s3cret"), "{text}");
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.filter(|event| !event["event"].as_str().unwrap().starts_with("session_")).collect()
 }
 
 fn names(told: &[Value]) -> Vec<&str> {
@@ -141,7 +142,7 @@ async fn a_full_log_is_renamed() {
     ipybox.stop().await;
     let first = std::fs::read_to_string(place.temporary().join("audit.jsonl.1")).unwrap();
     assert!(first.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{first}");
-    assert!(!told(&place).is_empty());
+    assert!(std::fs::read_to_string(place.temporary().join("audit.jsonl")).unwrap().ends_with("\"}\n"));
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Approval of tool calls and shell commands: by policy, by questions to the client, and what is recorded of it.
 
+mod audit_command;
 mod audit_log;
 mod circumvention;
 mod input_required;

@@ -53,7 +53,16 @@ async fn stopping_completes_the_audit_log() {
     let events: Vec<String> = log.lines().map(event).collect();
     assert_eq!(
         events,
-        ["cell_started", "decision", "call_ended", "cell_ended", "cell_started", "cell_ended"],
+        [
+            "session_started",
+            "cell_started",
+            "decision",
+            "call_ended",
+            "cell_ended",
+            "cell_started",
+            "cell_ended",
+            "session_ended"
+        ],
         "{log}"
     );
 }

@@ -1,0 +1,83 @@
+//! The places at which a chain is broken.
+
+/// Where a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    /// The file, by its place in the list.
+    pub(super) part: usize,
+    /// The line in it, from 1.
+    pub(super) line: u64,
+}
+
+/// What was done to a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Edited,
+    Removed,
+    Inserted,
+    OutOfOrder,
+    Truncated,
+}
+
+/// A place at which a chain is broken.
+#[derive(Debug)]
+pub(super) struct Break {
+    /// `None`: the log as a whole.
+    pub(super) place: Option<Place>,
+    pub(super) kind: Kind,
+    pub(super) words: String,
+}
+
+/// The first breaks, and how many there are.
+#[derive(Debug, Default)]
+pub(super) struct Breaks {
+    pub(super) first: Vec<Break>,
+    pub(super) count: u64,
+}
+
+impl Place {
+    pub(super) fn line_words(self) -> String {
+        format!("line {}", self.line)
+    }
+}
+
+impl Kind {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Edited => "edited",
+            Self::Removed => "removed",
+            Self::Inserted => "inserted",
+            Self::OutOfOrder => "out of order",
+            Self::Truncated => "truncated",
+        }
+    }
+}
+
+impl Breaks {
+    /// How many are kept.
+    pub(super) const MOST: usize = 100;
+
+    pub(super) fn add(&mut self, place: Place, kind: Kind, words: String) {
+        self.push(Break { place: Some(place), kind, words });
+    }
+
+    pub(super) fn add_to_all(&mut self, kind: Kind, words: String) {
+        self.push(Break { place: None, kind, words });
+    }
+
+    fn push(&mut self, found: Break) {
+        self.count += 1;
+        if self.first.len() < Self::MOST {
+            self.first.push(found);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// In the order of the log.
+    pub(super) fn sort(&mut self) {
+        self.first.sort_by_key(|found| found.place);
+    }
+}

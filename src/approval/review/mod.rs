@@ -1,0 +1,148 @@
+//! Reading an audit log: whether it is whole, what sessions did, what a policy would have decided.
+//!
+//! ```text
+//! files → lines → record ┬ verify   the chain: breaks, open sessions, the head
+//!                        ├ tally    sessions, servers, tools
+//!                        └ replay   a policy
+//!                                   → report, as text or JSON
+//! ```
+//!
+//! A log is read once, in order, and what is kept of it is bounded. Nothing in it is believed: names and numbers
+//! may be anything.
+
+mod arguments;
+mod breaks;
+mod lines;
+mod record;
+mod replay;
+mod report;
+mod tally;
+#[cfg(test)]
+mod tests;
+mod text;
+mod verify;
+
+use std::io::{self, BufRead};
+
+use chrono::{DateTime, Utc};
+
+use self::breaks::Place;
+use self::lines::Lines;
+use self::record::Record;
+use self::replay::Replay;
+pub use self::report::Report;
+use self::tally::Tally;
+use self::verify::Verifier;
+use super::audit::chain::Head;
+use super::policy::Policy;
+
+/// Which records are counted and replayed. The chain is verified with all of them.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Filter {
+    /// Only sessions whose ids begin so.
+    pub session: Option<String>,
+    /// Only calls of this server.
+    pub server: Option<String>,
+    /// Only what happened then or later, in seconds since 1970.
+    pub since: Option<f64>,
+    /// Only what happened then or earlier.
+    pub until: Option<f64>,
+}
+
+/// Reads the files of a log in their order, the oldest first.
+#[derive(Debug)]
+pub struct Review {
+    filter: Filter,
+    names: Vec<String>,
+    verifier: Verifier,
+    tally: Tally,
+    replay: Option<Replay>,
+}
+
+/// A text is no hash of a record.
+#[derive(Debug, thiserror::Error)]
+#[error("use `{0}` as a head: it is 64 hexadecimal digits, as `ipybox audit` prints them")]
+pub struct NoHead(String);
+
+impl Review {
+    /// Begins a review. Records with the hashes `heads` have to be in the log.
+    ///
+    /// # Errors
+    /// A head is no hash.
+    pub fn new(filter: Filter, policy: Option<Policy>, heads: &[String]) -> Result<Self, NoHead> {
+        let head = |text: &String| {
+            Head::parse(text.to_ascii_lowercase().as_bytes())
+                .ok_or_else(|| NoHead(arguments::shortened(text, 80)))
+        };
+        let heads = heads.iter().map(head).collect::<Result<_, _>>()?;
+        let (verifier, replay) = (Verifier::new(heads), policy.map(Replay::new));
+        Ok(Self { filter, names: Vec::new(), verifier, tally: Tally::default(), replay })
+    }
+
+    /// Reads the next file, which is called `name` in the report.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(&mut self, name: &str, input: impl BufRead) -> io::Result<()> {
+        let part = self.names.len();
+        self.names.push(arguments::shortened(name, 1000));
+        self.verifier.next_part();
+        let (mut lines, mut number) = (Lines::new(input), 0);
+        while let Some(line) = lines.next()? {
+            number += 1;
+            let record = if line.is_too_long { None } else { Record::read(line.bytes) };
+            self.verifier.line(Place { part, line: number }, &line, record.as_ref());
+            if let Some(record) = &record {
+                self.tally.add(record, &self.filter);
+                if let Some(replay) = &mut self.replay {
+                    replay.add(record, &self.filter);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the review.
+    pub fn finish(mut self) -> Report {
+        self.verifier.finish();
+        Report::new(self.names, self.verifier, self.tally, self.replay)
+    }
+}
+
+impl Filter {
+    fn has(&self, record: &Record) -> bool {
+        self.has_session(&record.session)
+            && self.has_server(record.server.as_deref())
+            && self.has_time(record.instant())
+    }
+
+    fn has_session(&self, id: &str) -> bool {
+        self.session.as_deref().is_none_or(|wanted| id.starts_with(wanted))
+    }
+
+    fn has_server(&self, name: Option<&str>) -> bool {
+        self.server.is_none() || self.server.as_deref() == name
+    }
+
+    /// A record without a time is at no time.
+    fn has_time(&self, time: Option<DateTime<Utc>>) -> bool {
+        if self.since.is_none() && self.until.is_none() {
+            return true;
+        }
+        time.is_some_and(|time| {
+            let seconds = time.timestamp_millis() as f64 / 1000.0;
+            self.since.is_none_or(|since| seconds >= since) && self.until.is_none_or(|until| seconds <= until)
+        })
+    }
+}
+
+/// A time of RFC 3339 in seconds since 1970; `None` if it is none.
+pub fn rfc3339_seconds(text: &str) -> Option<f64> {
+    DateTime::parse_from_rfc3339(text).ok().map(|time| time.timestamp_millis() as f64 / 1000.0)
+}
+
+/// A session's id as people are shown it.
+fn shown(id: &str) -> String {
+    arguments::shortened(id, 64)
+}

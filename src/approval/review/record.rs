@@ -1,0 +1,61 @@
+//! A record of the log as it is read: all fields may be missing, and unknown ones are ignored.
+
+use chrono::{DateTime, Utc};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::action::ToolAnnotations;
+
+/// A record. A field is added here, and where it is used.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Record {
+    #[serde(default)]
+    pub(super) time: String,
+    #[serde(default)]
+    pub(super) session: String,
+    pub(super) event: String,
+    pub(super) number: Option<u64>,
+    pub(super) previous: Option<String>,
+
+    pub(super) version: Option<String>,
+    pub(super) face: Option<String>,
+    pub(super) workspace: Option<String>,
+
+    pub(super) cell: Option<u64>,
+    pub(super) end: Option<String>,
+
+    pub(super) call: Option<String>,
+    pub(super) server: Option<String>,
+    pub(super) tool: Option<String>,
+    pub(super) target: Option<String>,
+    pub(super) annotations: Option<ToolAnnotations>,
+    pub(super) arguments: Option<Value>,
+    pub(super) decision: Option<String>,
+    pub(super) by: Option<String>,
+    pub(super) via: Option<String>,
+    #[serde(default)]
+    pub(super) earlier: bool,
+    pub(super) outcome: Option<String>,
+
+    pub(super) count: Option<u64>,
+}
+
+/// The longest id of a session; ours have 36 characters.
+const LONGEST_ID: usize = 64;
+
+impl Record {
+    /// Reads a line; `None` if it is no record.
+    pub(super) fn read(line: &[u8]) -> Option<Self> {
+        // As text first: JSON is UTF-8, and fields that are not used are checked too.
+        let record: Self = serde_json::from_str(std::str::from_utf8(line).ok()?).ok()?;
+        (record.session.len() <= LONGEST_ID).then_some(record)
+    }
+
+    pub(super) fn instant(&self) -> Option<DateTime<Utc>> {
+        DateTime::parse_from_rfc3339(&self.time).ok().map(|time| time.to_utc())
+    }
+
+    pub(super) fn is_accepted(&self) -> bool {
+        self.decision.as_deref() == Some("accepted")
+    }
+}

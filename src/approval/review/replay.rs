@@ -1,0 +1,178 @@
+//! What a policy would have decided about the calls of a log.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::super::action::{Action, Target};
+use super::super::policy::{Effect, Policy};
+use super::super::{ELICITATION, LOGIN, OURSELVES};
+use super::record::Record;
+use super::tally::{by, time};
+use super::{Filter, arguments};
+
+/// How many differences are listed.
+const LISTED: usize = 1_000;
+
+/// The result of replaying calls through a policy.
+#[derive(Debug, Serialize)]
+pub(super) struct Replay {
+    #[serde(skip)]
+    policy: Policy,
+    /// Decisions that the policy would have made too.
+    pub(super) same: u64,
+    /// Decisions that it would have made otherwise.
+    pub(super) different: u64,
+    /// Calls that it would have decided about by arguments which the log has not whole.
+    pub(super) unknown: u64,
+    pub(super) differences: Vec<Difference>,
+    pub(super) unknowns: Vec<Unknown>,
+}
+
+/// A decision that the policy would have made otherwise.
+#[derive(Debug, Serialize)]
+pub(super) struct Difference {
+    #[serde(flatten)]
+    pub(super) call: Call,
+    /// `permitted` or `denied`.
+    pub(super) was: &'static str,
+    pub(super) by: String,
+    /// `allow`, `ask` or `deny`.
+    pub(super) would: &'static str,
+    pub(super) rule: Option<String>,
+}
+
+/// A call about which the log does not say enough.
+#[derive(Debug, Serialize)]
+pub(super) struct Unknown {
+    #[serde(flatten)]
+    pub(super) call: Call,
+    pub(super) why: &'static str,
+}
+
+/// A call of the log.
+#[derive(Debug, Serialize)]
+pub(super) struct Call {
+    pub(super) time: String,
+    pub(super) session: String,
+    pub(super) server: String,
+    pub(super) tool: String,
+    pub(super) arguments: String,
+}
+
+impl Replay {
+    pub(super) fn new(policy: Policy) -> Self {
+        let (differences, unknowns) = (Vec::new(), Vec::new());
+        Self { policy, same: 0, different: 0, unknown: 0, differences, unknowns }
+    }
+
+    pub(super) fn add(&mut self, record: &Record, filter: &Filter) {
+        if record.event != "decision" || !filter.has(record) {
+            return;
+        }
+        let (action, gap) = action(record);
+        if let Some(why) = gap
+            && self.policy.reads_arguments(&action)
+        {
+            self.unknown += 1;
+            if self.unknowns.len() < LISTED {
+                self.unknowns.push(Unknown { call: call(record), why });
+            }
+            return;
+        }
+        let judgement = self.policy.judge(&action);
+        let would = match judgement.effect {
+            // A policy can only deny what the user alone can do.
+            Effect::Allow if is_of_the_user(&action) => Effect::Ask,
+            effect => effect,
+        };
+        if would == effect(record) {
+            self.same += 1;
+            return;
+        }
+        self.different += 1;
+        if self.differences.len() < LISTED {
+            self.differences.push(Difference {
+                call: call(record),
+                was: if record.is_accepted() { "permitted" } else { "denied" },
+                by: by(record),
+                would: word(would),
+                rule: judgement.rule.as_deref().map(|rule| arguments::shortened(rule, 200)),
+            });
+        }
+    }
+}
+
+/// What the policy of that time said: only policies decide without a question.
+fn effect(record: &Record) -> Effect {
+    match (record.by.as_deref(), record.is_accepted()) {
+        (Some("policy" | "rule"), true) => Effect::Allow,
+        (Some("policy" | "rule"), false) => Effect::Deny,
+        _ => Effect::Ask,
+    }
+}
+
+fn word(effect: Effect) -> &'static str {
+    match effect {
+        Effect::Allow => "allow",
+        Effect::Ask => "ask",
+        Effect::Deny => "deny",
+    }
+}
+
+fn is_of_the_user(action: &Action) -> bool {
+    action.tool_name == ELICITATION || action.server_name == OURSELVES && action.tool_name == LOGIN
+}
+
+/// The action that was decided about, and what is not known of its arguments.
+fn action(record: &Record) -> (Action, Option<&'static str>) {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let (server_name, tool_name) = (text(&record.server), text(&record.tool));
+    let (tool_args, gap) = match &record.arguments {
+        Some(Value::Object(arguments)) => {
+            let is_redacted = arguments.iter().any(|(name, value)| has_placeholder(name, value));
+            (arguments.clone(), is_redacted.then_some("its arguments were redacted"))
+        }
+        Some(Value::String(_)) => (Map::new(), Some("its arguments were cut")),
+        _ => (Map::new(), Some("its arguments are not in the log")),
+    };
+    let target = target(text(&record.target), server_name == OURSELVES || tool_name == ELICITATION);
+    let annotations = record.annotations;
+    let action =
+        Action { server_name, tool_name, tool_args, target, annotations, definition: None, changes: None };
+    (action, gap)
+}
+
+fn target(words: String, may_be_ours: bool) -> Target {
+    if may_be_ours && words == Target::Kernel.to_string() {
+        Target::Kernel
+    } else if may_be_ours && words == Target::Host.to_string() {
+        Target::Host
+    } else if words.starts_with("http://") || words.starts_with("https://") {
+        Target::Url(words)
+    } else {
+        Target::Command(words)
+    }
+}
+
+/// Whether a `${NAME}` may be in the place of a secret.
+fn has_placeholder(name: &str, value: &Value) -> bool {
+    let text = |text: &str| text.split_once("${").is_some_and(|(_, rest)| rest.contains('}'));
+    text(name)
+        || match value {
+            Value::String(value) => text(value),
+            Value::Array(values) => values.iter().any(|value| has_placeholder("", value)),
+            Value::Object(fields) => fields.iter().any(|(name, value)| has_placeholder(name, value)),
+            _ => false,
+        }
+}
+
+fn call(record: &Record) -> Call {
+    let name = |name: &Option<String>| arguments::shortened(name.as_deref().unwrap_or("?"), 100);
+    Call {
+        time: time(record),
+        session: arguments::shortened(&record.session, 64),
+        server: name(&record.server),
+        tool: name(&record.tool),
+        arguments: arguments::of(record.arguments.as_ref()),
+    }
+}

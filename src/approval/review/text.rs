@@ -1,0 +1,132 @@
+//! The report as text for people. Pure.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::replay::{Call, Replay};
+use super::report::{Report, records};
+use super::tally::{SessionTally, ToolTally};
+use crate::text::visible::line;
+
+impl fmt::Display for Report {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let findings = &self.findings;
+        let sessions = match findings.sessions {
+            1 => "1 session".to_owned(),
+            count => format!("{count} sessions"),
+        };
+        match self.break_count {
+            0 if findings.records == 0 => {
+                writeln!(formatter, "nothing can be verified: no record has a hash")?
+            }
+            0 => writeln!(formatter, "the chain is whole: {} of {sessions}", records(findings.records))?,
+            1 => writeln!(formatter, "THE CHAIN IS BROKEN, in 1 place")?,
+            count => writeln!(formatter, "THE CHAIN IS BROKEN, in {count} places")?,
+        }
+        for found in &self.breaks {
+            match found.place {
+                Some(place) => write!(formatter, "  {} line {}: ", self.names[place.part], place.line)?,
+                None => write!(formatter, "  ")?,
+            }
+            writeln!(formatter, "{}: {}", found.kind.word(), found.words)?;
+        }
+        if self.break_count > self.breaks.len() as u64 {
+            writeln!(formatter, "  and {} more", self.break_count - self.breaks.len() as u64)?;
+        }
+        if let Some(head) = findings.head {
+            writeln!(formatter, "head: {head}")?;
+        }
+        self.notes().iter().try_for_each(|note| writeln!(formatter, "note: {note}"))?;
+        for (id, session) in &self.tally.sessions {
+            show_session(formatter, id, session)?;
+        }
+        self.replay.iter().try_for_each(|replay| show_replay(formatter, replay))
+    }
+}
+
+fn show_session(formatter: &mut fmt::Formatter<'_>, id: &str, session: &SessionTally) -> fmt::Result {
+    let or_unknown = |text: &Option<String>| text.clone().unwrap_or_else(|| "?".to_owned());
+    writeln!(formatter, "\nsession {}", line(id))?;
+    let end = if session.has_ended { "ended" } else { "no end" };
+    writeln!(formatter, "  {} to {} ({end})", or_unknown(&session.begun), or_unknown(&session.last))?;
+    if let Some(face) = &session.face {
+        let (version, workspace) = (or_unknown(&session.version), or_unknown(&session.workspace));
+        writeln!(formatter, "  ipybox {version}, {face}, in {workspace}")?;
+    }
+    if session.cells > 0 {
+        writeln!(formatter, "  cells: {} ({})", session.cells, counts(&session.cell_ends))?;
+    }
+    if session.events_lost > 0 {
+        writeln!(formatter, "  LOST: {} events could not be written", session.events_lost)?;
+    }
+    if !session.decisions.is_empty() {
+        writeln!(formatter, "  decided: {}", counts(&session.decisions))?;
+    }
+    let mut servers: BTreeMap<&str, Vec<(&str, &ToolTally)>> = BTreeMap::new();
+    for ((server, tool), tally) in &session.tools {
+        servers.entry(server).or_default().push((tool, tally));
+    }
+    for (server, tools) in servers {
+        writeln!(formatter, "  {server}")?;
+        tools.iter().try_for_each(|(tool, tally)| show_tool(formatter, tool, tally))?;
+    }
+    Ok(())
+}
+
+fn show_tool(formatter: &mut fmt::Formatter<'_>, tool: &str, tally: &ToolTally) -> fmt::Result {
+    let ToolTally { permitted, denied, failed, cancelled, .. } = tally;
+    write!(formatter, "    {tool}: {permitted} permitted, {denied} denied, {failed} failed")?;
+    if *cancelled > 0 {
+        write!(formatter, ", {cancelled} cancelled")?;
+    }
+    writeln!(formatter, " ({})", counts(&tally.decisions))?;
+    for write in &tally.writes {
+        let cell = write.cell.map(|cell| format!(" cell {cell}")).unwrap_or_default();
+        let outcome = write.outcome.as_deref().unwrap_or("no end");
+        writeln!(
+            formatter,
+            "      {}{cell}  {}  [{}; {outcome}]",
+            write.time, write.arguments, write.decided
+        )?;
+    }
+    match tally.may_have_written.saturating_sub(tally.writes.len() as u64) {
+        0 => Ok(()),
+        more => writeln!(formatter, "      and {more} more"),
+    }
+}
+
+fn show_replay(formatter: &mut fmt::Formatter<'_>, replay: &Replay) -> fmt::Result {
+    let Replay { same, different, unknown, differences, unknowns, .. } = replay;
+    writeln!(
+        formatter,
+        "\nthe policy would have decided {different} otherwise, {same} alike, {unknown} unknown"
+    )?;
+    for found in differences {
+        let rule = found.rule.as_deref().unwrap_or("its default");
+        show_call(formatter, &found.call)?;
+        writeln!(formatter, "    was {} ({}), would be `{}` by {rule}", found.was, found.by, found.would)?;
+    }
+    more(formatter, *different, differences.len())?;
+    for found in unknowns {
+        show_call(formatter, &found.call)?;
+        writeln!(formatter, "    unknown: {}", found.why)?;
+    }
+    more(formatter, *unknown, unknowns.len())
+}
+
+fn show_call(formatter: &mut fmt::Formatter<'_>, call: &Call) -> fmt::Result {
+    let Call { time, session, server, tool, arguments } = call;
+    writeln!(formatter, "  {time} session {session}  {server}.{tool}({arguments})")
+}
+
+fn more(formatter: &mut fmt::Formatter<'_>, count: u64, listed: usize) -> fmt::Result {
+    match count.saturating_sub(listed as u64) {
+        0 => Ok(()),
+        more => writeln!(formatter, "  and {more} more"),
+    }
+}
+
+fn counts(counts: &BTreeMap<String, u64>) -> String {
+    let counts: Vec<String> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
+    counts.join(", ")
+}

@@ -1,0 +1,343 @@
+//! Whether the chain of a log is whole, and if not, where it is broken and how.
+//!
+//! Each line is looked at once, in order. A break is named when it is sure what it is: a record that is missing here may
+//! come later. What is kept is bounded: the state of the chain, the last number of each session, the last hashes.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::super::audit::chain::{self, Head};
+use super::breaks::{Breaks, Kind, Place};
+use super::lines::Line;
+use super::record::Record;
+
+/// How far back a record is looked for that another one says it follows.
+const WINDOW: usize = 4096;
+
+/// How many sessions are told apart; the records of further ones are checked without their numbers.
+const SESSIONS: usize = 50_000;
+
+/// Verifies a log.
+#[derive(Debug)]
+pub(super) struct Verifier {
+    /// After the last line.
+    head: Head,
+    /// After the last record with a hash, if there is one.
+    linked: Option<Head>,
+    /// Lines without a hash since then.
+    between: Between,
+    /// The last records: hash, place, number of the line.
+    window: VecDeque<(Head, Place, u64)>,
+    /// Records that follow one that has not come yet.
+    pending: Vec<Pending>,
+    /// Lines of records that came too late.
+    moved: Vec<u64>,
+    sessions: HashMap<String, Numbers>,
+    /// Edited records that belong to no known place in a session: each explains one missing number.
+    unplaced: u64,
+    /// Sessions last seen before this line may have records in a file that is not here.
+    gaps_before: u64,
+    line: u64,
+    /// The last line: its place, and whether it is cut.
+    last: Option<(Place, bool)>,
+    part_has_records: bool,
+    pub(super) findings: Findings,
+    pub(super) breaks: Breaks,
+}
+
+/// What there is to say of a log beside breaks.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    /// Records with a hash.
+    pub(super) records: u64,
+    /// Records without one: of an earlier version, or stripped.
+    pub(super) without_hash: u64,
+    /// Lines that are no records, and that the next record vouches for.
+    pub(super) torn: u64,
+    /// The state before the first record, unless that begins a log.
+    pub(super) begins_after: Option<Head>,
+    /// Files that begin a chain of their own after others.
+    pub(super) begun_anew: Vec<usize>,
+    /// The state at the end.
+    pub(super) head: Option<Head>,
+    /// Wanted heads that were not found yet.
+    pub(super) wanted: Vec<Head>,
+    /// Sessions without a last record.
+    pub(super) open: Vec<String>,
+    pub(super) sessions: usize,
+}
+
+#[derive(Debug, Default)]
+struct Between {
+    first: Option<Place>,
+    count: u64,
+    are_records: bool,
+}
+
+#[derive(Debug)]
+struct Pending {
+    missing: Head,
+    place: Place,
+    before: Option<Place>,
+    line: u64,
+    gap: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Numbers {
+    last: u64,
+    line: u64,
+    has_ended: bool,
+}
+
+impl Verifier {
+    /// Records with the hashes `wanted` have to be in the log.
+    pub(super) fn new(wanted: Vec<Head>) -> Self {
+        Self {
+            head: Head::BEGINNING,
+            linked: None,
+            between: Between::default(),
+            window: VecDeque::new(),
+            pending: Vec::new(),
+            moved: Vec::new(),
+            sessions: HashMap::new(),
+            unplaced: 0,
+            gaps_before: 0,
+            line: 0,
+            last: None,
+            part_has_records: false,
+            findings: Findings { wanted, ..Findings::default() },
+            breaks: Breaks::default(),
+        }
+    }
+
+    /// The next file begins.
+    pub(super) fn next_part(&mut self) {
+        self.part_has_records = false;
+    }
+
+    /// Looks at a line; `record` is what could be read of it.
+    pub(super) fn line(&mut self, place: Place, line: &Line<'_>, record: Option<&Record>) {
+        self.line += 1;
+        let is_old = record.is_some() && self.linked.is_none() && chain::split(line.bytes).is_none();
+        self.last = Some((place, !line.is_ended && !is_old));
+        let split = if line.is_too_long { None } else { chain::split(line.bytes) };
+        match split {
+            Some((hashed, hash)) => {
+                self.linked(place, chain::is_intact(hashed, hash), hash, record);
+                self.linked = Some(hash);
+                self.between = Between::default();
+                self.head = hash;
+            }
+            None => {
+                self.findings.without_hash += u64::from(record.is_some());
+                self.between.are_records =
+                    record.is_some() && (self.between.are_records || self.between.count == 0);
+                self.between.first.get_or_insert(place);
+                self.between.count += 1;
+                self.head = Head::after(line.bytes);
+            }
+        }
+    }
+
+    fn linked(&mut self, place: Place, is_intact: bool, hash: Head, record: Option<&Record>) {
+        self.findings.records += 1;
+        let fields = record.and_then(|record| {
+            Some((record, record.number?, Head::parse(record.previous.as_ref()?.as_bytes())?))
+        });
+        if is_intact && let Some((record, number, previous)) = fields {
+            self.follows(place, previous, hash);
+            self.number(place, record, number);
+            self.findings
+                .wanted
+                .retain(|wanted| *wanted != hash && Some(*wanted) != self.findings.begins_after);
+        } else {
+            let why = if is_intact {
+                "it has a hash, but is no record"
+            } else {
+                "its hash is not that of its content"
+            };
+            self.breaks.add(place, Kind::Edited, why.to_owned());
+            if !fields.is_some_and(|(record, number, _)| self.is_next(record, number)) {
+                self.unplaced += 1;
+            }
+        }
+        self.part_has_records = true;
+        if self.window.len() == WINDOW {
+            self.window.pop_front();
+        }
+        self.window.push_back((hash, place, self.line));
+    }
+
+    /// Checks that a record follows the line before it.
+    fn follows(&mut self, place: Place, previous: Head, hash: Head) {
+        if previous == self.head {
+            if self.linked.is_some() && !self.between.are_records {
+                self.findings.torn += self.between.count;
+            }
+        } else if self.linked.is_none() && self.between.count == 0 {
+            self.findings.begins_after = Some(previous);
+            self.gaps_before = self.line;
+        } else if !self.part_has_records && previous == Head::BEGINNING {
+            self.findings.begun_anew.push(place.part);
+            self.gaps_before = self.line;
+        } else if let Some((_, copied)) = self.earlier(hash) {
+            self.breaks.add(place, Kind::Inserted, format!("it is a copy of {}", copied.line_words()));
+        } else if let Some(first) = self.between.first {
+            let words = match Some(previous) == self.linked {
+                true => (Kind::Inserted, "it has no hash, and the next record does not follow it"),
+                false => (Kind::Edited, "it is not what the next record follows"),
+            };
+            self.breaks.add(first, words.0, words.1.to_owned());
+            self.unplaced += u64::from(words.0 == Kind::Edited);
+        } else if let Some(found) = self.pending.iter().position(|pending| pending.missing == hash) {
+            let early = self.pending.remove(found);
+            self.moved.push(self.line);
+            self.breaks.add(
+                place,
+                Kind::OutOfOrder,
+                format!("it belongs before {}", early.place.line_words()),
+            );
+        } else if let Some((line, after)) = self.earlier(previous) {
+            // What was moved explains itself.
+            if !(line + 1..self.line).all(|line| self.moved.contains(&line)) {
+                let words = format!("the record after it follows {} and not this one", after.line_words());
+                let first =
+                    self.window.iter().find(|(_, _, at)| *at > line).map_or(place, |(_, place, _)| *place);
+                self.breaks.add(first, Kind::Inserted, words);
+            }
+        } else if self.pending.len() < Breaks::MOST {
+            let before = self.window.back().map(|(_, place, _)| *place);
+            self.pending.push(Pending { missing: previous, place, before, line: self.line, gap: 0 });
+        } else {
+            self.breaks.add(place, Kind::Removed, "it does not follow the record before it".to_owned());
+        }
+    }
+
+    fn earlier(&self, head: Head) -> Option<(u64, Place)> {
+        self.window.iter().rev().find(|(hash, ..)| *hash == head).map(|(_, place, line)| (*line, *place))
+    }
+
+    fn is_next(&mut self, record: &Record, number: u64) -> bool {
+        let line = self.line;
+        match self.sessions.get_mut(&record.session) {
+            Some(numbers) if numbers.last + 1 == number => {
+                *numbers = Numbers { last: number, line, has_ended: record.event == "session_ended" };
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Checks that a record is the next one of its session.
+    fn number(&mut self, place: Place, record: &Record, number: u64) {
+        let has_ended = record.event == "session_ended";
+        let is_full = self.sessions.len() >= SESSIONS;
+        let Some(numbers) = self.sessions.get(&record.session).copied() else {
+            if is_full {
+                return;
+            }
+            self.sessions
+                .insert(record.session.clone(), Numbers { last: number, line: self.line, has_ended });
+            if number > 1 && self.findings.begins_after.is_none() && self.gaps_before == 0 {
+                self.gap(place, record, 0, number);
+            }
+            return;
+        };
+        if number > numbers.last + 1 && numbers.line >= self.gaps_before {
+            self.gap(place, record, numbers.last, number);
+        } else if number <= numbers.last && self.breaks.is_empty() && self.pending.is_empty() {
+            self.breaks.add(
+                place,
+                Kind::Inserted,
+                "its session had a record of this number before".to_owned(),
+            );
+        }
+        let last = number.max(numbers.last);
+        self.sessions.insert(
+            record.session.clone(),
+            Numbers { last, line: self.line, has_ended: numbers.has_ended || has_ended },
+        );
+    }
+
+    /// Records `last + 1` to `number - 1` of a session are missing.
+    fn gap(&mut self, place: Place, record: &Record, last: u64, number: u64) {
+        let since =
+            if last == 0 { 0 } else { self.sessions.get(&record.session).map_or(0, |known| known.line) };
+        let missing = (number - last - 1).saturating_sub(self.unplaced);
+        self.unplaced = self.unplaced.saturating_sub(number - last - 1);
+        if missing == 0 {
+            return;
+        }
+        // A record that is out of order is missing until it comes.
+        if let Some(pending) =
+            self.pending.iter_mut().find(|pending| pending.line > since && pending.line <= self.line)
+        {
+            pending.gap += missing;
+        } else {
+            let words = format!(
+                "before it, {missing} record(s) of session {} are missing",
+                super::shown(&record.session)
+            );
+            self.breaks.add(place, Kind::Removed, words);
+        }
+    }
+
+    /// The end of the log.
+    pub(super) fn finish(&mut self) {
+        for pending in std::mem::take(&mut self.pending) {
+            let is_open =
+                self.sessions.values().any(|session| !session.has_ended && session.line < pending.line);
+            match (pending.gap, pending.before) {
+                (0, Some(before)) if !is_open => {
+                    self.breaks.add(
+                        before,
+                        Kind::Edited,
+                        "the record after it follows another one".to_owned(),
+                    );
+                }
+                (0, _) => self.breaks.add(
+                    pending.place,
+                    Kind::Removed,
+                    "the record that it follows was removed, or written anew".to_owned(),
+                ),
+                (missing, _) => self.breaks.add(
+                    pending.place,
+                    Kind::Removed,
+                    format!("the record that it follows was removed, {missing} at least in all"),
+                ),
+            }
+        }
+        let has_hashes = self.findings.records > 0;
+        match (self.last, self.between.first) {
+            (Some((place, true)), _) => {
+                self.breaks.add(place, Kind::Truncated, "the log ends in the middle of a line".to_owned());
+            }
+            (_, Some(first)) if has_hashes && self.between.are_records => self.breaks.add(
+                first,
+                Kind::Inserted,
+                "it has no hash: somebody else wrote it, or an earlier version of ipybox".to_owned(),
+            ),
+            (_, Some(first)) if has_hashes => {
+                self.breaks.add(first, Kind::Edited, "it is no record, and nothing follows it".to_owned());
+            }
+            _ => {}
+        }
+        let mut open: Vec<(u64, &String)> = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| !session.has_ended)
+            .map(|(id, session)| (session.line, id))
+            .collect();
+        open.sort_unstable();
+        self.findings.open = open.into_iter().map(|(_, id)| id.clone()).collect();
+        self.findings.sessions = self.sessions.len();
+        self.findings.head = self.linked;
+        for wanted in &self.findings.wanted {
+            self.breaks.add_to_all(
+                Kind::Removed,
+                format!("the record with the hash {wanted} is not there: it was removed or rewritten, or is in an earlier file"),
+            );
+        }
+        self.breaks.sort();
+    }
+}
