@@ -56,8 +56,11 @@ class Session:
         listed = await self._connection.list_tools()
         return [tool.model_dump(by_alias=True, mode="json") for tool in listed.tools]
 
-    async def call(self, tool, arguments=None, *, on_progress=None):
-        """Calls a tool; `on_progress` gets each `Progress` as it arrives."""
+    async def call(self, tool, arguments=None, *, on_progress=None, limit_secs=None):
+        """Calls a tool; `on_progress` gets each `Progress` as it arrives.
+
+        `limit_secs` is for how long the client waits; exceeding it is an outcome that `is_refused`.
+        """
 
         async def report(progress, _total, message):
             on_progress(Progress(progress, message or ""))
@@ -67,6 +70,7 @@ class Session:
                 tool,
                 arguments or {},
                 progress_callback=report if on_progress else None,
+                read_timeout_seconds=limit_secs and limit(limit_secs),
             )
         except RequestError as error:
             return Outcome(error.error.message, is_error=True, is_refused=True)
@@ -80,10 +84,9 @@ class Session:
 
     async def give_up_on(self, tool, arguments, *, after_secs):
         """Calls a tool with a time limit, which has to be exceeded; gives what the SDK says of that."""
-        limit = after_secs if IS_SDK_2 else timedelta(seconds=after_secs)
         try:
             result = await self._connection.call_tool(
-                tool, arguments, read_timeout_seconds=limit
+                tool, arguments, read_timeout_seconds=limit(after_secs)
             )
         except RequestError as error:
             return error.error.message
@@ -117,6 +120,11 @@ class Session:
         call.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await call
+
+
+def limit(seconds):
+    """A time limit as the SDK takes it."""
+    return seconds if IS_SDK_2 else timedelta(seconds=seconds)
 
 
 @contextlib.asynccontextmanager

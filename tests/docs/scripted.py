@@ -221,15 +221,16 @@ def claude_agent_sdk():
             except AssertionError as error:
                 # Without an answer Claude Code would ask again and again.
                 print(f"not as scripted: {error}", file=sys.stderr)
-                return {"type": "text", "text": "The script does not go on."}
+                return [{"type": "text", "text": "The script does not go on."}]
             if code:
-                return {
+                call = {
                     "type": "tool_use",
                     "id": f"toolu_{len(texts)}",
                     "name": "mcp__ipybox__execute_ipython_cell",
                     "input": {"code": code},
                 }
-            return {"type": "text", "text": END}
+                return [call]
+            return [{"type": "text", "text": END}]
 
     os.environ |= {
         "ANTHROPIC_BASE_URL": Scripted([]).__enter__().url,

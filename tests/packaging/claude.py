@@ -9,6 +9,7 @@ and the image.
 """
 
 import argparse
+import contextlib
 import http.server
 import json
 import os
@@ -20,6 +21,7 @@ import tempfile
 import threading
 from pathlib import Path
 
+from claude_sessions import Sessions
 from model import Model
 from report import Steps, expect, run
 
@@ -35,6 +37,7 @@ VERSION = json.loads(
 
 STAND_IN = """#!/bin/sh
 printf '%s\\n' {name} "$@" >'{record}'
+echo $$ >>'{record}.processes'
 while [ $# -gt 0 ]; do
     case $1 in
     ipybox-rs|ipybox-rs@*|ipybox|ipybox@*|*/ipybox|*/ipybox:*) shift; break ;;
@@ -43,7 +46,9 @@ while [ $# -gt 0 ]; do
 done
 exec '{ipybox}' --state-dir '{state}' --python '{python}' "$@"
 """
-"""Records what it is called with, and starts ipybox with what comes after the package's name."""
+"""Records what it is called with and the process that ipybox will be, and starts ipybox with what comes after the
+package's name.
+"""
 
 
 class GitServer(http.server.BaseHTTPRequestHandler):
@@ -140,6 +145,63 @@ class Home:
         words = self.record.read_text().splitlines()
         self.record.unlink()
         return words
+
+    def servers(self):
+        """The processes of ipybox that `claude` has started until now, the newest last."""
+        path = self.record.with_name(f"{self.record.name}.processes")
+        return [int(line) for line in path.read_text().split()]
+
+    def sessions(self, *words):
+        """Runs `ipybox sessions`."""
+        return run(
+            [
+                self.options.ipybox,
+                "sessions",
+                *words,
+                "--state-dir",
+                self.scratch / "state",
+            ]
+        )
+
+    def kept(self):
+        """The sessions that there are."""
+        return json.loads(self.sessions("--json"))
+
+    def end_sessions(self):
+        """Ends what the servers have left behind, which they are asked to do."""
+        if kept := [session["id"] for session in self.kept()]:
+            self.sessions("end", *kept)
+
+    @contextlib.contextmanager
+    def enabled(self, flavour):
+        """One of the plugins is enabled."""
+        name = f"codeact-{flavour}@{MARKETPLACE}"
+        self.claude("plugin", "enable", name)
+        try:
+            yield
+        finally:
+            self.claude("plugin", "disable", name)
+            self.record.unlink(missing_ok=True)
+
+    def converse(self, model, prompt, *tools, **variables):
+        """A session of Claude Code with a model, which ends with the model's turn; gives what it printed."""
+        return self.claude(
+            "-p",
+            prompt,
+            "--allowedTools",
+            ",".join(tools),
+            env=self.with_model(model, **variables),
+            timeout=300,
+        )
+
+    def with_model(self, model, **variables):
+        """The environment of a `claude` that asks `model`."""
+        return {
+            **self.environment(),
+            "ANTHROPIC_BASE_URL": model.url,
+            "ANTHROPIC_API_KEY": "none",
+            **variables,
+        }
 
     def validate(self):
         """The marketplace and each plugin, warnings being errors."""
@@ -296,7 +358,6 @@ class Home:
 
     def act(self):
         """A session of Claude Code in which the skill is read, and its advice followed, by a model with a script."""
-        name = f"codeact-default@{MARKETPLACE}"
         cell = "mcp__plugin_codeact-default_ipybox__execute_ipython_cell"
         register = cell.replace("execute_ipython_cell", "register_mcp_server")
         time = {
@@ -319,26 +380,17 @@ class Home:
             lambda _: (register, {"server_name": "time", "server_params": time}),
             lambda _: (cell, {"code": code}),
         ]
-        self.claude("plugin", "enable", name)
-        try:
-            with Model(script) as model:
-                environment = {
-                    **self.environment(),
-                    "ANTHROPIC_BASE_URL": model.url,
-                    "ANTHROPIC_API_KEY": "none",
-                }
-                allowed = f"Skill,Read,ToolSearch,{register},{cell}"
-                asked = [
-                    "-p",
-                    "Use codeact: when it is noon in UTC, what time is it in Tokyo?",
-                ]
-                said = self.claude(
-                    *asked, "--allowedTools", allowed, env=environment, timeout=180
-                )
-                results = model.results()
-        finally:
-            self.claude("plugin", "disable", name)
-            self.recorded()
+        with self.enabled("default"), Model(script) as model:
+            said = self.converse(
+                model,
+                "Use codeact: when it is noon in UTC, what time is it in Tokyo?",
+                "Skill",
+                "Read",
+                "ToolSearch",
+                register,
+                cell,
+            )
+            results = model.results()
         expect(
             len(results) == len(script),
             f"the script ended after {len(results)} results:\n{results[-1:]}\n{said}",
@@ -503,6 +555,9 @@ def main():
         steps.step(
             "Claude Code reads the skill, registers a server and runs a cell", home.act
         )
+        home.end_sessions()
+        sessions = Sessions(home)
+        sessions.run(steps)
         steps.step("codeact-default connects", home.start_default)
         steps.step("codeact-default connects with another approval", home.configure)
         steps.step("codeact-docker connects", home.start_docker)
@@ -512,6 +567,9 @@ def main():
             home.choose,
         )
         steps.step("codeact-sandbox connects", home.start_sandbox)
+        steps.step(
+            "no client that only looked has left a session", sessions.none_are_left
+        )
     steps.end()
 
 

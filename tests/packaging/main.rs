@@ -155,6 +155,11 @@ fn a_workspaces_policy_is_safe_from_code() {
 }
 
 #[test]
+fn sessions_last_for_the_sdks_and_the_inspector() {
+    passes("packaging/lasting.py", &["--ipybox", program(), "--tools", &all_tools()]);
+}
+
+#[test]
 fn versions_and_names_are_the_same_everywhere() {
     passes("packaging/versions.py", &[]);
 }

@@ -6,16 +6,21 @@ import http.server
 import json
 import threading
 
+from report import expect
+
 
 class Model:
     """Answers each request with the next step of a script, and keeps what it was told.
 
     A step is a function that gets the results of the tools so far, the newest last, and gives what is answered: the
-    name of a tool and its arguments. After the last one the answer is a text, which ends the client's turn.
+    name of a tool and its arguments, or a list of such pairs for calls at the same time. After the last one, or if one
+    gives nothing, the answer is a text, which ends the client's turn. Conversations that begin with one of the words of `others`, as those of
+    subagents, follow the script of that word.
     """
 
-    def __init__(self, script):
+    def __init__(self, script, others=None):
         self.script = script
+        self.others = others or {}
         self.requests = []
         self.problems = []
         self.server = None
@@ -68,46 +73,66 @@ class Model:
     def next(self, request):
         """The content of the answer to a request."""
         self.requests.append(request)
-        results = list(tool_results(request))
-        if len(results) >= len(self.script):
-            return {"type": "text", "text": "The end."}
+        word = self.word_of(request)
+        script = self.others.get(word, self.script)
+        results, done = list(tool_results(request)), answered(request)
         try:
-            name, arguments = self.script[len(results)](results)
+            calls = script[done](results) if done < len(script) else None
         except Exception as error:  # noqa: BLE001 - in a thread of the server's; the test asks for it
             self.problems.append(error)
-            return {"type": "text", "text": "The script does not go on."}
-        return {
-            "type": "tool_use",
-            "id": f"toolu_{len(results)}",
-            "name": name,
-            "input": arguments,
-        }
+            return [{"type": "text", "text": "The script does not go on."}]
+        if calls is None:
+            return [{"type": "text", "text": "The end."}]
+        return [
+            {
+                "type": "tool_use",
+                "id": f"toolu_{word}_{done}_{number}",
+                "name": name,
+                "input": arguments,
+            }
+            for number, (name, arguments) in enumerate(
+                calls if isinstance(calls, list) else [calls]
+            )
+        ]
 
-    def results(self):
+    def word_of(self, request):
+        """Which of the other scripts a conversation follows, if it does."""
+        first = json.dumps(request["messages"][0], ensure_ascii=False)
+        return next((word for word in self.others if word in first), "main")
+
+    def results(self, word="main"):
         """What the tools have answered, in the end."""
         if self.problems:
             raise self.problems[0]
-        return list(tool_results(self.requests[-1]))
+        own = [request for request in self.requests if self.word_of(request) == word]
+        expect(own, f"no conversation was the one of {word!r}")
+        return list(tool_results(own[-1]))
+
+
+def answered(request):
+    """How many answers of the model with calls there have been."""
+    return sum(
+        message["role"] == "assistant" and "tool_use" in kinds_of(message)
+        for message in request["messages"]
+    )
+
+
+def kinds_of(message):
+    """The kinds of the parts of a message."""
+    content = message["content"] if isinstance(message["content"], list) else []
+    return [part["type"] for part in content]
 
 
 def tool_results(request):
     """Each tool's result, with the texts beside it in the same message."""
     for message in request["messages"]:
-        content = message["content"] if isinstance(message["content"], list) else []
-        kinds = [part["type"] for part in content]
-        for _ in range(kinds.count("tool_result")):
-            yield json.dumps(content, ensure_ascii=False)
+        for _ in range(kinds_of(message).count("tool_result")):
+            yield json.dumps(message["content"], ensure_ascii=False)
 
 
-def events(block, number):
-    """An answer with one block, as a stream of events; answers of the same number would be taken for one."""
-    is_tool = block["type"] == "tool_use"
-    if is_tool:
-        begin = {**block, "input": {}}
-        delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
-    else:
-        begin = {**block, "text": ""}
-        delta = {"type": "text_delta", "text": block["text"]}
+def events(blocks, number):
+    """An answer with some blocks, as a stream of events; answers of the same number would be taken for one."""
+    is_tool = blocks[0]["type"] == "tool_use"
     message = {
         "id": f"msg_{number}",
         "type": "message",
@@ -118,12 +143,11 @@ def events(block, number):
         "stop_sequence": None,
         "usage": {"input_tokens": 1, "output_tokens": 1},
     }
+    told = [("message_start", {"message": message})]
+    for index, block in enumerate(blocks):
+        told += block_events(block, index)
     end = {"stop_reason": "tool_use" if is_tool else "end_turn", "stop_sequence": None}
-    told = [
-        ("message_start", {"message": message}),
-        ("content_block_start", {"index": 0, "content_block": begin}),
-        ("content_block_delta", {"index": 0, "delta": delta}),
-        ("content_block_stop", {"index": 0}),
+    told += [
         ("message_delta", {"delta": end, "usage": {"output_tokens": 1}}),
         ("message_stop", {}),
     ]
@@ -131,3 +155,18 @@ def events(block, number):
         f"event: {name}\ndata: {json.dumps({'type': name, **data})}\n\n"
         for name, data in told
     )
+
+
+def block_events(block, index):
+    """What tells of one block."""
+    if block["type"] == "tool_use":
+        begin = {**block, "input": {}}
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+    else:
+        begin = {**block, "text": ""}
+        delta = {"type": "text_delta", "text": block["text"]}
+    return [
+        ("content_block_start", {"index": index, "content_block": begin}),
+        ("content_block_delta", {"index": index, "delta": delta}),
+        ("content_block_stop", {"index": index}),
+    ]
