@@ -224,8 +224,10 @@ pub(super) fn end_more_than_may_be_kept(states: &Path) {
 pub(super) struct Found {
     /// Those that it may take over, the last one left first.
     pub(super) alike: Vec<Entry>,
-    /// What it should know of others, and of those that have ended.
+    /// What it should know of others.
     pub(super) notes: Vec<String>,
+    /// How the last one that could have been taken over has ended.
+    pub(super) ended: Option<String>,
 }
 
 /// Looks for sessions that a client which would begin one in this way can take over.
@@ -259,20 +261,16 @@ pub(super) fn find(states: &Path, workspace: &Path, likeness: &Likeness) -> Resu
             (false, _) => {}
         }
     }
-    let mut notes: Vec<String> =
-        others.into_iter().map(|(difference, ids)| not_taken(difference, &ids)).collect();
-    if let (Some((last_used, why)), true) = (ended, alike.is_empty()) {
+    let notes = others.into_iter().map(|(difference, ids)| not_taken(difference, &ids)).collect();
+    let ended = ended.map(|(last_used, why)| {
         let ago = match now().saturating_sub(last_used) / 1000 {
             seconds @ ..120 => format!("{seconds} s"),
             seconds => format!("{} min", seconds / 60),
         };
-        notes.push(format!(
-            "This is a new session: the one before, which was left {ago} ago, has ended, because {why}. Its variables \
-             are gone."
-        ));
-    }
+        format!("which was left {ago} ago, has ended, because {why}. Its variables are gone.")
+    });
     alike.sort_by_key(|(since, _)| std::cmp::Reverse(*since));
-    Ok(Found { alike: alike.into_iter().map(|(_, entry)| entry).collect(), notes })
+    Ok(Found { alike: alike.into_iter().map(|(_, entry)| entry).collect(), notes, ended })
 }
 
 /// A note about sessions that were begun with something else.

@@ -29,6 +29,9 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// How long a session that is ending gets to write why.
 const ENDING: Duration = Duration::from_secs(1);
 
+/// How long a client that has ended its input may take to read what is left.
+const LAST_READING: Duration = Duration::from_secs(2);
+
 /// How often the log of the session is looked at, for messages to show.
 const LOG_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -74,11 +77,12 @@ async fn take_over(
     likeness: &Likeness,
     keep: Duration,
 ) -> Result<Result<Attended, Vec<String>>, Error> {
-    let Found { alike, mut notes } = find(states, workspace, likeness)?;
+    let Found { alike, mut notes, ended } = find(states, workspace, likeness)?;
     let mut failed = Vec::new();
     for entry in alike {
         let (id, entry_again) = (entry.id(), entry.clone());
-        match attend(entry, likeness, keep, None).await {
+        let note = ended.as_ref().map(|ended| format!("[Another session of this workspace, {ended}]"));
+        match attend(entry, likeness, keep, note).await {
             Ok(Ok(None)) => {}
             Ok(Ok(Some(mut attended))) => {
                 tracing::info!(session = %id, "taking over a kept session");
@@ -96,11 +100,13 @@ async fn take_over(
             }
         }
     }
+    notes.extend(ended.map(new_after));
     if !failed.is_empty() {
         // What has ended meanwhile says why.
         tokio::time::sleep(ENDING).await;
-        let later = find(states, workspace, likeness)?.notes;
-        notes.extend(later.into_iter().filter(|note| !notes.contains(note)).collect::<Vec<_>>());
+        let Found { notes: later, ended, .. } = find(states, workspace, likeness)?;
+        let later = later.into_iter().chain(ended.map(new_after));
+        notes.extend(later.filter(|note| !notes.contains(note)).collect::<Vec<_>>());
         notes.extend(failed.iter().filter(|entry| entry.is_held()).map(|entry| {
             format!(
                 "A session of this workspace does not answer, and was not taken over. The user can end it: \
@@ -113,6 +119,11 @@ async fn take_over(
         tracing::warn!("{note}");
     }
     Ok(Err(notes))
+}
+
+/// What a new session tells of the one before.
+fn new_after(ended: String) -> String {
+    format!("This is a new session: the one before, {ended}")
 }
 
 /// Starts a process that holds a session, and attends it.
@@ -201,7 +212,7 @@ impl Attended {
         let Self { entry, mut input, mut output, mut log } = self;
         let (stdin, mut stdout) = stdio_pipes();
         let mut stdin = BufReader::with_capacity(BUFFER_BYTES, stdin);
-        let mut has_client_ended = false;
+        let (mut is_sending, mut has_client_ended) = (true, false);
         let to_client = async {
             let copied = tokio::io::copy_buf(&mut input, &mut stdout).await;
             stdout.flush().await.ok();
@@ -213,10 +224,17 @@ impl Attended {
             copied
         };
         let (mut to_client, mut to_session) = (std::pin::pin!(to_client), std::pin::pin!(to_session));
+        let mut last_reading = std::pin::pin!(tokio::time::sleep(LAST_READING));
         let passed = loop {
             tokio::select! {
                 passed = &mut to_client => break passed,
-                _ = &mut to_session, if !has_client_ended => has_client_ended = true,
+                sent = &mut to_session, if is_sending => {
+                    is_sending = false;
+                    // Otherwise the session has ended, in the middle of a message.
+                    has_client_ended = sent.is_ok();
+                    last_reading.as_mut().reset(tokio::time::Instant::now() + LAST_READING);
+                }
+                () = &mut last_reading, if has_client_ended => break Ok(0),
                 () = tokio::time::sleep(LOG_INTERVAL) => log.show(),
             }
         };

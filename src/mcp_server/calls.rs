@@ -62,10 +62,12 @@ impl Handler {
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         drop(Turn::of(&context.extensions));
-        let taken = wait::read(arguments).and_then(|wait| {
-            self.server.left.take(wait.cell).map(|(ongoing, awaited)| (wait, ongoing, awaited))
-        });
-        let (wait, ongoing, _awaited) = match taken {
+        let wait = match wait::read(arguments) {
+            Ok(wait) => wait,
+            Err(refusal) => return Ok(reply::failure(refusal).into()),
+        };
+        let given_up = context.ct.child_token();
+        let (ongoing, _awaited) = match self.server.left.take(wait.cell, &given_up).await {
             Ok(taken) => taken,
             Err(refusal) => return Ok(reply::failure(refusal).into()),
         };
@@ -73,7 +75,7 @@ impl Handler {
             ongoing.interrupt();
         }
         ongoing.send_progress_to(progress::listener_of(context));
-        let leave = Leave { given_up: Some(context.ct.clone()), ..self.leave_after(Some(wait.timeout)) };
+        let leave = Leave { given_up: Some(given_up), ..self.leave_after(Some(wait.timeout)) };
         self.follow(ongoing, request, context, self.waiting(&CancellationToken::new(), &leave)).await
     }
 
@@ -127,10 +129,14 @@ impl Handler {
     fn leave(&self, mut ongoing: Ongoing) -> Result<CallToolResponse, ErrorData> {
         if self.connection.closed.is_cancelled() {
             // Dropping it cancels the work.
-            if self.connection.is_outlived {
-                self.server.left.put(ongoing);
-            }
-            return Err(ErrorData::internal_error("the server is shutting down", None));
+            let why = match self.connection.is_outlived {
+                true => {
+                    self.server.left.put(ongoing);
+                    "the client has ended its input; the call goes on, and the next client has its answer"
+                }
+                false => "the server is shutting down",
+            };
+            return Err(ErrorData::internal_error(why, None));
         }
         if let Some(done) = ongoing.take_done() {
             return done.map(Into::into);

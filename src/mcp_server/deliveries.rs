@@ -144,6 +144,13 @@ impl Deliveries {
             sent.own.doubt();
         }
         for id in last {
+            // The client has probably read it, and what it repeated.
+            state.sent.iter_mut().filter(|sent| sent.id == id).for_each(|sent| {
+                sent.carried.retain_mut(|earlier| {
+                    earlier.times_repeated += 1;
+                    earlier.times_repeated < MOST_REPEATS
+                });
+            });
             state.take_back(&id);
         }
     }
@@ -160,12 +167,18 @@ impl Deliveries {
         request: &CallToolRequestParams,
         id: &CallId,
         session: &Session,
-        mut result: CallToolResult,
+        (mut result, news): (CallToolResult, Vec<String>),
     ) -> CallToolResult {
         // After the timeout, a later answer repeats the missing ones.
         tokio::time::timeout(SETTLING, self.earlier_cells(id)).await.ok();
         let call = name_of(&request.name, request.arguments.as_ref());
-        let text = text_of(&result);
+        // If it is lost, so are the news.
+        let text = news
+            .iter()
+            .map(String::as_str)
+            .chain([text_of(&result).as_str()])
+            .collect::<Vec<_>>()
+            .join("\n\n");
         let (why, after) = self.state().judge(id, Instant::now());
         let own = match why {
             Why::Sent => Earlier::new(&call, &text, why, after),
@@ -173,6 +186,7 @@ impl Deliveries {
         };
         let repeated = self.state().send(id, why, own, is_recall(request));
         prepend(&repeated, &mut result);
+        prepend(&news, &mut result);
         self.settled.notify_waiters();
         result
     }

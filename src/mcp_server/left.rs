@@ -1,12 +1,13 @@
 //! Calls that go on while no request waits for them: cells that their model has left, and what a client that is gone has
 //! begun.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rmcp::model::Task;
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use super::asking::Ongoing;
 use super::earlier::{Earlier, Why, text_of};
@@ -18,6 +19,9 @@ const KEPT: usize = 64;
 
 /// How long an answer waits for those of earlier cells, which have ended by then: only their images may take longer.
 const SETTLING: Duration = Duration::from_secs(1);
+
+/// How long a request may take to stop waiting for a cell.
+const GIVING_WAY: Duration = Duration::from_secs(5);
 
 /// How often it looks meanwhile.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
@@ -40,8 +44,8 @@ struct State {
     newest: u64,
     /// Questions of calls for which no request waits, which were shown and not answered.
     questions: Vec<ApprovalRequest>,
-    /// The cells for which a request waits.
-    awaited: BTreeSet<u64>,
+    /// The cells for which a request waits, and what has it stop.
+    awaited: BTreeMap<u64, CancellationToken>,
     /// The cells whose answers nobody has fetched in time.
     given_up: BTreeSet<u64>,
 }
@@ -147,16 +151,29 @@ impl Left {
         (questions, state.calls.iter().any(|call| !call.is_done()))
     }
 
-    /// Takes out a cell, for a request that waits for it.
+    /// Takes out a cell, for a request that waits for it until `given_up` is cancelled: the next one that wants to wait
+    /// for it does that, since the client of this one may be gone without a word.
     ///
     /// # Errors
     /// Nobody can wait for it; the text says why, and which there are.
-    pub(super) fn take(&self, cell: u64) -> Result<(Ongoing, Awaited<'_>), String> {
+    pub(super) async fn take(
+        &self,
+        cell: u64,
+        given_up: &CancellationToken,
+    ) -> Result<(Ongoing, Awaited<'_>), String> {
+        let earlier = self.lock().awaited.get(&cell).cloned();
+        if let Some(earlier) = earlier {
+            earlier.cancel();
+            let deadline = Instant::now() + GIVING_WAY;
+            while self.lock().awaited.contains_key(&cell) && Instant::now() < deadline {
+                tokio::time::sleep(LOOK_INTERVAL).await;
+            }
+        }
         let mut state = self.lock();
         let place = state.calls.iter().position(|call| number_of(call) == Some(cell));
         let Some(place) = place else { return Err(state.why_not(cell)) };
         let ongoing = state.calls.remove(place);
-        state.awaited.insert(cell);
+        state.awaited.insert(cell, given_up.clone());
         Ok((ongoing, Awaited { left: self, cell }))
     }
 
@@ -216,7 +233,7 @@ impl Left {
 impl State {
     fn why_not(&self, cell: u64) -> String {
         let id = id(cell);
-        if self.awaited.contains(&cell) {
+        if self.awaited.contains_key(&cell) {
             return format!("another call waits for `{id}`");
         }
         let why = match cell {

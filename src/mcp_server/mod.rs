@@ -43,7 +43,7 @@ use tokio_util::task::TaskTracker;
 use self::arrivals::Turn;
 use self::asking::{Parking, Tasks};
 use self::deliveries::{CallId, Deliveries};
-use self::earlier::{Earlier, Why, name_of, prepend, text_of};
+use self::earlier::{Earlier, Why, name_of, text_of};
 use self::left::Left;
 use self::news::News;
 use self::progress::Progress;
@@ -177,9 +177,8 @@ impl McpServer {
         for answer in self.tasks.done_meanwhile(self.session(), &self.left).await {
             self.deliveries.keep(answer);
         }
-        let mut result = self.deliveries.answer(request, call, self.session(), result).await;
-        prepend(&self.news.take(is_queued).await, &mut result);
-        result
+        let news = self.news.take(is_queued).await;
+        self.deliveries.answer(request, call, self.session(), (result, news)).await
     }
 
     /// Keeps an answer whose client is gone, for the next one.

@@ -277,3 +277,54 @@ fn a_sandbox_goes_on_and_code_in_it_reaches_no_session() {
         });
     });
 }
+
+#[tokio::test]
+async fn what_a_cancelled_answer_would_have_told_is_told_by_the_next() {
+    let kept = Kept::new();
+    let mut client = kept.client(&[]).await;
+    client.cell("x = 41").await.ok();
+    kill(client).await;
+    kept.left_session().await;
+    let mut client = kept.client(&[]).await;
+    let running = client.start_cell("while True: pass").await;
+    client.request("tools/list", json!({})).await.response().await.unwrap();
+    client.cancel(&running).await;
+    let text = client.cell("x + 1").await.ok();
+    assert!(text.contains("[This session was taken over") && text.contains("`x`"), "{text}");
+    assert!(text.ends_with("\n42"), "{text}");
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn clients_that_come_for_one_call_do_not_pile_up_answers() {
+    let kept = Kept::new();
+    for number in 0..6 {
+        let mut client = kept.client(&[]).await;
+        let text = client.cell(&format!("'answer {number}'")).await.ok();
+        let answers = text.matches("[Answer of an earlier call").count();
+        assert!(answers <= 2, "{text}");
+        client.close_input();
+        client.ended().await;
+        kept.left_session().await;
+    }
+}
+
+#[tokio::test]
+async fn the_death_of_a_session_is_told_by_another_one_that_is_taken_over() {
+    let kept = Kept::new();
+    let mut first = kept.client(&[]).await;
+    first.cell("x = 'first'").await.ok();
+    let keeper = kept.keeper();
+    let mut second = kept.client(&[]).await;
+    second.cell("x = 'second'").await.ok();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(keeper), nix::sys::signal::Signal::SIGKILL).unwrap();
+    first.ended().await;
+    kill(second).await;
+    kept.left_session().await;
+    let mut client = kept.client(&[]).await;
+    let text = client.cell("x").await.ok();
+    assert!(text.contains("[Another session of this workspace, which was left "), "{text}");
+    assert!(text.contains("has ended, because its process was killed. Its variables are gone.]"), "{text}");
+    assert!(text.contains("[This session was taken over") && text.ends_with("'second'"), "{text}");
+    client.stop().await;
+}
