@@ -4,6 +4,7 @@
 
 mod arrivals;
 mod asking;
+mod attached;
 mod calls;
 mod deliveries;
 mod earlier;
@@ -42,11 +43,13 @@ use tokio_util::task::TaskTracker;
 
 use self::arrivals::Turn;
 use self::asking::Parking;
+use self::attached::Attached;
 use self::deliveries::{CallId, Deliveries};
 use self::earlier::{Earlier, Why, name_of, prepend, text_of};
 use self::left::Left;
 use self::news::News;
 use self::progress::Progress;
+pub use self::attached::{Answer as PromptAnswer, By, Heard, Said};
 pub(crate) use self::serving::Serving;
 use self::sessions::Sessions;
 pub(crate) use self::stdio::end_on_signals;
@@ -79,6 +82,8 @@ const LISTED_SERVERS: usize = 40;
 /// The MCP server's state, shared by its tools and by the clients that come one after the other.
 pub(crate) struct McpServer {
     sessions: Sessions,
+    /// The people at prompts of `ipybox attach`.
+    attached: Attached,
     /// Calls that wait for the client's answer to an approval request.
     parking: Parking,
     /// Calls for which no request waits.
@@ -131,6 +136,7 @@ struct Call {
 impl McpServer {
     fn new(session: Arc<Session>, config: &Config) -> Self {
         Self {
+            attached: Attached::new(Arc::clone(session.audience())),
             sessions: Sessions::new(session, config),
             parking: Parking::default(),
             left: Left::default(),
@@ -172,6 +178,7 @@ impl McpServer {
             self.deliveries.keep(answer);
         }
         let mut result = self.deliveries.answer(request, call, self.session(), result).await;
+        self.news.tell_all(self.attached.news());
         prepend(&self.news.take(is_queued).await, &mut result);
         result
     }
