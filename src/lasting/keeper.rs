@@ -433,7 +433,9 @@ struct Present(Arc<Keeper>);
 
 impl Drop for Present {
     fn drop(&mut self) {
-        self.0.alone_since.send_if_modified(|since| since.as_mut().map(|since| *since = Instant::now()).is_some());
+        self.0
+            .alone_since
+            .send_if_modified(|since| since.as_mut().map(|since| *since = Instant::now()).is_some());
         self.0.people.send_modify(|people| *people -= 1);
     }
 }

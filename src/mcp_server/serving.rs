@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::arrivals::Arrivals;
-use super::lines::Lines;
 use super::attached;
+use super::lines::Lines;
 use super::{Connection, Error, Handler, McpServer};
 use crate::approval::{Approver, Effect, Policy, PolicyError};
 use crate::config::{ApprovalMode, Config};

@@ -83,7 +83,7 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     /// The outcome of a cell that ended before its code ran.
-    pub(super) fn not_run(end: End) -> Self {
+    pub(crate) fn not_run(end: End) -> Self {
         Self {
             text: Text::default(),
             late: Text::default(),

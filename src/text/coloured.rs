@@ -58,8 +58,12 @@ impl Coloured {
         if !has_text {
             return String::new();
         }
-        if has_colours && shown.contains('\u{1b}') {
+        if has_colours && !self.colours.is_empty() {
+            // A piece that ends its line still does.
+            let is_line = shown.ends_with('\n');
+            shown.truncate(shown.len() - usize::from(is_line));
             shown.push_str(RESET);
+            shown.push_str(if is_line { "\n" } else { "" });
         }
         shown
     }
@@ -76,12 +80,8 @@ impl Coloured {
 /// The parameters of a sequence if they choose colours, or bold, faint, italic, underlined or struck text. What blinks or
 /// is concealed is not among them.
 fn colours(parameters: &str) -> Option<&str> {
-    let is_colour = |code: &str| {
-        matches!(
-            code.parse(),
-            Ok(0..=4 | 7 | 9 | 21..=24 | 27 | 29..=49 | 90..=107)
-        )
-    };
+    let is_colour =
+        |code: &str| matches!(code.parse(), Ok(0..=4 | 7 | 9 | 21..=24 | 27 | 29..=49 | 90..=107));
     let mut codes = parameters.split([';', ':']);
     while let Some(code) = codes.next() {
         // A colour of its own: an index or three values follow, whatever they are.
@@ -89,7 +89,9 @@ fn colours(parameters: &str) -> Option<&str> {
             "" => {}
             "38" | "48" => match codes.next() {
                 Some("5") => drop(codes.next().filter(|value| is_value(value))?),
-                Some("2") => (0..3).try_for_each(|_| codes.next().filter(|value| is_value(value)).map(drop))?,
+                Some("2") => {
+                    (0..3).try_for_each(|_| codes.next().filter(|value| is_value(value)).map(drop))?
+                }
                 _ => return None,
             },
             code if is_colour(code) => {}
@@ -113,7 +115,8 @@ mod tests {
 
     #[test]
     fn colours_are_kept_and_end_with_the_piece() {
-        check("\u{1b}[1;31mred\u{1b}[0m", "\u{1b}[1;31mred\u{1b}[0m\u{1b}[0m");
+        check("\u{1b}[1;31mred\u{1b}[0m", "\u{1b}[1;31mred\u{1b}[0m");
+        check("\u{1b}[31mred\n", "\u{1b}[31mred\u{1b}[0m\n");
         check("\u{1b}[38;5;208mx", "\u{1b}[38;5;208mx\u{1b}[0m");
         check("\u{1b}[38;2;1;2;3mx", "\u{1b}[38;2;1;2;3mx\u{1b}[0m");
         check("plain\ttext\r\n", "plain\ttext\r\n");

@@ -49,7 +49,8 @@ impl Completer for PromptHelper {
         let code = line.to_owned();
         match self.shared.ask(|id| Said::Complete { id, code, cursor: position }) {
             Some(Heard::Completions { matches, before: chars, .. }) => {
-                let start = before.char_indices().rev().take(chars).last().map_or(position, |(start, _)| start);
+                let start =
+                    before.char_indices().rev().take(chars).last().map_or(position, |(start, _)| start);
                 Ok((start, matches))
             }
             _ => Ok((position, Vec::new())),
@@ -75,6 +76,10 @@ impl Validator for PromptHelper {
 impl Highlighter for PromptHelper {
     fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, _: bool) -> Cow<'b, str> {
         let above = self.shared.screen.above_prompt();
+        // The agent may have run cells. The editor has to find the prompt as long as it was.
+        let current =
+            Some(self.shared.prompt()).filter(|now| !self.is_answering() && now.len() == prompt.len());
+        let prompt = current.as_deref().unwrap_or(prompt);
         Cow::Owned(above + &self.shared.screen.styled(prompt, "32"))
     }
 

@@ -18,16 +18,20 @@ pub(super) fn run(mut joined: Joined) -> anyhow::Result<ExitCode> {
     io::stdin().take(CODE_BYTES + 1).read_to_string(&mut code).context("read stdin")?;
     anyhow::ensure!(code.len() as u64 <= CODE_BYTES, "run stdin: it is longer than {CODE_BYTES} bytes");
     joined.says.say(&Said::Run { code }).context("speak to the session")?;
-    let (mut own, mut was_left_out) = (None, false);
+    let (mut own, mut was_left_out, mut is_in_line) = (None, false, false);
     while let Some(heard) = joined.hears.hear().context("hear the session")? {
         match heard {
             Heard::Began { cell, by: By::You, .. } => own = Some(cell),
-            Heard::Text { cell, text } if own == Some(cell) => print(&text)?,
+            Heard::Text { cell, text } if own == Some(cell) => {
+                is_in_line = !text.ends_with('\n');
+                print(&text)?;
+            }
             Heard::LeftOut { cell, bytes } if own == Some(cell) => {
                 was_left_out = true;
                 print_message(&format!("{bytes} bytes of output were left out: they came too fast"));
             }
             Heard::Ended { cell, error, words, images, file } if own == Some(cell) => {
+                print(if is_in_line { "\n" } else { "" })?;
                 print(&end_of(None, "", &images))?;
                 // Nothing can be done for a user whose stderr is closed.
                 write!(io::stderr(), "{}", end_of(error.as_deref(), &words, &[])).ok();

@@ -49,8 +49,12 @@ pub(super) fn run(joined: Joined, has_colours: bool) -> anyhow::Result<()> {
     // They end with the process.
     std::thread::spawn(move || ringing.screen.ring(&mut printer));
     std::thread::spawn(move || breaking.break_when_due());
-    let workspace: String =
-        workspace.display().to_string().chars().map(|char| if char.is_control() { '?' } else { char }).collect();
+    let workspace: String = workspace
+        .display()
+        .to_string()
+        .chars()
+        .map(|char| if char.is_control() { '?' } else { char })
+        .collect();
     shared.screen.show_line(&format!(
         "The kernel of session {id} ({workspace}), which the agent uses too. Ctrl-D leaves, and the session goes on."
     ));
@@ -86,7 +90,7 @@ impl Prompt<'_> {
                 }
                 Due::Cell => {}
             }
-            let prompt = format!("In [{}]: ", self.shared.next_number());
+            let prompt = self.shared.prompt();
             let (line, position) = std::mem::take(&mut begun);
             match self.edit(&prompt, &line, position)? {
                 Edited::Left => return Ok(Ended::Left),
@@ -108,7 +112,8 @@ impl Prompt<'_> {
     fn ask(&mut self, question: &Question) -> anyhow::Result<()> {
         self.shared.screen.show_line(&format!("\n{}", question.text));
         // What was typed before the question was there does not answer it.
-        if let Err(error) = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush) {
+        if let Err(error) = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush)
+        {
             tracing::debug!(%error, "could not drop what was typed before");
         }
         let answer = loop {

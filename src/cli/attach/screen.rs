@@ -108,8 +108,7 @@ impl Screen {
                     !state.is_editing || state.has_rung || state.waiting.is_empty() && state.left_out == 0
                 };
                 let state = self.lock();
-                let state =
-                    self.changed.wait_while(state, is_quiet).unwrap_or_else(PoisonError::into_inner);
+                let state = self.changed.wait_while(state, is_quiet).unwrap_or_else(PoisonError::into_inner);
                 if !state.waiting.ends_with('\n') {
                     drop(state);
                     std::thread::sleep(LINE_WAIT);

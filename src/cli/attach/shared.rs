@@ -38,6 +38,8 @@ struct State {
     number: u64,
     /// The person's cell.
     own: Option<u64>,
+    /// The marks of the cells of others that have not ended.
+    others: HashMap<u64, String>,
     /// Whether its text was left out in part.
     was_left_out: bool,
     is_running: bool,
@@ -77,16 +79,17 @@ impl Shared {
         Arc::new(Self {
             says,
             screen: Screen::new(has_colours),
-            state: Mutex::default(),
+            // Until the session is ready.
+            state: Mutex::new(State { is_running: true, ..State::default() }),
             changed: Condvar::new(),
             ids: AtomicU64::new(1),
             is_breaking: AtomicBool::new(false),
         })
     }
 
-    /// The number that the next cell should have.
-    pub(super) fn next_number(&self) -> u64 {
-        self.lock().number + 1
+    /// The prompt, with the number that the next cell should have.
+    pub(super) fn prompt(&self) -> String {
+        format!("In [{}]: ", self.lock().number + 1)
     }
 
     /// Runs a cell of the person's.
@@ -100,8 +103,7 @@ impl Shared {
 
     /// Waits until the prompt has something to do.
     pub(super) fn due(&self) -> Due {
-        let is_quiet =
-            |state: &mut State| !state.has_ended && state.is_running && state.questions.is_empty();
+        let is_quiet = |state: &mut State| !state.has_ended && state.is_running && state.questions.is_empty();
         let state = self.changed.wait_while(self.lock(), is_quiet);
         let mut state = state.unwrap_or_else(PoisonError::into_inner);
         if state.has_ended {
@@ -233,7 +235,11 @@ impl Shared {
 
     fn take(&self, heard: Heard) {
         match heard {
-            Heard::Ready { number } => self.lock().number = number,
+            Heard::Ready { number } => {
+                let mut state = self.lock();
+                (state.number, state.is_running) = (number, false);
+                self.changed.notify_all();
+            }
             Heard::Began { cell, number, by, code } => self.began(cell, number, by, &code),
             Heard::Text { text, .. } => self.screen.show(&text),
             Heard::LeftOut { bytes, .. } => {
@@ -249,12 +255,11 @@ impl Shared {
                 {
                     text.push_str(&format!("[all output: {}]\n", file.display()));
                 }
-                let is_own = state.own == Some(cell);
+                let other = state.others.remove(&cell);
                 drop(state);
                 self.screen.show_line(&text);
-                if !is_own {
-                    // Whatever comes next is something else.
-                    self.screen.show_line(&self.screen.styled("end of the cell", DIM));
+                if let Some(mark) = other {
+                    self.screen.show_line(&self.screen.styled(&format!("{mark}ended"), DIM));
                 }
             }
             Heard::Done { notes, .. } => {
@@ -267,7 +272,8 @@ impl Shared {
                 self.changed.notify_all();
             }
             Heard::Asked { call, .. } => {
-                self.screen.show_line(&self.screen.styled(&format!("the agent's user is asked: {call}"), DIM));
+                self.screen
+                    .show_line(&self.screen.styled(&format!("the agent's user is asked: {call}"), DIM));
             }
             Heard::Decided { question, how } => self.decided(question, &how),
             Heard::Completions { id, .. } | Heard::Checked { id, .. } => {
@@ -292,6 +298,7 @@ impl Shared {
             By::Agent | By::You => "agent",
         };
         let mark = format!("{who} [{number}]: ");
+        self.lock().others.insert(cell, mark.clone());
         let code = code.trim_end().replace('\n', &format!("\n{}", " ".repeat(mark.len())));
         let lines = format!("{mark}{code}");
         let dimmed: Vec<_> = lines.lines().map(|line| self.screen.styled(line, DIM)).collect();

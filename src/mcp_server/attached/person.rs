@@ -16,6 +16,7 @@ use crate::approval::{self, question};
 use crate::kernel::{Inquiry, Insight, PythonError};
 use crate::mcp_server::McpServer;
 use crate::mcp_server::sessions::Place;
+use crate::output::Unread;
 use crate::session::{Author, Cell, End, Ended, Error, Event, Mailbox, Outcome};
 use crate::text::describe;
 
@@ -27,6 +28,9 @@ const TIMEOUT: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// From this length on all output is kept in a file too, in characters.
 const OUTPUT_CHARS: usize = 50_000;
+
+/// How long a cell may take from leaving the queue to being with the kernel, so that it is not said to wait then.
+const BEGINNING: Duration = Duration::from_millis(100);
 
 /// How many answers may wait to be written.
 const ANSWERS: usize = 64;
@@ -126,19 +130,32 @@ impl Person {
         let person = Arc::clone(self);
         tokio::spawn(async move {
             let _open = person.place().cells.token();
+            let (given_up, unread) = (cancel.clone(), Arc::new(Unread::new(0)));
             let cell = Cell {
                 code,
                 timeout: TIMEOUT,
                 max_output_chars: OUTPUT_CHARS,
                 cancel,
                 chunks: None,
-                unread: None,
+                // Says whether it has begun.
+                unread: Some(Arc::clone(&unread)),
                 approver: person.attached().approver(NOBODY),
                 has_tools: true,
                 author: Author::Person(person.number),
             };
             let pending = person.place().session.execute(cell).await;
-            let outcome = pending.outcome().await;
+            let taken_out = async {
+                given_up.cancelled().await;
+                tokio::time::sleep(BEGINNING).await;
+                if unread.has_begun() {
+                    std::future::pending().await
+                }
+            };
+            let outcome = tokio::select! {
+                outcome = pending.outcome() => outcome,
+                // What is cancelled in the queue never runs, and another cell may keep it there for long.
+                () = taken_out => Ok(Outcome::not_run(End::NotRun)),
+            };
             if let Ok(outcome) = &outcome
                 && !matches!(outcome.end, End::NotRun)
             {
@@ -190,9 +207,8 @@ impl Person {
                 }
             }
             Event::Asked { question: number, action } => {
-                let call = question(&action).unwrap_or_else(|_| {
-                    format!("{}.{}(…)", action.server_name, action.tool_name)
-                });
+                let call = question(&action)
+                    .unwrap_or_else(|_| format!("{}.{}(…)", action.server_name, action.tool_name));
                 Heard::Asked { question: number, call }
             }
             Event::Decided { question, how } => Heard::Decided { question, how: how.to_owned() },
