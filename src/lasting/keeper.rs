@@ -19,7 +19,7 @@ use super::list::end_more_than_may_be_kept;
 use super::{Error, GREETING_TIME, Keep};
 use crate::config::{Config, Settings};
 use crate::mcp_server::{Error as ServeError, Serving, end_on_signals};
-use crate::process::{memory_of_family, memory_of_machine};
+use crate::process::{descends_from, memory_of_family, memory_of_machine};
 
 /// How long the first client may take: the relay that has started us attends at once.
 const FIRST_CLIENT: Duration = Duration::from_secs(30);
@@ -174,7 +174,8 @@ impl Keeper {
 
     /// Answers a connection, and serves it if it is a client's.
     async fn hear(self: &Arc<Self>, stream: UnixStream) -> io::Result<()> {
-        if stream.peer_cred()?.uid() != rustix::process::geteuid().as_raw() {
+        let peer = stream.peer_cred()?;
+        if peer.uid() != rustix::process::geteuid().as_raw() {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user's process"));
         }
         let (input, mut output) = stream.into_split();
@@ -185,6 +186,11 @@ impl Keeper {
         let (likeness, note, keep) = match understand(&words)? {
             Wish::Attend { likeness, note, keep_seconds } => (likeness, note, keep_seconds),
             Wish::Join { program, can_answer } => {
+                let process = peer.pid().and_then(|process| u32::try_from(process).ok());
+                if process.is_some_and(|process| descends_from(process, std::process::id())) {
+                    let why = "code of a session cannot answer for its user".to_owned();
+                    return output.write_all(&line(&Answer::Refused { why })?).await;
+                }
                 return self.join(&program, can_answer, (input, output)).await;
             }
             Wish::Status => return output.write_all(&line(&Answer::Status(self.status()))?).await,

@@ -241,6 +241,19 @@ async fn people_are_asked_what_the_client_cannot_ask() {
 }
 
 #[tokio::test]
+async fn code_does_not_answer_for_its_user() {
+    let kept = Kept::new();
+    let mut client = kept.client(&[]).await;
+    let states = kept.states();
+    let code = format!(
+        "import subprocess\nprint(subprocess.run([{IPYBOX:?}, 'attach', '--state-dir', {states:?}], input='x', text=True, capture_output=True).stderr)"
+    );
+    let refused = client.cell(&code).await.ok();
+    assert!(refused.contains("code of a session cannot answer for its user"), "{refused}");
+    client.stop().await;
+}
+
+#[tokio::test]
 async fn people_see_what_the_client_asks() {
     let kept = Kept::new();
     let mut client = kept.client_with(&ASKS, json!({"elicitation": {}})).await;
