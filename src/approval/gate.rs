@@ -1,11 +1,12 @@
 //! The gate: all decisions about actions are made here.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::action::Action;
 use super::audit::{Audit, OpenCall};
 use super::denied::Denied;
+use super::notice::{Noticed, Watcher};
 use super::policy::{Effect, Judgement, Policy};
 use super::queue::{ApprovalQueue, Approver};
 use super::request::{Answer, ApprovalRequest, Reply, held_for};
@@ -19,6 +20,8 @@ pub(crate) struct Gate {
     pub(super) audit: Audit,
     /// Decides about the current calls of code in the kernel.
     approver: Mutex<Approver>,
+    /// Is told which questions users are asked.
+    pub(super) watcher: OnceLock<Watcher>,
 }
 
 /// The permission for one action, which cannot be changed. Only the gate makes it, from a recorded decision.
@@ -82,7 +85,7 @@ impl Gate {
     /// `audit`.
     pub(crate) fn new(policy: Policy, standing: Standing, timeout: Duration, audit: Audit) -> Self {
         let approver = Mutex::new(Approver::Nobody(NO_CELL));
-        Self { policy, standing: Arc::new(standing), timeout, audit, approver }
+        Self { policy, standing: Arc::new(standing), timeout, audit, approver, watcher: OnceLock::new() }
     }
 
     /// The audit log of this session.
@@ -187,10 +190,13 @@ impl Gate {
             Approver::Nobody(why) => {
                 return (Err(Denied::Nobody { call: call_of(action), why }), By::Nobody);
             }
-            Approver::User(queue) if !queue.can_show(action) => {
+            Approver::Attached(queue, why) if !queue.is_attended() => {
+                return (Err(Denied::Nobody { call: call_of(action), why }), By::Nobody);
+            }
+            Approver::User(queue) | Approver::Attached(queue, _) if !queue.can_show(action) => {
                 return (Err(Denied::TooLong { call: call_of(action) }), By::Nobody);
             }
-            Approver::User(queue) => queue,
+            Approver::User(queue) | Approver::Attached(queue, _) => queue,
         };
         let action = &self.with_due_changes(action).await;
         let Some(answer) = self.ask(action, queue).await else {
@@ -211,6 +217,13 @@ impl Gate {
 
     /// The reply; `Some(None)` if the request was dropped, `None` if it has expired.
     pub(super) async fn ask(&self, action: &Arc<Action>, queue: &ApprovalQueue) -> Option<Option<Reply>> {
+        let mut noticed = Noticed::begin(self, action, queue);
+        let reply = self.reply(action, queue).await;
+        noticed.decided(reply.as_ref());
+        reply
+    }
+
+    async fn reply(&self, action: &Arc<Action>, queue: &ApprovalQueue) -> Option<Option<Reply>> {
         let _counted = queue.count();
         let (request, mut waiting) = ApprovalRequest::new(Arc::clone(action));
         let unattended = async {

@@ -14,6 +14,7 @@ mod audit;
 mod denied;
 mod gate;
 mod like;
+mod notice;
 mod policy;
 mod queue;
 mod request;
@@ -29,6 +30,7 @@ pub(crate) use self::audit::{Audit, CellOutput, Face, LogSettings, OpenCall, dec
 pub use self::audit::{Contents as AuditContents, Error as AuditError};
 pub(crate) use self::denied::Denied;
 pub(crate) use self::gate::{Gate, Origin, Permit};
+pub(crate) use self::notice::{Notice, next_question, words as answer_in_words};
 pub use self::policy::{Effect, Policy, PolicyError};
 pub(crate) use self::queue::{ApprovalQueue, Approver};
 pub use self::request::ApprovalRequest;

@@ -21,13 +21,15 @@ pub(crate) enum Approver {
     Consent,
     /// The user who reads the queue.
     User(Arc<ApprovalQueue>),
+    /// The people who are attached to the session, who read the queue; nobody if there are none, for the reason in the text.
+    Attached(Arc<ApprovalQueue>, &'static str),
 }
 
 impl Approver {
     /// How many requests wait for an answer.
     pub(crate) fn waiting(&self) -> watch::Receiver<usize> {
         match self {
-            Self::User(queue) => queue.waiting(),
+            Self::User(queue) | Self::Attached(queue, _) => queue.waiting(),
             // Closed: no request will ever wait.
             Self::Nobody(_) | Self::Consent => watch::channel(0).1,
         }
@@ -36,7 +38,7 @@ impl Approver {
     /// How many requests have expired so far.
     pub(crate) fn expired(&self) -> usize {
         match self {
-            Self::User(queue) => queue.expired.load(Ordering::Relaxed),
+            Self::User(queue) | Self::Attached(queue, _) => queue.expired.load(Ordering::Relaxed),
             Self::Nobody(_) | Self::Consent => 0,
         }
     }
@@ -53,6 +55,8 @@ pub(crate) struct ApprovalQueue {
     shows_dialogs: bool,
     /// Whether its reader can send the user to a page.
     opens_pages: bool,
+    /// Whether people read it who may come and go.
+    is_of_attached: bool,
 }
 
 /// Counts a user who is away on a page as a waiting request, as long as this lives.
@@ -65,15 +69,26 @@ pub(super) struct Counted<'a>(&'a ApprovalQueue);
 impl ApprovalQueue {
     /// A queue, and its receiver.
     pub(crate) fn new() -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
-        Self::make(false, true)
+        Self::make(false, true, false)
     }
 
     /// A queue whose requests are shown in dialogs: a request that is too long for one is denied.
     pub(crate) fn of_dialogs(opens_pages: bool) -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
-        Self::make(true, opens_pages)
+        Self::make(true, opens_pages, false)
     }
 
-    fn make(shows_dialogs: bool, opens_pages: bool) -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
+    /// A queue that people read who may come and go. At first nobody is there.
+    pub(crate) fn of_attached() -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
+        let (queue, receiver) = Self::make(true, false, true);
+        queue.attend(false);
+        (queue, receiver)
+    }
+
+    fn make(
+        shows_dialogs: bool,
+        opens_pages: bool,
+        is_of_attached: bool,
+    ) -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
         let (requests, receiver) = mpsc::channel(CAPACITY);
         (
             Arc::new(Self {
@@ -83,6 +98,7 @@ impl ApprovalQueue {
                 is_attended: watch::Sender::new(true),
                 shows_dialogs,
                 opens_pages,
+                is_of_attached,
             }),
             receiver,
         )
@@ -112,6 +128,15 @@ impl ApprovalQueue {
     /// Sets whether the queue is read. While it is not, the timeout runs for all requests in it.
     pub(crate) fn attend(&self, is_attended: bool) {
         self.is_attended.send_replace(is_attended);
+    }
+
+    /// Whether the queue is read.
+    pub(crate) fn is_attended(&self) -> bool {
+        *self.is_attended.borrow()
+    }
+
+    pub(super) fn is_of_attached(&self) -> bool {
+        self.is_of_attached
     }
 
     /// Waits until the queue is not read.

@@ -48,7 +48,7 @@ impl Gate {
     pub(crate) async fn elicit(&self, action: Action, is_page: bool) -> Result<Map<String, Value>, Denied> {
         let queue = match self.approver() {
             Approver::User(queue) => queue,
-            Approver::Nobody(why) => return Err(nobody(&action, why)),
+            Approver::Nobody(why) | Approver::Attached(_, why) => return Err(nobody(&action, why)),
             Approver::Consent => return Err(nobody(&action, "the application reads no requests")),
         };
         if is_page && !queue.opens_pages() {

@@ -8,7 +8,7 @@ use super::audit::AuditArgs;
 use super::import::ImportArgs;
 use super::search::SearchArgs;
 use super::server_args::{LoginArgs, LogoutArgs, ServersArgs};
-use super::session_args::{LastingArgs, SessionKeeperArgs, SessionsArgs};
+use super::session_args::{AttachArgs, LastingArgs, SessionKeeperArgs, SessionsArgs};
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 use ipybox::{ApprovalMode, AuditContents, RemoteSettings, SandboxSettings, Settings};
 
@@ -63,6 +63,12 @@ pub(crate) enum Command {
     Servers(ServersArgs),
     /// List the sessions that are kept without a client, show one, or end them
     Sessions(SessionsArgs),
+    /// Run cells in the kernel of a kept session, and see those of its agent
+    ///
+    /// A prompt on a terminal; without one, stdin is run as one cell, and the exit status is 1 if it raises an exception. The
+    /// session is one of a client whose ipybox was started with `--keep-session`. Ctrl-C interrupts your cell, Ctrl-D leaves,
+    /// and the session goes on.
+    Attach(AttachArgs),
     /// Hold a session for clients that come one after the other
     #[command(hide = true)]
     SessionKeeper(SessionKeeperArgs),

@@ -2,6 +2,7 @@
 
 mod apigen;
 mod args;
+mod attach;
 mod audit;
 mod doctor;
 mod greeting;
@@ -42,12 +43,13 @@ pub(crate) fn main() -> ExitCode {
     }
     let log_level = match (&args.command, args.log_level) {
         // It tells its progress itself.
-        (Some(Command::Import(_)), LogLevel::Info) => LogLevel::Warning,
+        (Some(Command::Import(_) | Command::Attach(_)), LogLevel::Info) => LogLevel::Warning,
         (_, level) => level,
     };
     let _log = logging::init(log_level);
     let done = match args.command {
         Some(Command::Apigen(args)) => apigen::run(args).map(|()| ExitCode::SUCCESS),
+        Some(Command::Attach(args)) => attach::run(args),
         Some(Command::Login(args)) => login::log_in(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Logout(args)) => login::log_out(&args).map(|()| ExitCode::SUCCESS),
         Some(Command::Servers(args)) => servers::run(args).map(|()| ExitCode::SUCCESS),

@@ -36,6 +36,17 @@ pub(crate) struct SessionKeeperArgs {
     pub(crate) entry: PathBuf,
 }
 
+/// The flags of `ipybox attach`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AttachArgs {
+    /// The id of the session, as `ipybox sessions` lists it [default: that of the current directory, or the only one]
+    pub(crate) session: Option<String>,
+
+    /// Directory that holds registered servers and Python environments
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+}
+
 /// The flags of `ipybox sessions`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SessionsArgs {

@@ -126,9 +126,14 @@ fn state(session: &KeptSession) -> String {
         1 => "runs a cell, ".to_owned(),
         cells => format!("runs {cells} cells, "),
     };
+    let people = match session.people {
+        0 => "",
+        _ => ", is attached to",
+    };
     match session.seconds_left {
         _ if !session.answers => "does not answer".to_owned(),
-        None => format!("{cells}has a client"),
+        None if session.is_attended => format!("{cells}has a client{people}"),
+        None => format!("{cells}is attached to"),
         Some(left) => format!("{cells}waits {} more", time(left)),
     }
 }

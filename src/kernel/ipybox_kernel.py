@@ -17,6 +17,7 @@ import threading
 import time
 import traceback
 
+import ipybox_inquiry
 import ipybox_messages
 import ipybox_shell
 import ipybox_tracebacks
@@ -150,6 +151,8 @@ class Kernel:
             request = self._next_request()
             if request["type"] == "execute_request":
                 self._execute(request["cell"].encode(), request["content"]["code"])
+            elif request["type"] in ipybox_inquiry.ANSWERS:
+                self._answer(request)
             elif request["type"] == "refresh_imports":
                 ipybox_shell.refresh_imports(request["content"]["package"])
             elif request["type"] == "checkpoint":
@@ -222,6 +225,21 @@ class Kernel:
             # A forked process whose code has ended.
             os._exit(exit_status(error))
         self._host.send("execute_reply", self._reply(error), cell)
+
+    def _answer(self, request):
+        """Answer a question about code that a person writes. It can run code of the user's, so that it is as a cell."""
+        answer = ipybox_inquiry.ANSWERS[request["type"]]
+        kind, content = answer.kind, answer.nothing
+        try:
+            try:
+                self._is_in_cell = True
+                signal.signal(signal.SIGINT, self._handler)
+                content = answer.find(self.shell, **request["content"])
+            finally:
+                self._end_of_code()
+        except BaseException:  # noqa: BLE001 - an interrupt, or an exception of the user's objects
+            self._end_of_code()
+        self._host.send(kind, content, request["cell"].encode())
 
     def _end_of_code(self):
         """Mark that no user code runs: from here on an interrupt must not raise."""

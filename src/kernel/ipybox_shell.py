@@ -28,6 +28,8 @@ def configuration():
     # The text of `len?` and `%page` is output of the cell.
     config.InteractiveShell.display_page = True
     config.HistoryManager.enabled = False
+    # It takes seconds at times, and has no say in what `InteractiveShell.complete` returns.
+    config.Completer.use_jedi = False
     # Loads `%store`, as ipykernel does at its start.
     config.MagicsManager.lazy_magics = {"store": "IPython.extensions.storemagic"}
     return config

@@ -16,10 +16,11 @@ use crate::sandbox::KernelProgram;
 
 /// The script that the kernel starts from, and modules that it imports.
 const SCRIPT: &str = "boot";
-const MODULES: [(&str, &str); 7] = python_modules![
+const MODULES: [(&str, &str); 8] = python_modules![
     "boot",
     "ipybox_checkpoint",
     "ipybox_host",
+    "ipybox_inquiry",
     "ipybox_kernel",
     "ipybox_pickling",
     "ipybox_processes",

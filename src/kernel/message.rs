@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::Error;
+use super::inquiry::Insight;
 use super::terminal::plain;
 
 /// An object's representations, by MIME type.
@@ -40,6 +41,8 @@ pub(crate) enum Content {
         /// How many messages with output were sent before, if the kernel reports it.
         shown: Option<u64>,
     },
+    /// The answer to an inquiry.
+    Insight(Insight),
     /// The answer to a request to interrupt: the signal has been sent.
     InterruptReply,
     /// The kernel's implementation and language.
@@ -254,6 +257,8 @@ impl Content {
                 let metadata: ReplyMetadata = parse(metadata).unwrap_or_default();
                 Self::ExecuteReply { error, shown: metadata.ipybox_shown }
             }
+            "complete_reply" => Self::Insight(Insight::Completions(parse(content)?)),
+            "is_complete_reply" => Self::Insight(Insight::Completeness(parse(content)?)),
             "kernel_info_reply" => {
                 let KernelInfoReply { implementation, language_info } = parse(content)?;
                 Self::KernelInfoReply(KernelInfo { implementation, language: language_info.name })

@@ -12,6 +12,7 @@ macro_rules! python_modules {
 
 mod death;
 mod fold;
+mod inquiry;
 mod launch;
 mod limits;
 mod message;
@@ -27,6 +28,7 @@ use serde_json::json;
 
 pub(crate) use self::death::Death;
 pub(crate) use self::fold::{Fold, Image, ImageId, Missing, Settled, Taken, Transcript};
+pub(crate) use self::inquiry::{Inquiry, Insight};
 pub(crate) use self::launch::{KernelProcess, Launch, ShellCommands};
 pub(crate) use self::limits::Limits;
 pub(crate) use self::message::{Content, Message, PythonError, RateLimit, Shown};
@@ -153,7 +155,7 @@ impl Kernel {
         let package = changed.map(|name| format!("mcptools.{name}"));
         match self {
             Self::Own(kernel) => {
-                kernel.request("refresh_imports", &json!({ "package": package })).map(|()| Vec::new())
+                kernel.request("refresh_imports", "", &json!({ "package": package })).map(|()| Vec::new())
             }
             Self::Remote(_) => {
                 // A JSON string literal is also a Python one.
@@ -170,7 +172,7 @@ impl Kernel {
     /// As for [`refresh_imports`](Self::refresh_imports).
     pub(crate) fn save_variables(&mut self, number: u64) -> Result<(), Error> {
         match self {
-            Self::Own(kernel) => kernel.request("checkpoint", &json!({ "number": number })),
+            Self::Own(kernel) => kernel.request("checkpoint", "", &json!({ "number": number })),
             Self::Remote(_) => Ok(()),
         }
     }

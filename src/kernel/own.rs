@@ -170,9 +170,9 @@ impl OwnKernel {
         Ok(id)
     }
 
-    /// Sends a request of our own, for which the kernel has no answer. It is handled before more code runs.
-    pub(super) fn request(&mut self, kind: &str, content: &Value) -> Result<(), Error> {
-        self.send(kind, "", content)
+    /// Sends a request that runs no code. It is handled before more code runs; its answer, if any, carries `id`.
+    pub(super) fn request(&mut self, kind: &str, id: &str, content: &Value) -> Result<(), Error> {
+        self.send(kind, id, content)
     }
 
     fn has_ended(&mut self) -> Result<Option<ExitStatus>, Error> {

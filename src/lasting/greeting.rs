@@ -23,6 +23,13 @@ pub(super) enum Wish {
         /// How long the session then waits for the next client.
         keep_seconds: f64,
     },
+    /// To be a person's prompt beside the client: lines of JSON follow.
+    Join {
+        /// The program of that prompt, as in a likeness.
+        program: String,
+        /// Whether somebody is there who can answer questions.
+        can_answer: bool,
+    },
     /// To know what it is doing.
     Status,
     /// That it ends.
@@ -42,6 +49,8 @@ pub(super) enum Answer {
     Attended,
     /// Another process is.
     Taken,
+    /// The process is a person's prompt now.
+    Joined,
     /// It is not: the session was begun in another way.
     Refused {
         /// Why.
@@ -61,6 +70,9 @@ pub(super) struct Status {
     pub(super) seconds_left: Option<u64>,
     pub(super) seconds: u64,
     pub(super) open_cells: usize,
+    /// How many people are at prompts.
+    #[serde(default)]
+    pub(super) people: usize,
     pub(super) left: Vec<String>,
     /// The memory of its processes, in bytes, where that is known.
     pub(super) memory: Option<u64>,

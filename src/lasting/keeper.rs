@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
@@ -18,7 +19,7 @@ use super::list::end_more_than_may_be_kept;
 use super::{Error, GREETING_TIME, Keep};
 use crate::config::{Config, Settings};
 use crate::mcp_server::{Error as ServeError, Serving, end_on_signals};
-use crate::process::{memory_of_family, memory_of_machine};
+use crate::process::{descends_from, memory_of_family, memory_of_machine};
 
 /// How long the first client may take: the relay that has started us attends at once.
 const FIRST_CLIENT: Duration = Duration::from_secs(30);
@@ -28,6 +29,9 @@ const LONGEST_SECS: f64 = 10.0 * 365.0 * 24.0 * 3600.0;
 
 /// How many connections are heard at the same time.
 const CONNECTIONS: usize = 16;
+
+/// How many people may be at prompts; there is room for a client beside them.
+const PEOPLE: usize = 8;
 
 /// How long it takes at most to notice that a client is gone.
 const NOTICE: Duration = Duration::from_millis(20);
@@ -54,6 +58,8 @@ struct Keeper {
     asked_to_end: CancellationToken,
     /// Since when nobody attends the session; `None` while somebody does.
     alone_since: watch::Sender<Option<Instant>>,
+    /// How many people are at prompts.
+    people: watch::Sender<usize>,
     /// Cancelled when the newest client is gone.
     closed: Mutex<CancellationToken>,
     description: Mutex<Description>,
@@ -101,6 +107,7 @@ pub async fn keep_session(settings: Settings, keep: Keep) -> Result<(), Error> {
         keep: Mutex::new(keep.time),
         asked_to_end,
         alone_since: watch::Sender::new(Some(Instant::now())),
+        people: watch::Sender::new(0),
         closed: Mutex::default(),
         description: Mutex::new(description),
         state_dir: config.state_dir.clone(),
@@ -167,7 +174,8 @@ impl Keeper {
 
     /// Answers a connection, and serves it if it is a client's.
     async fn hear(self: &Arc<Self>, stream: UnixStream) -> io::Result<()> {
-        if stream.peer_cred()?.uid() != rustix::process::geteuid().as_raw() {
+        let peer = stream.peer_cred()?;
+        if peer.uid() != rustix::process::geteuid().as_raw() {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user's process"));
         }
         let (input, mut output) = stream.into_split();
@@ -177,9 +185,20 @@ impl Keeper {
         tokio::time::timeout(GREETING_TIME, first.read_until(b'\n', &mut words)).await??;
         let (likeness, note, keep) = match understand(&words)? {
             Wish::Attend { likeness, note, keep_seconds } => (likeness, note, keep_seconds),
+            Wish::Join { program, can_answer } => {
+                let process = peer.pid().and_then(|process| u32::try_from(process).ok());
+                if process.is_some_and(|process| descends_from(process, std::process::id())) {
+                    let why = "code of a session cannot answer for its user".to_owned();
+                    return output.write_all(&line(&Answer::Refused { why })?).await;
+                }
+                return self.join(&program, can_answer, (input, output)).await;
+            }
             Wish::Status => return output.write_all(&line(&Answer::Status(self.status()))?).await,
             Wish::End { why, only_alone } => {
                 if only_alone {
+                    if *self.people.borrow() > 0 {
+                        return output.write_all(&line(&Answer::Taken)?).await;
+                    }
                     let Some(attended) = self.attend_after_another().await else {
                         return output.write_all(&line(&Answer::Taken)?).await;
                     };
@@ -211,7 +230,7 @@ impl Keeper {
         if let Err(error) = self.serving.client((input, output), closed, true).await {
             tracing::warn!(%error, "a client has ended");
         }
-        if !self.serving.has_worked() {
+        if !self.serving.has_worked() && *self.people.borrow() == 0 {
             // It has only looked which tools there are.
             self.stop.cancel();
             return Ok(());
@@ -219,6 +238,34 @@ impl Keeper {
         drop(attended);
         self.now_alone().await;
         Ok(())
+    }
+
+    /// Serves a person's prompt. As long as one is there, the session does not end by itself.
+    async fn join(
+        self: &Arc<Self>,
+        program: &str,
+        can_answer: bool,
+        (input, mut output): (BufReader<OwnedReadHalf>, OwnedWriteHalf),
+    ) -> io::Result<()> {
+        if program != self.likeness.program {
+            let version = self.likeness.program.split(' ').next().unwrap_or_default();
+            let why = format!(
+                "it was begun by another ipybox, of version {version}; use that one, or end the session"
+            );
+            return output.write_all(&line(&Answer::Refused { why })?).await;
+        }
+        let is_admitted = self.people.send_if_modified(|people| {
+            let is_admitted = *people < PEOPLE;
+            *people += usize::from(is_admitted);
+            is_admitted
+        });
+        if !is_admitted {
+            let why = format!("{PEOPLE} prompts are attached to it already");
+            return output.write_all(&line(&Answer::Refused { why })?).await;
+        }
+        let _present = Present(Arc::clone(self));
+        output.write_all(&line(&Answer::Joined)?).await?;
+        Box::pin(self.serving.person((input, output), can_answer, self.stop.child_token())).await
     }
 
     /// Why a client that would begin a session in this way cannot have this one.
@@ -262,7 +309,7 @@ impl Keeper {
 
     /// Resolves when nobody has attended the session for too long.
     async fn forgotten(&self) -> String {
-        let mut alone_since = self.alone_since.subscribe();
+        let (mut alone_since, mut people) = (self.alone_since.subscribe(), self.people.subscribe());
         let mut limit = FIRST_CLIENT;
         loop {
             let since = *alone_since.borrow_and_update();
@@ -272,7 +319,13 @@ impl Keeper {
                 alone_since.changed().await.ok();
                 continue;
             };
+            if *people.borrow_and_update() > 0 {
+                // `self` owns the sender, so this cannot fail.
+                people.changed().await.ok();
+                continue;
+            }
             tokio::select! {
+                Ok(()) = people.changed() => {}
                 () = tokio::time::sleep_until(since + limit) => {
                     return format!("no client took it over within {} s", limit.as_secs());
                 }
@@ -289,7 +342,7 @@ impl Keeper {
             if !self.entry.path().exists() {
                 return "its entry was removed, so that no client could find it".to_owned();
             }
-            if self.alone_since.borrow().is_none() {
+            if self.alone_since.borrow().is_none() || *self.people.borrow() > 0 {
                 continue;
             }
             let look = || Some((memory_of_family(std::process::id())?, memory_of_machine()? / MEMORY_PART));
@@ -326,12 +379,15 @@ impl Keeper {
 
     fn status(&self) -> Status {
         let activity = self.serving.activity();
-        let alone_since = *self.alone_since.borrow();
+        let (alone_since, people) = (*self.alone_since.borrow(), *self.people.borrow());
         Status {
             is_attended: alone_since.is_none(),
-            seconds_left: alone_since.map(|since| self.keep().saturating_sub(since.elapsed()).as_secs()),
+            seconds_left: alone_since
+                .filter(|_| people == 0)
+                .map(|since| self.keep().saturating_sub(since.elapsed()).as_secs()),
             seconds: activity.seconds,
             open_cells: activity.open_cells,
+            people,
             left: activity.left,
             memory: memory_of_family(std::process::id()),
         }
@@ -375,6 +431,18 @@ impl Keeper {
             }
             None => self.entry.remove(),
         }
+    }
+}
+
+/// A person at a prompt, as long as this lives. The time that the session is kept for begins when the last one leaves.
+struct Present(Arc<Keeper>);
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.0
+            .alone_since
+            .send_if_modified(|since| since.as_mut().map(|since| *since = Instant::now()).is_some());
+        self.0.people.send_modify(|people| *people -= 1);
     }
 }
 

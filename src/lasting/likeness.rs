@@ -44,7 +44,7 @@ impl Likeness {
 }
 
 /// An update replaces the program's file, or its version, or both.
-fn program() -> String {
+pub(super) fn program() -> String {
     use std::os::unix::fs::MetadataExt as _;
 
     let path = std::env::current_exe().unwrap_or_default();

@@ -54,6 +54,8 @@ pub struct KeptSession {
     pub seconds_left: Option<u64>,
     /// How many cells run or wait.
     pub open_cells: usize,
+    /// How many people are attached to it, at the prompt of `ipybox attach`.
+    pub people: usize,
     /// The calls for which no client waits, in words.
     pub calls: Vec<String>,
     /// The memory of its processes, in bytes, where that is known.
@@ -95,6 +97,12 @@ impl KeptSessions {
                 Err(Error::Unknown { id: id.to_owned(), known })
             }
         }
+    }
+
+    /// The entry of the session with this id.
+    pub(super) fn entry(&self, id: &str) -> Result<Entry, Error> {
+        let entry = entries(&self.states)?.into_iter().find(|entry| entry.id() == id);
+        entry.ok_or_else(|| Error::Unknown { id: id.to_owned(), known: Vec::new() })
     }
 
     /// Ends a session, with all its processes, and waits until it has ended. Returns whether it has: one that has a client is
@@ -176,6 +184,7 @@ fn session_of(entry: &Entry) -> Option<KeptSession> {
         is_attended: status.map_or(description.alone_since.is_none(), |status| status.is_attended),
         seconds_left: status.and_then(|status| status.seconds_left),
         open_cells: status.map_or(0, |status| status.open_cells),
+        people: status.map_or(0, |status| status.people),
         memory_bytes: status.map_or_else(|| memory_of_family(description.process), |status| status.memory),
         calls: answers.map(|status| status.left).unwrap_or_default(),
         log: entry.log(),

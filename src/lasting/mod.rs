@@ -10,6 +10,7 @@
 
 mod entry;
 mod greeting;
+mod join;
 mod keeper;
 mod likeness;
 mod list;
@@ -18,9 +19,11 @@ mod relay;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use self::join::{Hears, Joined, Says, join};
 pub use self::keeper::keep_session;
 pub use self::list::{KeptSession, KeptSessions};
 pub use self::relay::relay;
+pub use crate::mcp_server::{By, Heard, PromptAnswer, Said};
 
 /// Why a lasting session cannot be served, or reached.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +76,26 @@ pub enum Error {
         /// The session.
         id: String,
     },
+    /// No session can be attached to.
+    #[error(
+        "attach to a session: none is kept\n\
+         hint: a client's session can be attached to if its ipybox was started with `--keep-session`, as `--keep-session 30m`"
+    )]
+    NoneToJoin,
+    /// There are several sessions to attach to.
+    #[error("attach to a session: there are several{}\nhint: name one: `ipybox attach ID`", lines(sessions))]
+    SeveralToJoin {
+        /// Their ids and workspaces.
+        sessions: Vec<(String, PathBuf)>,
+    },
+    /// The session cannot be attached to.
+    #[error("attach to the session `{id}`: {why}")]
+    NotJoined {
+        /// The session.
+        id: String,
+        /// Why.
+        why: String,
+    },
     /// There is no such session.
     #[error("find the session `{id}`: {}", there_are(known))]
     Unknown {
@@ -81,6 +104,10 @@ pub enum Error {
         /// The ids of those that there are.
         known: Vec<String>,
     },
+}
+
+fn lines(sessions: &[(String, PathBuf)]) -> String {
+    sessions.iter().map(|(id, workspace)| format!("\n  {id}  {}", workspace.display())).collect()
 }
 
 fn there_are(known: &[String]) -> String {

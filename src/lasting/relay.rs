@@ -202,7 +202,7 @@ async fn attend(
         }
         Answer::Taken => Ok(None),
         Answer::Refused { why } => Err(why),
-        Answer::Status(_) | Answer::Ending => Err("it gave an unknown answer".to_owned()),
+        Answer::Joined | Answer::Status(_) | Answer::Ending => Err("it gave an unknown answer".to_owned()),
     })
 }
 

@@ -11,7 +11,7 @@ use tokio_util::sync::DropGuard;
 use super::error::result_of;
 use super::{Code, CodeExecutionError, CodeExecutionResult};
 use crate::approval::{ApprovalQueue, ApprovalRequest, Approver};
-use crate::session::{Cell, Error, Outcome, Session};
+use crate::session::{Author, Cell, Error, Outcome, Session};
 
 /// How many unread chunks of output are queued before the kernel has to wait.
 const CHUNKS_CAPACITY: usize = 64;
@@ -92,6 +92,7 @@ impl CodeExecution {
                 unread: None,
                 approver,
                 has_tools: true,
+                author: Author::Agent,
             };
             session.execute(cell).await.outcome().await
         };

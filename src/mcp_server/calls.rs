@@ -26,7 +26,7 @@ impl Handler {
             return self.wait_for_cell(arguments, request, context).await;
         }
         let ask_via = AskVia::of(context);
-        let (approver, questions) = ask_via.approver();
+        let (approver, questions) = ask_via.approver(&self.server.attached);
         let listener = Listener::of(context);
         let cancelled = CancellationToken::new();
         let is_long = self.server.has_long_cells && request.name == execute::NAME;

@@ -12,7 +12,7 @@ use super::sessions::Chosen;
 use super::{Call, McpServer, parse, pictures, reply, schema, wait};
 use crate::config::Images;
 use crate::output::Unread;
-use crate::session::{Cell, DEFAULT_TIMEOUT, Outcome};
+use crate::session::{Author, Cell, DEFAULT_TIMEOUT, Outcome};
 
 pub(super) const NAME: &str = "execute_ipython_cell";
 
@@ -189,6 +189,7 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
         unread: call.unread.clone(),
         approver: call.approver,
         has_tools: true,
+        author: Author::Agent,
     };
     call.turn.come().await;
     let pending = place.session.execute(cell).await;

@@ -4,6 +4,7 @@
 
 mod arrivals;
 mod asking;
+mod attached;
 mod calls;
 mod deliveries;
 mod earlier;
@@ -42,6 +43,8 @@ use tokio_util::task::TaskTracker;
 
 use self::arrivals::Turn;
 use self::asking::{Parking, Tasks};
+use self::attached::Attached;
+pub use self::attached::{Answer as PromptAnswer, By, Heard, Said};
 use self::deliveries::{CallId, Deliveries};
 use self::earlier::{Earlier, Why, name_of, text_of};
 use self::left::Left;
@@ -79,6 +82,8 @@ const LISTED_SERVERS: usize = 40;
 /// The MCP server's state, shared by its tools and by the clients that come one after the other.
 pub(crate) struct McpServer {
     sessions: Sessions,
+    /// The people at prompts of `ipybox attach`.
+    attached: Attached,
     /// Calls that wait for the client's answer to an approval request.
     parking: Parking,
     /// Calls whose clients ask about them as tasks.
@@ -133,6 +138,7 @@ struct Call {
 impl McpServer {
     fn new(session: Arc<Session>, config: &Config) -> Self {
         Self {
+            attached: Attached::new(Arc::clone(session.audience())),
             sessions: Sessions::new(session, config),
             parking: Parking::default(),
             tasks: Tasks::default(),
@@ -177,6 +183,7 @@ impl McpServer {
         for answer in self.tasks.done_meanwhile(self.session(), &self.left).await {
             self.deliveries.keep(answer);
         }
+        self.news.tell_all(self.attached.news());
         let news = self.news.take(is_queued).await;
         self.deliveries.answer(request, call, self.session(), (result, news)).await
     }

@@ -30,6 +30,11 @@ impl News {
         self.lock().notes.push(note);
     }
 
+    /// The next answer says `notes`.
+    pub(super) fn tell_all(&self, notes: Vec<String>) {
+        self.lock().notes.extend(notes);
+    }
+
     /// The next answer says that the session was taken over.
     pub(super) fn tell_takeover(&self, words: String) {
         let mut state = self.lock();

@@ -11,11 +11,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::arrivals::Arrivals;
+use super::attached;
 use super::lines::Lines;
 use super::{Connection, Error, Handler, McpServer};
 use crate::approval::{Approver, Effect, Face, Policy, PolicyError};
 use crate::config::{ApprovalMode, Config};
-use crate::session::{Cell, Outcome, Session, StartError, ToolOptions};
+use crate::session::{Author, Cell, Outcome, Session, StartError, ToolOptions};
 
 /// How long the calls of a client that is gone get to be put aside. They need no time, but for writing an answer to a file.
 const PUT_ASIDE: Duration = Duration::from_secs(5);
@@ -92,9 +93,24 @@ impl Serving {
         self.connections.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether a client has called a tool.
+    /// Whether a client has called a tool, or a person has run a cell.
     pub(crate) fn has_worked(&self) -> bool {
-        self.server.deliveries.has_begun()
+        self.server.deliveries.has_begun() || self.server.attached.has_worked()
+    }
+
+    /// Serves a person at a prompt until that person leaves or `closed` is cancelled.
+    /// Those who cannot answer are asked nothing.
+    pub(crate) async fn person<R, W>(
+        &self,
+        streams: (R, W),
+        can_answer: bool,
+        closed: CancellationToken,
+    ) -> std::io::Result<()>
+    where
+        R: AsyncRead + Unpin + Send + 'static,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        attached::serve(&self.server, streams, can_answer, closed).await
     }
 
     /// Has the next answer say this first.
@@ -183,6 +199,7 @@ fn question(session: &Session) -> Cell {
         unread: None,
         approver: Approver::Nobody("the names of variables are read without tools"),
         has_tools: false,
+        author: Author::Ourselves,
     }
 }
 

@@ -1,4 +1,4 @@
-//! How much memory processes use.
+//! How much memory processes use, and whose children they are.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,6 +21,15 @@ pub(crate) fn memory_of_family(process: u32) -> Option<u64> {
         next.extend(children.remove(&process).unwrap_or_default());
     }
     Some(memory)
+}
+
+/// Whether a process descends from another one, or is it. `false` where the system does not tell: everywhere but on Linux.
+pub(crate) fn descends_from(process: u32, ancestor: u32) -> bool {
+    let mut next = Some(process);
+    while let Some(process) = next.filter(|process| *process != ancestor) {
+        next = parent_of(&Path::new("/proc").join(process.to_string()));
+    }
+    next.is_some()
 }
 
 /// The memory of this machine, in bytes.
@@ -48,6 +57,16 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn descent_is_known() {
+        let own = std::process::id();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(descends_from(child.id(), own) && descends_from(own, own));
+        assert!(!descends_from(own, child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 
     #[test]
     fn children_count() {

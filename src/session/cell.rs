@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::audience::Live;
 use super::end::{End, KernelState};
 use crate::approval::{Approver, CellOutput};
 use crate::kernel::{self, Content, Event, Fold, Kernel, Message, Missing, PythonError, RateLimit};
@@ -48,6 +49,19 @@ pub(crate) struct Cell {
     pub(crate) approver: Approver,
     /// Whether its code may call tools, so that it waits for servers that are yet to be registered.
     pub(crate) has_tools: bool,
+    /// Whose cell it is.
+    pub(crate) author: Author,
+}
+
+/// Who wants a cell to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Author {
+    /// The agent, or the application.
+    Agent,
+    /// A person who is attached to the session, by number.
+    Person(u64),
+    /// ipybox itself.
+    Ourselves,
 }
 
 /// How a cell ended, and its output.
@@ -69,7 +83,7 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     /// The outcome of a cell that ended before its code ran.
-    pub(super) fn not_run(end: End) -> Self {
+    pub(crate) fn not_run(end: End) -> Self {
         Self {
             text: Text::default(),
             late: Text::default(),
@@ -142,6 +156,7 @@ pub(super) async fn follow(
     generation: &CancellationToken,
     spent: Duration,
     late: &mut Late,
+    live: &Live,
 ) -> Followed {
     if let Some(unread) = &cell.unread {
         unread.begin();
@@ -150,6 +165,7 @@ pub(super) async fn follow(
         fold: Fold::new(request),
         record: Record::new(late.places(), cell.max_output_chars),
         late,
+        live,
         escalation: Escalation::None,
         deadline: after(cell.timeout.saturating_sub(spent)),
         questions: cell.approver.waiting(),
@@ -193,6 +209,8 @@ struct Course<'a> {
     fold: Fold,
     record: Record,
     late: &'a mut Late,
+    /// Those who watch it.
+    live: &'a Live,
     escalation: Escalation,
     /// When the next step is due to stop the code.
     deadline: Instant,
@@ -315,6 +333,9 @@ impl Course<'_> {
         let text = self.record.keep(self.fold.take(content)).await;
         if let (Some(unread), Some(text)) = (&cell.unread, &text) {
             unread.push(text);
+        }
+        if let Some(text) = &text {
+            self.live.text(text);
         }
         text
     }

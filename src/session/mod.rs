@@ -9,6 +9,7 @@
 //! Every operation of ipybox is a method of [`Session`]; the MCP server and the library are thin faces over
 //! it, and decide how results look to an MCP client or an application.
 
+mod audience;
 mod cell;
 mod checkpoint;
 mod end;
@@ -30,7 +31,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use self::cell::{Cell, Outcome};
+pub(crate) use self::audience::{Audience, Ended, Event, Mailbox};
+pub(crate) use self::cell::{Author, Cell, Outcome};
 pub(crate) use self::end::End;
 pub use self::end::KernelState;
 pub use self::error::StartError;
@@ -47,6 +49,7 @@ use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::environment::{self, Environment};
 use crate::import::offered_at_start;
+use crate::kernel::{Inquiry, Insight};
 use crate::mcp_client::Tell;
 use crate::output::{OutputFile, Places};
 use crate::registry::{Registration, Registry};
@@ -79,6 +82,8 @@ pub(crate) struct Session {
     workspace: PathBuf,
     /// The tasks that close the connections to MCP servers when the session stops.
     stopping: TaskTracker,
+    /// Those who watch its cells.
+    audience: Arc<Audience>,
     /// Removed when the session has stopped, or is dropped.
     directory: Mutex<Option<tempfile::TempDir>>,
 }
@@ -144,13 +149,18 @@ impl Session {
         let pool = tools.as_ref().map(|tools| Arc::clone(&tools.registrar.pool));
         let offers = tools.as_ref().and_then(|tools| tools.offers.clone());
         let checkpoint = tools.as_ref().and_then(|tools| tools.checkpoint.clone());
+        let audience = Arc::new(Audience::default());
+        let watching = Arc::clone(&audience);
+        gate.watch(Box::new(move |notice| watching.notice(notice)));
+        let watched = Arc::clone(&audience);
         Ok(Self {
-            queue: Queue::start(kernels, Arc::clone(&gate), pool, offers, checkpoint, places),
+            queue: Queue::start(kernels, Arc::clone(&gate), pool, offers, checkpoint, places, watched),
             gate,
             tools,
             installer,
             workspace: config.workspace.clone(),
             stopping: TaskTracker::new(),
+            audience,
             directory: Mutex::new(Some(directory)),
         })
     }
@@ -182,6 +192,16 @@ impl Session {
     /// A token that ends a cell: cancelled by [`cancel`](Self::cancel) too.
     pub(crate) fn cell_token(&self) -> CancellationToken {
         self.queue.cell_token()
+    }
+
+    /// Those who watch its cells.
+    pub(crate) fn audience(&self) -> &Arc<Audience> {
+        &self.audience
+    }
+
+    /// Asks the kernel about code that a person writes; `None` if it runs a cell, or does not answer soon.
+    pub(crate) async fn inquire(&self, inquiry: Inquiry) -> Option<Insight> {
+        self.queue.inquire(inquiry).await
     }
 
     /// Interrupts the running cell and cancels the queued ones.

@@ -180,6 +180,9 @@ impl Offers {
     async fn ask(self: &Arc<Self>, server: &Arc<StartServer>, approver: &Approver) {
         let action = registration(&server.name, &server.kept.parameters.to_json());
         let approver = match (approver, server.origin()) {
+            (Approver::Attached(queue, _), Origin::Code) if !queue.is_attended() => {
+                &Approver::Nobody(OFFERED_BY_CODE)
+            }
             (Approver::Nobody(_), Origin::Code) => &Approver::Nobody(OFFERED_BY_CODE),
             _ => approver,
         };

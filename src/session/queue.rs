@@ -1,24 +1,31 @@
 //! The queue of one kernel: work is put here, and a task does it, one thing at a time.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::Error;
+use super::audience::Audience;
 use super::cell::{Cell, Outcome};
 use super::offers::Offers;
 use super::phase::Phase;
 use super::worker::{Command, Worker};
 use crate::approval::Gate;
 use crate::checkpoint::Checkpoint;
+use crate::kernel::{Inquiry, Insight};
 use crate::output::{Late, Places};
 use crate::servers::Pool;
 use crate::site::Kernels;
 
 /// How many requests may wait for the kernel. Clients send one at a time; a runaway one must not fill memory.
 const CAPACITY: usize = 1024;
+
+/// How long a person waits for what the kernel says of their code.
+const INQUIRY_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Runs code in an IPython kernel, one cell at a time, in the order of arrival.
 ///
@@ -30,6 +37,8 @@ pub(super) struct Queue {
     generation: Mutex<CancellationToken>,
     /// Cancelled to end the running and queued cells, and replaced then.
     cells: Mutex<CancellationToken>,
+    /// How many cells run or wait.
+    cells_open: Arc<AtomicUsize>,
     stop: CancellationToken,
     task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
     /// Receives the result of the kernel's first start.
@@ -46,10 +55,12 @@ impl Queue {
         offers: Option<Arc<Offers>>,
         checkpoint: Option<Arc<Checkpoint>>,
         places: Places,
+        audience: Arc<Audience>,
     ) -> Self {
         let (commands, queue) = mpsc::channel(CAPACITY);
         let (phase_sender, phase) = watch::channel(Phase::Preparing("starting".to_owned()));
         let stop = CancellationToken::new();
+        let cells_open = Arc::new(AtomicUsize::new(0));
         let worker = Worker {
             kernel: None,
             lost: None,
@@ -61,6 +72,8 @@ impl Queue {
             offers,
             checkpoint,
             late: Late::new(places),
+            audience,
+            cells_open: Arc::clone(&cells_open),
             failed_starts: None,
         };
         let (started_sender, started) = oneshot::channel();
@@ -70,6 +83,7 @@ impl Queue {
             phase,
             generation: Mutex::default(),
             cells: Mutex::default(),
+            cells_open,
             stop,
             task: tokio::sync::Mutex::new(Some(task)),
             started: Mutex::new(Some(started)),
@@ -91,7 +105,19 @@ impl Queue {
     /// Queues a cell. Its outcome comes from the returned [`Pending`]; the order of calls is the order of execution.
     pub(super) async fn submit(&self, cell: Cell) -> Pending<Outcome> {
         let generation = self.generation.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.cells_open.fetch_add(1, Ordering::Relaxed);
         self.send(|reply| Command::Execute { cell, generation, reply }).await
+    }
+
+    /// Asks the kernel about code; `None` if it is busy, or does not answer soon.
+    pub(super) async fn inquire(&self, inquiry: Inquiry) -> Option<Insight> {
+        if self.cells_open.load(Ordering::Relaxed) > 0 {
+            return None;
+        }
+        let (reply, insight) = oneshot::channel();
+        // A full queue is a busy one.
+        self.commands.try_send(Command::Inquire { inquiry, reply }).ok()?;
+        tokio::time::timeout(INQUIRY_TIMEOUT, insight).await.ok()?.ok()?
     }
 
     /// Queues the replacement of the kernel by a fresh one and the closing of the connections to MCP servers.

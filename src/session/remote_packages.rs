@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::cell::{Cell, Outcome};
+use super::cell::{Author, Cell, Outcome};
 use super::end::End;
 use crate::approval::Approver;
 
@@ -41,6 +41,7 @@ pub(super) fn cell(package: &str, cancel: CancellationToken) -> Cell {
         unread: None,
         approver: Approver::Nobody("packages are installed without tools"),
         has_tools: false,
+        author: Author::Ourselves,
     }
 }
 

@@ -4,19 +4,21 @@
 //! notices the kernel's death.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::Error;
+use super::audience::Audience;
 use super::cell::{self, Cell, Followed, Outcome};
 use super::end::{End, KernelState};
 use super::offers::Offers;
 use super::phase::Phase;
 use crate::approval::Gate;
 use crate::checkpoint::Checkpoint;
-use crate::kernel::{self, Death, Event, Kernel};
+use crate::kernel::{self, Death, Event, Inquiry, Insight, Kernel};
 use crate::output::Late;
 use crate::servers::Pool;
 use crate::site::{self, Kernels};
@@ -28,6 +30,7 @@ const HOUSEKEEPING_TIMEOUT: Duration = Duration::from_secs(5);
 /// A queued command.
 pub(super) enum Command {
     Execute { cell: Cell, generation: CancellationToken, reply: oneshot::Sender<Result<Outcome, Error>> },
+    Inquire { inquiry: Inquiry, reply: oneshot::Sender<Option<Insight>> },
     RefreshImports { changed: Option<String> },
     Reset { reply: oneshot::Sender<Result<(), Error>> },
 }
@@ -50,6 +53,10 @@ pub(super) struct Worker {
     pub(super) checkpoint: Option<Arc<Checkpoint>>,
     /// Output of earlier cells since the last outcome.
     pub(super) late: Late,
+    /// Those who watch the cells.
+    pub(super) audience: Arc<Audience>,
+    /// How many cells run or wait.
+    pub(super) cells_open: Arc<AtomicUsize>,
     /// How many starts of the kernel in a row have failed, and when the last one did.
     pub(super) failed_starts: Option<(u32, Instant)>,
 }
@@ -96,6 +103,7 @@ impl Worker {
                 self.gate.set_approver(Some(cell.approver.clone()));
                 let outcome = self.execute(&cell, &generation).await;
                 self.gate.set_approver(None);
+                self.cells_open.fetch_sub(1, Ordering::Relaxed);
                 if let Ok(outcome) = &outcome {
                     on_record.ended(outcome.word(), outcome.output());
                 }
@@ -115,6 +123,7 @@ impl Worker {
                     tracing::error!(error = %describe(&error), "the kernel did not start again");
                 }
             }
+            Command::Inquire { inquiry, reply } => self.inquire(inquiry, reply).await,
             Command::RefreshImports { changed } => self.refresh_imports(changed.as_deref()).await,
             Command::Reset { reply } => drop(reply.send(self.reset().await)),
         }
@@ -136,6 +145,7 @@ impl Worker {
             return Ok(Outcome::not_run(end));
         }
         let mut notes = self.news_of_servers(cell).await;
+        let mut live = None;
         let Followed { recorded, error, end, .. } = loop {
             let request = tokio::select! {
                 // What was cancelled while it waited must not run.
@@ -148,7 +158,8 @@ impl Worker {
             notes.extend(self.checkpoint.iter().flat_map(|checkpoint| checkpoint.notes()));
             let Some(kernel) = self.kernel.as_mut() else { return Err(Error::Stopped) };
             let begun = Instant::now();
-            let followed = cell::follow(kernel, request, cell, generation, spent, &mut self.late).await;
+            let live = live.get_or_insert_with(|| self.audience.begin(&cell.code, cell.author));
+            let followed = cell::follow(kernel, request, cell, generation, spent, &mut self.late, live).await;
             spent += begun.elapsed();
             match &followed.end {
                 // The kernel had ended before the request was sent, but the host did not know it yet.
@@ -181,7 +192,11 @@ impl Worker {
             notes.extend(pool.changes().await);
         }
         let images = late.images.into_iter().chain(recorded.images).collect();
-        Ok(Outcome { text: recorded.text, late: late.text, images, error, end, notes })
+        let outcome = Outcome { text: recorded.text, late: late.text, images, error, end, notes };
+        if let Some(live) = live {
+            live.ended(&outcome);
+        }
+        Ok(outcome)
     }
 
     /// Waits for the servers that are offered to the session.
@@ -277,6 +292,16 @@ impl Worker {
         }
     }
 
+    /// Asks an idle kernel about code, unless nobody waits for the answer any more.
+    async fn inquire(&mut self, inquiry: Inquiry, reply: oneshot::Sender<Option<Insight>>) {
+        let Some(kernel) = self.kernel.as_mut().filter(|_| !reply.is_closed()) else { return };
+        let (insight, said) = kernel.inquire(inquiry).await;
+        reply.send(insight).ok();
+        for event in said {
+            self.take_event(event).await;
+        }
+    }
+
     /// Has the kernel save its variables, unless it is doing so: then it is asked again later.
     fn save_variables(&mut self) {
         let (Some(checkpoint), Some(kernel)) = (&self.checkpoint, &mut self.kernel) else { return };
@@ -322,6 +347,7 @@ impl Worker {
         let phase = &self.phase;
         let report = |words: &str| drop(phase.send_replace(Phase::Preparing(words.to_owned())));
         self.kernel = Some(self.kernels.start(&report).await?);
+        self.audience.forget_cells();
         self.phase.send_replace(Phase::Ready);
         Ok(())
     }

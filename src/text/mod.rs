@@ -1,10 +1,12 @@
 //! Texts for people and models: errors in words, names that were meant, text from outside made safe to show. Pure.
 
+mod coloured;
 mod describe;
 mod nearest;
 mod plain;
 pub(crate) mod visible;
 
+pub(crate) use self::coloured::Coloured;
 pub use self::describe::describe;
 pub(crate) use self::describe::{listed, quoted};
 pub(crate) use self::nearest::nearest;

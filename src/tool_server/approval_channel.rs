@@ -106,7 +106,7 @@ impl ApprovalChannel {
     pub(super) fn waiting(&self) -> Option<usize> {
         match self.gate.approver() {
             Approver::User(queue) => Some(*queue.waiting().borrow()),
-            Approver::Nobody(_) | Approver::Consent => None,
+            Approver::Nobody(_) | Approver::Attached(..) | Approver::Consent => None,
         }
     }
 }

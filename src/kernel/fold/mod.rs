@@ -87,7 +87,11 @@ impl Fold {
                 self.promised = shown.unwrap_or_default();
             }
             Content::Limited(limit) => self.limit = Some(limit),
-            Content::InterruptReply | Content::KernelInfoReply(_) | Content::Welcome | Content::Other => {}
+            Content::Insight(_)
+            | Content::InterruptReply
+            | Content::KernelInfoReply(_)
+            | Content::Welcome
+            | Content::Other => {}
         }
         Taken::default()
     }

@@ -250,6 +250,13 @@ impl RemoteKernel {
         Ok(id)
     }
 
+    /// Sends a request that runs no code; its answer carries the returned id.
+    pub(super) fn request(&mut self, kind: &str, content: &Value) -> Result<String, Error> {
+        let (id, request) = Parts::request(Channel::Shell, kind, content);
+        self.send(request)?;
+        Ok(id)
+    }
+
     fn send(&self, parts: Parts) -> Result<(), Error> {
         self.ask(Request::Other(parts))
     }

@@ -21,7 +21,9 @@ use tokio_util::sync::CancellationToken;
 
 pub(super) use self::ongoing::{About, Followed, Ongoing};
 pub(super) use self::parking::Parking;
+pub(super) use self::question::for_prompt;
 pub(super) use self::tasks::Tasks;
+use super::attached::Attached;
 use super::left::Left;
 use crate::approval::{ApprovalQueue, ApprovalRequest, Approver};
 
@@ -46,7 +48,7 @@ pub(super) enum AskVia {
 /// The refusal if the client cannot ask its user.
 const CANNOT_ASK: &str = "the MCP client does not support elicitation\n\
      hint: the user can allow calls beforehand in a policy file (`--approval policy --approval-policy FILE`), or allow \
-     all of them (`--approval auto`)";
+     all of them (`--approval auto`); with `--keep-session`, whoever is at the prompt of `ipybox attach` is asked";
 
 /// A request that waits for a call.
 #[derive(Clone, Copy)]
@@ -113,10 +115,11 @@ impl AskVia {
         }
     }
 
-    /// The approver for such a request, and the receiver of its approval requests.
-    pub(super) fn approver(self) -> (Approver, Option<Questions>) {
+    /// The approver for such a request, and the receiver of its approval requests. Those of a client that cannot ask its
+    /// user are for the people who are `attached`.
+    pub(super) fn approver(self, attached: &Attached) -> (Approver, Option<Questions>) {
         match self {
-            Self::None => (Approver::Nobody(CANNOT_ASK), None),
+            Self::None => (attached.approver(CANNOT_ASK), None),
             Self::Elicitation { opens_pages } | Self::Rounds { opens_pages } => {
                 let (queue, receiver) = ApprovalQueue::of_dialogs(opens_pages);
                 (Approver::User(Arc::clone(&queue)), Some(Questions { queue, receiver }))

@@ -19,6 +19,9 @@ const CLIENTS_ROUNDS: u32 = 10;
 /// From this round on the form mentions the limit.
 const LATE_ROUND: u32 = 7;
 
+/// How long a call may be, in bytes, to be shown whole at a prompt, where there is room to scroll.
+const PROMPT_BYTES: usize = 32 * 1024;
+
 /// The form's one field.
 const FIELD: &str = "decision";
 
@@ -45,7 +48,8 @@ pub(super) fn form(request: &ApprovalRequest, round: Option<u32>) -> Result<Elic
         .map_err(|error| error.to_string())?
         .build();
     let schema = ElicitationSchema::builder().property(FIELD, PrimitiveSchemaDefinition::Enum(choice));
-    let mut message = text(request).map_err(|TooLong| "the question is too long".to_owned())?;
+    let message = question(request.action()).map(|call| text(request, &call));
+    let mut message = message.map_err(|TooLong| "the question is too long".to_owned())?;
     if let Some(round) = round.filter(|round| *round >= LATE_ROUND) {
         let _infallible = write!(
             message,
@@ -126,15 +130,22 @@ fn answer(result: &ElicitResult) -> Answer {
     known.map_or(Answer::No, |(_, answer)| *answer)
 }
 
-/// The text that the user reads.
-fn text(request: &ApprovalRequest) -> Result<String, TooLong> {
+/// The text for a person at a prompt: with all of the arguments, unless they are very long.
+pub(in crate::mcp_server) fn for_prompt(request: &ApprovalRequest) -> Result<String, TooLong> {
+    let whole = request.to_string();
+    let call = if whole.len() <= PROMPT_BYTES { whole } else { question(request.action())? };
+    Ok(format!("{}\n\n{}", text(request, &call), scope(request)))
+}
+
+/// The text that the user reads, with the call as it is shown.
+fn text(request: &ApprovalRequest, call: &str) -> String {
     let mut text = match (request.server_name(), request.tool_name()) {
         (OURSELVES, "shell" | "shell_magic") => "Run this shell command in the kernel?".to_owned(),
         (OURSELVES, "register_mcp_server") => "Register this MCP server? It is started at once.".to_owned(),
         (OURSELVES, "install_package") => "Install this Python package? Its code may run at once.".to_owned(),
         _ => "Code in the kernel wants to call this tool. Allow it?".to_owned(),
     };
-    let _infallible = write!(text, "\n\n{}", question(request.action())?);
+    let _infallible = write!(text, "\n\n{call}");
     if request.server_name() == OURSELVES && request.tool_args().values().any(trusts_workspace) {
         text.push_str(
             "\n\n`trust_workspace`: the server may take its program and its settings from where code in the sandbox can \
@@ -158,7 +169,7 @@ fn text(request: &ApprovalRequest) -> Result<String, TooLong> {
     if !hints.is_empty() {
         let _infallible = write!(text, "\n\nThe server says of the tool: {hints}. Nothing enforces that.");
     }
-    Ok(text)
+    text
 }
 
 /// Whether the parameters of a server set `trust_workspace`, in any of their forms.
@@ -221,17 +232,31 @@ mod tests {
         })
     }
 
+    fn shown(request: &ApprovalRequest) -> String {
+        text(request, &question(request.action()).unwrap())
+    }
+
+    #[test]
+    fn a_prompt_shows_all_arguments_unless_they_are_very_long() {
+        let text = |length: usize| {
+            let arguments = json!({"body": "x".repeat(length)});
+            for_prompt(&request("mail", "send", arguments, Target::Command("m".to_owned()))).unwrap()
+        };
+        assert!(text(20_000).contains(&"x".repeat(20_000)));
+        assert!(!text(100_000).contains(&"x".repeat(20_000)) && text(100_000).contains("Longer than once"));
+    }
+
     #[test]
     fn a_question_shows_the_call_what_stands_behind_it_and_the_hints() {
         let target = Target::Command("npx -y server".to_owned());
         assert_eq!(
-            text(&request("mail", "send", json!({"to": "a@b"}), target)).unwrap(),
+            shown(&request("mail", "send", json!({"to": "a@b"}), target)),
             "Code in the kernel wants to call this tool. Allow it?\n\nmail.send(to='a@b')\n\n\
              The server is a program on this machine: npx -y server\n\n\
              The server says of the tool: it changes something, it may destroy something. Nothing enforces that."
         );
         assert_eq!(
-            text(&request(OURSELVES, "shell", json!({"cmd": "rm -r x"}), Target::Kernel)).unwrap(),
+            shown(&request(OURSELVES, "shell", json!({"cmd": "rm -r x"}), Target::Kernel)),
             "Run this shell command in the kernel?\n\nipybox.shell(cmd='rm -r x')"
         );
     }
@@ -241,7 +266,7 @@ mod tests {
         let text = |trust: Value| {
             let parameters = json!({"mcpServers": {"a": {"command": "a", "trust_workspace": trust}}});
             let arguments = json!({"server_name": "a", "server_params": parameters});
-            text(&request(OURSELVES, "register_mcp_server", arguments, Target::Host)).unwrap()
+            shown(&request(OURSELVES, "register_mcp_server", arguments, Target::Host))
         };
         assert!(text(json!(true)).contains("can then run programs on this machine"));
         assert!(!text(json!(false)).contains("on this machine"));

@@ -1,5 +1,6 @@
 //! Sessions that outlive their clients, sessions beside each other, and cells for which no request waits.
 
+mod attach;
 mod faults;
 mod handles;
 mod long_cells;

@@ -9,6 +9,7 @@ pub(crate) mod jupyter;
 pub(crate) mod namespace;
 pub(crate) mod relay;
 pub(crate) mod standalone;
+pub(crate) mod terminal;
 mod tools;
 
 use std::cell::Cell;

@@ -1,0 +1,91 @@
+//! Tells whoever watches a session which questions its user is asked, and how they were decided.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::action::Action;
+use super::gate::Gate;
+use super::queue::ApprovalQueue;
+use super::request::{Answer, Reply};
+
+/// A question that somebody else is asked, or its end.
+#[derive(Debug, Clone)]
+pub(crate) enum Notice {
+    /// A user is asked about this action.
+    Asked { question: u64, action: Arc<Action> },
+    /// The question is over.
+    Decided { question: u64, how: &'static str },
+}
+
+/// Gets the notices of a gate.
+pub(crate) type Watcher = Box<dyn Fn(Notice) + Send + Sync>;
+
+/// A question that is under way. Its end is told when this is dropped.
+pub(super) struct Noticed<'a> {
+    /// `None` if those who watch are asked themselves.
+    gate: Option<&'a Gate>,
+    question: u64,
+    how: &'static str,
+}
+
+/// The number of the next question.
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
+
+impl<'a> Noticed<'a> {
+    /// Tells that the user who reads `queue` is asked about `action`.
+    pub(super) fn begin(gate: &'a Gate, action: &Arc<Action>, queue: &ApprovalQueue) -> Self {
+        let gate = (!queue.is_of_attached()).then_some(gate);
+        let question = next_question();
+        if let Some(gate) = gate {
+            gate.notify(|| Notice::Asked { question, action: Arc::clone(action) });
+        }
+        Self { gate, question, how: "taken back" }
+    }
+
+    /// How it was decided.
+    pub(super) fn decided(&mut self, reply: Option<&Option<Reply>>) {
+        self.how = match reply {
+            None => "not answered in time",
+            Some(None) => "taken back",
+            Some(Some(reply)) => words(reply.answer),
+        };
+    }
+}
+
+impl Drop for Noticed<'_> {
+    fn drop(&mut self) {
+        if let Some(gate) = self.gate {
+            gate.notify(|| Notice::Decided { question: self.question, how: self.how });
+        }
+    }
+}
+
+impl Gate {
+    /// Tells `watcher` from now on which questions users are asked. A gate has one at most.
+    pub(crate) fn watch(&self, watcher: Watcher) {
+        if self.watcher.set(watcher).is_err() {
+            tracing::error!("a gate is watched twice");
+        }
+    }
+
+    fn notify(&self, notice: impl FnOnce() -> Notice) {
+        if let Some(watcher) = self.watcher.get() {
+            watcher(notice());
+        }
+    }
+}
+
+/// A number that no other question has.
+pub(crate) fn next_question() -> u64 {
+    NUMBERS.fetch_add(1, Ordering::Relaxed)
+}
+
+/// An answer in words.
+pub(crate) fn words(answer: Answer) -> &'static str {
+    match answer {
+        Answer::Once => "allowed once",
+        Answer::Session => "allowed for this session",
+        Answer::Always => "allowed always",
+        Answer::No => "denied",
+    }
+}

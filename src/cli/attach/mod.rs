@@ -1,0 +1,44 @@
+//! `ipybox attach`: a person's prompt on a kept session, beside the agent's client.
+
+mod helper;
+mod piped;
+mod prompt;
+mod screen;
+mod shared;
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+use ipybox::lasting;
+
+use super::session_args::AttachArgs;
+
+/// The variable that asks programs for no colours (<https://no-color.org>).
+const NO_COLOR: &str = "NO_COLOR";
+
+/// Attaches to a session: with a prompt on a terminal, or else for one cell, which is read from stdin.
+pub(crate) fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
+    let is_terminal = std::io::stdout().is_terminal();
+    let has_prompt = is_terminal && std::io::stdin().is_terminal();
+    let has_colours = is_terminal && std::env::var_os(NO_COLOR).is_none_or(|value| value.is_empty());
+    let joined = lasting::join(args.session.as_deref(), args.state_dir, has_prompt, has_colours)?;
+    match has_prompt {
+        true => prompt::run(joined, has_colours).map(|()| ExitCode::SUCCESS),
+        false => piped::run(joined),
+    }
+}
+
+/// What is shown at the end of a cell: its exception, how it ended, its files.
+fn end_of(error: Option<&str>, words: &str, images: &[std::path::PathBuf]) -> String {
+    let mut text = String::new();
+    for image in images {
+        text.push_str(&format!("[image: {}]\n", image.display()));
+    }
+    for part in [error.unwrap_or_default(), words] {
+        if !part.is_empty() {
+            text.push_str(part.trim_end());
+            text.push('\n');
+        }
+    }
+    text
+}

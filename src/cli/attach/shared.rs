@@ -1,0 +1,347 @@
+//! What the prompt and the thread that hears the session share.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ipybox::lasting::{By, Heard, Hears, Said, Says};
+
+use super::end_of;
+use super::screen::{Screen, left_out_note};
+
+/// How long the prompt waits for what the kernel says of its code.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+
+/// How often the editor is asked to stop for a question, until it has.
+const BREAK_INTERVAL: Duration = Duration::from_millis(50);
+
+const DIM: &str = "2";
+const RED: &str = "31";
+const GREEN: &str = "32";
+const YELLOW: &str = "33";
+
+pub(super) struct Shared {
+    pub(super) says: Says,
+    pub(super) screen: Screen,
+    state: Mutex<State>,
+    changed: Condvar,
+    ids: AtomicU64,
+    /// Whether the next SIGINT is our own, which stops the editor.
+    is_breaking: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    /// The number of the last cell.
+    number: u64,
+    /// The person's cell.
+    own: Option<u64>,
+    /// The marks of the cells of others that have not ended.
+    others: HashMap<u64, String>,
+    /// Whether its text was left out in part.
+    was_left_out: bool,
+    is_running: bool,
+    questions: VecDeque<Question>,
+    /// The question that the person is asked now.
+    asking: Option<u64>,
+    /// The question that this prompt has answered.
+    answered: Option<u64>,
+    answers: HashMap<u64, Heard>,
+    is_editing: bool,
+    /// Whether the line is the answer to a question.
+    is_answering: bool,
+    /// The line that is edited, and the position in it.
+    line: (String, usize),
+    has_ended: bool,
+}
+
+/// A question for the person.
+#[derive(Clone)]
+pub(super) struct Question {
+    pub(super) number: u64,
+    pub(super) text: String,
+}
+
+/// What the prompt has to do next.
+pub(super) enum Due {
+    /// Ask this.
+    Question(Question),
+    /// Nothing: the person's cell is over.
+    Cell,
+    /// Leave: the session has ended.
+    End,
+}
+
+impl Shared {
+    pub(super) fn new(says: Says, has_colours: bool) -> Arc<Self> {
+        Arc::new(Self {
+            says,
+            screen: Screen::new(has_colours),
+            // Until the session is ready.
+            state: Mutex::new(State { is_running: true, ..State::default() }),
+            changed: Condvar::new(),
+            ids: AtomicU64::new(1),
+            is_breaking: AtomicBool::new(false),
+        })
+    }
+
+    /// The prompt, with the number that the next cell should have.
+    pub(super) fn prompt(&self) -> String {
+        format!("In [{}]: ", self.lock().number + 1)
+    }
+
+    /// Runs a cell of the person's.
+    pub(super) fn run(&self, code: String) -> io::Result<()> {
+        {
+            let mut state = self.lock();
+            (state.is_running, state.own, state.was_left_out) = (true, None, false);
+        }
+        self.says.say(&Said::Run { code })
+    }
+
+    /// Waits until the prompt has something to do.
+    pub(super) fn due(&self) -> Due {
+        let is_quiet = |state: &mut State| !state.has_ended && state.is_running && state.questions.is_empty();
+        let state = self.changed.wait_while(self.lock(), is_quiet);
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        if state.has_ended {
+            return Due::End;
+        }
+        match state.questions.pop_front() {
+            Some(question) => {
+                (state.asking, state.is_answering) = (Some(question.number), true);
+                Due::Question(question)
+            }
+            None => Due::Cell,
+        }
+    }
+
+    /// Whether the question that the person is asked is still open.
+    pub(super) fn is_asking(&self) -> bool {
+        let mut state = self.lock();
+        state.is_answering = state.asking.is_some();
+        state.is_answering
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.lock().has_ended
+    }
+
+    /// Answers the question that the person is asked.
+    pub(super) fn answer(&self, answer: ipybox::lasting::PromptAnswer) -> io::Result<()> {
+        let question = {
+            let mut state = self.lock();
+            state.answered = state.asking.take();
+            state.is_answering = false;
+            state.answered
+        };
+        match question {
+            Some(question) => self.says.say(&Said::Answer { question, answer }),
+            None => Ok(()),
+        }
+    }
+
+    /// Says something that has an answer, and waits for that.
+    pub(super) fn ask(&self, said: impl FnOnce(u64) -> Said) -> Option<Heard> {
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        self.says.say(&said(id)).ok()?;
+        let is_missing = |state: &mut State| !state.has_ended && !state.answers.contains_key(&id);
+        let waited = self.changed.wait_timeout_while(self.lock(), ANSWER_TIME, is_missing);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let answer = state.answers.remove(&id);
+        // Those that came too late.
+        state.answers.clear();
+        answer
+    }
+
+    // The editor
+
+    pub(super) fn begin_to_edit(&self) {
+        self.screen.begin_to_edit();
+        let mut state = self.lock();
+        state.is_editing = true;
+        state.line = (String::new(), 0);
+        self.changed.notify_all();
+    }
+
+    /// Returns the line, and the position in it.
+    pub(super) fn end_editing(&self) -> (String, usize) {
+        let line = {
+            let mut state = self.lock();
+            state.is_editing = false;
+            std::mem::take(&mut state.line)
+        };
+        self.screen.end_editing();
+        line
+    }
+
+    pub(super) fn note_line(&self, line: &str, position: usize) {
+        self.lock().line = (line.to_owned(), position);
+    }
+
+    /// Whether the editor was stopped by us, and not by the person.
+    pub(super) fn was_broken(&self) -> bool {
+        self.is_breaking.swap(false, Ordering::SeqCst)
+    }
+
+    /// Stops the editor whenever there is something else to do. Never returns.
+    pub(super) fn break_when_due(&self) {
+        loop {
+            let is_quiet = |state: &mut State| !state.is_editing || !state.has_to_stop();
+            drop(self.changed.wait_while(self.lock(), is_quiet));
+            self.is_breaking.store(true, Ordering::SeqCst);
+            if let Err(error) =
+                rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::INT)
+            {
+                tracing::debug!(%error, "could not stop the editor");
+            }
+            std::thread::sleep(BREAK_INTERVAL);
+        }
+    }
+
+    /// A SIGINT that the editor has not got.
+    pub(super) fn interrupt(&self) {
+        if self.was_broken() {
+            return;
+        }
+        if self.lock().is_running && self.says.say(&Said::Interrupt).is_err() {
+            self.end();
+        }
+    }
+
+    // The session
+
+    /// Hears the session to its end.
+    pub(super) fn hear(&self, mut hears: Hears) {
+        loop {
+            match hears.hear() {
+                Ok(Some(heard)) => self.take(heard),
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::debug!(%error, "the connection to the session has failed");
+                    break;
+                }
+            }
+        }
+        self.end();
+    }
+
+    fn end(&self) {
+        self.lock().has_ended = true;
+        self.changed.notify_all();
+    }
+
+    fn take(&self, heard: Heard) {
+        match heard {
+            Heard::Ready { number } => {
+                let mut state = self.lock();
+                (state.number, state.is_running) = (number, false);
+                self.changed.notify_all();
+            }
+            Heard::Began { cell, number, by, code } => self.began(cell, number, by, &code),
+            Heard::Text { text, .. } => self.screen.show(&text),
+            Heard::LeftOut { bytes, .. } => {
+                self.lock().was_left_out = true;
+                self.screen.show_line(&left_out_note(bytes));
+            }
+            Heard::Ended { cell, error, words, images, file } => {
+                let error = error.map(|error| self.traceback(&error));
+                let mut text = end_of(error.as_deref(), &words, &images);
+                let mut state = self.lock();
+                if std::mem::take(&mut state.was_left_out)
+                    && let Some(file) = file
+                {
+                    text.push_str(&format!("[all output: {}]\n", file.display()));
+                }
+                let other = state.others.remove(&cell);
+                drop(state);
+                self.screen.show_line(&text);
+                if let Some(mark) = other {
+                    self.screen.show_line(&self.screen.styled(&format!("{mark}ended"), DIM));
+                }
+            }
+            Heard::Done { notes, .. } => {
+                notes.iter().for_each(|note| self.screen.show_line(&self.screen.styled(note, YELLOW)));
+                self.lock().is_running = false;
+                self.changed.notify_all();
+            }
+            Heard::Question { question, text } => {
+                self.lock().questions.push_back(Question { number: question, text });
+                self.changed.notify_all();
+            }
+            Heard::Asked { call, .. } => {
+                self.screen
+                    .show_line(&self.screen.styled(&format!("the agent's user is asked: {call}"), DIM));
+            }
+            Heard::Decided { question, how } => self.decided(question, &how),
+            Heard::Completions { id, .. } | Heard::Checked { id, .. } => {
+                self.lock().answers.insert(id, heard);
+                self.changed.notify_all();
+            }
+            _ => {}
+        }
+    }
+
+    fn began(&self, cell: u64, number: u64, by: By, code: &str) {
+        {
+            let mut state = self.lock();
+            state.number = number;
+            if by == By::You {
+                state.own = Some(cell);
+                return;
+            }
+        }
+        let who = match by {
+            By::Another => "another user",
+            By::Agent | By::You => "agent",
+        };
+        let mark = format!("{who} [{number}]: ");
+        self.lock().others.insert(cell, mark.clone());
+        let code = code.trim_end().replace('\n', &format!("\n{}", " ".repeat(mark.len())));
+        let lines = format!("{mark}{code}");
+        let dimmed: Vec<_> = lines.lines().map(|line| self.screen.styled(line, DIM)).collect();
+        self.screen.show_line(&dimmed.join("\n"));
+    }
+
+    fn decided(&self, question: u64, how: &str) {
+        let mut state = self.lock();
+        if state.answered == Some(question) {
+            state.answered = None;
+            // If this prompt's answer was not the first, the one that counts is told elsewhere.
+            drop(state);
+            return self.screen.show_line(&self.screen.styled(&format!("decided: {how}"), DIM));
+        }
+        state.questions.retain(|other| other.number != question);
+        if state.asking == Some(question) {
+            state.asking = None;
+        }
+        drop(state);
+        self.changed.notify_all();
+        self.screen.show_line(&self.screen.styled(&format!("decided without you: {how}"), DIM));
+    }
+
+    /// A traceback with colours: the line that raised, and what it raised.
+    fn traceback(&self, text: &str) -> String {
+        let last = text.trim_end().lines().count().saturating_sub(1);
+        let coloured = text.lines().enumerate().map(|(index, line)| match line {
+            _ if index == last => self.screen.styled(line, RED),
+            _ if line.starts_with("--") && line.contains("> ") => self.screen.styled(line, GREEN),
+            _ => line.to_owned(),
+        });
+        coloured.collect::<Vec<_>>().join("\n")
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Whether the prompt has something else to do than to edit this line.
+    fn has_to_stop(&self) -> bool {
+        // While a question is asked, others wait; but not once it is decided by others.
+        self.has_ended || self.asking.is_none() && (!self.questions.is_empty() || self.is_answering)
+    }
+}

@@ -1,0 +1,204 @@
+//! The people at prompts of `ipybox attach`, beside the client: what they are asked, and what the agent is told of them.
+
+mod person;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{mpsc, oneshot};
+
+pub(super) use self::person::serve;
+pub use self::wire::{Answer, By, Heard, Said};
+use super::asking::for_prompt;
+use crate::approval::{self, ApprovalQueue, ApprovalRequest, Approver, answer_in_words, next_question};
+use crate::output::Text;
+use crate::session::{Audience, Event, Outcome};
+
+/// How much of the late output that a person's cell has brought to light the agent is told, in characters.
+const LATE_CHARS: usize = 5_000;
+
+/// How many notes wait for the agent.
+const NOTES: usize = 16;
+
+/// The people.
+pub(super) struct Attached {
+    queue: Arc<ApprovalQueue>,
+    audience: Arc<Audience>,
+    desk: Arc<Mutex<Desk>>,
+}
+
+#[derive(Default)]
+struct Desk {
+    /// How many there are who can answer.
+    people: usize,
+    /// How many there have been.
+    numbers: u64,
+    /// The questions that nobody has answered.
+    open: BTreeMap<u64, Open>,
+    /// How many cells they have run since the agent was told.
+    ran: usize,
+    has_worked: bool,
+    /// What the agent has to know of those cells.
+    notes: Vec<String>,
+}
+
+/// A question that nobody has answered.
+struct Open {
+    text: Arc<str>,
+    answer: oneshot::Sender<approval::Answer>,
+}
+
+/// A person who is there, as long as this lives.
+struct Presence<'a> {
+    attached: &'a Attached,
+    number: u64,
+    can_answer: bool,
+}
+
+impl Attached {
+    /// Nobody, at first. Those who come watch the same session.
+    pub(super) fn new(audience: Arc<Audience>) -> Self {
+        let (queue, requests) = ApprovalQueue::of_attached();
+        let desk = Arc::default();
+        // Ends with the queue.
+        tokio::spawn(ask_all(requests, Arc::clone(&desk), Arc::clone(&audience)));
+        Self { queue, audience, desk }
+    }
+
+    /// Asks those who are there; nobody, for this reason, if there are none.
+    pub(super) fn approver(&self, why_nobody: &'static str) -> Approver {
+        Approver::Attached(Arc::clone(&self.queue), why_nobody)
+    }
+
+    /// Whether somebody has run a cell.
+    pub(super) fn has_worked(&self) -> bool {
+        self.lock().has_worked
+    }
+
+    /// What the agent's next answer says of their cells, once.
+    pub(super) fn news(&self) -> Vec<String> {
+        let mut desk = self.lock();
+        let cells = match std::mem::take(&mut desk.ran) {
+            0 => return Vec::new(),
+            1 => "a cell".to_owned(),
+            cells => format!("{cells} cells"),
+        };
+        let mut news =
+            vec![format!("[The user ran {cells} in this kernel meanwhile: variables may have changed.]")];
+        news.append(&mut desk.notes);
+        news
+    }
+
+    /// Notes that a person has run a cell. What its outcome says of earlier cells and of the kernel is for the agent too.
+    fn ran(&self, outcome: &Outcome) {
+        let mut desk = self.lock();
+        desk.ran += 1;
+        desk.has_worked = true;
+        let mut notes = outcome.notes.clone();
+        if let Some(late) = late_output(&outcome.late) {
+            notes.push(format!("[Output of earlier cells, after they had ended:]\n{late}\n[End of the output of earlier cells]"));
+        }
+        if crate::session::KernelState::of(&outcome.end) == crate::session::KernelState::Lost {
+            notes.push(format!("[A cell of the user: {}]", outcome.end.words()));
+        }
+        desk.notes.append(&mut notes);
+        let surplus = desk.notes.len().saturating_sub(NOTES);
+        desk.notes.drain(..surplus);
+    }
+
+    /// Counts a person. Returns the questions that are open, too, if they can answer.
+    fn arrive(&self, can_answer: bool) -> (Presence<'_>, Vec<Event>) {
+        let mut desk = self.lock();
+        desk.numbers += 1;
+        let presence = Presence { attached: self, number: desk.numbers, can_answer };
+        if !can_answer {
+            return (presence, Vec::new());
+        }
+        desk.people += 1;
+        self.queue.attend(true);
+        let open = desk
+            .open
+            .iter()
+            .map(|(&question, open)| Event::Question { question, text: Arc::clone(&open.text) });
+        (presence, open.collect())
+    }
+
+    /// Takes an answer. Returns whether it is the first one.
+    fn answer(&self, question: u64, answer: approval::Answer) -> bool {
+        let open = self.lock().open.remove(&question);
+        open.is_some_and(|open| open.answer.send(answer).is_ok())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Desk> {
+        lock(&self.desk)
+    }
+}
+
+impl Drop for Presence<'_> {
+    fn drop(&mut self) {
+        if !self.can_answer {
+            return;
+        }
+        let mut desk = self.attached.lock();
+        desk.people -= 1;
+        if desk.people == 0 {
+            self.attached.queue.attend(false);
+            // Nobody is there who could answer them: they are rejected.
+            desk.open.clear();
+        }
+    }
+}
+
+fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
+    desk.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The late output that an outcome brings along, within bounds.
+fn late_output(late: &Text) -> Option<String> {
+    (!late.excerpt.is_empty()).then(|| crate::text::shortened(&late.excerpt, LATE_CHARS))
+}
+
+/// Asks all who are there what the queue brings.
+async fn ask_all(
+    mut requests: mpsc::Receiver<ApprovalRequest>,
+    desk: Arc<Mutex<Desk>>,
+    audience: Arc<Audience>,
+) {
+    while let Some(request) = requests.recv().await {
+        let Ok(text) = for_prompt(&request) else { continue };
+        let (question, text) = (next_question(), Arc::<str>::from(text));
+        let (answer, answered) = oneshot::channel();
+        {
+            let mut desk = lock(&desk);
+            if desk.people == 0 {
+                // Dropped, and thereby rejected.
+                continue;
+            }
+            desk.open.insert(question, Open { text: Arc::clone(&text), answer });
+        }
+        request.hand_out();
+        audience.tell(&Event::Question { question, text });
+        tokio::spawn(follow(request, question, answered, Arc::clone(&desk), Arc::clone(&audience)));
+    }
+}
+
+/// Waits for the answer to a question, or until it is too late.
+async fn follow(
+    mut request: ApprovalRequest,
+    question: u64,
+    answered: oneshot::Receiver<approval::Answer>,
+    desk: Arc<Mutex<Desk>>,
+    audience: Arc<Audience>,
+) {
+    let answer = tokio::select! {
+        answer = answered => answer.ok(),
+        () = request.closed() => None,
+    };
+    lock(&desk).open.remove(&question);
+    let how = match answer {
+        Some(answer) if request.answer(answer) => answer_in_words(answer),
+        _ => "not answered in time",
+    };
+    audience.tell(&Event::Decided { question, how });
+}
