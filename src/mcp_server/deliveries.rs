@@ -39,7 +39,7 @@ const KEPT: usize = 8;
 /// How many sent answers are remembered, in case a cancellation crosses its answer.
 const REMEMBERED: usize = 4;
 
-/// How long before the end of a connection an answer must have been sent to count as read.
+/// An answer that was sent so long before the end of a connection was probably read: it is repeated in short.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 /// How long an answer waits for that of an earlier cell which it should repeat. The cell has ended by then:
@@ -130,18 +130,17 @@ impl Deliveries {
         self.state().newest.is_some()
     }
 
-    /// Ends a connection: what was sent on it at the last moment may not have been read.
+    /// Ends a connection: what was sent on it after the last request may not have been read. Its client may have been stopped
+    /// long before its end, as by a sleeping machine.
     pub(super) fn disconnected(&self, connection: u64) {
         let mut state = self.state();
         state.under_way.retain(|call, _| call.connection != connection);
         let newest = state.newest;
-        let is_last = |sent: &Sent| {
-            sent.id.connection == connection && Some(sent.at) > newest && sent.at.elapsed() < LAST_MOMENT
-        };
+        let is_last = |sent: &Sent| sent.id.connection == connection && Some(sent.at) > newest;
         let last: Vec<CallId> =
             state.sent.iter().filter(|sent| is_last(sent)).map(|sent| sent.id.clone()).collect();
         for sent in state.sent.iter_mut().filter(|sent| last.contains(&sent.id)) {
-            sent.own.doubt();
+            sent.own.doubt(sent.at.elapsed() > LAST_MOMENT);
         }
         for id in last {
             // The client has probably read it, and what it repeated.

@@ -88,9 +88,12 @@ impl Earlier {
         earlier
     }
 
-    /// Says that it may not have reached the client.
-    pub(super) fn doubt(&mut self) {
+    /// Says that it may not have reached the client; in short if that is not likely.
+    pub(super) fn doubt(&mut self, in_short: bool) {
         self.heading = self.heading.replacen(": ", ", which may not have reached you: ", 1);
+        if in_short {
+            self.excerpt = excerpt(&self.excerpt, DOUBTFUL_CHARS);
+        }
     }
 
     /// The text for the next answer.

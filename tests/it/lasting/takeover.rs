@@ -328,3 +328,26 @@ async fn the_death_of_a_session_is_told_by_another_one_that_is_taken_over() {
     assert!(text.contains("[This session was taken over") && text.ends_with("'second'"), "{text}");
     client.stop().await;
 }
+
+#[tokio::test]
+async fn an_answer_that_a_stopped_client_never_read_is_told_again() {
+    let kept = Kept::new();
+    let mut client = kept.client(&[]).await;
+    client.cell("x = 1").await.ok();
+    let running = client.start_cell("import pathlib, time\nwhile not pathlib.Path('go').exists(): time.sleep(0.01)\nprint('read by nobody')").await;
+    client.request("tools/list", json!({})).await.response().await.unwrap();
+    client.signal(nix::sys::signal::Signal::SIGSTOP);
+    kept.write("go", "");
+    // Longer than an answer takes that is on its way.
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    kill(client).await;
+    assert_eq!(running.response().await, None);
+    kept.left_session().await;
+    let mut client = kept.client(&[]).await;
+    let text = client.cell("x").await.ok();
+    assert!(
+        text.contains("which may not have reached you: ") && text.contains("]\nread by nobody\n"),
+        "{text}"
+    );
+    client.stop().await;
+}
