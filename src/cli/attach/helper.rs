@@ -9,7 +9,7 @@ use rustyline::completion::Completer;
 use rustyline::highlight::{CmdKind, Highlighter};
 use rustyline::hint::Hinter;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
-use rustyline::{Context, Helper, Result};
+use rustyline::{Cmd, ConditionalEventHandler, Context, Event, EventContext, Helper, RepeatCount, Result};
 
 use super::shared::Shared;
 
@@ -19,12 +19,42 @@ const INDENTATION: &str = "    ";
 pub(super) struct PromptHelper {
     pub(super) shared: Arc<Shared>,
     /// Whether a question is answered, and no code written.
-    pub(super) is_answering: AtomicBool,
+    pub(super) is_answering: Arc<AtomicBool>,
 }
 
 impl PromptHelper {
     fn is_answering(&self) -> bool {
         self.is_answering.load(Ordering::Relaxed)
+    }
+}
+
+/// Has the return key indent the next line of a block, as IPython does.
+pub(super) struct Indenter {
+    pub(super) is_answering: Arc<AtomicBool>,
+}
+
+impl ConditionalEventHandler for Indenter {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext<'_>) -> Option<Cmd> {
+        let code = context.line();
+        let is_code = !self.is_answering.load(Ordering::Relaxed) && context.pos() == code.len();
+        let next = is_code.then(|| indentation_after(code)).flatten()?;
+        Some(Cmd::Insert(1, format!("\n{next}")))
+    }
+}
+
+/// The indentation of the line after `code`, if that is in the middle of a block. A blank line ends it.
+fn indentation_after(code: &str) -> Option<String> {
+    let last = code.rsplit('\n').next().unwrap_or_default();
+    let (indentation, words) = last.split_at(last.len() - last.trim_start().len());
+    if words.trim_end().ends_with(':') {
+        return Some(format!("{indentation}{INDENTATION}"));
+    }
+    let first = words.split(|char: char| !char.is_alphabetic()).next().unwrap_or_default();
+    let is_last = ["return", "raise", "pass", "break", "continue"].contains(&first);
+    match words.is_empty() || indentation.is_empty() {
+        true => None,
+        false if is_last => Some(indentation.strip_suffix(INDENTATION).unwrap_or_default().to_owned()),
+        false => Some(indentation.to_owned()),
     }
 }
 
@@ -107,6 +137,24 @@ fn looks_complete(code: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_block_is_indented() {
+        for (code, expected) in [
+            ("x = 1", None),
+            ("x = {1:", Some("    ")),
+            ("for x in y:", Some("    ")),
+            ("for x in y:\n    if x: ", Some("        ")),
+            ("for x in y:\n    print(x)", Some("    ")),
+            ("for x in y:\n    if x:\n        break", Some("    ")),
+            ("def f():\n    return 1", Some("")),
+            ("def f():\n    returned()", Some("    ")),
+            ("def f():\n    return 1\n", None),
+            ("def f():\n    g()\n    ", None),
+        ] {
+            assert_eq!(indentation_after(code).as_deref(), expected, "{code:?}");
+        }
+    }
 
     #[test]
     fn code_seems_complete_while_nobody_can_say() {

@@ -8,9 +8,9 @@ use anyhow::Context as _;
 use ipybox::lasting::{Joined, PromptAnswer};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
-use rustyline::{ColorMode, CompletionType, Config, Editor};
+use rustyline::{ColorMode, CompletionType, Config, Editor, EventHandler, KeyCode, KeyEvent, Modifiers};
 
-use super::helper::PromptHelper;
+use super::helper::{Indenter, PromptHelper};
 use super::shared::{Due, Question, Shared};
 
 /// How many cells the history keeps.
@@ -184,7 +184,12 @@ fn editor(shared: &Arc<Shared>, history: &Path) -> anyhow::Result<PromptEditor> 
         .color_mode(ColorMode::Forced)
         .build();
     let mut editor = PromptEditor::with_config(config).context("use the terminal")?;
-    let (shared, is_answering) = (Arc::clone(shared), AtomicBool::new(false));
+    let (shared, is_answering) = (Arc::clone(shared), Arc::new(AtomicBool::new(false)));
+    let indenter = Indenter { is_answering: Arc::clone(&is_answering) };
+    editor.bind_sequence(
+        KeyEvent(KeyCode::Enter, Modifiers::NONE),
+        EventHandler::Conditional(Box::new(indenter)),
+    );
     editor.set_helper(Some(PromptHelper { shared, is_answering }));
     if let Err(error) = editor.load_history(history) {
         // There is none yet.

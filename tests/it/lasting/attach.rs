@@ -91,7 +91,8 @@ async fn the_kernel_completes_explains_and_says_what_is_complete() {
     prompt.shows("In [4]: ").await;
 
     prompt.types("def twice(value):\r").await;
-    prompt.types("    return 2 * value\r\r").await;
+    // The line is indented.
+    prompt.types("return 2 * value\r\r").await;
     prompt.shows("In [5]: ").await;
     prompt.types("twice(21)\r").await;
     prompt.shows("\n42\r\n").await;
