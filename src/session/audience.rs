@@ -11,8 +11,11 @@ use super::cell::{Author, Outcome};
 use crate::approval::{Action, Notice};
 use crate::kernel::PythonError;
 
-/// How many bytes of text may wait for a watcher. Text that comes while as much waits is left out.
+/// How many bytes of text may wait for a watcher. When more comes, the oldest is left out.
 const TEXT_BYTES: usize = 256 * 1024;
+
+/// How many bytes are left out together, at least.
+const PIECE_BYTES: usize = 16 * 1024;
 
 /// How many events may wait for a watcher. One that lets more come together is given up.
 const EVENTS: usize = 4 * 1024;
@@ -109,9 +112,14 @@ impl Audience {
         mailbox
     }
 
+    /// Whether anybody watches, or has until just now.
+    fn is_watched(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
     /// Tells all who watch.
     pub(crate) fn tell(&self, event: &Event) {
-        if self.count.load(Ordering::Relaxed) == 0 {
+        if !self.is_watched() {
             return;
         }
         let mut watchers = self.watchers();
@@ -152,7 +160,7 @@ impl Audience {
             false => self.last.fetch_add(1, Ordering::Relaxed) + 1,
         };
         let is_told = author != Author::Ourselves;
-        if is_told && self.count.load(Ordering::Relaxed) > 0 {
+        if is_told && self.is_watched() {
             let end = code.floor_char_boundary(CODE_BYTES);
             let code = if end < code.len() { &format!("{}\n…", &code[..end]) } else { code };
             self.tell(&Event::Began { cell, number, author, code: code.into() });
@@ -168,21 +176,21 @@ impl Audience {
 impl Live {
     /// It has shown a text.
     pub(super) fn text(&self, text: &str) {
-        if self.is_told && self.audience.count.load(Ordering::Relaxed) > 0 {
+        if self.is_told && self.audience.is_watched() {
             self.audience.tell(&Event::Text { cell: self.cell, text: text.to_owned() });
         }
     }
 
     /// It has ended.
     pub(super) fn ended(&self, outcome: &Outcome) {
-        if self.is_told {
+        if self.is_told && self.audience.is_watched() {
             self.audience.tell(&Event::Ended { cell: self.cell, end: Arc::new(Ended::of(outcome)) });
         }
     }
 }
 
 impl Mailbox {
-    /// Adds an event, or leaves out its text if too much waits.
+    /// Adds an event, and leaves out the oldest text if too much waits.
     pub(crate) fn put(&self, event: Event) {
         self.lock().put(event);
         self.came.notify_one();
@@ -217,25 +225,43 @@ impl Waiting {
         if self.is_given_up {
             return;
         }
+        if let Event::Text { text, .. } = &event {
+            self.text_bytes += text.len();
+        }
         match (event, self.events.back_mut()) {
-            (Event::Text { cell, text }, last) if self.text_bytes + text.len() > TEXT_BYTES => match last {
-                Some(Event::LeftOut { cell: same, bytes }) if *same == cell => *bytes += text.len(),
-                _ => self.events.push_back(Event::LeftOut { cell, bytes: text.len() }),
-            },
-            (Event::Text { cell, text }, Some(Event::Text { cell: same, text: begun })) if *same == cell => {
-                self.text_bytes += text.len();
+            (Event::Text { cell, text }, Some(Event::Text { cell: same, text: begun }))
+                if *same == cell && begun.len() < PIECE_BYTES =>
+            {
                 begun.push_str(&text);
             }
-            (event, _) => {
-                if let Event::Text { text, .. } = &event {
-                    self.text_bytes += text.len();
-                }
-                self.events.push_back(event);
-            }
+            (event, _) => self.events.push_back(event),
+        }
+        while self.text_bytes > TEXT_BYTES {
+            self.leave_out_oldest_text();
         }
         if self.events.len() > EVENTS {
             self.is_given_up = true;
             self.events.clear();
+        }
+    }
+
+    /// Puts the number of its bytes in the place of the oldest text. What follows begins with a line.
+    fn leave_out_oldest_text(&mut self) {
+        let is_text = |event: &Event| matches!(event, Event::Text { .. });
+        let Some(index) = self.events.iter().position(is_text) else { return };
+        let Some(Event::Text { cell, text }) = self.events.remove(index) else { return };
+        let mut left_out = text.len();
+        if let Some(Event::Text { cell: same, text: next }) = self.events.get_mut(index)
+            && *same == cell
+        {
+            let rest_of_line = next.find('\n').map_or(next.len(), |end| end + 1);
+            next.drain(..rest_of_line);
+            left_out += rest_of_line;
+        }
+        self.text_bytes -= left_out;
+        match index.checked_sub(1).and_then(|before| self.events.get_mut(before)) {
+            Some(Event::LeftOut { cell: same, bytes }) if *same == cell => *bytes += left_out,
+            _ => self.events.insert(index, Event::LeftOut { cell, bytes: left_out }),
         }
     }
 }
@@ -261,18 +287,41 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn text_that_comes_too_fast_is_left_out_and_counted() {
+    async fn the_oldest_of_too_much_text_is_left_out_and_counted() {
         let audience = Audience::default();
         let mailbox = audience.join();
-        let half = "x".repeat(TEXT_BYTES / 2);
-        for piece in [&half, &half, "abc", "de"] {
-            audience.tell(&text(1, piece));
+        audience.tell(&text(1, "the beginning"));
+        audience.tell(&Event::Decided { question: 1, how: "denied" });
+        let line = "0123456789\n";
+        let lines = TEXT_BYTES / line.len();
+        for _ in 0..2 * lines {
+            // In pieces, as `print` writes.
+            audience.tell(&text(1, line.trim_end()));
+            audience.tell(&text(1, "\n"));
         }
-        audience.tell(&text(2, "f"));
-        let whole = format!("1: {TEXT_BYTES} bytes");
-        assert_eq!(taken(&mailbox).await, [whole, "1: left out 5".to_owned(), "2: left out 1".to_owned()]);
-        audience.tell(&text(1, "later"));
-        assert_eq!(taken(&mailbox).await, ["1: 5 bytes"]);
+        audience.tell(&text(2, "the end"));
+
+        let mut bytes = 0;
+        let mut kept = String::new();
+        while !mailbox.lock().events.is_empty() {
+            match mailbox.next().await.unwrap() {
+                Event::LeftOut { cell: 1, bytes: left_out } if kept.is_empty() => bytes += left_out,
+                Event::Text { text, .. } => kept.push_str(&text),
+                Event::Decided { .. } => assert!(kept.is_empty()),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(kept.len() > TEXT_BYTES - 2 * PIECE_BYTES && kept.len() <= TEXT_BYTES, "{}", kept.len());
+        assert_eq!(bytes + kept.len(), "the beginning".len() + 2 * lines * line.len() + "the end".len());
+        assert!(kept.starts_with(line) && kept.ends_with("\nthe end"));
+
+        // One that is too much by itself, too.
+        audience.tell(&text(3, &"x".repeat(TEXT_BYTES + 1)));
+        audience.tell(&text(3, "later"));
+        assert_eq!(
+            taken(&mailbox).await,
+            [format!("3: left out {}", TEXT_BYTES + 1), "3: 5 bytes".to_owned()]
+        );
     }
 
     #[tokio::test]

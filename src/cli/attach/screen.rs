@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustyline::ExternalPrinter;
 
-/// How much may wait to be shown, in bytes.
+/// How much may wait to be shown, in bytes. When more comes, the older half is left out.
 const WAITING_BYTES: usize = 256 * 1024;
 
 /// How long an incomplete line waits for its rest.
@@ -54,8 +54,7 @@ impl Screen {
     pub(super) fn show(&self, text: &str) {
         let mut state = self.lock();
         match state.is_editing {
-            true if state.waiting.len() + text.len() > WAITING_BYTES => state.left_out += text.len(),
-            true => state.waiting.push_str(text),
+            true => state.put(text),
             false => state.write(text),
         }
         self.changed.notify_all();
@@ -104,9 +103,8 @@ impl Screen {
     pub(super) fn ring(&self, printer: &mut impl ExternalPrinter) {
         loop {
             {
-                let is_quiet = |state: &mut State| {
-                    !state.is_editing || state.has_rung || state.waiting.is_empty() && state.left_out == 0
-                };
+                let is_quiet =
+                    |state: &mut State| !state.is_editing || state.has_rung || state.waiting.is_empty();
                 let state = self.lock();
                 let state = self.changed.wait_while(state, is_quiet).unwrap_or_else(PoisonError::into_inner);
                 if !state.waiting.ends_with('\n') {
@@ -137,17 +135,27 @@ impl State {
         self.is_in_line = !text.ends_with('\n');
     }
 
+    /// Keeps text until the editor shows it.
+    fn put(&mut self, text: &str) {
+        self.waiting.push_str(text);
+        if self.waiting.len() > WAITING_BYTES {
+            let half = self.waiting.ceil_char_boundary(self.waiting.len() - WAITING_BYTES / 2);
+            let end = self.waiting[half..].find('\n').map_or(half, |line| half + line + 1);
+            self.waiting.drain(..end);
+            self.left_out += end;
+        }
+    }
+
     /// What waits, as whole lines; of lines that overwrite themselves, the last state.
     fn take(&mut self) -> String {
         self.has_rung = false;
-        let mut text = String::new();
+        let mut text = match std::mem::take(&mut self.left_out) {
+            0 => String::new(),
+            left_out => left_out_note(left_out),
+        };
         for line in std::mem::take(&mut self.waiting).lines() {
             text.push_str(line.trim_end_matches('\r').rsplit('\r').next().unwrap_or_default());
             text.push('\n');
-        }
-        let left_out = std::mem::take(&mut self.left_out);
-        if left_out > 0 {
-            text.push_str(&left_out_note(left_out));
         }
         text
     }
@@ -170,9 +178,15 @@ mod tests {
         screen.show_line("next");
         assert_eq!(screen.above_prompt(), "100%\nend\nnext\n");
         assert_eq!(screen.above_prompt(), "");
-        screen.show(&"x".repeat(WAITING_BYTES));
+        let line = "x".repeat(99) + "\n";
+        for _ in 0..WAITING_BYTES / 100 + 1 {
+            screen.show(&line);
+        }
         screen.show("more");
-        assert!(screen.above_prompt().ends_with(&format!("x\n{}", left_out_note(4))));
+        let shown = screen.above_prompt();
+        let left_out = WAITING_BYTES / 100 * 100 + 104 - (shown.len() - left_out_note(100_000).len() - 1);
+        assert!(shown.starts_with(&format!("{}{line}", left_out_note(left_out))), "{}", &shown[..200]);
+        assert!(shown.ends_with(&format!("{line}more\n")));
         assert_eq!(screen.styled("x", "2"), "x");
     }
 }

@@ -156,10 +156,11 @@ async fn the_line_that_is_typed_survives_what_the_agent_shows() {
     prompt.shows("\n'typed'").await;
     running.answer().await.ok();
 
-    // What comes faster than it can be shown keeps nobody waiting.
+    // What comes faster than it can be shown keeps nobody waiting, and its end is shown.
     let flood = "for number in range(300_000): print('flood', number)\nprint('over')";
     assert!(client.cell(flood).await.ok().contains("Output truncated"));
     prompt.shows("over\r\n").await;
+    prompt.shows("agent [4]: ended").await;
     client.stop().await;
 }
 
