@@ -33,8 +33,9 @@ pub(crate) use self::gate::{Gate, Origin, Permit};
 pub(crate) use self::notice::{Notice, next_question, words as answer_in_words};
 pub use self::policy::{Effect, Policy, PolicyError};
 pub(crate) use self::queue::{ApprovalQueue, Approver};
+pub use self::request::Answer;
 pub use self::request::ApprovalRequest;
-pub(crate) use self::request::{Answer, Reply};
+pub(crate) use self::request::Reply;
 pub use self::review::{
     Filter as AuditFilter, NoHead as NoAuditHead, Report as AuditReport, Review as AuditReview,
     rfc3339_seconds,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
@@ -11,9 +12,11 @@ use tokio::time::Instant;
 use super::action::{Action, Target, ToolAnnotations};
 use super::shown;
 
-/// A user's answer to an [`ApprovalRequest`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answer {
+/// A user's answer to a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(clippy::exhaustive_enums, reason = "there are no other ones")]
+pub enum Answer {
     /// This one may run.
     Once,
     /// This one, and its like as long as the session lasts.

@@ -1,10 +1,13 @@
 //! The first words on a connection to a keeper: one line of JSON each way.
 
-use std::io;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::GREETING_TIME;
+use super::entry::Entry;
 use super::likeness::Likeness;
 
 /// The longest line.
@@ -88,4 +91,40 @@ pub(super) fn line(words: &impl Serialize) -> io::Result<Vec<u8>> {
 /// Reads a line.
 pub(super) fn understand<T: DeserializeOwned>(line: &[u8]) -> io::Result<T> {
     serde_json::from_slice(line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// Connects to a keeper, whose answers are waited for as long as a greeting may take. Blocks.
+pub(super) fn connect(entry: &Entry) -> io::Result<UnixStream> {
+    let stream = UnixStream::connect(entry.socket())?;
+    // The directory is this user's alone; the process behind the socket has to be, too.
+    if peer(&stream)? != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
+    }
+    stream.set_read_timeout(Some(GREETING_TIME))?;
+    stream.set_write_timeout(Some(GREETING_TIME))?;
+    Ok(stream)
+}
+
+/// The user of the process at the other end.
+fn peer(stream: &UnixStream) -> io::Result<u32> {
+    #[cfg(target_os = "linux")]
+    let user = rustix::net::sockopt::socket_peercred(stream)?.uid.as_raw();
+    #[cfg(not(target_os = "linux"))]
+    let user = nix::unistd::getpeereid(stream)?.0.as_raw();
+    Ok(user)
+}
+
+/// Says what is wanted of a keeper; `None` if it hangs up. Blocks.
+pub(super) fn greet(
+    says: &mut UnixStream,
+    lines: &mut BufReader<UnixStream>,
+    wish: &Wish,
+) -> io::Result<Option<Answer>> {
+    says.write_all(&line(wish)?)?;
+    let mut words = Vec::new();
+    lines.take(LINE_BYTES as u64).read_until(b'\n', &mut words)?;
+    match words.is_empty() {
+        true => Ok(None),
+        false => understand(&words).map(Some),
+    }
 }

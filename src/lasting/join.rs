@@ -6,11 +6,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::entry::Entry;
-use super::greeting::{Answer, LINE_BYTES, Wish, line, understand};
+use super::Error;
+use super::greeting::{Answer, Wish, connect, greet, line, understand};
 use super::likeness::program;
 use super::list::{KeptSession, KeptSessions};
-use super::{Error, GREETING_TIME};
 use crate::config::workspace_state_dir;
 use crate::mcp_server::{Heard, Said};
 use crate::text::Coloured;
@@ -72,7 +71,8 @@ pub fn join(
     let stream = connect(&entry).map_err(failed)?;
     let mut says = stream.try_clone().map_err(failed)?;
     let mut lines = BufReader::new(stream);
-    let answer = greet(&mut says, &mut lines, can_answer).map_err(failed)?;
+    let wish = Wish::Join { program: program(), can_answer };
+    let answer = greet(&mut says, &mut lines, &wish).map_err(failed)?;
     let refused = |why: String| Err(Error::NotJoined { id: id.clone(), why });
     match answer {
         Some(Answer::Joined) => {}
@@ -103,41 +103,6 @@ fn the_one(sessions: Vec<KeptSession>) -> Result<KeptSession, Error> {
             let sessions = candidates.into_iter().map(|session| (session.id, session.workspace)).collect();
             Err(Error::SeveralToJoin { sessions })
         }
-    }
-}
-
-fn connect(entry: &Entry) -> io::Result<UnixStream> {
-    let stream = UnixStream::connect(entry.socket())?;
-    // The directory is this user's alone; the process behind the socket has to be, too.
-    if peer(&stream)? != rustix::process::geteuid().as_raw() {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
-    }
-    stream.set_read_timeout(Some(GREETING_TIME))?;
-    stream.set_write_timeout(Some(GREETING_TIME))?;
-    Ok(stream)
-}
-
-/// The user of the process at the other end.
-fn peer(stream: &UnixStream) -> io::Result<u32> {
-    #[cfg(target_os = "linux")]
-    let user = rustix::net::sockopt::socket_peercred(stream)?.uid.as_raw();
-    #[cfg(not(target_os = "linux"))]
-    let user = nix::unistd::getpeereid(stream)?.0.as_raw();
-    Ok(user)
-}
-
-/// `None` if the other end hangs up.
-fn greet(
-    says: &mut UnixStream,
-    lines: &mut BufReader<UnixStream>,
-    can_answer: bool,
-) -> io::Result<Option<Answer>> {
-    says.write_all(&line(&Wish::Join { program: program(), can_answer })?)?;
-    let mut words = Vec::new();
-    lines.take(LINE_BYTES as u64).read_until(b'\n', &mut words)?;
-    match words.is_empty() {
-        true => Ok(None),
-        false => understand(&words).map(Some),
     }
 }
 

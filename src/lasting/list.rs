@@ -1,17 +1,16 @@
 //! The kept sessions of a user.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::os::unix::net::UnixStream;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::Error;
 use super::entry::{Entry, now};
-use super::greeting::{Answer, LINE_BYTES, Status, Wish, line, understand};
+use super::greeting::{Answer, Status, Wish, connect, greet};
 use super::likeness::Likeness;
-use super::{Error, GREETING_TIME};
 use crate::config::states_dir;
 use crate::env::Variables;
 use crate::process::memory_of_family;
@@ -204,13 +203,9 @@ fn status_of(entry: &Entry) -> Option<Status> {
 
 /// Asks a keeper something that it answers by one line.
 fn ask(entry: &Entry, wish: &Wish) -> std::io::Result<Answer> {
-    let mut stream = UnixStream::connect(entry.socket())?;
-    stream.set_read_timeout(Some(GREETING_TIME))?;
-    stream.set_write_timeout(Some(GREETING_TIME))?;
-    stream.write_all(&line(wish)?)?;
-    let mut words = Vec::new();
-    BufReader::new(stream).take(LINE_BYTES as u64).read_until(b'\n', &mut words)?;
-    understand(&words)
+    let mut stream = connect(entry)?;
+    let mut lines = BufReader::new(stream.try_clone()?);
+    greet(&mut stream, &mut lines, wish)?.ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
 }
 
 /// Ends the sessions that have been without a client for longest, if there are too many.

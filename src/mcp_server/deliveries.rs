@@ -141,15 +141,10 @@ impl Deliveries {
             state.sent.iter().filter(|sent| is_last(sent)).map(|sent| sent.id.clone()).collect();
         for sent in state.sent.iter_mut().filter(|sent| last.contains(&sent.id)) {
             sent.own.doubt(sent.at.elapsed() > LAST_MOMENT);
+            // The client has probably read it, and what it repeated.
+            sent.carried.retain_mut(is_to_be_repeated);
         }
         for id in last {
-            // The client has probably read it, and what it repeated.
-            state.sent.iter_mut().filter(|sent| sent.id == id).for_each(|sent| {
-                sent.carried.retain_mut(|earlier| {
-                    earlier.times_repeated += 1;
-                    earlier.times_repeated < MOST_REPEATS
-                });
-            });
             state.take_back(&id);
         }
     }
@@ -166,7 +161,8 @@ impl Deliveries {
         request: &CallToolRequestParams,
         id: &CallId,
         session: &Session,
-        (mut result, news): (CallToolResult, Vec<String>),
+        mut result: CallToolResult,
+        news: Vec<String>,
     ) -> CallToolResult {
         // After the timeout, a later answer repeats the missing ones.
         tokio::time::timeout(SETTLING, self.earlier_cells(id)).await.ok();
@@ -205,6 +201,12 @@ impl Deliveries {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether an answer that was repeated by one which may be lost is repeated once more.
+fn is_to_be_repeated(earlier: &mut Earlier) -> bool {
+    earlier.times_repeated += 1;
+    earlier.times_repeated < MOST_REPEATS
 }
 
 /// Whether a model requests the last answers again, by a cell without code.
@@ -264,10 +266,7 @@ impl State {
             return repeated;
         }
         // This answer may be lost, and the earlier ones in it.
-        carried.retain_mut(|earlier| {
-            earlier.times_repeated += 1;
-            earlier.times_repeated < MOST_REPEATS
-        });
+        carried.retain_mut(is_to_be_repeated);
         self.kept = carried.into();
         self.keep(own);
         repeated

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::asking::Ongoing;
-use super::earlier::{Earlier, Why, text_of};
+use super::earlier::{Earlier, Why};
 use crate::approval::ApprovalRequest;
 use crate::session::Session;
 
@@ -186,11 +186,7 @@ impl Left {
         };
         let mut answers = Vec::new();
         for mut call in done {
-            let Some(result) = call.look() else { continue };
-            let text = match result {
-                Ok(result) => text_of(result),
-                Err(error) => error.message.to_string(),
-            };
+            let Some(text) = call.text() else { continue };
             let about = call.about();
             let after = about.begun.elapsed();
             answers.push(Earlier::with_file(&about.call, &text, Why::ClientGone, after, session).await);

@@ -44,7 +44,7 @@ use tokio_util::task::TaskTracker;
 use self::arrivals::Turn;
 use self::asking::{Parking, Tasks};
 use self::attached::Attached;
-pub use self::attached::{Answer as PromptAnswer, By, Heard, Said};
+pub use self::attached::{By, Heard, Said};
 use self::deliveries::{CallId, Deliveries};
 use self::earlier::{Earlier, Why, name_of, text_of};
 use self::left::Left;
@@ -54,6 +54,7 @@ pub(crate) use self::serving::Serving;
 use self::sessions::Sessions;
 pub(crate) use self::stdio::end_on_signals;
 pub use self::stdio::{Error, serve_stdio};
+pub use crate::approval::Answer as PromptAnswer;
 use crate::approval::Approver;
 use crate::config::{Config, Images};
 use crate::output::Unread;
@@ -185,7 +186,7 @@ impl McpServer {
         }
         self.news.tell_all(self.attached.news());
         let news = self.news.take(is_queued).await;
-        self.deliveries.answer(request, call, self.session(), (result, news)).await
+        self.deliveries.answer(request, call, self.session(), result, news).await
     }
 
     /// Keeps an answer whose client is gone, for the next one.

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::elicit::{self, Asked};
 use super::{Questions, Waiting};
 use crate::approval::ApprovalRequest;
+use crate::mcp_server::earlier::text_of;
 use crate::mcp_server::left::Lent;
 use crate::mcp_server::progress::{Listener, ProgressClient};
 use crate::output::Unread;
@@ -130,6 +131,14 @@ impl Ongoing {
             self.done = (&mut self.task).now_or_never().map(|done| done.unwrap_or_else(|_| Err(bug())));
         }
         self.done.as_ref()
+    }
+
+    /// The text of the result, if the work is done.
+    pub(in crate::mcp_server) fn text(&mut self) -> Option<String> {
+        Some(match self.look()? {
+            Ok(result) => text_of(result),
+            Err(error) => error.message.to_string(),
+        })
     }
 
     /// Takes the result of the work, if it is done.

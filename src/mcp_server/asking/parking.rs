@@ -18,7 +18,7 @@ use super::Waiting;
 use super::ongoing::{Followed, Next, Ongoing};
 use super::question;
 use crate::approval::ApprovalRequest;
-use crate::mcp_server::earlier::{Earlier, Why, text_of};
+use crate::mcp_server::earlier::{Earlier, Why};
 use crate::mcp_server::progress::listener_of;
 use crate::session::Session;
 
@@ -60,10 +60,7 @@ impl DoneMeanwhile {
 impl Parked {
     /// The call's result, if it is done. It counts as sent from here on.
     fn look(&mut self) -> Option<DoneMeanwhile> {
-        let text = match self.ongoing.look()? {
-            Ok(result) => text_of(result),
-            Err(error) => error.message.to_string(),
-        };
+        let text = self.ongoing.text()?;
         self.is_sent = true;
         Some(DoneMeanwhile { call: self.ongoing.about().call.clone(), text })
     }

@@ -22,7 +22,7 @@ use super::ongoing::{Followed, Next, Ongoing};
 use super::parking::{answer, unguessable};
 use super::{Waiting, question};
 use crate::approval::ApprovalRequest;
-use crate::mcp_server::earlier::{Earlier, Why, text_of};
+use crate::mcp_server::earlier::{Earlier, Why};
 use crate::mcp_server::left::Left;
 use crate::session::Session;
 
@@ -261,10 +261,7 @@ impl Kept {
             return None;
         }
         self.is_told = true;
-        let text = match self.ongoing.look()? {
-            Ok(result) => text_of(result),
-            Err(error) => error.message.to_string(),
-        };
+        let text = self.ongoing.text()?;
         let why = if self.is_cancelled { Why::Cancelled } else { Why::NotFetched };
         let about = self.ongoing.about();
         Some((about.call.clone(), text, why, about.begun.elapsed()))

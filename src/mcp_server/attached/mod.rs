@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{mpsc, oneshot};
 
 pub(super) use self::person::serve;
-pub use self::wire::{Answer, By, Heard, Said};
+pub use self::wire::{By, Heard, Said};
 use super::asking::for_prompt;
-use crate::approval::{self, ApprovalQueue, ApprovalRequest, Approver, answer_in_words, next_question};
+use crate::approval::{Answer, ApprovalQueue, ApprovalRequest, Approver, answer_in_words, next_question};
 use crate::output::Text;
 use crate::session::{Audience, Event, Outcome};
 
@@ -25,11 +25,11 @@ const NOTES: usize = 16;
 pub(super) struct Attached {
     queue: Arc<ApprovalQueue>,
     audience: Arc<Audience>,
-    desk: Arc<Mutex<Desk>>,
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Default)]
-struct Desk {
+struct State {
     /// How many there are who can answer.
     people: usize,
     /// How many there have been.
@@ -46,7 +46,7 @@ struct Desk {
 /// A question that nobody has answered.
 struct Open {
     text: Arc<str>,
-    answer: oneshot::Sender<approval::Answer>,
+    answer: oneshot::Sender<Answer>,
 }
 
 /// A person who is there, as long as this lives.
@@ -60,10 +60,10 @@ impl Attached {
     /// Nobody, at first. Those who come watch the same session.
     pub(super) fn new(audience: Arc<Audience>) -> Self {
         let (queue, requests) = ApprovalQueue::of_attached();
-        let desk = Arc::default();
+        let state = Arc::default();
         // Ends with the queue.
-        tokio::spawn(ask_all(requests, Arc::clone(&desk), Arc::clone(&audience)));
-        Self { queue, audience, desk }
+        tokio::spawn(ask_all(requests, Arc::clone(&state), Arc::clone(&audience)));
+        Self { queue, audience, state }
     }
 
     /// Asks those who are there; nobody, for this reason, if there are none.
@@ -78,23 +78,23 @@ impl Attached {
 
     /// What the agent's next answer says of their cells, once.
     pub(super) fn news(&self) -> Vec<String> {
-        let mut desk = self.lock();
-        let cells = match std::mem::take(&mut desk.ran) {
+        let mut state = self.lock();
+        let cells = match std::mem::take(&mut state.ran) {
             0 => return Vec::new(),
             1 => "a cell".to_owned(),
             cells => format!("{cells} cells"),
         };
         let mut news =
             vec![format!("[The user ran {cells} in this kernel meanwhile: variables may have changed.]")];
-        news.append(&mut desk.notes);
+        news.append(&mut state.notes);
         news
     }
 
     /// Notes that a person has run a cell. What its outcome says of earlier cells and of the kernel is for the agent too.
     fn ran(&self, outcome: &Outcome) {
-        let mut desk = self.lock();
-        desk.ran += 1;
-        desk.has_worked = true;
+        let mut state = self.lock();
+        state.ran += 1;
+        state.has_worked = true;
         let mut notes = outcome.notes.clone();
         if let Some(late) = late_output(&outcome.late) {
             notes.push(format!("[Output of earlier cells, after they had ended:]\n{late}\n[End of the output of earlier cells]"));
@@ -102,22 +102,22 @@ impl Attached {
         if crate::session::KernelState::of(&outcome.end) == crate::session::KernelState::Lost {
             notes.push(format!("[A cell of the user: {}]", outcome.end.words()));
         }
-        desk.notes.append(&mut notes);
-        let surplus = desk.notes.len().saturating_sub(NOTES);
-        desk.notes.drain(..surplus);
+        state.notes.append(&mut notes);
+        let surplus = state.notes.len().saturating_sub(NOTES);
+        state.notes.drain(..surplus);
     }
 
     /// Counts a person. Returns the questions that are open, too, if they can answer.
     fn arrive(&self, can_answer: bool) -> (Presence<'_>, Vec<Event>) {
-        let mut desk = self.lock();
-        desk.numbers += 1;
-        let presence = Presence { attached: self, number: desk.numbers, can_answer };
+        let mut state = self.lock();
+        state.numbers += 1;
+        let presence = Presence { attached: self, number: state.numbers, can_answer };
         if !can_answer {
             return (presence, Vec::new());
         }
-        desk.people += 1;
+        state.people += 1;
         self.queue.attend(true);
-        let open = desk
+        let open = state
             .open
             .iter()
             .map(|(&question, open)| Event::Question { question, text: Arc::clone(&open.text) });
@@ -125,13 +125,13 @@ impl Attached {
     }
 
     /// Takes an answer. Returns whether it is the first one.
-    fn answer(&self, question: u64, answer: approval::Answer) -> bool {
+    fn answer(&self, question: u64, answer: Answer) -> bool {
         let open = self.lock().open.remove(&question);
         open.is_some_and(|open| open.answer.send(answer).is_ok())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Desk> {
-        lock(&self.desk)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
     }
 }
 
@@ -140,18 +140,18 @@ impl Drop for Presence<'_> {
         if !self.can_answer {
             return;
         }
-        let mut desk = self.attached.lock();
-        desk.people -= 1;
-        if desk.people == 0 {
+        let mut state = self.attached.lock();
+        state.people -= 1;
+        if state.people == 0 {
             self.attached.queue.attend(false);
             // Nobody is there who could answer them: they are rejected.
-            desk.open.clear();
+            state.open.clear();
         }
     }
 }
 
-fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
-    desk.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The late output that an outcome brings along, within bounds.
@@ -162,7 +162,7 @@ fn late_output(late: &Text) -> Option<String> {
 /// Asks all who are there what the queue brings.
 async fn ask_all(
     mut requests: mpsc::Receiver<ApprovalRequest>,
-    desk: Arc<Mutex<Desk>>,
+    state: Arc<Mutex<State>>,
     audience: Arc<Audience>,
 ) {
     while let Some(request) = requests.recv().await {
@@ -170,16 +170,16 @@ async fn ask_all(
         let (question, text) = (next_question(), Arc::<str>::from(text));
         let (answer, answered) = oneshot::channel();
         {
-            let mut desk = lock(&desk);
-            if desk.people == 0 {
+            let mut state = lock(&state);
+            if state.people == 0 {
                 // Dropped, and thereby rejected.
                 continue;
             }
-            desk.open.insert(question, Open { text: Arc::clone(&text), answer });
+            state.open.insert(question, Open { text: Arc::clone(&text), answer });
         }
         request.hand_out();
         audience.tell(&Event::Question { question, text });
-        tokio::spawn(follow(request, question, answered, Arc::clone(&desk), Arc::clone(&audience)));
+        tokio::spawn(follow(request, question, answered, Arc::clone(&state), Arc::clone(&audience)));
     }
 }
 
@@ -187,15 +187,15 @@ async fn ask_all(
 async fn follow(
     mut request: ApprovalRequest,
     question: u64,
-    answered: oneshot::Receiver<approval::Answer>,
-    desk: Arc<Mutex<Desk>>,
+    answered: oneshot::Receiver<Answer>,
+    state: Arc<Mutex<State>>,
     audience: Arc<Audience>,
 ) {
     let answer = tokio::select! {
         answer = answered => answer.ok(),
         () = request.closed() => None,
     };
-    lock(&desk).open.remove(&question);
+    lock(&state).open.remove(&question);
     let how = match answer {
         Some(answer) if request.answer(answer) => answer_in_words(answer),
         _ => "not answered in time",

@@ -10,9 +10,9 @@ use tokio::sync::mpsc;
 use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::sync::CancellationToken;
 
-use super::wire::{Answer, By, Heard, Said};
+use super::wire::{By, Heard, Said};
 use super::{Attached, late_output};
-use crate::approval::{self, question};
+use crate::approval::question;
 use crate::kernel::{Inquiry, Insight, PythonError};
 use crate::mcp_server::McpServer;
 use crate::mcp_server::sessions::Place;
@@ -96,7 +96,7 @@ impl Person {
                 Said::Interrupt => self.interrupt(),
                 Said::Answer { question, answer } => {
                     // The others are told, and this person too, how it was decided.
-                    self.attached().answer(question, meant(answer));
+                    self.attached().answer(question, answer);
                 }
                 Said::Complete { id, code, cursor } => {
                     let inquiry = Inquiry::Completions { code, cursor };
@@ -253,14 +253,5 @@ fn done(outcome: &Result<Outcome, Error>) -> Heard {
             Heard::Done { is_ok: matches!(outcome.end, End::Finished) && outcome.error.is_none(), notes }
         }
         Err(error) => Heard::Done { is_ok: false, notes: vec![format!("Failed to {}", describe(error))] },
-    }
-}
-
-fn meant(answer: Answer) -> approval::Answer {
-    match answer {
-        Answer::Once => approval::Answer::Once,
-        Answer::Session => approval::Answer::Session,
-        Answer::Always => approval::Answer::Always,
-        Answer::No => approval::Answer::No,
     }
 }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::approval::Answer;
+
 /// What a prompt says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
@@ -39,21 +41,6 @@ pub enum Said {
         /// The answer.
         answer: Answer,
     },
-}
-
-/// An answer to a question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(clippy::exhaustive_enums, reason = "there are no other ones")]
-pub enum Answer {
-    /// This one may run.
-    Once,
-    /// This one, and its like as long as the session lasts.
-    Session,
-    /// This one, and its like from now on.
-    Always,
-    /// It may not run.
-    No,
 }
 
 /// What a prompt hears. Code and output may contain anything.
