@@ -26,6 +26,19 @@ pub(crate) struct Action {
     pub(crate) annotations: Option<ToolAnnotations>,
 }
 
+impl Action {
+    /// An action of which nothing more is known.
+    pub(crate) fn new(
+        server_name: String,
+        tool_name: String,
+        tool_args: Map<String, Value>,
+        target: Target,
+    ) -> Self {
+        let (definition, changes, annotations) = (None, None, None);
+        Self { server_name, tool_name, tool_args, target, definition, changes, annotations }
+    }
+}
+
 /// The target of an action.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]

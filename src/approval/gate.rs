@@ -301,15 +301,7 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(60);
 
     fn action(server_name: &str) -> Action {
-        Action {
-            server_name: server_name.to_owned(),
-            tool_name: "t".to_owned(),
-            tool_args: Map::new(),
-            target: Target::Command("x".to_owned()),
-            annotations: None,
-            definition: None,
-            changes: None,
-        }
+        Action::new(server_name.to_owned(), "t".to_owned(), Map::new(), Target::Command("x".to_owned()))
     }
 
     fn gate(policy: &str) -> Gate {

@@ -84,15 +84,7 @@ mod tests {
     fn action(target: Target, arguments: Value) -> Action {
         let Value::Object(tool_args) = arguments else { panic!("an object") };
         let (server_name, tool_name) = ("s".to_owned(), "t".to_owned());
-        Action {
-            server_name,
-            tool_name,
-            tool_args,
-            target,
-            definition: None,
-            changes: None,
-            annotations: None,
-        }
+        Action::new(server_name, tool_name, tool_args, target)
     }
 
     #[track_caller]

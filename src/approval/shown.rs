@@ -215,15 +215,7 @@ mod tests {
 
     fn action(tool_args: Value) -> Action {
         let Value::Object(tool_args) = tool_args else { panic!("an object") };
-        Action {
-            server_name: "s".to_owned(),
-            tool_name: "t".to_owned(),
-            tool_args,
-            target: Target::Kernel,
-            annotations: None,
-            definition: None,
-            changes: None,
-        }
+        Action::new("s".to_owned(), "t".to_owned(), tool_args, Target::Kernel)
     }
 
     #[track_caller]

@@ -83,15 +83,7 @@ mod tests {
     use super::*;
 
     fn call(server_name: &str) -> Action {
-        Action {
-            server_name: server_name.to_owned(),
-            tool_name: "t".to_owned(),
-            tool_args: Map::new(),
-            target: Target::Command("x".to_owned()),
-            annotations: None,
-            definition: None,
-            changes: None,
-        }
+        Action::new(server_name.to_owned(), "t".to_owned(), Map::new(), Target::Command("x".to_owned()))
     }
 
     fn shell(command: &str) -> Action {

@@ -31,15 +31,7 @@ impl Asker for ByGate {
                 Question::Page { url, .. } => Target::Url(url.clone()),
                 Question::Form { .. } => Target::Host,
             };
-            let action = Action {
-                server_name: name.to_owned(),
-                tool_name: ELICITATION.to_owned(),
-                tool_args: question.arguments(),
-                target,
-                definition: None,
-                changes: None,
-                annotations: None,
-            };
+            let action = Action::new(name.to_owned(), ELICITATION.to_owned(), question.arguments(), target);
             let is_page = matches!(question, Question::Page { .. });
             self.gate.elicit(action, is_page).await.map_err(|denied| match denied {
                 Denied::Rejected { .. } => NotAnswered::Declined,

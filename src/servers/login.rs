@@ -63,15 +63,12 @@ impl Opener for User<'_> {
     fn open<'a>(&'a self, visit: &'a Visit) -> BoxFuture<'a, Result<Visited, String>> {
         Box::pin(async {
             let arguments = [("server_name", json!(self.name)), ("url", json!(visit.url))];
-            let action = Action {
-                server_name: OURSELVES.to_owned(),
-                tool_name: LOGIN.to_owned(),
-                tool_args: Map::from_iter(arguments.map(|(name, value)| (name.to_owned(), value))),
-                target: Target::Url(visit.url.clone()),
-                definition: None,
-                changes: None,
-                annotations: None,
-            };
+            let action = Action::new(
+                OURSELVES.to_owned(),
+                LOGIN.to_owned(),
+                Map::from_iter(arguments.map(|(name, value)| (name.to_owned(), value))),
+                Target::Url(visit.url.clone()),
+            );
             let opened = self.gate.send_to_page(action, self.approver).await;
             let page = opened.map_err(|denied: Denied| denied.to_string())?;
             *self.page.lock().unwrap_or_else(PoisonError::into_inner) = Some(page);

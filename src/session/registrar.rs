@@ -87,15 +87,12 @@ pub(super) fn registration(name: &str, parameters: &Map<String, Value>) -> Actio
 
 /// An action of ipybox itself.
 pub(super) fn ours<const N: usize>(tool: &str, arguments: [(&str, Value); N]) -> Action {
-    Action {
-        server_name: OURSELVES.to_owned(),
-        tool_name: tool.to_owned(),
-        tool_args: arguments.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-        target: Target::Host,
-        definition: None,
-        changes: None,
-        annotations: None,
-    }
+    Action::new(
+        OURSELVES.to_owned(),
+        tool.to_owned(),
+        arguments.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        Target::Host,
+    )
 }
 
 /// Asks the gate whether ipybox itself may do what its client requests, or what a file offers.

@@ -285,15 +285,7 @@ mod tests {
     }
 
     async fn denial(gate: &Gate) -> String {
-        let action = Action {
-            server_name: "a".to_owned(),
-            tool_name: "b".to_owned(),
-            tool_args: serde_json::Map::new(),
-            target: Target::Kernel,
-            definition: None,
-            changes: None,
-            annotations: None,
-        };
+        let action = Action::new("a".to_owned(), "b".to_owned(), serde_json::Map::new(), Target::Kernel);
         let decided = timeout(PATIENCE, gate.decide_for_code(action)).await.unwrap();
         decided.err().expect("it is denied").to_string()
     }

@@ -313,15 +313,12 @@ async fn judge(gate: &Gate, Question { tool_name, tool_args, .. }: Question) -> 
         ShellTool::Shell => "shell",
         ShellTool::ShellMagic => "shell_magic",
     };
-    let action = Action {
-        server_name: OURSELVES.to_owned(),
-        tool_name: tool_name.to_owned(),
-        tool_args: Map::from_iter([("cmd".to_owned(), Value::String(tool_args.cmd))]),
-        target: Target::Kernel,
-        definition: None,
-        changes: None,
-        annotations: None,
-    };
+    let action = Action::new(
+        OURSELVES.to_owned(),
+        tool_name.to_owned(),
+        Map::from_iter([("cmd".to_owned(), Value::String(tool_args.cmd))]),
+        Target::Kernel,
+    );
     let decided = gate.decide_for_code(action).await;
     tracing::debug!(tool_name, is_allowed = decided.is_ok(), "a shell command asked for approval");
     match decided {

@@ -199,18 +199,18 @@ pub(crate) fn read_server_message(text: &str) -> Result<ServerMessage, Fault> {
 impl From<AskedQuestion> for Action {
     fn from(question: AskedQuestion) -> Self {
         Self {
-            server_name: question.server_name,
-            tool_name: question.tool_name,
-            tool_args: question.tool_args,
-            target: match question.target {
-                WireTarget::Command(words) => Target::Command(words),
-                WireTarget::Url(url) => Target::Url(url),
-                WireTarget::Kernel => Target::Kernel,
-                WireTarget::Host => Target::Host,
-            },
-            definition: None,
-            changes: None,
             annotations: question.annotations,
+            ..Self::new(
+                question.server_name,
+                question.tool_name,
+                question.tool_args,
+                match question.target {
+                    WireTarget::Command(words) => Target::Command(words),
+                    WireTarget::Url(url) => Target::Url(url),
+                    WireTarget::Kernel => Target::Kernel,
+                    WireTarget::Host => Target::Host,
+                },
+            )
         }
     }
 }
@@ -220,15 +220,12 @@ mod tests {
     use super::*;
 
     fn action() -> Action {
-        Action {
-            server_name: "files".to_owned(),
-            tool_name: "read".to_owned(),
-            tool_args: Map::from_iter([("path".to_owned(), json!("/x"))]),
-            target: Target::Command("server --flag".to_owned()),
-            definition: None,
-            changes: None,
-            annotations: None,
-        }
+        Action::new(
+            "files".to_owned(),
+            "read".to_owned(),
+            Map::from_iter([("path".to_owned(), json!("/x"))]),
+            Target::Command("server --flag".to_owned()),
+        )
     }
 
     #[test]

@@ -63,15 +63,12 @@ fn action() -> Action {
     else {
         unreachable!()
     };
-    Action {
-        server_name: "server".to_owned(),
-        tool_name: "tool".to_owned(),
+    Action::new(
+        "server".to_owned(),
+        "tool".to_owned(),
         tool_args,
-        target: Target::Command("run --key the-secret".to_owned()),
-        annotations: None,
-        definition: None,
-        changes: None,
-    }
+        Target::Command("run --key the-secret".to_owned()),
+    )
 }
 
 /// The events' names and these fields of them.

@@ -180,15 +180,12 @@ mod tests {
 
     fn action(server: &str, tool: &str, arguments: Value) -> Action {
         let Value::Object(tool_args) = arguments else { panic!("an object") };
-        Action {
-            server_name: server.to_owned(),
-            tool_name: tool.to_owned(),
+        Action::new(
+            server.to_owned(),
+            tool.to_owned(),
             tool_args,
-            target: Target::Command("npx -y files /tmp".to_owned()),
-            annotations: None,
-            definition: None,
-            changes: None,
-        }
+            Target::Command("npx -y files /tmp".to_owned()),
+        )
     }
 
     #[track_caller]

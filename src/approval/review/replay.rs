@@ -137,8 +137,7 @@ fn action(record: &Record) -> (Action, Option<&'static str>) {
     };
     let target = target(text(&record.target), server_name == OURSELVES || tool_name == ELICITATION);
     let annotations = record.annotations;
-    let action =
-        Action { server_name, tool_name, tool_args, target, annotations, definition: None, changes: None };
+    let action = Action { annotations, ..Action::new(server_name, tool_name, tool_args, target) };
     (action, gap)
 }
 

@@ -34,15 +34,8 @@ async fn log() -> Vec<String> {
         let cell = audit.cell_started("1");
         let mut tool_args = Map::new();
         tool_args.insert("text".to_owned(), text.into());
-        let action = Action {
-            server_name: "server".to_owned(),
-            tool_name: "write".to_owned(),
-            tool_args,
-            target: Target::Command("x".to_owned()),
-            annotations: None,
-            definition: None,
-            changes: None,
-        };
+        let action =
+            Action::new("server".to_owned(), "write".to_owned(), tool_args, Target::Command("x".to_owned()));
         let (_, call) = gate.decide(action, &Approver::Consent).await.unwrap();
         call.result(|| json!("done"));
         cell.ended("finished", CellOutput::default());

@@ -222,13 +222,8 @@ mod tests {
         let annotations = (server != OURSELVES).then_some(annotations);
         let (server_name, tool_name) = (server.to_owned(), tool.to_owned());
         ApprovalRequest::for_tests(Action {
-            server_name,
-            tool_name,
-            tool_args,
-            target,
-            definition: None,
-            changes: None,
             annotations,
+            ..Action::new(server_name, tool_name, tool_args, target)
         })
     }
 
