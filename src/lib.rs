@@ -114,8 +114,8 @@ mod vault;
 mod web;
 
 pub use approval::{
-    ApprovalRequest, AuditContents, AuditError, Effect as ApprovalEffect, Policy as ApprovalPolicy,
-    PolicyError as ApprovalPolicyError, Target, ToolAnnotations,
+    ApprovalRequest, AuditContents, AuditError, Batch as ApprovalBatch, Effect as ApprovalEffect,
+    Policy as ApprovalPolicy, PolicyError as ApprovalPolicyError, Target, ToolAnnotations,
 };
 #[doc(hidden)]
 pub use approval::{AuditFilter, AuditReport, AuditReview, NoAuditHead, rfc3339_seconds};

@@ -42,6 +42,7 @@ from ipybox_rs.mcp_apigen import (
 )
 from ipybox_rs.policy import ApprovalPolicy
 from ipybox_rs.tool_exec.approval.client import (
+    ApprovalBatch,
     ApprovalClient,
     ApprovalClientError,
     ApprovalRequest,
@@ -58,6 +59,7 @@ from ipybox_rs.tool_exec.server import ToolServer
 
 __all__ = [
     "ApigenReport",
+    "ApprovalBatch",
     "ApprovalClient",
     "ApprovalClientError",
     "ApprovalPolicy",

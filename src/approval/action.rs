@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::batch::InBatch;
 use crate::text::visible::line;
 
 /// An action that needs a decision before it runs.
@@ -24,6 +25,8 @@ pub(crate) struct Action {
     pub(crate) changes: Option<String>,
     /// The server's hints on the tool; `None` if they are not known.
     pub(crate) annotations: Option<ToolAnnotations>,
+    /// The batch in which code has announced it.
+    pub(crate) batch: Option<InBatch>,
 }
 
 impl Action {
@@ -34,8 +37,8 @@ impl Action {
         tool_args: Map<String, Value>,
         target: Target,
     ) -> Self {
-        let (definition, changes, annotations) = (None, None, None);
-        Self { server_name, tool_name, tool_args, target, definition, changes, annotations }
+        let (definition, changes, annotations, batch) = (None, None, None, None);
+        Self { server_name, tool_name, tool_args, target, definition, changes, annotations, batch }
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::action::Action;
 use super::audit::{Audit, OpenCall};
+use super::batch::InBatch;
 use super::denied::Denied;
 use super::notice::{Noticed, Watcher};
 use super::policy::{Effect, Judgement, Policy};
@@ -234,7 +235,10 @@ impl Gate {
         tokio::select! {
             biased;
             place = queue.requests.reserve() => match place {
-                Ok(place) => place.send(request),
+                Ok(place) => {
+                    place.send(request);
+                    action.batch.iter().for_each(InBatch::arrive);
+                }
                 Err(_) => return Some(None),
             },
             () = &mut unattended => return expired(queue),

@@ -11,6 +11,7 @@
 
 mod action;
 mod audit;
+mod batch;
 mod denied;
 mod gate;
 mod like;
@@ -22,12 +23,15 @@ mod review;
 mod saved;
 mod shown;
 mod standing;
+mod table;
 mod user;
 
 pub(crate) use self::action::Action;
 pub use self::action::{Target, ToolAnnotations};
 pub(crate) use self::audit::{Audit, CellOutput, Face, LogSettings, OpenCall, decisions_file};
 pub use self::audit::{Contents as AuditContents, Error as AuditError};
+pub use self::batch::Batch;
+pub(crate) use self::batch::InBatch;
 pub(crate) use self::denied::Denied;
 pub(crate) use self::gate::{Gate, Origin, Permit};
 pub(crate) use self::notice::{Notice, next_question, words as answer_in_words};
@@ -42,6 +46,7 @@ pub use self::review::{
 };
 pub(crate) use self::shown::{TooLong, question};
 pub(crate) use self::standing::Standing;
+pub(crate) use self::table::{MOST_ROWS, table};
 pub(crate) use self::user::OnPage;
 
 /// The server name of ipybox's own actions: shell commands, registrations, installations and logins. No MCP server

@@ -9,8 +9,8 @@ use super::action::Action;
 use super::request::ApprovalRequest;
 use super::shown::question;
 
-/// How many unread requests the queue holds. More wait for room.
-const CAPACITY: usize = 64;
+/// How many unread requests the queue holds: those of the largest batch. More wait for room.
+const CAPACITY: usize = 1_000;
 
 /// Decides about the calls of a piece of work, for instance a cell.
 #[derive(Debug, Clone)]

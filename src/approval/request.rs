@@ -10,6 +10,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::action::{Action, Target, ToolAnnotations};
+use super::batch::{Batch, InBatch};
 use super::shown;
 
 /// A user's answer to a question.
@@ -124,6 +125,15 @@ impl ApprovalRequest {
     /// The server's hints on what the tool does; `None` if they are not known.
     pub fn annotations(&self) -> Option<&ToolAnnotations> {
         self.action.annotations.as_ref()
+    }
+
+    /// The batch in which its code has announced it, with others.
+    pub fn batch(&self) -> Option<&Batch> {
+        self.shared_batch().map(|batch| &**batch)
+    }
+
+    pub(crate) fn shared_batch(&self) -> Option<&Arc<Batch>> {
+        self.action.batch.as_ref().map(InBatch::batch)
     }
 
     pub(crate) fn action(&self) -> &Action {

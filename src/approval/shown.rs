@@ -54,6 +54,15 @@ pub(crate) fn question(action: &Action) -> Result<String, TooLong> {
     Err(TooLong)
 }
 
+/// A value of an action's arguments, with at most `longest` characters of each text if they may be shortened.
+pub(super) fn literal(action: &Action, value: &Value, longest: usize) -> String {
+    let longest = if action.server_name == OURSELVES { usize::MAX } else { longest };
+    let mut text = String::new();
+    // A string takes everything.
+    let _infallible = Writer { to: &mut text, used: used(action), longest }.value(value, used(action));
+    text
+}
+
 /// How texts are escaped: a command, a command line or a package name as code; arguments of a tool as text in
 /// any language.
 fn used(action: &Action) -> Use {
@@ -199,7 +208,7 @@ fn fitting(room: usize, all: usize, literal: impl Fn(usize) -> String) -> (usize
     found
 }
 
-fn is_identifier(name: &str) -> bool {
+pub(super) fn is_identifier(name: &str) -> bool {
     let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
     name.chars().all(is_word) && name.starts_with(|first: char| !first.is_ascii_digit())
 }

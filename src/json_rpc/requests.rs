@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::wire::Failure;
-use crate::approval::{ApprovalRequest, Target};
+use crate::approval::{ApprovalRequest, Batch, Target};
 
 /// The requests by number.
 #[derive(Default)]
@@ -39,6 +39,10 @@ pub(super) struct Answered {
     content: Map<String, Value>,
 }
 
+fn batch(batch: &Batch) -> Value {
+    json!({"id": batch.id(), "title": batch.title(), "size": batch.size()})
+}
+
 impl Requests {
     /// Keeps the request until it is answered, and writes it.
     pub(super) fn hand_over(&self, request: ApprovalRequest) -> Value {
@@ -55,6 +59,7 @@ impl Requests {
             ("tool_args", json!(request.tool_args())),
             ("target", target),
             ("annotations", json!(request.annotations())),
+            ("batch", request.batch().map_or(Value::Null, batch)),
             ("text", json!(request.to_string())),
         ];
         let mut written: Map<_, _> =

@@ -14,8 +14,8 @@ import sys
 
 ROOT = "mcptools"
 RUNTIME = "ipybox_runtime"
-# The function that finds tools.
-SEARCH = "search"
+# ipybox's own functions.
+OWN = ("search", "batch")
 # Python's error for calling a module, which may be a tool's.
 NO_FUNCTION = re.compile(r"'(module|ToolModule)' object is not callable")
 # How many names a hint lists.
@@ -103,8 +103,8 @@ def of_name(name):
     known = servers()
     if name in known:
         return f"the MCP server `{name}` is imported by `from {ROOT} import {name}`"
-    if name == SEARCH:
-        return f"`from {ROOT} import {SEARCH}`"
+    if name in OWN:
+        return f"`from {ROOT} import {name}`"
     found = [
         (server, tool)
         for server in known

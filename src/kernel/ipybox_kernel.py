@@ -21,7 +21,7 @@ import ipybox_inquiry
 import ipybox_messages
 import ipybox_shell
 import ipybox_tracebacks
-from ipybox_loading import after_import
+from ipybox_loading import ImportingPackage, after_import
 from IPython.core import interactiveshell
 from IPython.core.compilerop import CachingCompiler
 from IPython.core.displayhook import DisplayHook
@@ -142,6 +142,7 @@ class Kernel:
         os.environ.setdefault("MPLBACKEND", INLINE_BACKEND)
         signal.signal(signal.SIGINT, self._interrupt_between_cells)
         after_import("asyncio", self._use_loop)
+        after_import("mcptools", ImportingPackage.adopt)
         after_import("wurlitzer", show_output_once)
 
     def serve(self):

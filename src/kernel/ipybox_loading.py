@@ -1,7 +1,9 @@
 """Patches modules when they are imported, so none is imported at the start only for that. Standard library only."""
 
+import importlib
 import os
 import sys
+import types
 from importlib.machinery import PathFinder
 
 _adjustments = {}
@@ -26,7 +28,9 @@ class _Finder:
         if adjust is None:
             return None
         spec = PathFinder.find_spec(name, path, target)
-        if spec is not None and spec.loader is not None:
+        if spec is not None and spec.loader is None:
+            spec.loader = _NamespaceLoader(adjust)
+        elif spec is not None:
             execute = spec.loader.exec_module
 
             def execute_and_adjust(module):
@@ -35,6 +39,44 @@ class _Finder:
 
             spec.loader.exec_module = execute_and_adjust
         return spec
+
+
+class _NamespaceLoader:
+    """Loads a package that has no file, and patches it."""
+
+    def __init__(self, adjust):
+        self.exec_module = adjust
+
+    @staticmethod
+    def create_module(spec):
+        return None
+
+
+class ImportingPackage(types.ModuleType):
+    """A package whose modules are imported on first access."""
+
+    def __getattr__(self, name):
+        # Python looks up such names in every module.
+        if not name.startswith("__"):
+            module = f"{self.__name__}.{name}"
+            try:
+                return importlib.import_module(module)
+            except ModuleNotFoundError as error:
+                if error.name != module:
+                    raise
+        message = f"module {self.__name__!r} has no attribute {name!r}"
+        raise AttributeError(message, name=name, obj=self)
+
+    def __dir__(self):
+        import pkgutil
+
+        modules = {module.name for module in pkgutil.iter_modules(self.__path__)}
+        return sorted({*super().__dir__(), *modules})
+
+    @classmethod
+    def adopt(cls, package):
+        """Make an imported package one of these."""
+        package.__class__ = cls
 
 
 def prefer_own_tests():

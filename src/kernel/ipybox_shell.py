@@ -14,8 +14,8 @@ from ipybox_loading import after_import
 
 # The prefix of a command that gives it an empty stdin.
 NO_INPUT = "exec </dev/null; "
-# Where code finds the function that finds tools.
-SEARCH = "mcptools.search"
+# Where code finds ipybox's own functions.
+OWN = ("mcptools.search", "mcptools.batch")
 
 
 def configuration():
@@ -62,8 +62,9 @@ def refresh_imports(package=None):
     """Make newly installed or generated packages importable; `package` was generated again."""
     importlib.invalidate_caches()
     # The new package may be that of a server which is called like ipybox's own function.
-    if callable(sys.modules.get(SEARCH)):
-        forget(SEARCH)
+    for name in OWN:
+        if callable(sys.modules.get(name)):
+            forget(name)
     if package is not None:
         forget(package)
 

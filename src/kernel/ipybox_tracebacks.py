@@ -69,8 +69,9 @@ def show_group(shell, exc_tuple):
 
 def hints(value):
     frames = kinds_of_frames(value.__traceback__)
-    # A name that a library does not find is no name of a tool.
-    if not frames or (frames[-1][1] != USER and not isinstance(value, ImportError)):
+    # A name that a library does not find is no name of a tool, unless it looks for it in `mcptools`.
+    has_own_name = isinstance(value, (ImportError, AttributeError))
+    if not frames or (frames[-1][1] != USER and not has_own_name):
         return []
     try:
         hint = hint_for(value)

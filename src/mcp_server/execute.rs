@@ -98,6 +98,8 @@ calls run one at a time, in the order in which they arrive.
 
 - Call tools of registered MCP servers with `from mcptools.<server_name> import <tool_name>` and \
 `<tool_name>.run(<tool_name>.Params(...))`.
+- Many calls that need the user's approval are asked about once in `with mcptools.batch(title) as batch:`; \
+they run at its end, and `batch.results` has what they returned.
 - `await` works at top level; in async code use `await <tool_name>.run_async(...)`.
 - `!command` and IPython magics work. Plots are saved as files in `images/`.
 - Nobody can answer `input()` or a debugger: they raise an error.

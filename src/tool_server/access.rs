@@ -1,14 +1,17 @@
 //! Access control: one of two bearer tokens, from this machine only, and no browsers.
 
+use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::task::{Context, Poll};
 
 use axum::Router;
-use axum::body::to_bytes;
+use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
 use subtle::ConstantTimeEq as _;
 
 use super::connections::{Busy, Connection};
@@ -103,18 +106,45 @@ async fn authorize(State(guard): State<Guard>, request: Request, next: Next) -> 
     let Some(busy) = request.extensions().get::<Arc<Connection>>().map(Connection::busy) else {
         return next.run(request).await;
     };
-    let (parts, body) = next.run(request).await.into_parts();
-    match to_bytes(body, usize::MAX).await {
-        // The bytes are dropped when all of them are written.
-        Ok(bytes) => Response::from_parts(parts, Bytes::from_owner(Held { bytes, _busy: busy }).into()),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    let busy = Arc::new(busy);
+    next.run(request).await.map(|body| Body::new(Answering { body, busy }))
+}
+
+/// The body of a response, which keeps its connection busy until all of it has been written.
+struct Answering {
+    body: Body,
+    busy: Arc<Busy>,
+}
+
+impl HttpBody for Answering {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let next = Pin::new(&mut self.body).poll_frame(context);
+        let busy = &self.busy;
+        // Bytes are dropped when they have been written.
+        next.map_ok(|frame| {
+            frame.map_data(|bytes| Bytes::from_owner(Held { bytes, _busy: Arc::clone(busy) }))
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
-/// A response that keeps its connection busy until it has been written.
+/// A part of it.
 struct Held {
     bytes: Bytes,
-    _busy: Busy,
+    _busy: Arc<Busy>,
 }
 
 impl AsRef<[u8]> for Held {

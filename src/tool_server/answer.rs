@@ -65,22 +65,27 @@ impl Answer {
     }
 
     pub(super) async fn into_response(self, form: Form) -> Response {
+        match self.written(form).await {
+            Ok(written) => ([(CONTENT_TYPE, written.media_type)], Bytes::from_owner(written)).into_response(),
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        }
+    }
+
+    /// The answer as bytes, with the lease of their memory.
+    pub(super) async fn written(self, form: Form) -> std::io::Result<Written> {
         let weight = match &self {
             Self::Received(received) => received.weight,
             Self::Result(_) | Self::Error { .. } => 0,
         };
-        let written = apart(weight, move || {
+        apart(weight, move || {
             let mut written = self.to_bytes(form);
             if let Self::Received(Received { mut lease, .. }) = self {
                 lease.shrink(written.bytes.len());
                 written.lease = Some(lease);
             }
             written
-        });
-        match written.await {
-            Ok(written) => ([(CONTENT_TYPE, written.media_type)], Bytes::from_owner(written)).into_response(),
-            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-        }
+        })
+        .await
     }
 
     /// The answer as JSON, with binary data after it or, as Base64, in it.

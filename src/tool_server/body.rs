@@ -37,6 +37,8 @@ pub(super) enum Refused {
     Content { path: String, source: serde_json::Error },
     #[error("the {what} is refused: it has more than {limit} bytes")]
     Long { what: &'static str, limit: usize },
+    #[error("the body is refused: it has more than {limit} {what}")]
+    Many { what: &'static str, limit: usize },
     #[error(transparent)]
     Bug(#[from] std::io::Error),
 }
@@ -111,7 +113,7 @@ impl IntoResponse for Refused {
         let status = match &self {
             Self::NoJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Excess(Excess::Spent(_)) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Excess(_) | Self::Long { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Excess(_) | Self::Long { .. } | Self::Many { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
             Self::Content { source, .. } if source.is_data() => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Broken(_) | Self::Content { .. } => StatusCode::BAD_REQUEST,

@@ -12,6 +12,7 @@ import os
 import socket
 import threading
 
+from ipybox_batch import BatchCall, collected
 from ipybox_results import (
     Audio,
     Image,
@@ -84,19 +85,23 @@ class ToolRunner:
 
     def run_sync(self, tool_name, tool_args):
         """Call a tool and return its structured value, else its text, or None. Works in any thread or child process."""
-        return self.call_sync(tool_name, tool_args).value
+        return _value(self.call_sync(tool_name, tool_args))
 
     async def run(self, tool_name, tool_args):
         """Do the same without blocking the event loop; cancelling the task cancels the call."""
-        return (await self.call(tool_name, tool_args)).value
+        return _value(await self.call(tool_name, tool_args))
 
     def call_sync(self, tool_name, tool_args):
-        """Call a tool and return its whole result, as a ToolResult."""
-        return self._request_sync("/run", tool_name=tool_name, tool_args=tool_args)
+        """Call a tool and return its whole result, as a ToolResult; in a batch, a BatchCall."""
+        body = self._body({"tool_name": tool_name, "tool_args": tool_args})
+        call = collected(f"{self.server_name}.{tool_name}", body, self._result)
+        return self._answer_sync("/run", body) if call is None else call
 
     async def call(self, tool_name, tool_args):
         """Do the same without blocking the event loop."""
-        return await self._request("/run", tool_name=tool_name, tool_args=tool_args)
+        body = self._body({"tool_name": tool_name, "tool_args": tool_args})
+        call = collected(f"{self.server_name}.{tool_name}", body, self._result)
+        return await self._answer("/run", body) if call is None else call
 
     def read_resource_sync(self, uri):
         """Read a resource of the server and return its contents, as a ToolResult."""
@@ -123,26 +128,80 @@ class ToolRunner:
         return await self._request("/prompt", prompt_name=name, prompt_args=arguments)
 
     def _request_sync(self, path, **members):
-        body = self._body(members)
-        return self._result(*_thread_connection().exchange(path, body))
+        return self._answer_sync(path, self._body(members))
 
     async def _request(self, path, **members):
-        body = self._body(members)
-        connection = _connect()
-        work = asyncio.get_running_loop().run_in_executor(
-            _async_pool(), connection.exchange, path, body
-        )
-        try:
-            return self._result(*await work)
-        finally:
-            # On cancellation this ends the request that the thread waits for.
-            connection.close()
+        return await self._answer(path, self._body(members))
+
+    def _answer_sync(self, path, body):
+        return self._result(*_thread_connection().exchange(path, body))
+
+    async def _answer(self, path, body):
+        return self._result(*await _exchange(path, body))
 
     def _body(self, members):
         return _encoded({"server_name": self.server_name, **members})
 
     def _result(self, status, content):
         return from_answer(self.server_name, *_parse(status, content))
+
+
+def _value(answer):
+    return answer.then(_value) if isinstance(answer, BatchCall) else answer.value
+
+
+async def _exchange(*request):
+    """Send a request without blocking the event loop."""
+    connection = _connect()
+    work = asyncio.get_running_loop().run_in_executor(
+        _async_pool(), connection.exchange, *request
+    )
+    try:
+        return await work
+    finally:
+        # On cancellation this ends the request that the thread waits for.
+        connection.close()
+
+
+def run_batch_sync(title, calls):
+    """Send the calls of a batch, and finish each when its answer has come; for ipybox itself."""
+    _raise_refusal(*_thread_connection().exchange(*_batch(title, calls)))
+
+
+async def run_batch(title, calls):
+    """Do the same without blocking the event loop; for ipybox itself."""
+    _raise_refusal(*await _exchange(*_batch(title, calls)))
+
+
+def _batch(title, calls):
+    body = b'{"title":%s,"calls":[%s]}' % (
+        _encoded(title),
+        b",".join(call.body for call in calls),
+    )
+
+    def receive(status, stream):
+        if status != 200:
+            return stream.read()
+        try:
+            for call in calls:
+                length = int(stream.readline())
+                content = stream.read(length)
+                if len(content) != length:
+                    raise EOFError
+                call.finish(status, content)
+        except (http.client.HTTPException, OSError, ValueError, EOFError) as error:
+            # It must not be sent again: some of the calls have run.
+            message = "the tool server has not answered all calls of the batch: the first without a result may have run"
+            raise ToolRunnerError(message) from error
+        # The end of the answer, so that the connection can be used again.
+        return stream.read()
+
+    return "/batch", body, receive
+
+
+def _raise_refusal(status, content):
+    if status != 200:
+        _parse(status, content)
 
 
 def approve_shell(tool_name, cmd):
@@ -220,8 +279,11 @@ class _Connection:
             self.http.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return self.http
 
-    def exchange(self, path, body):
-        """Send a request and return the status and the content of its answer."""
+    def exchange(self, path, body, receive=None):
+        """Send a request and return the status and the content of its answer.
+
+        receive: takes the status and the stream of the content, and returns what is left of it; by default all
+        """
         headers = {
             "Accept": _WITH_BYTES,
             "Content-Type": "application/json",
@@ -235,6 +297,8 @@ class _Connection:
                 channel = self.open()
                 response = _answered(channel, path, body, headers)
                 self.is_used = True
+                if receive is not None:
+                    return response.status, receive(response.status, response)
                 return response.status, response.read()
             except (http.client.HTTPException, OSError) as error:
                 if self.is_closed:

@@ -12,6 +12,7 @@ mod access;
 mod announced;
 mod answer;
 mod approval_channel;
+mod batch;
 mod body;
 mod checkpoint_routes;
 mod connections;
@@ -30,17 +31,19 @@ pub(crate) use self::endpoint::Endpoint;
 pub use self::standalone::{ToolServer, ToolServerBuilder};
 
 /// The Python modules that generated code imports, by name; the others are imported by the first.
-pub(crate) const RUNTIME: [(&str, &str); 6] = [
+pub(crate) const RUNTIME: [(&str, &str); 7] = [
     ("ipybox_runtime", include_str!("ipybox_runtime.py")),
     ("ipybox_modules", include_str!("ipybox_modules.py")),
     ("ipybox_results", include_str!("ipybox_results.py")),
     ("ipybox_resources", include_str!("ipybox_resources.py")),
     ("ipybox_templates", include_str!("ipybox_templates.py")),
     ("ipybox_search", include_str!("ipybox_search.py")),
+    ("ipybox_batch", include_str!("ipybox_batch.py")),
 ];
 
-/// The module `mcptools.search`: in its place code finds the function.
-const SEARCH: &str = include_str!("mcptools_search.py");
+/// The modules of `mcptools` that are ipybox's own, by name: in the place of each, code finds a function.
+const OWN: [(&str, &str); 2] =
+    [("search", include_str!("mcptools_search.py")), ("batch", include_str!("mcptools_batch.py"))];
 
 /// Why the tool server could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -88,7 +91,7 @@ pub(crate) fn runtime_directory(private_directory: &Path) -> PathBuf {
 }
 
 /// Where [`write_runtime`] puts the part of `mcptools` that is ipybox's own: the last directory of `PYTHONPATH`, so that a
-/// server called `search` keeps its name.
+/// server called `search` or `batch` keeps its name.
 pub(crate) fn own_packages_directory(private_directory: &Path) -> PathBuf {
     private_directory.join("packages")
 }
@@ -107,7 +110,9 @@ pub(crate) fn write_runtime(private_directory: &Path, workspace: &Path) -> io::R
     }
     let own = own_packages_directory(private_directory).join("mcptools");
     std::fs::create_dir_all(&own)?;
-    std::fs::write(own.join("search.py"), SEARCH)?;
+    for (name, text) in OWN {
+        std::fs::write(own.join(format!("{name}.py")), text)?;
+    }
     // Namespace packages: the workspace itself must not be on the path, where its files would hide modules.
     for name in IMPORTABLE {
         match std::os::unix::fs::symlink(workspace.join(name), directory.join(name)) {

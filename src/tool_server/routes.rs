@@ -1,4 +1,4 @@
-//! The only HTTP routes that code can reach: `POST /run`, `/read`, `/list`, `/prompt`, `/approve`, `/infer` and `/search`.
+//! The only HTTP routes that code can reach: `POST /run`, `/batch`, `/read`, `/list`, `/prompt`, `/approve`, `/infer` and `/search`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,8 +12,9 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::answer::{Answer, Form};
+use super::batch;
 use super::body::{Refused, Text};
-use crate::approval::{Action, Gate, OURSELVES, Target, ToolAnnotations};
+use crate::approval::{Action, Gate, OURSELVES, OpenCall, Permit, Target, ToolAnnotations};
 use crate::mcp_client::ListKind;
 use crate::search::Query;
 use crate::servers::{Pool, Registered, Request};
@@ -40,9 +41,9 @@ const QUERY_LIMIT_BYTES: usize = 16 * 1024;
 const NAME_BYTES: usize = 1024;
 
 #[derive(Clone)]
-struct Shared {
+pub(super) struct Shared {
     pool: Arc<Pool>,
-    gate: Arc<Gate>,
+    pub(super) gate: Arc<Gate>,
 }
 
 /// A tool call of code in the kernel.
@@ -50,9 +51,9 @@ struct Shared {
 /// It has no field for server parameters: the kernel never chooses what runs on the host.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Call<Arguments = Map<String, Value>> {
-    server_name: String,
-    tool_name: String,
+pub(super) struct Call<Arguments = Map<String, Value>> {
+    pub(super) server_name: String,
+    pub(super) tool_name: String,
     #[serde(default)]
     tool_args: Arguments,
 }
@@ -138,6 +139,7 @@ struct ShellCommand {
 pub(super) fn router(pool: Arc<Pool>, gate: Arc<Gate>) -> Router {
     Router::new()
         .route("/run", post(run))
+        .route("/batch", post(batch::run))
         .route("/read", post(read))
         .route("/list", post(list))
         .route("/prompt", post(prompt))
@@ -211,7 +213,7 @@ async fn resolve_and_answer(shared: &Shared, call: Call, request: Request) -> An
     }
 }
 
-fn check_name(what: &'static str, name: &str) -> Result<(), Refused> {
+pub(super) fn check_name(what: &'static str, name: &str) -> Result<(), Refused> {
     match name.len() > NAME_BYTES {
         true => Err(Refused::Long { what, limit: NAME_BYTES }),
         false => Ok(()),
@@ -219,7 +221,7 @@ fn check_name(what: &'static str, name: &str) -> Result<(), Refused> {
 }
 
 /// The server named `server_name`, or an error answer.
-async fn resolve(
+pub(super) async fn resolve(
     shared: &Shared,
     server_name: &str,
     tool_name: &str,
@@ -234,6 +236,14 @@ async fn resolve(
 }
 
 async fn answer(shared: &Shared, server: Arc<Registered>, call: Call, request: Request) -> Answer {
+    match shared.gate.decide_for_code(action(&server, call, request)).await {
+        Ok((permit, on_record)) => perform(shared, &server, permit, on_record, request).await,
+        Err(denied) => Answer::from(denied),
+    }
+}
+
+/// What is decided about.
+pub(super) fn action(server: &Registered, call: Call, request: Request) -> Action {
     let Call { server_name, tool_name, tool_args } = call;
     let annotations = match request {
         Request::Tool => server.annotations.get(&tool_name).copied(),
@@ -241,14 +251,21 @@ async fn answer(shared: &Shared, server: Arc<Registered>, call: Call, request: R
             Some(ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() })
         }
     };
-    let (target, definition) = (server.target(), Some(server.fingerprint_of(&tool_name)));
+    let definition = Some(server.fingerprint_of(&tool_name));
     let changes = server.definitions.get(&tool_name).and_then(|definition| definition.changes.clone());
-    let action = Action { server_name, tool_name, tool_args, target, definition, changes, annotations };
-    let (permit, on_record) = match shared.gate.decide_for_code(action).await {
-        Ok(permitted) => permitted,
-        Err(denied) => return Answer::from(denied),
-    };
-    match shared.pool.request(&server, permit, request, &shared.gate).await {
+    let action = Action::new(server_name, tool_name, tool_args, server.target());
+    Action { definition, changes, annotations, ..action }
+}
+
+/// Sends a permitted call to its server.
+pub(super) async fn perform(
+    shared: &Shared,
+    server: &Arc<Registered>,
+    permit: Permit,
+    on_record: OpenCall,
+    request: Request,
+) -> Answer {
+    match shared.pool.request(server, permit, request, &shared.gate).await {
         Ok(received) => {
             on_record.result(|| match request {
                 // The structured result has the roles only.

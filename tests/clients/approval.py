@@ -128,7 +128,7 @@ async def shell(bench):
     expect(not (bench.workspace / "made").exists(), "it ran all the same")
 
 
-@step("several calls at once are each asked for")
+@step("several calls at once are asked for together")
 async def together(bench):
     user.will("allow once")
     code = """import asyncio
@@ -137,7 +137,7 @@ sums = await asyncio.gather(*[add.run_async(a=i, b=1) for i in range(5)])
 print([s.total for s in sums])"""
     outcome = await bench.server.cell(code)
     expect("[1, 2, 3, 4, 5]" in expect_success(outcome), "wrong sums", outcome)
-    asked(5, "probe.add")
+    asked(1, "these 5 calls", "probe.add", "# | a")
 
 
 @step("waiting for an answer does not count, and progress tells of it")

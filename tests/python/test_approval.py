@@ -326,3 +326,26 @@ async def test_audit_settings_make_a_log(probe, tmp_path):
     await executor.stop()
     assert '"echo"' in file.read_text()
     assert '"face":"python_library"' in file.read_text()
+
+
+async def test_the_requests_of_a_batch_say_so(probe):
+    async with CodeExecutor() as executor:
+        await executor.register_mcp_server("probe", probe)
+        code = """
+import mcptools
+from mcptools.probe import echo
+with mcptools.batch("say it twice") as batch:
+    for text in ("one", "two"): echo.run(text=text)
+print([call.error is None for call in batch])"""
+        batches = []
+        async for item in executor.stream(code):
+            if isinstance(item, ApprovalRequest):
+                batches.append(item.batch)
+                assert await item.respond(item.tool_args["text"] == "two")
+            else:
+                last = item
+        assert last.text.endswith("[False, True]")
+        assert [(batch.title, batch.size) for batch in batches] == [
+            ("say it twice", 2)
+        ] * 2
+        assert len({batch.id for batch in batches}) == 1

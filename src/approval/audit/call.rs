@@ -7,11 +7,11 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::event::{Asked, Event, Keep, Outcome, Verdict, millis};
+use super::event::{Announced, Asked, Event, Keep, Outcome, Verdict, millis};
 use super::handle::{Audit, Log};
 use super::shown;
 use crate::approval::gate::{By, Decision};
-use crate::approval::{Action, Answer, Target};
+use crate::approval::{Action, Answer, Batch, Target};
 
 /// A permitted call. If dropped before its end is recorded, it is recorded as cancelled.
 #[must_use = "a call whose end is not told is recorded as cancelled"]
@@ -110,6 +110,13 @@ impl OpenCall {
         }
     }
 
+    /// The call begins now, and not when it was permitted.
+    pub(crate) fn begin(&mut self) {
+        if let Some(running) = &mut self.0 {
+            running.begun = Instant::now();
+        }
+    }
+
     /// The kernel runs the action itself: no end is recorded.
     pub(crate) fn leave_to_the_kernel(mut self) {
         self.0 = None;
@@ -187,7 +194,13 @@ fn asked(log: &Log, action: &Action) -> Asked {
         target: text(&action.target.to_string()),
         annotations: action.annotations,
         arguments: shown::json(&log.redactor, &action.tool_args).0,
+        batch: action.batch.as_ref().map(|place| Box::new(announced(log, place.batch()))),
     }
+}
+
+fn announced(log: &Log, batch: &Batch) -> Announced {
+    let title = shown::text(&log.redactor, batch.title());
+    Announced { id: batch.id().to_owned(), title, size: batch.size() }
 }
 
 /// The decider as a word, and whether the decision was an earlier one.

@@ -116,6 +116,17 @@ pub(super) struct Asked {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) annotations: Option<ToolAnnotations>,
     pub(super) arguments: Value,
+    /// In which batch the code has announced it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) batch: Option<Box<Announced>>,
+}
+
+/// A batch of calls.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Announced {
+    pub(super) id: String,
+    pub(super) title: String,
+    pub(super) size: usize,
 }
 
 /// A decision.

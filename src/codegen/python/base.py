@@ -9,6 +9,7 @@ from copy import deepcopy
 from functools import cache, cached_property
 from typing import Annotated, Any, ClassVar, TypeVar
 
+from ipybox_batch import BatchCall
 from ipybox_modules import ToolModule, nearest
 from ipybox_results import ToolResult, json_values, show
 from ipybox_runtime import UnexpectedResultError
@@ -331,6 +332,8 @@ def arguments(
 
 def reply(answer: Any, model: type[M] | None = None) -> Any:
     """What a tool has returned: an instance of the model that it declares, or a ToolResult where it declares none."""
+    if isinstance(answer, BatchCall):
+        return answer.then(lambda whole: reply(whole, model))
     result = ToolResult.of(answer)
     if model is None:
         return result
@@ -346,6 +349,8 @@ def reply(answer: Any, model: type[M] | None = None) -> Any:
 
 def parsed(answer: Any, model: type[M], *, is_sequence: bool = False) -> M:
     """What the JSON in the result of a tool says, as an instance of the model that was inferred for it."""
+    if isinstance(answer, BatchCall):
+        return answer.then(lambda whole: parsed(whole, model, is_sequence=is_sequence))
     result = ToolResult.of(answer)
     values = json_values(result)
     if is_sequence and values:

@@ -6,6 +6,7 @@ the length of messages. Parts that a broken connection may have lost are sent ag
 reports that, and the host sends its answer again or requests the call again; the host runs no call twice.
 """
 
+import io
 import os
 import sys
 import threading
@@ -143,11 +144,14 @@ class Connection:
         self._call = None
         self._is_closed = False
 
-    def exchange(self, path, body):
+    def exchange(self, path, body, receive=None):
         call = self._call = Call(path, body.decode())
         if self._is_closed:
             call.is_over.set()
-        return self._carrier.ask(call)
+        status, content = self._carrier.ask(call)
+        if receive is not None:
+            content = receive(status, io.BytesIO(content))
+        return status, content
 
     def close(self):
         self._is_closed = True

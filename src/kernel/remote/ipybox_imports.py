@@ -16,8 +16,8 @@ import tempfile
 ROOT = "ipybox:"
 PACKAGES = ("mcptools", "mcpparse", "gentools")
 INIT = "/__init__.py"
-# What code finds in `mcptools` without a file, if the workspace has none of this name.
-SEARCH = "mcptools/search"
+# What code finds in `mcptools` without a file, if the workspace has none of this name: functions, by their modules.
+OWN = {"mcptools/search": "ipybox_search", "mcptools/batch": "ipybox_batch"}
 
 # The module that programs started by the kernel import instead of one of the packages.
 REFUSAL = '''"""A stand-in."""
@@ -153,22 +153,25 @@ class Finder(importlib.abc.PathEntryFinder):
 
 def own_spec(fullname, path):
     """What ipybox has in `mcptools`, and `mcptools` itself before a server is registered."""
-    if path == SEARCH:
-        return importlib.machinery.ModuleSpec(fullname, Search())
-    if SEARCH.startswith(f"{path}/"):
+    if path in OWN:
+        return importlib.machinery.ModuleSpec(fullname, OwnFunction(OWN[path]))
+    if path == "mcptools":
         spec = importlib.machinery.ModuleSpec(fullname, None, is_package=True)
         spec.submodule_search_locations = [ROOT + path]
         return spec
     return None
 
 
-class Search(importlib.abc.Loader):
-    """Loads the function `search` in the place of a module."""
+class OwnFunction(importlib.abc.Loader):
+    """Loads a function of ipybox in the place of a module of its name."""
+
+    def __init__(self, source):
+        self._source = source
 
     def exec_module(self, module):
-        from ipybox_search import search
-
-        sys.modules[module.__name__] = search
+        name = module.__name__.rpartition(".")[2]
+        function = getattr(importlib.import_module(self._source), name)
+        sys.modules[module.__name__] = function
 
 
 def has_pydantic():

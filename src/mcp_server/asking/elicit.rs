@@ -6,75 +6,87 @@ use rmcp::{Peer, RoleServer};
 
 use tokio_util::sync::CancellationToken;
 
-use super::question;
-use crate::approval::ApprovalRequest;
+use super::sheet::{Given, Sheet};
 
-/// How an approval request was asked.
+/// How approval requests were asked.
 pub(super) enum Asked {
     /// The user answered.
     Answered,
     /// The user did not: it is rejected, or has expired.
     Unanswered,
     /// It can be asked again.
-    TakenBack(ApprovalRequest),
+    TakenBack(Sheet),
 }
 
-/// Asks the client's user, and answers the approval request.
+/// Asks the client's user, and answers the approval requests.
 ///
-/// The elicitation is cancelled when the approval request expires, when its code no longer waits, and on
-/// `over`. Then, and when the client is gone, the request can be asked again.
-pub(super) async fn ask(
+/// The elicitation is cancelled when all approval requests have expired, when their code no longer waits, and on
+/// `over`. Then, and when the client is gone, the requests can be asked again.
+pub(super) async fn ask(peer: &Peer<RoleServer>, mut sheet: Sheet, over: &CancellationToken) -> Asked {
+    loop {
+        match ask_once(peer, sheet, over).await {
+            Ok(asked) => return asked,
+            Err(unclear) => sheet = unclear,
+        }
+    }
+}
+
+/// # Errors
+/// The answer was not clear.
+async fn ask_once(
     peer: &Peer<RoleServer>,
-    mut request: ApprovalRequest,
+    mut sheet: Sheet,
     over: &CancellationToken,
-) -> Asked {
-    let form = match question::form(&request, None) {
+) -> Result<Asked, Sheet> {
+    let form = match sheet.form(None) {
         Ok(form) => form,
         Err(error) => {
             tracing::error!(%error, "could not make a form to ask for approval");
-            return Asked::Unanswered;
+            return Ok(Asked::Unanswered);
         }
     };
-    request.hand_out();
+    sheet.hand_out();
     let elicitation = ServerRequest::ElicitRequest(ElicitRequest::new(form));
     let sent = peer.send_cancellable_request(elicitation, PeerRequestOptions::no_options()).await;
     let mut handle = match sent {
         Ok(handle) => handle,
-        Err(ServiceError::TransportClosed) => return taken_back(request),
+        Err(ServiceError::TransportClosed) => return Ok(taken_back(sheet)),
         Err(error) => {
             tracing::warn!(%error, "could not ask for approval");
-            return Asked::Unanswered;
+            return Ok(Asked::Unanswered);
         }
     };
     let answered = tokio::select! {
         answered = &mut handle.rx => answered.unwrap_or(Err(ServiceError::TransportClosed)),
-        () = async { tokio::select! { () = request.closed() => {}, () = over.cancelled() => {} } } => {
+        () = async { tokio::select! { () = sheet.closed() => {}, () = over.cancelled() => {} } } => {
             // Not waited for: a client that is gone takes no notifications.
             tokio::spawn(async move {
                 if let Err(error) = handle.cancel(Some("the question is over".to_owned())).await {
                     tracing::debug!(%error, "could not take back a question");
                 }
             });
-            return if over.is_cancelled() { taken_back(request) } else { Asked::Unanswered };
+            return Ok(if over.is_cancelled() { taken_back(sheet) } else { Asked::Unanswered });
         }
     };
-    // A late answer has no effect: the code has got its refusal.
-    let _is_in_time = match answered {
-        Ok(ClientResult::ElicitResult(result)) => question::give(request, &result),
+    match answered {
+        Ok(ClientResult::ElicitResult(result)) => {
+            if let Given::Unclear(sheet) = sheet.give(&result) {
+                return Err(sheet);
+            }
+        }
         Ok(_) => {
             tracing::warn!("the MCP client answered a question with something else");
-            request.reject()
+            sheet.reject();
         }
-        Err(ServiceError::TransportClosed) => return taken_back(request),
+        Err(ServiceError::TransportClosed) => return Ok(taken_back(sheet)),
         Err(error) => {
             tracing::warn!(%error, "the MCP client could not ask its user");
-            request.reject()
+            sheet.reject();
         }
-    };
-    Asked::Answered
+    }
+    Ok(Asked::Answered)
 }
 
-fn taken_back(request: ApprovalRequest) -> Asked {
-    request.take_back();
-    Asked::TakenBack(request)
+fn taken_back(sheet: Sheet) -> Asked {
+    Asked::TakenBack(sheet)
 }

@@ -8,6 +8,7 @@ mod elicit;
 mod ongoing;
 mod parking;
 mod question;
+mod sheet;
 mod tasks;
 
 use std::sync::Arc;

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::elicit::{self, Asked};
+use super::sheet::Sheet;
 use super::{Questions, Waiting};
 use crate::approval::ApprovalRequest;
 use crate::mcp_server::earlier::text_of;
@@ -174,6 +175,7 @@ impl Ongoing {
                 () = std::future::ready(()), if !self.waiting.is_empty() => {
                     tokio::time::sleep(GATHER).await;
                     self.gather();
+                    self.complete_batches().await;
                     return Next::Questions;
                 }
                 question = next_question(&mut self.questions) => match question {
@@ -193,9 +195,9 @@ impl Ongoing {
     ) -> Followed<CallToolResult> {
         let mut lent = Lent::none(left);
         loop {
-            while let Some((question, is_own)) = self.next_to_ask(&mut lent) {
+            while let Some((sheet, is_own)) = self.next_to_ask(&mut lent) {
                 let over = CancellationToken::new();
-                let mut ask = std::pin::pin!(elicit::ask(peer, question, &over));
+                let mut ask = std::pin::pin!(elicit::ask(peer, sheet, &over));
                 let (mut done, mut is_left) = (None, false);
                 let asked = loop {
                     tokio::select! {
@@ -217,12 +219,9 @@ impl Ongoing {
                 };
                 let is_answered = matches!(asked, Asked::Answered);
                 let is_taken_back = match asked {
-                    Asked::TakenBack(question) if is_own => {
-                        self.waiting.push_front(question);
-                        true
-                    }
-                    Asked::TakenBack(question) => {
-                        lent.questions.push_front(question);
+                    Asked::TakenBack(sheet) => {
+                        let waiting = if is_own { &mut self.waiting } else { &mut lent.questions };
+                        take_back(waiting, sheet);
                         true
                     }
                     Asked::Answered | Asked::Unanswered => false,
@@ -256,10 +255,28 @@ impl Ongoing {
         }
     }
 
-    /// The next question, and whether it is the call's own.
-    fn next_to_ask(&mut self, lent: &mut Lent<'_>) -> Option<(ApprovalRequest, bool)> {
-        let own = self.waiting.pop_front().map(|question| (question, true));
-        own.or_else(|| lent.questions.pop_front().map(|question| (question, false)))
+    /// The next questions to ask together, and whether they are the call's own.
+    fn next_to_ask(&mut self, lent: &mut Lent<'_>) -> Option<(Sheet, bool)> {
+        let own = Sheet::next(&mut self.waiting).map(|sheet| (sheet, true));
+        own.or_else(|| Sheet::next(&mut lent.questions).map(|sheet| (sheet, false)))
+    }
+
+    /// Takes the other approval requests of the batches of which some have come.
+    async fn complete_batches(&mut self) {
+        let incomplete = |waiting: &VecDeque<ApprovalRequest>| {
+            waiting.iter().find_map(|request| {
+                Some(Arc::clone(request.shared_batch().filter(|batch| !batch.is_complete())?))
+            })
+        };
+        while let Some(batch) = incomplete(&self.waiting) {
+            tokio::select! {
+                question = next_question(&mut self.questions) => match question {
+                    Some(question) => self.waiting.push_back(question),
+                    None => return self.questions = None,
+                },
+                () = batch.complete() => self.gather(),
+            }
+        }
     }
 
     /// Takes all approval requests that have come.
@@ -275,6 +292,13 @@ impl Drop for Ongoing {
     fn drop(&mut self) {
         // The task ends when the cell has.
         self.cancel.cancel();
+    }
+}
+
+fn take_back(waiting: &mut VecDeque<ApprovalRequest>, sheet: Sheet) {
+    for request in sheet.into_requests().into_iter().rev() {
+        request.take_back();
+        waiting.push_front(request);
     }
 }
 

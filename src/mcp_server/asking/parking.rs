@@ -3,7 +3,7 @@
 //! The client is not trusted: the request state is an unguessable name of a call that is kept here, the call
 //! must have the same tool and arguments, and it can be resumed once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use rmcp::{ErrorData, RoleServer};
 
 use super::Waiting;
 use super::ongoing::{Followed, Next, Ongoing};
-use super::question;
+use super::sheet::{Given, Sheet};
 use crate::approval::ApprovalRequest;
 use crate::mcp_server::earlier::{Earlier, Why};
 use crate::mcp_server::progress::listener_of;
@@ -35,7 +35,7 @@ struct Parked {
     ongoing: Ongoing,
     tool: String,
     arguments: Option<JsonObject>,
-    questions: BTreeMap<String, ApprovalRequest>,
+    questions: BTreeMap<String, Sheet>,
     /// How many rounds its client has been asked.
     rounds: u32,
     /// Greater than that of all calls parked before.
@@ -101,7 +101,7 @@ impl Parking {
         let mut parked: Vec<Parked> = calls.into_values().filter(|parked| !parked.is_sent).collect();
         parked.sort_by_key(|parked| parked.number);
         let leave = |Parked { mut ongoing, questions, .. }: Parked| {
-            ongoing.give_back(questions.into_values());
+            ongoing.give_back(requests_of(questions));
             ongoing
         };
         parked.into_iter().map(leave).collect()
@@ -119,7 +119,7 @@ impl Parking {
     async fn go_on(
         &self,
         mut ongoing: Ongoing,
-        mut questions: BTreeMap<String, ApprovalRequest>,
+        mut questions: BTreeMap<String, Sheet>,
         rounds: u32,
         request: &CallToolRequestParams,
         waiting: Waiting<'_>,
@@ -127,7 +127,7 @@ impl Parking {
         // Approval requests that the client has left unanswered are sent again with the next ones, or now.
         questions.retain(|_, question| !question.is_closed());
         while questions.is_empty() {
-            let asked = tokio::select! {
+            let mut asked = tokio::select! {
                 biased;
                 // First, since the end of a connection cancels its requests too.
                 () = waiting.leave.come() => return Followed::Left(Box::new(ongoing)),
@@ -137,12 +137,12 @@ impl Parking {
                 },
                 mut lent = waiting.left.questions() => std::mem::take(&mut lent.questions),
             };
-            questions.extend(asked.into_iter().map(|question| (unguessable(), question)));
+            questions.extend(sheets_of(&mut asked));
         }
         let rounds = rounds + 1;
         let mut forms = BTreeMap::new();
         for (key, question) in &questions {
-            let form = match question::form(question, Some(rounds)) {
+            let form = match question.form(Some(rounds)) {
                 Ok(form) => form,
                 Err(error) => return Followed::Answered(Err(ErrorData::internal_error(error, None))),
             };
@@ -159,7 +159,7 @@ impl Parking {
     fn park(
         &self,
         ongoing: Ongoing,
-        questions: BTreeMap<String, ApprovalRequest>,
+        questions: BTreeMap<String, Sheet>,
         rounds: u32,
         request: &CallToolRequestParams,
     ) -> String {
@@ -196,22 +196,34 @@ impl Parking {
     }
 }
 
+/// The approval requests as they are asked together, each of these with a name that nobody guesses.
+pub(super) fn sheets_of(requests: &mut VecDeque<ApprovalRequest>) -> BTreeMap<String, Sheet> {
+    std::iter::from_fn(|| Some((unguessable(), Sheet::next(requests)?))).collect()
+}
+
+pub(super) fn requests_of(sheets: BTreeMap<String, Sheet>) -> impl Iterator<Item = ApprovalRequest> {
+    sheets.into_values().flat_map(Sheet::into_requests)
+}
+
 /// Answers the approval requests that have a response and leaves the others.
-pub(super) fn answer(questions: &mut BTreeMap<String, ApprovalRequest>, responses: Option<&InputResponses>) {
+pub(super) fn answer(questions: &mut BTreeMap<String, Sheet>, responses: Option<&InputResponses>) {
     for (key, response) in responses.into_iter().flatten() {
         // Unknown keys are ignored.
-        let Some(request) = questions.remove(key) else { continue };
-        // A late answer has no effect: the code has got its refusal.
-        let _is_in_time = match serde_json::from_value::<ElicitResult>(response.clone()) {
-            Ok(result) => question::give(request, &result),
+        let Some(sheet) = questions.remove(key) else { continue };
+        match serde_json::from_value::<ElicitResult>(response.clone()) {
+            Ok(result) => {
+                if let Given::Unclear(sheet) = sheet.give(&result) {
+                    questions.insert(unguessable(), sheet);
+                }
+            }
             Err(error) => {
                 tracing::warn!(%error, "the MCP client answered a question with something else");
-                request.reject()
+                sheet.reject();
             }
-        };
+        }
     }
 }
 
-pub(super) fn unguessable() -> String {
+fn unguessable() -> String {
     uuid::Uuid::new_v4().simple().to_string()
 }

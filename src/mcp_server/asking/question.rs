@@ -9,10 +9,11 @@ use rmcp::model::{
 use serde_json::Value;
 
 use crate::approval::{
-    Answer, ApprovalRequest, ELICITATION, LOGIN, OURSELVES, Target, TooLong, ToolAnnotations, question,
+    Answer, ApprovalRequest, Batch, ELICITATION, LOGIN, OURSELVES, Target, TooLong, ToolAnnotations, question,
 };
 use crate::mcp_client::TRUST_WORKSPACE;
-use crate::text::visible::line;
+use crate::text::shortened;
+use crate::text::visible::{Literal, Use, line};
 
 /// How often the official SDKs let a server ask during one call, by default (MCP 2026-07-28).
 const CLIENTS_ROUNDS: u32 = 10;
@@ -21,6 +22,9 @@ const LATE_ROUND: u32 = 7;
 
 /// How long a call may be, in bytes, to be shown whole at a prompt, where there is room to scroll.
 const PROMPT_BYTES: usize = 32 * 1024;
+
+/// How much of a batch's title is shown.
+const TITLE_CHARS: usize = 300;
 
 /// The form's one field.
 const FIELD: &str = "decision";
@@ -50,6 +54,13 @@ pub(super) fn form(request: &ApprovalRequest, round: Option<u32>) -> Result<Elic
     let schema = ElicitationSchema::builder().property(FIELD, PrimitiveSchemaDefinition::Enum(choice));
     let message = question(request.action()).map(|call| text(request, &call));
     let mut message = message.map_err(|TooLong| "the question is too long".to_owned())?;
+    add_late_round(&mut message, round);
+    let requested_schema = schema.build().map_err(str::to_owned)?;
+    Ok(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
+}
+
+/// Mentions the limit of rounds if it is near.
+pub(super) fn add_late_round(message: &mut String, round: Option<u32>) {
     if let Some(round) = round.filter(|round| *round >= LATE_ROUND) {
         let _infallible = write!(
             message,
@@ -57,8 +68,11 @@ pub(super) fn form(request: &ApprovalRequest, round: Option<u32>) -> Result<Elic
              holds for the session saves questions."
         );
     }
-    let requested_schema = schema.build().map_err(str::to_owned)?;
-    Ok(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
+}
+
+/// What code says that a batch is for.
+pub(super) fn title(batch: &Batch) -> String {
+    Literal(&shortened(batch.title(), TITLE_CHARS), Use::Text).to_string()
 }
 
 /// The page of a login, which the user is sent to; `None` if it is another request.
@@ -146,6 +160,16 @@ fn text(request: &ApprovalRequest, call: &str) -> String {
         _ => "Code in the kernel wants to call this tool. Allow it?".to_owned(),
     };
     let _infallible = write!(text, "\n\n{call}");
+    if let Some(batch) = request.batch() {
+        let _infallible = write!(text, "\n\nThe code says what it is for: {}", title(batch));
+    }
+    text.push_str(&facts(request));
+    text
+}
+
+/// What is known beside the arguments.
+pub(super) fn facts(request: &ApprovalRequest) -> String {
+    let mut text = String::new();
     if request.server_name() == OURSELVES && request.tool_args().values().any(trusts_workspace) {
         text.push_str(
             "\n\n`trust_workspace`: the server may take its program and its settings from where code in the sandbox can \

@@ -18,10 +18,10 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::Waiting;
 use super::ongoing::{Followed, Next, Ongoing};
-use super::parking::{answer, unguessable};
-use super::{Waiting, question};
-use crate::approval::ApprovalRequest;
+use super::parking::{answer, requests_of, sheets_of};
+use super::sheet::Sheet;
 use crate::mcp_server::earlier::{Earlier, Why};
 use crate::mcp_server::left::Left;
 use crate::session::Session;
@@ -49,7 +49,7 @@ struct Kept {
     task: Task,
     /// How it ended.
     end: Option<TaskPayload>,
-    questions: BTreeMap<String, ApprovalRequest>,
+    questions: BTreeMap<String, Sheet>,
     is_cancelled: bool,
     /// Whether the client has its result, or another answer has told it.
     is_told: bool,
@@ -111,14 +111,12 @@ impl Tasks {
             return Ok(DetailedTask::new(kept.task.clone(), end.clone()));
         }
         kept.ongoing.attend(true);
-        for question in kept.ongoing.take_questions().into_iter().chain(left.questions_now()) {
-            kept.questions.insert(unguessable(), question);
-        }
+        kept.questions.extend(sheets_of(&mut kept.ongoing.take_questions()));
+        kept.questions.extend(sheets_of(&mut left.questions_now()));
         kept.questions.retain(|_, question| !question.is_closed());
         let mut requests = BTreeMap::new();
         for (key, question) in &kept.questions {
-            let form =
-                question::form(question, None).map_err(|error| ErrorData::internal_error(error, None))?;
+            let form = question.form(None).map_err(|error| ErrorData::internal_error(error, None))?;
             // Its time begins anew: the client is still there.
             question.hand_out();
             requests.insert(key.clone(), InputRequest::Elicitation(ElicitRequest::new(form)));
@@ -153,7 +151,7 @@ impl Tasks {
         if kept.end.is_none() {
             kept.is_cancelled = true;
             kept.ongoing.interrupt();
-            left.give_back(std::mem::take(&mut kept.questions).into_values());
+            left.give_back(requests_of(std::mem::take(&mut kept.questions)));
         }
         Ok(())
     }
@@ -177,7 +175,7 @@ impl Tasks {
         let is_open = |kept: &mut Kept| kept.connection == connection && !kept.is_told;
         let open: Vec<Kept> = self.lock().extract_if(.., is_open).collect();
         let leave = |Kept { mut ongoing, questions, task, .. }: Kept| {
-            ongoing.give_back(questions.into_values());
+            ongoing.give_back(requests_of(questions));
             ongoing.name_task(task);
             ongoing
         };
@@ -244,7 +242,7 @@ impl Kept {
         self.task.status_message = None;
         self.end = Some(end);
         // Those of other calls are asked by others.
-        left.give_back(std::mem::take(&mut self.questions).into_values());
+        left.give_back(requests_of(std::mem::take(&mut self.questions)));
     }
 
     fn touch(&mut self, status: TaskStatus) {

@@ -2,6 +2,7 @@
 
 mod audit_command;
 mod audit_log;
+mod batches;
 mod circumvention;
 mod input_required;
 mod questions;

@@ -205,7 +205,7 @@ async fn nothing_is_lost_to_those_who_look_closer() {
     assert!(shown.lines().any(|line| line == "True"), "{shown}");
     ipybox.cell("%xmode Verbose").await.ok();
     let shown = ipybox.cell("fail.run()").await.error();
-    assert!(shown.contains("ipybox_runtime.py") && shown.contains("tool_name = 'fail'"), "{shown}");
+    assert!(shown.contains("ipybox_runtime.py") && shown.contains("tool_name='fail'"), "{shown}");
     ipybox.stop().await;
 }
 

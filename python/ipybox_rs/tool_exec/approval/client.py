@@ -15,6 +15,7 @@ from ipybox_rs._errors import ApprovalClientError, HostError
 from ipybox_rs.tool_exec import _tokens
 
 __all__ = [
+    "ApprovalBatch",
     "ApprovalCallback",
     "ApprovalClient",
     "ApprovalClientError",
@@ -66,6 +67,21 @@ class ToolAnnotations:
     open_world: bool | None = None
 
 
+@dataclass(frozen=True)
+class ApprovalBatch:
+    """Calls that code in the kernel announces together: `with mcptools.batch(title)`.
+
+    Attributes:
+        id: A name that no other batch has.
+        title: What the code says that the calls are for. It is as trustworthy as the code.
+        size: How many calls it has. Those that a policy or an earlier answer decides about have no request.
+    """
+
+    id: str
+    title: str
+    size: int
+
+
 class ApprovalRequest:
     """A tool call that waits for permission.
 
@@ -80,6 +96,7 @@ class ApprovalRequest:
         tool_args: The arguments that the tool will get.
         target: The command or URL behind the server's name; `None` if it is not known.
         annotations: The server's hints on the tool; `None` if they are not known.
+        batch: The batch in which the code has announced the call, with others.
     """
 
     def __init__(
@@ -102,6 +119,7 @@ class ApprovalRequest:
         self.tool_args = tool_args
         self.target: Target | None = None
         self.annotations: ToolAnnotations | None = None
+        self.batch: ApprovalBatch | None = None
         self._respond = respond
         self._host: _host.Host | None = None
         self._number = 0
@@ -125,6 +143,8 @@ class ApprovalRequest:
         request.target = Target.of(wire["target"])
         if wire["annotations"] is not None:
             request.annotations = ToolAnnotations(**wire["annotations"])
+        if wire["batch"] is not None:
+            request.batch = ApprovalBatch(**wire["batch"])
         return request
 
     def __str__(self) -> str:

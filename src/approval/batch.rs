@@ -1,0 +1,113 @@
+//! Batches: calls that code announces together, so that its user is asked about all of them at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::watch;
+
+use super::action::Action;
+use super::audit::OpenCall;
+use super::denied::Denied;
+use super::gate::{Gate, Permit};
+
+/// Calls that code in the kernel has announced together: `with mcptools.batch(title)`.
+#[derive(Debug)]
+pub struct Batch {
+    id: String,
+    title: String,
+    size: usize,
+    /// How many of its calls may yet have a question.
+    coming: watch::Sender<usize>,
+}
+
+/// The batch of a call.
+#[derive(Debug, Clone)]
+pub(crate) struct InBatch(Arc<Place>);
+
+#[derive(Debug)]
+struct Place {
+    batch: Arc<Batch>,
+    /// How many of its calls come before.
+    index: usize,
+    /// Whether its question waits already, or it has none.
+    has_arrived: AtomicBool,
+}
+
+impl Batch {
+    fn new(title: String, size: usize) -> Self {
+        Self { id: uuid::Uuid::new_v4().to_string(), title, size, coming: watch::Sender::new(size) }
+    }
+
+    /// A name that no other batch has.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// What the code says that the calls are for. It is as trustworthy as the code.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// How many calls it has. Those that a policy or an earlier answer decides about have no request.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Whether all requests that it has are waiting for their answers.
+    pub(crate) fn is_complete(&self) -> bool {
+        *self.coming.borrow() == 0
+    }
+
+    /// Waits until all requests that it has are waiting for their answers.
+    pub(crate) async fn complete(&self) {
+        // `self` owns the sender, so this cannot fail.
+        self.coming.subscribe().wait_for(|coming| *coming == 0).await.ok();
+    }
+}
+
+impl InBatch {
+    pub(super) fn batch(&self) -> &Arc<Batch> {
+        &self.0.batch
+    }
+
+    /// How many calls of the batch come before it.
+    pub(crate) fn index(&self) -> usize {
+        self.0.index
+    }
+
+    /// Its question waits from now on, or it has none.
+    pub(super) fn arrive(&self) {
+        if !self.0.has_arrived.swap(true, Ordering::Relaxed) {
+            self.0.batch.coming.send_modify(|coming| *coming -= 1);
+        }
+    }
+}
+
+impl PartialEq for InBatch {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.batch.id == other.0.batch.id
+    }
+}
+
+impl Gate {
+    /// Decides about the calls of a batch, side by side. Each is decided about and recorded as any other.
+    pub(crate) async fn decide_batch(
+        &self,
+        title: &str,
+        actions: Vec<Action>,
+    ) -> Vec<Result<(Permit, OpenCall), Denied>> {
+        let batch = Arc::new(Batch::new(title.to_owned(), actions.len()));
+        let approver = &self.approver();
+        let deciding = actions.into_iter().enumerate().map(|(index, action)| {
+            let place = Place { batch: Arc::clone(&batch), index, has_arrived: AtomicBool::new(false) };
+            let place = InBatch(Arc::new(place));
+            let action = Action { batch: Some(place.clone()), ..action };
+            async move {
+                let decided = self.decide(action, approver).await;
+                place.arrive();
+                decided
+            }
+        });
+        futures::future::join_all(deciding).await
+    }
+}
