@@ -54,6 +54,23 @@ pub(crate) fn question(action: &Action) -> Result<String, TooLong> {
     Err(TooLong)
 }
 
+/// The name of a server, tool or argument as a call shows it: unchanged if it looks like one, else quoted.
+pub(super) fn name(name: &str) -> String {
+    written(100, |writer| writer.name(name))
+}
+
+/// An argument's value as a call shows it; of texts that are longer, both ends.
+pub(super) fn value(value: &Value, longest: usize) -> String {
+    written(longest, |writer| writer.value(value, Use::Text))
+}
+
+fn written(longest: usize, write: impl FnOnce(&mut Writer<'_, String>) -> fmt::Result) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    write(&mut Writer { to: &mut text, used: Use::Text, longest }).ok();
+    text
+}
+
 /// How texts are escaped: a command, a command line or a package name as code; arguments of a tool as text in
 /// any language.
 fn used(action: &Action) -> Use {
@@ -230,7 +247,7 @@ mod tests {
     fn check(tool_args: Value, expected: &str) {
         let action = action(tool_args);
         assert_eq!(question(&action).as_deref(), Ok(expected));
-        let (request, _) = ApprovalRequest::new(Arc::new(action));
+        let (request, _) = ApprovalRequest::new(Arc::new(action), Arc::default());
         assert_eq!(request.to_string(), expected);
     }
 
