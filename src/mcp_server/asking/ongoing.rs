@@ -194,6 +194,7 @@ impl Ongoing {
         let mut lent = Lent::none(left);
         loop {
             while let Some((question, is_own)) = self.next_to_ask(&mut lent) {
+                let may_give_grant = question.proposed_grant().is_some();
                 let over = CancellationToken::new();
                 let mut ask = std::pin::pin!(elicit::ask(peer, question, &over));
                 let (mut done, mut is_left) = (None, false);
@@ -242,6 +243,10 @@ impl Ongoing {
                     // is shown.
                     self.attend(is_answered);
                 }
+                if may_give_grant && !self.waiting.is_empty() {
+                    // A grant may answer what waits, so that it is not shown.
+                    tokio::time::sleep(GATHER).await;
+                }
                 self.gather();
             }
             tokio::select! {
@@ -258,6 +263,9 @@ impl Ongoing {
 
     /// The next question, and whether it is the call's own.
     fn next_to_ask(&mut self, lent: &mut Lent<'_>) -> Option<(ApprovalRequest, bool)> {
+        // A grant may have answered some meanwhile.
+        self.waiting.retain(|request| !request.is_closed());
+        lent.questions.retain(|request| !request.is_closed());
         let own = self.waiting.pop_front().map(|question| (question, true));
         own.or_else(|| lent.questions.pop_front().map(|question| (question, false)))
     }
