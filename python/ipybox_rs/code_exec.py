@@ -429,7 +429,9 @@ class CodeExecutor:
         """
         given = await self._running().request("grants")
         return [
-            GivenGrant(each["id"], each["left"], Grant.read(each["grant"], each["text"]))
+            GivenGrant(
+                each["id"], each["left"], Grant.read(each["grant"], each["text"])
+            )
             for each in given
         ]
 

@@ -36,8 +36,11 @@ class Grant:
     | `{"each": {"pattern": pattern, "max_items": 5}}` | lists of one to so many items, all of which fit |
 
     ```python
-    grant = Grant.of(request, 20).argument("to", {"domain": "example.com"})
-    await request.grant(grant)
+    from ipybox_rs import ApprovalRequest, Grant
+
+    async def allow_mails(request: ApprovalRequest):
+        grant = Grant.of(request, 20).argument("to", {"domain": "example.com"})
+        await request.grant(grant)
     ```
 
     Attributes:

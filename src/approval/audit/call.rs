@@ -63,7 +63,7 @@ impl Question {
             by,
             rule: rule(&decision.by).map(|rule| shown::text(&log.redactor, rule)),
             earlier,
-            grant: grant(log, &decision.by),
+            grant: grant(log, &decision.by).map(Box::new),
             via: is_from_outside(&decision.by).then(|| log.face.answers()),
             waited_ms: millis(decision.waited),
             reason: decision

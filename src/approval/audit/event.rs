@@ -54,7 +54,7 @@ pub(super) enum Event {
         earlier: bool,
         /// The grant that decided, or was given.
         #[serde(skip_serializing_if = "Option::is_none")]
-        grant: Option<Value>,
+        grant: Option<Box<Value>>,
         /// By which face somebody answered, or consented.
         #[serde(skip_serializing_if = "Option::is_none")]
         via: Option<&'static str>,

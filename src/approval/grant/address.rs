@@ -90,7 +90,7 @@ mod tests {
         for (address, expected) in [
             ("a@example.com", "example.com"),
             ("first.last+tag_1-x@Mail.Example.COM", "mail.example.com"),
-            ("a@xn--exmple-cua.com", "xn--exmple-cua.com"),
+            ("a@xn--bcher-kva.com", "xn--bcher-kva.com"),
         ] {
             assert_eq!(domain_of(address).as_deref(), Some(expected));
         }
