@@ -114,8 +114,9 @@ mod vault;
 mod web;
 
 pub use approval::{
-    ApprovalRequest, AuditContents, AuditError, Batch as ApprovalBatch, Effect as ApprovalEffect,
-    Policy as ApprovalPolicy, PolicyError as ApprovalPolicyError, Target, ToolAnnotations,
+    ApprovalRequest, AuditContents, AuditError, Batch as ApprovalBatch, Effect as ApprovalEffect, GivenGrant,
+    Grant, GrantLife, GrantPattern, OutsideGrant, Policy as ApprovalPolicy,
+    PolicyError as ApprovalPolicyError, Target, ToolAnnotations,
 };
 #[doc(hidden)]
 pub use approval::{AuditFilter, AuditReport, AuditReview, NoAuditHead, rfc3339_seconds};

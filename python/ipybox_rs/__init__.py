@@ -9,6 +9,7 @@ functions. The application registers the servers, decides about each call, and g
 | decide about each call, see output as it comes | `CodeExecutor.stream`, with its `ApprovalRequest`s |
 | make the tools of an MCP server callable | `generate_mcp_sources`, `CodeExecutor.register_mcp_server` |
 | decide by rules | `ApprovalPolicy` |
+| answer many calls at once | `Grant` |
 | log what code does | `AuditSettings` |
 | write a package without registering a server | `apigen` |
 | check whether it works on this machine | `ipybox_rs.doctor.examine` |
@@ -31,6 +32,7 @@ from ipybox_rs.code_exec import (
     StartError,
     Truncated,
 )
+from ipybox_rs.grants import GivenGrant, Grant, OutsideGrantError
 from ipybox_rs.kernel_mgr.client import ExecutionError, ExecutionResult, KernelClient
 from ipybox_rs.kernel_mgr.server import KernelGateway
 from ipybox_rs.mcp_apigen import (
@@ -76,12 +78,15 @@ __all__ = [
     "ExecutionError",
     "ExecutionResult",
     "GenerateError",
+    "GivenGrant",
+    "Grant",
     "HostError",
     "InstallError",
     "KernelClient",
     "KernelGateway",
     "KernelLostError",
     "KernelUnavailableError",
+    "OutsideGrantError",
     "Registry",
     "StartError",
     "Target",

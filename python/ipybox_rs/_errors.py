@@ -117,6 +117,10 @@ class ApprovalTimeoutError(ToolRunnerError):
     """Nobody answered an approval request in time. The call did not run."""
 
 
+class OutsideGrantError(ValueError):
+    """A grant does not cover the call that it was to answer, or cannot be given. The call was rejected."""
+
+
 class ApprovalClientError(RuntimeError):
     """The connection to a tool server's approval channel could not be opened, or has ended."""
 
@@ -131,6 +135,7 @@ _CLASSES: dict[str, type[Exception]] = {
     "tool": ToolRunnerError,
     "rejected": ApprovalRejectedError,
     "timeout": ApprovalTimeoutError,
+    "outside_grant": OutsideGrantError,
     "approval_client": ApprovalClientError,
     "closed": RuntimeError,
 }

@@ -21,6 +21,7 @@ from ipybox_rs._errors import (
 from ipybox_rs._options import gateway_options, interpreter
 from ipybox_rs._results import CodeExecutionChunk, CodeExecutionResult, Truncated
 from ipybox_rs._session import CodeExecution, Session
+from ipybox_rs.grants import GivenGrant, Grant
 from ipybox_rs.mcp_apigen import Registry
 from ipybox_rs.policy import ApprovalPolicy
 from ipybox_rs.tool_exec.approval.client import ApprovalRequest
@@ -419,6 +420,33 @@ class CodeExecutor:
             KernelUnavailableError: No fresh kernel starts. The next code tries again.
         """
         await self._running().request("reset")
+
+    async def grants(self) -> list[GivenGrant]:
+        """The grants that answers have given and that have not ended, in their order.
+
+        Returns:
+            The grants, those among them that are used up.
+        """
+        given = await self._running().request("grants")
+        return [
+            GivenGrant(
+                each["id"], each["left"], Grant.read(each["grant"], each["text"])
+            )
+            for each in given
+        ]
+
+    async def revoke_grant(self, id: int) -> bool:
+        """Ends a grant: calls that it covers are asked about again.
+
+        Args:
+            id: Its number.
+
+        Returns:
+            Whether there was one.
+        """
+        return bool(
+            await self._running().request("revoke_grant", id=_checks.count("id", id))
+        )
 
     async def install_package(self, package: str) -> str:
         """Installs a Python package where the kernel finds it; it can be imported at once.

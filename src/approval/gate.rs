@@ -7,6 +7,7 @@ use super::action::Action;
 use super::audit::{Audit, OpenCall};
 use super::batch::InBatch;
 use super::denied::Denied;
+use super::grant::{GivenGrant, Granting, Grants, Used};
 use super::notice::{Noticed, Watcher};
 use super::policy::{Effect, Judgement, Policy};
 use super::queue::{ApprovalQueue, Approver};
@@ -16,7 +17,8 @@ use super::standing::Standing;
 /// Decides about all actions of a session, and records each decision before it takes effect.
 pub(crate) struct Gate {
     pub(super) policy: Policy,
-    standing: Arc<Standing>,
+    pub(super) standing: Arc<Standing>,
+    pub(super) grants: Arc<Grants>,
     pub(super) timeout: Duration,
     pub(super) audit: Audit,
     /// Decides about the current calls of code in the kernel.
@@ -49,6 +51,10 @@ pub(super) enum By {
     Answer(Answer),
     /// A standing answer.
     Standing(Answer),
+    /// A user's answer, which gave this grant.
+    Granted(GivenGrant),
+    /// A grant that was given earlier.
+    Grant(Used),
     /// The caller agreed to everything beforehand.
     Consent,
     /// Nobody answered in time.
@@ -86,7 +92,8 @@ impl Gate {
     /// `audit`.
     pub(crate) fn new(policy: Policy, standing: Standing, timeout: Duration, audit: Audit) -> Self {
         let approver = Mutex::new(Approver::Nobody(NO_CELL));
-        Self { policy, standing: Arc::new(standing), timeout, audit, approver, watcher: OnceLock::new() }
+        let (standing, grants) = (Arc::new(standing), Arc::default());
+        Self { policy, standing, grants, timeout, audit, approver, watcher: OnceLock::new() }
     }
 
     /// The audit log of this session.
@@ -94,8 +101,10 @@ impl Gate {
         &self.audit
     }
 
-    /// Sets the approver for calls of code in the kernel; without one, calls that need approval are denied.
+    /// Sets the approver for calls of code in the kernel; without one, calls that need approval are denied. A cell begins or
+    /// ends.
     pub(crate) fn set_approver(&self, approver: Option<Approver>) {
+        self.grants.change_cell();
         let approver = approver.unwrap_or(Approver::Nobody(NO_CELL));
         *self.approver.lock().unwrap_or_else(PoisonError::into_inner) = approver;
     }
@@ -144,7 +153,10 @@ impl Gate {
         let recorded = question.decided(&decision).await;
         decision.outcome?;
         match recorded {
-            Ok(on_record) => Ok((Permit::new(action, &on_record), on_record)),
+            Ok(on_record) => {
+                self.hold_grant(&decision.by);
+                Ok((Permit::new(action, &on_record), on_record))
+            }
             Err(error) => Err(Denied::Unrecorded { call: call_of(&action), why: error.to_string() }),
         }
     }
@@ -186,6 +198,9 @@ impl Gate {
         if let Some(answer) = self.earlier_answer(action).await {
             return (Ok(()), By::Standing(answer));
         }
+        if let Some(used) = self.use_grant(action, approver) {
+            return (Ok(()), By::Grant(used));
+        }
         let queue = match approver {
             Approver::Consent => return (Ok(()), By::Consent),
             Approver::Nobody(why) => {
@@ -199,14 +214,25 @@ impl Gate {
             }
             Approver::User(queue) | Approver::Attached(queue, _) => queue,
         };
-        let action = &self.with_due_changes(action).await;
-        let Some(answer) = self.ask(action, queue).await else {
+        let (action, cell) = (&self.with_due_changes(action).await, self.grants.cell());
+        let Some(reply) = self.ask(action, queue).await else {
             return (Err(Denied::Expired { call: call_of(action), after: self.timeout }), By::Expiry);
         };
-        match answer.map(|reply| reply.answer) {
-            None => (Err(Denied::Rejected { call: call_of(action) }), By::Nobody),
-            Some(Answer::No) => (Err(Denied::Rejected { call: call_of(action) }), By::Answer(Answer::No)),
-            Some(answer) => match self.remember(action, answer).await {
+        let Some(Reply { answer, granting, .. }) = reply else {
+            return (Err(Denied::Rejected { call: call_of(action) }), By::Nobody);
+        };
+        if let Some(granting) = granting {
+            return self.grant(granting, action, cell);
+        }
+        match answer {
+            Answer::No | Answer::Grant => {
+                (Err(Denied::Rejected { call: call_of(action) }), By::Answer(Answer::No))
+            }
+            Answer::Once => {
+                self.grants.note_permit(action, cell);
+                (Ok(()), By::Answer(answer))
+            }
+            Answer::Session | Answer::Always => match self.remember(action, answer).await {
                 Ok(()) => (Ok(()), By::Answer(answer)),
                 Err(error) => {
                     let denied = Denied::NotSaved { call: call_of(action), why: error.to_string() };
@@ -226,7 +252,7 @@ impl Gate {
 
     async fn reply(&self, action: &Arc<Action>, queue: &ApprovalQueue) -> Option<Option<Reply>> {
         let _counted = queue.count();
-        let (request, mut waiting) = ApprovalRequest::new(Arc::clone(action));
+        let (request, mut waiting) = ApprovalRequest::new(Arc::clone(action), Arc::clone(&self.grants));
         let unattended = async {
             queue.left().await;
             tokio::time::sleep(self.timeout).await;
@@ -246,6 +272,9 @@ impl Gate {
         tokio::select! {
             biased;
             answer = &mut waiting.answer => return Some(answer.ok()),
+            used = self.grants.claim_unseen(action, waiting.handed_out.clone()) => {
+                return Some(Some(Reply::granting(Granting::Used(used))));
+            }
             () = held_for(&mut waiting.handed_out, self.timeout) => {}
             () = &mut unattended => {}
         }
@@ -255,34 +284,6 @@ impl Gate {
             Ok(answer) => Some(Some(answer)),
             Err(_) => expired(queue),
         }
-    }
-
-    /// Off the runtime's threads, since it may read a file.
-    async fn earlier_answer(&self, action: &Arc<Action>) -> Option<Answer> {
-        let (standing, action) = (Arc::clone(&self.standing), Arc::clone(action));
-        let found = tokio::task::spawn_blocking(move || standing.find(&action)).await;
-        found.unwrap_or_else(|error| {
-            tracing::error!(%error, "looking for an earlier answer has failed, so it is asked again");
-            None
-        })
-    }
-
-    /// The action; what has changed in its tool is shown if an earlier answer was about the tool as it was.
-    async fn with_due_changes(&self, action: &Arc<Action>) -> Arc<Action> {
-        if action.changes.is_none() {
-            return Arc::clone(action);
-        }
-        let (standing, asked) = (Arc::clone(&self.standing), Arc::clone(action));
-        match tokio::task::spawn_blocking(move || standing.had_earlier(&asked)).await {
-            Ok(false) => Arc::new(Action { changes: None, ..Action::clone(action) }),
-            Ok(true) | Err(_) => Arc::clone(action),
-        }
-    }
-
-    /// Off the runtime's threads, since it may wait for another process and write a file.
-    async fn remember(&self, action: &Arc<Action>, answer: Answer) -> std::io::Result<()> {
-        let (standing, action) = (Arc::clone(&self.standing), Arc::clone(action));
-        tokio::task::spawn_blocking(move || standing.remember(&action, answer)).await?
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! action → policy ┬ allow ────────────────────────────────→ permit
 //!                 ├ deny ─────────────────────────────────→ denied
-//!                 └ ask → standing answers → queue → answer → permit or denied
+//!                 └ ask → standing answers → grants → queue → answer → permit or denied
 //! ```
 //!
 //! Only the [`Gate`] decides; code in the kernel cannot reach it. A [`Permit`] holds the very action that was
@@ -13,7 +13,9 @@ mod action;
 mod audit;
 mod batch;
 mod denied;
+mod earlier;
 mod gate;
+mod grant;
 mod like;
 mod notice;
 mod policy;
@@ -34,6 +36,10 @@ pub use self::batch::Batch;
 pub(crate) use self::batch::InBatch;
 pub(crate) use self::denied::Denied;
 pub(crate) use self::gate::{Gate, Origin, Permit};
+pub use self::grant::{
+    GivenGrant, Grant, Life as GrantLife, Outside as OutsideGrant, Pattern as GrantPattern,
+};
+pub(crate) use self::grant::{choice as grant_choice, offer as grant_offer};
 pub(crate) use self::notice::{Notice, next_question, words as answer_in_words};
 pub use self::policy::{Effect, Policy, PolicyError};
 pub(crate) use self::queue::{ApprovalQueue, Approver};

@@ -86,6 +86,7 @@ pub(crate) fn words(answer: Answer) -> &'static str {
         Answer::Once => "allowed once",
         Answer::Session => "allowed for this session",
         Answer::Always => "allowed always",
+        Answer::Grant => "allowed by a grant",
         Answer::No => "denied",
     }
 }

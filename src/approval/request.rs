@@ -1,6 +1,6 @@
 //! An approval request: an action that waits for a user's answer.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::action::{Action, Target, ToolAnnotations};
 use super::batch::{Batch, InBatch};
+use super::grant::{Grant, Granting, Grants, Outside};
 use super::shown;
 
 /// A user's answer to a question.
@@ -24,6 +25,8 @@ pub enum Answer {
     Session,
     /// This one, and its like from now on.
     Always,
+    /// This one, and those that the proposed grant covers.
+    Grant,
     /// It may not run.
     No,
 }
@@ -34,11 +37,24 @@ pub(crate) struct Reply {
     pub(crate) answer: Answer,
     /// The values of a form, by their names.
     pub(crate) content: Option<Map<String, Value>>,
+    /// The grant that the answer gives, or uses.
+    pub(super) granting: Option<Granting>,
 }
 
-impl Default for Reply {
-    fn default() -> Self {
-        Self { answer: Answer::Once, content: None }
+impl Reply {
+    pub(super) fn granting(granting: Granting) -> Self {
+        Self { granting: Some(granting), ..Self::from(Answer::Grant) }
+    }
+
+    /// A form that the user has filled in.
+    pub(crate) fn filled(content: Map<String, Value>) -> Self {
+        Self { content: Some(content), ..Self::from(Answer::Once) }
+    }
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Self {
+        Self { answer, content: None, granting: None }
     }
 }
 
@@ -56,6 +72,10 @@ pub struct ApprovalRequest {
     action: Arc<Action>,
     answer: oneshot::Sender<Reply>,
     handed_out: watch::Sender<Option<Instant>>,
+    /// `None` for a request of another process.
+    grants: Option<Arc<Grants>>,
+    /// What was proposed when somebody looked first: the answer is about that.
+    proposed: OnceLock<Option<Grant>>,
 }
 
 /// The gate's side of an [`ApprovalRequest`].
@@ -66,23 +86,24 @@ pub(super) struct Waiting {
 }
 
 impl ApprovalRequest {
-    pub(super) fn new(action: Arc<Action>) -> (Self, Waiting) {
+    pub(super) fn new(action: Arc<Action>, grants: Arc<Grants>) -> (Self, Waiting) {
         let (answer, answer_receiver) = oneshot::channel();
         let (handed_out, handed_out_receiver) = watch::channel(None);
-        let request = Self { action, answer, handed_out };
+        let request = Self { action, answer, handed_out, grants: Some(grants), proposed: OnceLock::new() };
         (request, Waiting { answer: answer_receiver, handed_out: handed_out_receiver })
     }
 
     /// A request without a waiting gate.
     #[cfg(test)]
     pub(crate) fn for_tests(action: Action) -> Self {
-        Self::new(Arc::new(action)).0
+        Self::new(Arc::new(action), Arc::default()).0
     }
 
     /// A request of another process, and the receiver of its answer.
     pub(crate) fn of_another_process(action: Action) -> (Self, oneshot::Receiver<Reply>) {
         let (answer, receiver) = oneshot::channel();
-        (Self { action: Arc::new(action), answer, handed_out: watch::Sender::new(None) }, receiver)
+        let (action, handed_out) = (Arc::new(action), watch::Sender::new(None));
+        (Self { action, answer, handed_out, grants: None, proposed: OnceLock::new() }, receiver)
     }
 
     /// Starts the approval timeout, or starts it anew.
@@ -136,6 +157,19 @@ impl ApprovalRequest {
         self.action.batch.as_ref().map(InBatch::batch)
     }
 
+    /// A grant that fits this call and those that the user has permitted in this cell, one by one: proposed from the fourth
+    /// such call on, if they have enough in common. It does not change from the first look on. Requests of an
+    /// [`ApprovalClient`](crate::ApprovalClient) have none.
+    pub fn proposed_grant(&self) -> Option<&Grant> {
+        let propose = || self.grants.as_ref()?.propose(&self.action);
+        self.proposed.get_or_init(propose).as_ref()
+    }
+
+    /// Why the call is outside of the grants that there are for its tool; `None` if there are none.
+    pub fn outside_of_grants(&self) -> Option<String> {
+        self.grants.as_ref()?.outside(&self.action)
+    }
+
     pub(crate) fn action(&self) -> &Action {
         &self.action
     }
@@ -166,11 +200,31 @@ impl ApprovalRequest {
     /// Answers a question of a server (`elicitation/create`) with the values that its `requestedSchema` asks for, by their
     /// names; those that have defaults may be left out. Returns whether the answer came in time.
     pub fn accept_with(self, content: Map<String, Value>) -> bool {
-        self.reply(Reply { answer: Answer::Once, content: Some(content) })
+        self.reply(Reply::filled(content))
     }
 
+    /// Lets the call run, and those that `grant` covers: as many as it says, this one among them. The grant needs not be the
+    /// proposed one. Returns whether the answer came in time.
+    ///
+    /// # Errors
+    /// The grant does not cover this call, or cannot be given. Then the call is rejected.
+    pub fn grant(self, grant: Grant) -> Result<bool, Outside> {
+        if self.grants.is_none() {
+            return Err(Outside::of_another_process());
+        }
+        grant.check(&self.action)?;
+        Ok(self.reply(Reply::granting(Granting::New(Box::new(grant)))))
+    }
+
+    /// Answers. Without a proposed grant [`Answer::Grant`] is a no.
     pub(crate) fn answer(self, answer: Answer) -> bool {
-        self.reply(Reply { answer, content: None })
+        match answer {
+            Answer::Grant => match self.proposed_grant().cloned() {
+                Some(grant) => self.grant(grant).unwrap_or(false),
+                None => self.reject(),
+            },
+            answer => self.reply(answer.into()),
+        }
     }
 
     pub(crate) fn reply(self, reply: Reply) -> bool {

@@ -57,9 +57,27 @@ pub(crate) fn question(action: &Action) -> Result<String, TooLong> {
 /// A value of an action's arguments, with at most `longest` characters of each text if they may be shortened.
 pub(super) fn literal(action: &Action, value: &Value, longest: usize) -> String {
     let longest = if action.server_name == OURSELVES { usize::MAX } else { longest };
+    let used = used(action);
     let mut text = String::new();
-    // A string takes everything.
-    let _infallible = Writer { to: &mut text, used: used(action), longest }.value(value, used(action));
+    // Writing to a string cannot fail.
+    Writer { to: &mut text, used, longest }.value(value, used).ok();
+    text
+}
+
+/// The name of a server, tool or argument as a call shows it: unchanged if it looks like one, else quoted.
+pub(super) fn name(name: &str) -> String {
+    written(100, |writer| writer.name(name))
+}
+
+/// An argument's value as a call shows it; of texts that are longer, both ends.
+pub(super) fn value(value: &Value, longest: usize) -> String {
+    written(longest, |writer| writer.value(value, Use::Text))
+}
+
+fn written(longest: usize, write: impl FnOnce(&mut Writer<'_, String>) -> fmt::Result) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    write(&mut Writer { to: &mut text, used: Use::Text, longest }).ok();
     text
 }
 
@@ -231,7 +249,7 @@ mod tests {
     fn check(tool_args: Value, expected: &str) {
         let action = action(tool_args);
         assert_eq!(question(&action).as_deref(), Ok(expected));
-        let (request, _) = ApprovalRequest::new(Arc::new(action));
+        let (request, _) = ApprovalRequest::new(Arc::new(action), Arc::default());
         assert_eq!(request.to_string(), expected);
     }
 

@@ -51,7 +51,7 @@ impl Standing {
     /// An answer that was to hold for good cannot be saved. It has no effect then.
     pub(super) fn remember(&self, action: &Action, answer: Answer) -> io::Result<()> {
         match (answer, &self.saved) {
-            (Answer::Once | Answer::No, _) => {}
+            (Answer::Once | Answer::Grant | Answer::No, _) => {}
             (Answer::Always, Some(saved)) => saved.add(action)?,
             (Answer::Always, None) | (Answer::Session, _) => {
                 let like = Like::of(action);

@@ -87,7 +87,7 @@ impl Gate {
         let recorded = question.decided(&decision).await;
         decision.outcome?;
         match recorded {
-            Ok(on_record) => Ok((reply.unwrap_or_default(), on_record)),
+            Ok(on_record) => Ok((reply.unwrap_or(Answer::Once.into()), on_record)),
             Err(error) => Err(Denied::Unrecorded { call: call_of(&action), why: error.to_string() }),
         }
     }

@@ -195,6 +195,8 @@ impl Host {
             "session/cancel" => sessions.cancel(read(params)?),
             "session/install_package" => sessions.install_package(read(params)?).await,
             "session/register_mcp_server" => sessions.register_mcp_server(read(params)?).await,
+            "session/grants" => sessions.grants(read(params)?),
+            "session/revoke_grant" => sessions.revoke_grant(read(params)?),
             "session/stop" => sessions.stop(read(params)?).await,
             "stream/next" => sessions.next(read(params)?).await,
             "stream/close" => sessions.close_stream(read(params)?),

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::wire::Failure;
-use crate::approval::{ApprovalRequest, Batch, Target};
+use crate::approval::{ApprovalRequest, Batch, Grant, Target};
 
 /// The requests by number.
 #[derive(Default)]
@@ -26,6 +26,7 @@ enum Answer {
     AcceptForSession,
     AcceptAlways,
     AcceptWith,
+    Grant,
     Reject,
 }
 
@@ -37,6 +38,8 @@ pub(super) struct Answered {
     /// The values of a form, for `accept_with`.
     #[serde(default)]
     content: Map<String, Value>,
+    /// For `grant`.
+    grant: Option<Grant>,
 }
 
 fn batch(batch: &Batch) -> Value {
@@ -61,6 +64,9 @@ impl Requests {
             ("annotations", json!(request.annotations())),
             ("batch", request.batch().map_or(Value::Null, batch)),
             ("text", json!(request.to_string())),
+            ("proposed_grant", json!(request.proposed_grant())),
+            ("proposed_grant_text", json!(request.proposed_grant().map(Grant::to_string))),
+            ("outside_of_grants", json!(request.outside_of_grants())),
         ];
         let mut written: Map<_, _> =
             members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
@@ -75,13 +81,22 @@ impl Requests {
     }
 
     /// Answers a request; whether the answer came in time.
-    pub(super) fn answer(&self, Answered { request, answer, content }: Answered) -> Result<Value, Failure> {
+    pub(super) fn answer(
+        &self,
+        Answered { request, answer, content, grant }: Answered,
+    ) -> Result<Value, Failure> {
         let Some(request) = self.lock().open.remove(&request) else { return Ok(json!(false)) };
         let in_time = match answer {
             Answer::Accept => request.accept(),
             Answer::AcceptForSession => request.accept_for_session(),
             Answer::AcceptAlways => request.accept_always(),
             Answer::AcceptWith => request.accept_with(content),
+            Answer::Grant => match grant {
+                Some(grant) => {
+                    request.grant(grant).map_err(|outside| Failure::of("outside_grant", &outside))?
+                }
+                None => request.reject(),
+            },
             Answer::Reject => request.reject(),
         };
         Ok(json!(in_time))

@@ -85,6 +85,13 @@ pub(super) struct Install {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(super) struct RevokeGrant {
+    session: u64,
+    id: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Register {
     session: u64,
     server_name: String,
@@ -194,6 +201,19 @@ impl Sessions {
     pub(super) async fn register_mcp_server(&self, register: Register) -> Result<Value, Failure> {
         let Register { session, server_name, server_params } = register;
         Ok(json!(self.executor(session)?.register_mcp_server(&server_name, &server_params).await?))
+    }
+
+    /// The grants of a session, each with its text.
+    pub(super) fn grants(&self, OneSession { session }: OneSession) -> Result<Value, Failure> {
+        let given = self.executor(session)?.grants();
+        let written = given.iter().map(|given| {
+            json!({"id": given.id, "left": given.left, "grant": &*given.grant, "text": given.grant.to_string()})
+        });
+        Ok(written.collect())
+    }
+
+    pub(super) fn revoke_grant(&self, RevokeGrant { session, id }: RevokeGrant) -> Result<Value, Failure> {
+        Ok(json!(self.executor(session)?.revoke_grant(id)))
     }
 
     fn executor(&self, session: u64) -> Result<Arc<CodeExecutor>, Failure> {

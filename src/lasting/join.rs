@@ -156,7 +156,9 @@ impl Hears {
             Heard::Done { is_ok, notes } => {
                 Heard::Done { is_ok, notes: notes.iter().map(|note| plain(note)).collect() }
             }
-            Heard::Question { question, text } => Heard::Question { question, text: plain(&text) },
+            Heard::Question { question, text, grant } => {
+                Heard::Question { question, text: plain(&text), grant: grant.map(|words| plain(&words)) }
+            }
             Heard::Asked { question, call } => Heard::Asked { question, call: plain(&call) },
             Heard::Decided { question, how } => Heard::Decided { question, how: plain(&how) },
             Heard::Completions { id, matches, before } => {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::builder::CodeExecutorBuilder;
 use super::execution::CodeExecution;
 use super::{Code, CodeExecutionError, CodeExecutionResult};
+use crate::approval::GivenGrant;
 use crate::config::Config;
 use crate::registry::GenerateError;
 use crate::session::{RegisterError, Session, StartError, ToolOptions};
@@ -144,6 +145,16 @@ impl CodeExecutor {
     /// react to the interrupt within 5 seconds. Returns at once; the code's own stream reports its end.
     pub fn cancel(&self) {
         self.session.cancel();
+    }
+
+    /// The grants that answers have given and that have not ended, in their order; those that are used up are among them.
+    pub fn grants(&self) -> Vec<GivenGrant> {
+        self.session.grants()
+    }
+
+    /// Ends a grant, by its id: calls that it covers are asked about again. Returns whether there was one.
+    pub fn revoke_grant(&self, id: u64) -> bool {
+        self.session.revoke_grant(id)
     }
 
     /// Installs a Python package into the environment that runs the kernel: `requests`, `numpy>=1.20`,

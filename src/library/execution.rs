@@ -127,11 +127,12 @@ impl Stream for CodeExecution {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
-        if let Poll::Ready(Some(request)) = this.requests.poll_recv(context)
-            && this.finished.is_none()
-        {
-            request.hand_out();
-            return Poll::Ready(Some(Ok(CodeExecutionEvent::ApprovalRequest(request))));
+        while let Poll::Ready(Some(request)) = this.requests.poll_recv(context) {
+            // A grant that was given meanwhile may have answered it, or its code waits no more.
+            if this.finished.is_none() && !request.is_closed() {
+                request.hand_out();
+                return Poll::Ready(Some(Ok(CodeExecutionEvent::ApprovalRequest(request))));
+            }
         }
         // Chunks first: the outcome does not overtake chunks that have arrived.
         if let Some(outcome) = &mut this.outcome

@@ -39,7 +39,7 @@ pub(crate) enum Event {
     /// A question is over.
     Decided { question: u64, how: &'static str },
     /// A question for those who watch; the first answer counts.
-    Question { question: u64, text: Arc<str> },
+    Question { question: u64, text: Arc<str>, grant: Option<Arc<str>> },
 }
 
 /// How a cell has ended.

@@ -43,7 +43,7 @@ pub(crate) use self::queue::Pending;
 use self::queue::Queue;
 use self::registrar::{Registrar, ours, permit, record_end};
 use crate::approval::{
-    Approver, Audit, AuditError, Effect, Face, Gate, LogSettings, Origin, Policy, Standing,
+    Approver, Audit, AuditError, Effect, Face, Gate, GivenGrant, LogSettings, Origin, Policy, Standing,
 };
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
@@ -207,6 +207,16 @@ impl Session {
     /// Interrupts the running cell and cancels the queued ones.
     pub(crate) fn cancel(&self) {
         self.queue.cancel();
+    }
+
+    /// The grants that its users have given.
+    pub(crate) fn grants(&self) -> Vec<GivenGrant> {
+        self.gate.grants()
+    }
+
+    /// Ends a grant. Returns whether there was one.
+    pub(crate) fn revoke_grant(&self, id: u64) -> bool {
+        self.gate.revoke_grant(id)
     }
 
     /// Queues the replacement of the kernel by a fresh one and the closing of the connections to MCP servers.

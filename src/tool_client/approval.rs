@@ -309,9 +309,7 @@ impl Attendant {
 async fn answered(open: &mut HashMap<String, oneshot::Receiver<Reply>>) -> (String, Reply) {
     std::future::poll_fn(|context| {
         let answered = open.iter_mut().find_map(|(id, answer)| match answer.poll_unpin(context) {
-            Poll::Ready(answer) => {
-                Some((id.clone(), answer.unwrap_or(Reply { answer: Answer::No, content: None })))
-            }
+            Poll::Ready(answer) => Some((id.clone(), answer.unwrap_or(Answer::No.into()))),
             Poll::Pending => None,
         });
         answered.map_or(Poll::Pending, Poll::Ready)

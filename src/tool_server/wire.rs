@@ -115,10 +115,11 @@ pub(crate) fn withdrawn(id: &str) -> String {
 }
 
 /// The answer to an approval request.
-pub(crate) fn answer(id: &str, Reply { answer, content }: Reply) -> String {
+pub(crate) fn answer(id: &str, Reply { answer, content, .. }: Reply) -> String {
     let result = match answer {
         Answer::Once => content.map_or(json!(true), Value::Object),
-        Answer::No => json!(false),
+        // Grants are given where the gate is.
+        Answer::No | Answer::Grant => json!(false),
         Answer::Session => json!("session"),
         Answer::Always => json!("always"),
     };
@@ -139,7 +140,7 @@ pub(crate) fn read_answer(text: &str) -> Result<(String, Reply), Fault> {
     let response: Response = serde_json::from_str(text).map_err(|error| Fault::unreadable(&error))?;
     let answer = match (response.result, response.error) {
         (Some(Value::Object(content)), None) => {
-            return Ok((response.id, Reply { answer: Answer::Once, content: Some(content) }));
+            return Ok((response.id, Reply::filled(content)));
         }
         (Some(Value::Bool(true)), None) => Answer::Once,
         (Some(Value::Bool(false)), None) | (None, Some(_)) => Answer::No,
@@ -150,7 +151,7 @@ pub(crate) fn read_answer(text: &str) -> Result<(String, Reply), Fault> {
             return Err(Fault { id: Some(response.id), code: INVALID_REQUEST, message });
         }
     };
-    Ok((response.id, Reply { answer, content: None }))
+    Ok((response.id, answer.into()))
 }
 
 /// Reads a message of a tool server.
@@ -273,13 +274,13 @@ mod tests {
     #[test]
     fn an_answer_is_read_as_it_was_written() {
         for given in [Answer::Once, Answer::Session, Answer::Always, Answer::No] {
-            let given = Reply { answer: given, content: None };
+            let given = Reply::from(given);
             assert_eq!(read_answer(&answer("7", given.clone())).unwrap(), ("7".to_owned(), given));
         }
-        let filled = Reply { answer: Answer::Once, content: json!({"a": 1}).as_object().cloned() };
+        let filled = Reply::filled(Map::from_iter([("a".to_owned(), json!(1))]));
         assert_eq!(read_answer(&answer("7", filled.clone())).unwrap(), ("7".to_owned(), filled));
         let error = r#"{"jsonrpc":"2.0","error":{"code":1,"message":"x"},"id":"7"}"#;
-        let no = Reply { answer: Answer::No, content: None };
+        let no = Reply::from(Answer::No);
         assert_eq!(read_answer(error).unwrap(), ("7".to_owned(), no));
     }
 

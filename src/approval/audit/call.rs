@@ -63,6 +63,7 @@ impl Question {
             by,
             rule: rule(&decision.by).map(|rule| shown::text(&log.redactor, rule)),
             earlier,
+            grant: grant(log, &decision.by).map(Box::new),
             via: is_from_outside(&decision.by).then(|| log.face.answers()),
             waited_ms: millis(decision.waited),
             reason: decision
@@ -95,6 +96,7 @@ impl Drop for Asking {
             by: "withdrawal",
             rule: None,
             earlier: false,
+            grant: None,
             via: None,
             waited_ms: millis(self.begun.elapsed()),
             reason: Some("whoever asked did not wait for the answer".to_owned()),
@@ -173,7 +175,7 @@ impl Subject {
     fn keep(&self, log: &Log, by: &By) -> Keep {
         match by {
             _ if self.is_of_the_host => Keep::Evidence,
-            By::Answer(_) | By::Expiry => Keep::Evidence,
+            By::Answer(_) | By::Granted(_) | By::Expiry => Keep::Evidence,
             _ => log.keep_of_policy(&self.server, self.tool.as_deref()),
         }
     }
@@ -210,6 +212,8 @@ fn word(by: &By) -> (&'static str, bool) {
         By::Policy(Some(_)) => ("rule", false),
         By::Answer(answer) => (answer_word(*answer), false),
         By::Standing(answer) => (answer_word(*answer), true),
+        By::Granted(_) => (answer_word(Answer::Grant), false),
+        By::Grant(_) => (answer_word(Answer::Grant), true),
         By::Consent => ("consent", false),
         By::Expiry => ("expiry", false),
         By::Nobody => ("nobody", false),
@@ -218,7 +222,7 @@ fn word(by: &By) -> (&'static str, bool) {
 
 /// Whether somebody answered, agreed beforehand, or was asked in vain.
 fn is_from_outside(by: &By) -> bool {
-    matches!(by, By::Answer(_) | By::Consent | By::Expiry)
+    matches!(by, By::Answer(_) | By::Granted(_) | By::Consent | By::Expiry)
 }
 
 fn answer_word(answer: Answer) -> &'static str {
@@ -226,6 +230,7 @@ fn answer_word(answer: Answer) -> &'static str {
         Answer::Once => "once",
         Answer::Session => "session",
         Answer::Always => "always",
+        Answer::Grant => "grant",
         Answer::No => "no",
     }
 }
@@ -233,6 +238,15 @@ fn answer_word(answer: Answer) -> &'static str {
 fn rule(by: &By) -> Option<&str> {
     match by {
         By::Policy(rule) => rule.as_deref(),
+        _ => None,
+    }
+}
+
+/// The grant that decided: its id and what is left of it; all of it where it was given.
+fn grant(log: &Log, by: &By) -> Option<Value> {
+    match by {
+        By::Granted(given) => Some(shown::json(&log.redactor, given).0),
+        By::Grant(used) => Some(shown::json(&log.redactor, used).0),
         _ => None,
     }
 }

@@ -52,6 +52,9 @@ pub(super) enum Event {
         /// A standing answer decided.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         earlier: bool,
+        /// The grant that decided, or was given.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        grant: Option<Box<Value>>,
         /// By which face somebody answered, or consented.
         #[serde(skip_serializing_if = "Option::is_none")]
         via: Option<&'static str>,

@@ -20,5 +20,6 @@ mod text;
 mod verdict;
 
 pub use self::file::PolicyError;
+pub(super) use self::number::compare as compare_numbers;
 pub(super) use self::rules::Judgement;
 pub use self::rules::{Effect, Policy};

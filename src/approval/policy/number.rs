@@ -8,7 +8,7 @@ use serde_json::Number;
 const EXACT: f64 = 1e38;
 
 /// `left` against `right`, without the rounding that a conversion of large integers to floats would bring.
-pub(super) fn compare(left: &Number, right: &Number) -> Option<Ordering> {
+pub(in crate::approval) fn compare(left: &Number, right: &Number) -> Option<Ordering> {
     match (whole(left), whole(right)) {
         (Some(left), Some(right)) => Some(left.cmp(&right)),
         _ => left.as_f64()?.partial_cmp(&right.as_f64()?),

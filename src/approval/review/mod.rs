@@ -3,6 +3,7 @@
 //! ```text
 //! files → lines → record ┬ verify   the chain: breaks, open sessions, the head
 //!                        ├ tally    sessions, servers, tools
+//!                        ├ grants   whether they were given before they were used
 //!                        └ replay   a policy
 //!                                   → report, as text or JSON
 //! ```
@@ -12,6 +13,7 @@
 
 mod arguments;
 mod breaks;
+mod grants;
 mod lines;
 mod record;
 mod replay;
@@ -27,6 +29,7 @@ use std::io::{self, BufRead};
 use chrono::{DateTime, Utc};
 
 use self::breaks::Place;
+use self::grants::GrantUses;
 use self::lines::Lines;
 use self::record::Record;
 use self::replay::Replay;
@@ -57,6 +60,7 @@ pub struct Review {
     names: Vec<String>,
     verifier: Verifier,
     tally: Tally,
+    grants: GrantUses,
     replay: Option<Replay>,
 }
 
@@ -77,7 +81,14 @@ impl Review {
         };
         let heads = heads.iter().map(head).collect::<Result<_, _>>()?;
         let (verifier, replay) = (Verifier::new(heads), policy.map(Replay::new));
-        Ok(Self { filter, names: Vec::new(), verifier, tally: Tally::default(), replay })
+        Ok(Self {
+            filter,
+            names: Vec::new(),
+            verifier,
+            tally: Tally::default(),
+            grants: GrantUses::default(),
+            replay,
+        })
     }
 
     /// Reads the next file, which is called `name` in the report.
@@ -95,6 +106,7 @@ impl Review {
             self.verifier.line(Place { part, line: number }, &line, record.as_ref());
             if let Some(record) = &record {
                 self.tally.add(record, &self.filter);
+                self.grants.add(record);
                 if let Some(replay) = &mut self.replay {
                     replay.add(record, &self.filter);
                 }
@@ -106,7 +118,7 @@ impl Review {
     /// Ends the review.
     pub fn finish(mut self) -> Report {
         self.verifier.finish();
-        Report::new(self.names, self.verifier, self.tally, self.replay)
+        Report::new(self.names, self.verifier, self.tally, &self.grants, self.replay)
     }
 }
 

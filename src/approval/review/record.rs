@@ -35,6 +35,7 @@ pub(super) struct Record {
     pub(super) via: Option<String>,
     #[serde(default)]
     pub(super) earlier: bool,
+    pub(super) grant: Option<Value>,
     pub(super) outcome: Option<String>,
 
     pub(super) count: Option<u64>,

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::breaks::Break;
+use super::grants::GrantUses;
 use super::replay::Replay;
 use super::tally::{SessionTally, Tally};
 use super::verify::{Findings, Verifier};
@@ -19,6 +20,8 @@ pub struct Report {
     pub(super) breaks: Vec<Break>,
     pub(super) break_count: u64,
     pub(super) tally: Tally,
+    /// What is wrong with the use of grants, in words.
+    pub(super) grants: Vec<String>,
     pub(super) replay: Option<Replay>,
 }
 
@@ -58,9 +61,16 @@ struct DocumentSession<'a> {
 }
 
 impl Report {
-    pub(super) fn new(names: Vec<String>, verifier: Verifier, tally: Tally, replay: Option<Replay>) -> Self {
+    pub(super) fn new(
+        names: Vec<String>,
+        verifier: Verifier,
+        tally: Tally,
+        grants: &GrantUses,
+        replay: Option<Replay>,
+    ) -> Self {
         let Verifier { findings, breaks, .. } = verifier;
-        Self { names, findings, breaks: breaks.first, break_count: breaks.count, tally, replay }
+        let (breaks, break_count) = (breaks.first, breaks.count);
+        Self { names, findings, breaks, break_count, tally, grants: grants.notes(), replay }
     }
 
     /// Whether no break was found.
@@ -116,7 +126,7 @@ impl Report {
     /// What there is to know beside the breaks.
     pub(super) fn notes(&self) -> Vec<String> {
         let findings = &self.findings;
-        let mut notes = Vec::new();
+        let mut notes = self.grants.clone();
         if findings.records == 0 && findings.without_hash == 0 {
             notes.push("there is no record".to_owned());
         }

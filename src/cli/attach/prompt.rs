@@ -22,8 +22,6 @@ const REMEMBERED_BYTES: usize = 16 * 1024;
 /// What leaves, beside Ctrl-D: as people do in IPython. The session goes on.
 const LEAVE: [&str; 4] = ["exit", "quit", "exit()", "quit()"];
 
-const ANSWERS: &str = "Allow? [y]es once, for this [s]ession, [a]lways, [n]o: ";
-
 type PromptEditor = Editor<PromptHelper, FileHistory>;
 
 /// What the editor has returned.
@@ -116,12 +114,13 @@ impl Prompt<'_> {
         {
             tracing::debug!(%error, "could not drop what was typed before");
         }
+        let answers = answers(question);
         let answer = loop {
             if !self.shared.is_asking() {
                 return Ok(());
             }
             self.answering(true);
-            let edited = self.edit(ANSWERS, "", 0);
+            let edited = self.edit(&answers, "", 0);
             self.answering(false);
             let words = match edited? {
                 Edited::Line(words) => words,
@@ -131,6 +130,7 @@ impl Prompt<'_> {
             };
             match words.trim().to_lowercase().as_str() {
                 "y" | "yes" => break PromptAnswer::Once,
+                "g" | "grant" if question.grant.is_some() => break PromptAnswer::Grant,
                 "s" | "session" => break PromptAnswer::Session,
                 "a" | "always" => break PromptAnswer::Always,
                 "n" | "no" => break PromptAnswer::No,
@@ -172,6 +172,12 @@ impl Prompt<'_> {
             tracing::debug!(%error, "could not keep the history");
         }
     }
+}
+
+/// What a question can be answered with.
+fn answers(question: &Question) -> String {
+    let grant = question.grant.as_ref().map(|words| format!("[g] {words}, ")).unwrap_or_default();
+    format!("Allow? [y]es once, {grant}for this [s]ession, [a]lways, [n]o: ")
 }
 
 fn editor(shared: &Arc<Shared>, history: &Path) -> anyhow::Result<PromptEditor> {

@@ -62,6 +62,8 @@ struct State {
 pub(super) struct Question {
     pub(super) number: u64,
     pub(super) text: String,
+    /// The answer that gives the grant which the text proposes, in words.
+    pub(super) grant: Option<String>,
 }
 
 /// What the prompt has to do next.
@@ -267,8 +269,8 @@ impl Shared {
                 self.lock().is_running = false;
                 self.changed.notify_all();
             }
-            Heard::Question { question, text } => {
-                self.lock().questions.push_back(Question { number: question, text });
+            Heard::Question { question: number, text, grant } => {
+                self.lock().questions.push_back(Question { number, text, grant });
                 self.changed.notify_all();
             }
             Heard::Asked { call, .. } => {

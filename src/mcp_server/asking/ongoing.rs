@@ -196,6 +196,7 @@ impl Ongoing {
         let mut lent = Lent::none(left);
         loop {
             while let Some((sheet, is_own)) = self.next_to_ask(&mut lent) {
+                let may_give_grant = sheet.may_give_grant();
                 let over = CancellationToken::new();
                 let mut ask = std::pin::pin!(elicit::ask(peer, sheet, &over));
                 let (mut done, mut is_left) = (None, false);
@@ -240,6 +241,10 @@ impl Ongoing {
                     // If the user does not answer, the timeouts of the waiting requests begin now, not when each
                     // is shown.
                     self.attend(is_answered);
+                }
+                if may_give_grant && !self.waiting.is_empty() {
+                    // A grant may answer what waits, so that it is not shown.
+                    tokio::time::sleep(GATHER).await;
                 }
                 self.gather();
             }

@@ -1,5 +1,6 @@
 //! An approval request as an elicitation form, and the client's response to it: pure.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use rmcp::model::{
@@ -9,7 +10,8 @@ use rmcp::model::{
 use serde_json::Value;
 
 use crate::approval::{
-    Answer, ApprovalRequest, Batch, ELICITATION, LOGIN, OURSELVES, Target, TooLong, ToolAnnotations, question,
+    Answer, ApprovalRequest, Batch, ELICITATION, LOGIN, OURSELVES, Target, TooLong, ToolAnnotations,
+    grant_choice, grant_offer, question,
 };
 use crate::mcp_client::TRUST_WORKSPACE;
 use crate::text::shortened;
@@ -37,6 +39,15 @@ const CHOICES: [(&str, Answer); 4] = [
     ("deny", Answer::No),
 ];
 
+/// The choices for a request, with the proposed grant, if there is one.
+fn choices(request: &ApprovalRequest) -> Vec<(Cow<'static, str>, Answer)> {
+    let mut choices = CHOICES.map(|(words, answer)| (Cow::Borrowed(words), answer)).to_vec();
+    if let Some(grant) = request.proposed_grant() {
+        choices.insert(1, (grant_choice(grant).into(), Answer::Grant));
+    }
+    choices
+}
+
 /// The form that asks for an answer.
 ///
 /// `round` is how often the client has been asked for one call, if clients limit that.
@@ -44,7 +55,7 @@ pub(super) fn form(request: &ApprovalRequest, round: Option<u32>) -> Result<Elic
     if let Some(of_server) = login(request).or_else(|| of_server(request)) {
         return Ok(of_server);
     }
-    let values = CHOICES.map(|(words, _)| words.to_owned()).to_vec();
+    let values = choices(request).into_iter().map(|(words, _)| words.into_owned()).collect();
     let choice = EnumSchema::builder(values)
         .title("Decision")
         .description(scope(request))
@@ -122,12 +133,15 @@ pub(super) fn give(request: ApprovalRequest, result: &ElicitResult) -> bool {
             request.accept_with(content.cloned().unwrap_or_default())
         }
         (true, false) => request.reject(),
-        (false, _) => request.answer(answer(result)),
+        (false, _) => {
+            let answer = answer(&choices(&request), result);
+            request.answer(answer)
+        }
     }
 }
 
 /// The answer in a client's response. Everything but a clear yes is a no.
-fn answer(result: &ElicitResult) -> Answer {
+fn answer(choices: &[(Cow<'static, str>, Answer)], result: &ElicitResult) -> Answer {
     if result.action != ElicitationAction::Accept {
         return Answer::No;
     }
@@ -140,7 +154,7 @@ fn answer(result: &ElicitResult) -> Answer {
         },
     };
     let Some(chosen) = chosen else { return CHOICES[0].1 };
-    let known = CHOICES.iter().find(|(words, _)| chosen.as_str() == Some(words));
+    let known = choices.iter().find(|(words, _)| chosen.as_str() == Some(words));
     known.map_or(Answer::No, |(_, answer)| *answer)
 }
 
@@ -193,6 +207,7 @@ pub(super) fn facts(request: &ApprovalRequest) -> String {
     if !hints.is_empty() {
         let _infallible = write!(text, "\n\nThe server says of the tool: {hints}. Nothing enforces that.");
     }
+    text.push_str(&grant_offer(request));
     text
 }
 
@@ -295,7 +310,8 @@ mod tests {
     fn only_a_clear_yes_is_one() {
         let check = |result: Value, expected: Answer| {
             let parsed: ElicitResult = serde_json::from_value(result.clone()).unwrap();
-            assert_eq!(answer(&parsed), expected, "{result}");
+            let choices = choices(&request("s", "t", json!({}), Target::Host));
+            assert_eq!(answer(&choices, &parsed), expected, "{result}");
         };
         check(json!({"action": "accept", "content": {"decision": "allow once"}}), Answer::Once);
         check(

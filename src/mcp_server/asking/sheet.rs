@@ -57,6 +57,8 @@ pub(super) enum Given {
 impl Sheet {
     /// The next requests to be asked together, in the order in which they came: those of a batch, or all that are of none.
     pub(super) fn next(waiting: &mut VecDeque<ApprovalRequest>) -> Option<Self> {
+        // A grant may have answered some meanwhile.
+        waiting.retain(|request| !request.is_closed());
         let first = waiting.pop_front()?;
         if !can_be_joined(&first) {
             return Some(Self::of(vec![first]));
@@ -87,6 +89,11 @@ impl Sheet {
 
     pub(super) fn into_requests(self) -> Vec<ApprovalRequest> {
         self.requests
+    }
+
+    /// Whether its answer may be a grant, which may answer others that wait.
+    pub(super) fn may_give_grant(&self) -> bool {
+        matches!(&self.requests[..], [request] if request.proposed_grant().is_some())
     }
 
     /// Starts the approval timeout of its requests, or starts it anew.

@@ -11,7 +11,9 @@ use tokio::sync::{mpsc, oneshot};
 pub(super) use self::person::serve;
 pub use self::wire::{By, Heard, Said};
 use super::asking::for_prompt;
-use crate::approval::{Answer, ApprovalQueue, ApprovalRequest, Approver, answer_in_words, next_question};
+use crate::approval::{
+    Answer, ApprovalQueue, ApprovalRequest, Approver, answer_in_words, grant_choice, next_question,
+};
 use crate::output::Text;
 use crate::session::{Audience, Event, Outcome};
 
@@ -46,6 +48,8 @@ struct State {
 /// A question that nobody has answered.
 struct Open {
     text: Arc<str>,
+    /// The answer that gives the grant which the text proposes.
+    grant: Option<Arc<str>>,
     answer: oneshot::Sender<Answer>,
 }
 
@@ -117,10 +121,11 @@ impl Attached {
         }
         state.people += 1;
         self.queue.attend(true);
-        let open = state
-            .open
-            .iter()
-            .map(|(&question, open)| Event::Question { question, text: Arc::clone(&open.text) });
+        let open = state.open.iter().map(|(&question, Open { text, grant, .. })| Event::Question {
+            question,
+            text: Arc::clone(text),
+            grant: grant.clone(),
+        });
         (presence, open.collect())
     }
 
@@ -166,7 +171,11 @@ async fn ask_all(
     audience: Arc<Audience>,
 ) {
     while let Some(request) = requests.recv().await {
+        if request.is_closed() {
+            continue;
+        }
         let Ok(text) = for_prompt(&request) else { continue };
+        let grant = request.proposed_grant().map(|grant| Arc::<str>::from(grant_choice(grant)));
         let (question, text) = (next_question(), Arc::<str>::from(text));
         let (answer, answered) = oneshot::channel();
         {
@@ -175,10 +184,10 @@ async fn ask_all(
                 // Dropped, and thereby rejected.
                 continue;
             }
-            state.open.insert(question, Open { text: Arc::clone(&text), answer });
+            state.open.insert(question, Open { text: Arc::clone(&text), grant: grant.clone(), answer });
         }
         request.hand_out();
-        audience.tell(&Event::Question { question, text });
+        audience.tell(&Event::Question { question, text, grant });
         tokio::spawn(follow(request, question, answered, Arc::clone(&state), Arc::clone(&audience)));
     }
 }

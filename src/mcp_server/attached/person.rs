@@ -212,7 +212,11 @@ impl Person {
                 Heard::Asked { question: number, call }
             }
             Event::Decided { question, how } => Heard::Decided { question, how: how.to_owned() },
-            Event::Question { question, text } => Heard::Question { question, text: text.to_string() },
+            Event::Question { question, text, grant } => Heard::Question {
+                question,
+                text: text.to_string(),
+                grant: grant.map(|words| words.to_string()),
+            },
         }
     }
 }

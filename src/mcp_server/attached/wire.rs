@@ -104,6 +104,9 @@ pub enum Heard {
         question: u64,
         /// Its text.
         text: String,
+        /// The answer that gives the grant which the text proposes, in words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        grant: Option<String>,
     },
     /// The agent's client asks its user.
     Asked {

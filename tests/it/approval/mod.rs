@@ -4,6 +4,7 @@ mod audit_command;
 mod audit_log;
 mod batches;
 mod circumvention;
+mod grants;
 mod input_required;
 mod questions;
 pub(crate) mod shell_commands;

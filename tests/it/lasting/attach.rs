@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::Kept;
 use crate::support::terminal::Terminal;
-use crate::support::{environment, eventually, kernel_python};
+use crate::support::{environment, eventually, kernel_python, probe};
 
 const ASKS: [&str; 3] = ["--approval", "ask", "--approve-shell-cmds"];
 
@@ -191,6 +191,38 @@ async fn ctrl_c_stops_the_persons_cell_alone() {
     assert!(running.answer().await.ok().ends_with("'whole'"));
     prompt.shows("cancelled before it began").await;
     assert!(!kept.workspace().join("never").exists());
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn a_person_at_a_prompt_gives_a_grant() {
+    let kept = Kept::new();
+    let mut client = kept.client(&["--approval", "ask", "--approval-timeout", "300"]).await;
+    let mut prompt = kept.prompt();
+    prompt.shows("In [").await;
+    let registering =
+        client.start_call("register_mcp_server", json!({"server_name": "probe", "server_params": probe()}));
+    let registering = registering.await;
+    prompt.shows("Allow? [y]es once, for this [s]ession, [a]lways, [n]o: ").await;
+    // Nothing is proposed.
+    prompt.types("g\r").await;
+    prompt.shows("Allow? ").await;
+    prompt.types("y\r").await;
+    registering.answer().await.ok();
+    const LOOP: &str = "from mcptools.probe import add\nfor b in range(12):\n    total = add.run(a=7, b=b).total\nprint(total)";
+    let calling = client.start_cell(LOOP).await;
+    for b in 0..3 {
+        prompt.shows(&format!("probe.add(a=7, b={b})")).await;
+        prompt.shows("Allow? [y]es once, for this").await;
+        prompt.types("y\r").await;
+        prompt.shows("decided: allowed once").await;
+    }
+    prompt.shows("probe.add(a=7, b=<a number from 0 to 52>)").await;
+    prompt.shows("Allow? [y]es once, [g] allow up to 50 like this in this cell, for this [s]ession").await;
+    prompt.types("g\r").await;
+    prompt.shows("decided: allowed by a grant").await;
+    assert!(calling.answer().await.ok().contains("18"));
+    drop(prompt);
     client.stop().await;
 }
 

@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Any, Literal
 
 from ipybox_rs import _checks, _host
-from ipybox_rs._errors import ApprovalClientError, HostError
+from ipybox_rs._errors import ApprovalClientError, HostError, OutsideGrantError
+from ipybox_rs.grants import Grant
 from ipybox_rs.tool_exec import _tokens
 
 __all__ = [
@@ -97,6 +98,9 @@ class ApprovalRequest:
         target: The command or URL behind the server's name; `None` if it is not known.
         annotations: The server's hints on the tool; `None` if they are not known.
         batch: The batch in which the code has announced the call, with others.
+        proposed_grant: A grant that fits this call and those that were accepted in this cell, one by one: proposed from
+            the fourth such call on, if they have enough in common. Requests of an `ApprovalClient` have none.
+        outside_of_grants: Why the call is outside of the grants that there are for its tool.
     """
 
     def __init__(
@@ -120,6 +124,8 @@ class ApprovalRequest:
         self.target: Target | None = None
         self.annotations: ToolAnnotations | None = None
         self.batch: ApprovalBatch | None = None
+        self.proposed_grant: Grant | None = None
+        self.outside_of_grants: str | None = None
         self._respond = respond
         self._host: _host.Host | None = None
         self._number = 0
@@ -145,6 +151,10 @@ class ApprovalRequest:
             request.annotations = ToolAnnotations(**wire["annotations"])
         if wire["batch"] is not None:
             request.batch = ApprovalBatch(**wire["batch"])
+        if wire["proposed_grant"] is not None:
+            text = wire["proposed_grant_text"]
+            request.proposed_grant = Grant.read(wire["proposed_grant"], text)
+        request.outside_of_grants = wire["outside_of_grants"]
         return request
 
     def __str__(self) -> str:
@@ -192,6 +202,39 @@ class ApprovalRequest:
             Whether the answer came in time.
         """
         return await self._answer("accept_always")
+
+    async def grant(self, grant: Grant) -> bool:
+        """Lets the call run, and those that a grant covers: as many as it says, this one among them.
+
+        Args:
+            grant: The grant. It needs not be the proposed one.
+
+        Returns:
+            Whether the answer came in time.
+
+        Raises:
+            OutsideGrantError: The grant does not cover this call, or cannot be given. The call is rejected then.
+            ValueError: A pattern of the grant is none.
+        """
+        if not isinstance(grant, Grant):
+            raise TypeError(f"grant must be a Grant, not {grant!r}")
+        if self._host is None:
+            await self.reject()
+            raise OutsideGrantError("a request of your own has no grants")
+        if self._decision is not None or self._host.ended.done():
+            return False
+        try:
+            in_time = await self._host.request(
+                "approval_request/answer",
+                request=self._number,
+                answer="grant",
+                grant=grant.written(),
+            )
+        except OutsideGrantError:
+            self._decide(False)
+            raise
+        self._decide(True)
+        return bool(in_time)
 
     async def reject(self) -> bool:
         """Makes the call fail, in the code, with `ApprovalRejectedError`.

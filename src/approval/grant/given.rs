@@ -1,0 +1,420 @@
+//! The grants of a session: given, counted down, ended. And what was permitted in the current cell, to propose others.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::super::action::Action;
+use super::super::like::Like;
+use super::propose::propose;
+use super::{Grant, Life, Outside, can_be_granted};
+
+/// How many grants there may be at a time; the oldest end before there are more.
+const MOST_GRANTS: usize = 64;
+
+/// How many permitted calls of a cell are remembered.
+const REMEMBERED: usize = 32;
+
+/// How large such a call may be, as JSON in bytes: this outlives the memory that is held for the call itself.
+const REMEMBERED_BYTES: usize = 16 * 1024;
+
+/// How many calls like it the user has permitted, one by one, before a grant is proposed.
+const BEFORE_PROPOSAL: usize = 3;
+
+/// Of how many grants a question says why the call is outside.
+const EXPLAINED: usize = 3;
+
+/// The grants of a session.
+#[derive(Debug, Default)]
+pub(in crate::approval) struct Grants {
+    state: Mutex<State>,
+    /// Changes when a grant begins to hold.
+    begun: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The current cell, or the time between two of them.
+    cell: u64,
+    last_id: u64,
+    given: VecDeque<Given>,
+    permitted: VecDeque<(Like, Arc<Action>)>,
+}
+
+#[derive(Debug)]
+struct Given {
+    id: u64,
+    grant: Arc<Grant>,
+    /// The server and the tool as they were when the user answered.
+    like: Like,
+    left: u32,
+    /// Whether the answer is recorded.
+    holds: bool,
+}
+
+/// A grant that was given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct GivenGrant {
+    /// Its number in its session, by which the audit log names it.
+    pub id: u64,
+    /// How many more calls it allows.
+    pub left: u32,
+    /// The grant.
+    pub grant: Arc<Grant>,
+}
+
+/// A grant that permits a call, and how many calls it allows after that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(in crate::approval) struct Used {
+    pub(in crate::approval) id: u64,
+    pub(in crate::approval) left: u32,
+}
+
+/// What an answer does with grants.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::approval) enum Granting {
+    /// It gives one.
+    New(Box<Grant>),
+    /// A grant that was given meanwhile is the answer.
+    Used(Used),
+}
+
+impl Grants {
+    /// Begins a cell, or ends it: what holds for a cell ends.
+    pub(in crate::approval) fn change_cell(&self) {
+        let mut state = self.lock();
+        state.cell += 1;
+        state.permitted.clear();
+        state.given.retain(|given| given.grant.life == Life::Session);
+    }
+
+    /// The current cell.
+    pub(in crate::approval) fn cell(&self) -> u64 {
+        self.lock().cell
+    }
+
+    /// Remembers that the user permitted a call of `cell`, once.
+    pub(in crate::approval) fn note_permit(&self, action: &Arc<Action>, cell: u64) {
+        if !can_be_granted(action) || !is_small(action) {
+            return;
+        }
+        let mut state = self.lock();
+        if state.cell == cell {
+            if state.permitted.len() == REMEMBERED {
+                state.permitted.pop_front();
+            }
+            state.permitted.push_back((Like::of(action), Arc::clone(action)));
+        }
+    }
+
+    /// A grant for what the user permits one by one, if there is one that fits it and `action`.
+    pub(in crate::approval) fn propose(&self, action: &Action) -> Option<Grant> {
+        if !can_be_granted(action) || !is_small(action) {
+            return None;
+        }
+        let like = Like::of(action);
+        let permitted: Vec<Arc<Action>> = {
+            let state = self.lock();
+            let alike = state.permitted.iter().filter(|(permitted, _)| *permitted == like);
+            alike.map(|(_, action)| Arc::clone(action)).collect()
+        };
+        let with = |permitted: &[Arc<Action>]| {
+            let actions: Vec<&Action> = permitted.iter().map(Arc::as_ref).chain([action]).collect();
+            propose(&actions)
+        };
+        let latest = permitted.len().checked_sub(BEFORE_PROPOSAL)?;
+        // If all have too little in common, the loop may have begun with the latest.
+        with(&permitted).or_else(|| with(&permitted[latest..]))
+    }
+
+    /// Keeps a grant that the user gave when asked about `action` in `cell`, and uses it once. It [holds](Self::hold) when
+    /// that is recorded.
+    pub(in crate::approval) fn give(
+        &self,
+        grant: Grant,
+        action: &Action,
+        cell: u64,
+    ) -> Result<GivenGrant, Outside> {
+        grant.check(action)?;
+        let mut state = self.lock();
+        state.last_id += 1;
+        let (id, left, grant) = (state.last_id, grant.count() - 1, Arc::new(grant));
+        // A cell that has ended has no more calls.
+        if grant.life == Life::Session || state.cell == cell {
+            if state.given.len() == MOST_GRANTS {
+                state.given.pop_front();
+            }
+            let (like, kept) = (Like::of(action), Arc::clone(&grant));
+            state.given.push_back(Given { id, grant: kept, like, left, holds: false });
+        }
+        Ok(GivenGrant { id, left, grant })
+    }
+
+    /// Has a grant hold for other calls.
+    pub(in crate::approval) fn hold(&self, id: u64) {
+        if let Some(given) = self.lock().given.iter_mut().find(|given| given.id == id) {
+            given.holds = true;
+        }
+        self.begun.send_modify(|count| *count += 1);
+    }
+
+    /// Uses a grant that covers `action`, if there is one. What is used is never given back.
+    pub(in crate::approval) fn claim(&self, action: &Action) -> Option<Used> {
+        if !can_be_granted(action) {
+            return None;
+        }
+        let mut state = self.lock();
+        let mut like = None;
+        let covers = |given: &&mut Given| {
+            given.holds
+                && given.left > 0
+                && given.grant.covers(action).is_ok()
+                && given.like == *like.get_or_insert_with(|| Like::of(action))
+        };
+        let given = state.given.iter_mut().find(covers)?;
+        given.left -= 1;
+        Some(Used { id: given.id, left: given.left })
+    }
+
+    /// Uses a grant that covers `action` as soon as there is one, as long as nobody has been shown the question.
+    pub(in crate::approval) async fn claim_unseen(
+        &self,
+        action: &Action,
+        handed_out: watch::Receiver<Option<Instant>>,
+    ) -> Used {
+        let mut begun = self.begun.subscribe();
+        loop {
+            begun.borrow_and_update();
+            if handed_out.borrow().is_some() {
+                // Whoever sees it may be about to deny it.
+                return std::future::pending().await;
+            }
+            if let Some(used) = self.claim(action) {
+                return used;
+            }
+            // `self` owns the sender, so this cannot fail.
+            begun.changed().await.ok();
+        }
+    }
+
+    /// Why `action` is outside of the grants that there are for its tool.
+    pub(in crate::approval) fn outside(&self, action: &Action) -> Option<String> {
+        if !can_be_granted(action) {
+            return None;
+        }
+        let state = self.lock();
+        let like = Like::of(action);
+        let why = |given: &Given| {
+            let id = given.id;
+            if given.like != like {
+                return format!(
+                    "Outside of grant {id}: the server, or what it says of the tool, has changed"
+                );
+            }
+            match given.grant.covers(action) {
+                Err(why) => format!("Outside of grant {id}: {why}"),
+                Ok(()) => format!("Grant {id} is used up: it was for {}", calls(given.grant.count())),
+            }
+        };
+        let is_of_tool = |given: &&Given| {
+            given.holds
+                && (&given.grant.server_name, &given.grant.tool_name)
+                    == (&action.server_name, &action.tool_name)
+        };
+        let reasons: Vec<_> = state.given.iter().rev().filter(is_of_tool).take(EXPLAINED).map(why).collect();
+        (!reasons.is_empty()).then(|| reasons.join("\n"))
+    }
+
+    /// The grants that hold.
+    pub(in crate::approval) fn list(&self) -> Vec<GivenGrant> {
+        let state = self.lock();
+        let holding = state.given.iter().filter(|given| given.holds);
+        let given =
+            |given: &Given| GivenGrant { id: given.id, left: given.left, grant: Arc::clone(&given.grant) };
+        holding.map(given).collect()
+    }
+
+    /// Ends a grant. Returns whether there was one.
+    pub(in crate::approval) fn revoke(&self, id: u64) -> bool {
+        let mut state = self.lock();
+        let before = state.given.len();
+        state.given.retain(|given| given.id != id);
+        state.given.len() < before
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn calls(count: u32) -> String {
+    if count == 1 { "1 call".to_owned() } else { format!("{count} calls") }
+}
+
+/// Whether a call may be remembered.
+fn is_small(action: &Action) -> bool {
+    let mut room = Room(REMEMBERED_BYTES);
+    serde_json::to_writer(&mut room, &action.tool_args).is_ok()
+}
+
+/// A writer that takes so many bytes and keeps none.
+struct Room(usize);
+
+impl std::io::Write for Room {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(std::io::ErrorKind::StorageFull)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::tests::{action, grant};
+    use super::*;
+
+    fn send(number: u32) -> Arc<Action> {
+        Arc::new(action("send", json!({"number": number})))
+    }
+
+    fn given(count: u32) -> Grants {
+        let grants = Grants::default();
+        let grant = grant(json!({"number": {"between": {"min": 1, "max": 100}}}), count);
+        let given = grants.give(grant, &send(1), grants.cell()).unwrap();
+        assert_eq!((given.id, given.left), (1, count - 1));
+        assert_eq!(grants.claim(&send(2)), None, "it is not recorded yet");
+        grants.hold(given.id);
+        grants
+    }
+
+    #[test]
+    fn a_grant_is_counted_down() {
+        let grants = given(3);
+        assert_eq!(grants.claim(&send(2)), Some(Used { id: 1, left: 1 }));
+        assert_eq!(grants.claim(&send(101)), None);
+        assert_eq!(grants.list()[0].left, 1);
+        assert_eq!(grants.claim(&send(2)), Some(Used { id: 1, left: 0 }));
+        assert_eq!(grants.claim(&send(2)), None);
+        assert_eq!(grants.outside(&send(2)).unwrap(), "Grant 1 is used up: it was for 3 calls");
+    }
+
+    #[test]
+    fn no_two_threads_get_the_last_call() {
+        let grants = given(10_000);
+        let claimed: usize = std::thread::scope(|scope| {
+            let claim = || (0..5_000).filter(|_| grants.claim(&send(5)).is_some()).count();
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(claim)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(claimed, 9_999);
+    }
+
+    #[test]
+    fn a_grant_ends_with_its_cell_or_its_session() {
+        let grants = given(3);
+        let for_session = grant(json!({"number": {"equal": 200}}), 5).for_session();
+        let id = grants.give(for_session, &send(200), grants.cell()).unwrap().id;
+        grants.hold(id);
+        grants.change_cell();
+        assert_eq!(grants.claim(&send(2)), None);
+        assert_eq!(grants.claim(&send(200)), Some(Used { id: 2, left: 3 }));
+        assert!(grants.revoke(2) && !grants.revoke(2) && grants.list().is_empty());
+        assert_eq!(grants.claim(&send(200)), None);
+    }
+
+    #[test]
+    fn an_answer_about_an_earlier_cell_gives_nothing_to_the_next() {
+        let grants = Grants::default();
+        let cell = grants.cell();
+        grants.change_cell();
+        let given = grants.give(grant(json!({"number": {"equal": 1}}), 5), &send(1), cell).unwrap();
+        grants.hold(given.id);
+        assert_eq!((grants.claim(&send(1)), grants.list()), (None, Vec::new()));
+        (0..4).for_each(|number| grants.note_permit(&send(number), cell));
+        assert_eq!(grants.propose(&send(5)), None);
+    }
+
+    #[test]
+    fn a_changed_server_is_outside() {
+        let grants = given(3);
+        for changed in [
+            Action { definition: Some("2".to_owned()), ..Action::clone(&send(2)) },
+            Action {
+                target: crate::approval::Target::Command("other".to_owned()),
+                ..Action::clone(&send(2))
+            },
+            Action {
+                annotations: Some(crate::approval::ToolAnnotations::default()),
+                ..Action::clone(&send(2))
+            },
+        ] {
+            assert_eq!(grants.claim(&changed), None);
+            let outside = grants.outside(&changed).unwrap();
+            assert_eq!(outside, "Outside of grant 1: the server, or what it says of the tool, has changed");
+        }
+        let other = Action { server_name: "other".to_owned(), ..Action::clone(&send(2)) };
+        assert_eq!((grants.claim(&other), grants.outside(&other)), (None, None));
+    }
+
+    #[test]
+    fn two_grants_are_two_grants() {
+        let grants = given(2);
+        let second = grant(json!({"number": {"between": {"min": 50, "max": 200}}}), 2);
+        let id = grants.give(second, &send(60), grants.cell()).unwrap().id;
+        grants.hold(id);
+        let used: Vec<_> = [60, 60, 60].map(|number| grants.claim(&send(number)).map(|used| used.id)).into();
+        assert_eq!(used, [Some(1), Some(2), None]);
+        let outside = grants.outside(&send(10)).unwrap();
+        assert_eq!(
+            outside,
+            "Outside of grant 2: number=10 is not a number from 50 to 200\nGrant 1 is used up: it was for 2 calls"
+        );
+    }
+
+    #[test]
+    fn a_grant_is_proposed_after_three_like_permits() {
+        let grants = Grants::default();
+        for number in 1..4 {
+            assert_eq!(grants.propose(&send(number)), None);
+            grants.note_permit(&send(number), grants.cell());
+        }
+        let proposed = grants.propose(&send(4)).unwrap();
+        assert!(proposed.check(&send(37)).is_ok(), "{proposed}");
+        let changed = Action { definition: Some("2".to_owned()), ..Action::clone(&send(4)) };
+        assert_eq!(grants.propose(&changed), None);
+        assert_eq!(grants.propose(&action("delete", json!({"number": 4}))), None);
+        grants.change_cell();
+        assert_eq!(grants.propose(&send(4)), None);
+    }
+
+    #[test]
+    fn what_is_large_is_not_remembered() {
+        let grants = Grants::default();
+        let large = Arc::new(action("send", json!({"body": "x ".repeat(10_000)})));
+        (0..4).for_each(|_| grants.note_permit(&large, grants.cell()));
+        assert!(grants.lock().permitted.is_empty());
+        (0..100).for_each(|_| grants.note_permit(&send(1), grants.cell()));
+        assert_eq!(grants.lock().permitted.len(), REMEMBERED);
+    }
+
+    #[test]
+    fn there_are_so_many_grants_at_a_time() {
+        let grants = Grants::default();
+        for number in 0..100 {
+            let one = grant(json!({"number": {"equal": number}}), 5);
+            let id = grants.give(one, &send(number), grants.cell()).unwrap().id;
+            grants.hold(id);
+        }
+        assert_eq!(grants.list().len(), MOST_GRANTS);
+        assert_eq!((grants.claim(&send(0)), grants.claim(&send(99)).map(|used| used.id)), (None, Some(100)));
+    }
+}

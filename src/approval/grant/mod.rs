@@ -1,0 +1,332 @@
+//! Grants: one answer to many calls of a tool, which are bounded by their arguments, their number and a time.
+//!
+//! ```text
+//! permits of a cell → propose → grant, as part of an answer → given ── claim: covers, counts down ──→ permit
+//! ```
+//!
+//! A grant never changes but for its count. A call that it does not surely cover is outside of it.
+
+mod address;
+mod given;
+mod path;
+mod pattern;
+mod propose;
+mod told;
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::given::GivenGrant;
+pub(super) use self::given::{Granting, Grants, Used};
+pub use self::pattern::Pattern;
+pub(crate) use self::told::{choice, offer};
+use super::action::{Action, Target};
+use super::request::ApprovalRequest;
+use super::{ELICITATION, OURSELVES, shown};
+
+/// How many calls a grant may allow: nobody can foresee more.
+const MOST_CALLS: u32 = 10_000;
+
+/// How many arguments a grant may have.
+const MOST_ARGUMENTS: usize = 200;
+
+/// One answer to many calls: to those of a tool whose arguments fit its patterns, to so many of them, in a cell or in a
+/// session.
+///
+/// [`ApprovalRequest::proposed_grant`] proposes one; [`Grant::of`] begins with the call of a request alone, and each
+/// [`argument`](Self::argument) after that loosens it. [`ApprovalRequest::grant`] answers with it. `Display` writes it as a
+/// call: `mail.send(to=<an address at example.com>, subject='Hi')`.
+///
+/// It holds for the server and the tool as they are defined when it is given. Every argument of a call needs a pattern that
+/// covers it, and every argument of the grant must be there.
+///
+/// ```
+/// # fn example(request: ipybox::ApprovalRequest) -> Result<(), ipybox::OutsideGrant> {
+/// use ipybox::{Grant, GrantPattern};
+///
+/// let grant = Grant::of(&request, 20).argument("to", GrantPattern::Domain("example.com".to_owned()));
+/// request.grant(grant)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grant {
+    server_name: String,
+    tool_name: String,
+    arguments: BTreeMap<String, Pattern>,
+    count: NonZeroU32,
+    life: Life,
+}
+
+/// How long a grant holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(clippy::exhaustive_enums, reason = "there are no other ones")]
+pub enum Life {
+    /// Until the end of the cell whose call was asked about.
+    Cell,
+    /// Until the end of the session; resets do not end it.
+    Session,
+}
+
+/// Why a grant does not cover a call.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Outside(String);
+
+impl Outside {
+    pub(super) fn of_another_process() -> Self {
+        Self("a request of a tool server in another process cannot be answered with a grant".to_owned())
+    }
+}
+
+impl Grant {
+    /// A grant for calls with exactly the arguments of this request's call, in its cell, the call among them. `count` is
+    /// from 1 to 10,000; other numbers count as the nearest of these.
+    pub fn of(request: &ApprovalRequest, count: u32) -> Self {
+        let fixed =
+            |(name, value): (&String, &serde_json::Value)| (name.clone(), Pattern::Equal(value.clone()));
+        let arguments = request.tool_args().iter().map(fixed).collect();
+        Self::new(request.action(), arguments, count)
+    }
+
+    fn new(action: &Action, arguments: BTreeMap<String, Pattern>, count: u32) -> Self {
+        Self {
+            server_name: action.server_name.clone(),
+            tool_name: action.tool_name.clone(),
+            arguments,
+            count: NonZeroU32::new(count.min(MOST_CALLS)).unwrap_or(NonZeroU32::MIN),
+            life: Life::Cell,
+        }
+    }
+
+    /// Has this argument fit `pattern`.
+    #[must_use]
+    pub fn argument(mut self, name: impl Into<String>, pattern: Pattern) -> Self {
+        self.arguments.insert(name.into(), pattern);
+        self
+    }
+
+    /// Has the grant hold until the session ends.
+    #[must_use]
+    pub fn for_session(self) -> Self {
+        Self { life: Life::Session, ..self }
+    }
+
+    /// The name under which the MCP server is registered.
+    pub fn server_name(&self) -> &str {
+        &self.server_name
+    }
+
+    /// The tool's name on its server.
+    pub fn tool_name(&self) -> &str {
+        &self.tool_name
+    }
+
+    /// The patterns of the arguments, by their names.
+    pub fn arguments(&self) -> &BTreeMap<String, Pattern> {
+        &self.arguments
+    }
+
+    /// How many calls it allows in all, that of its request among them.
+    pub fn count(&self) -> u32 {
+        self.count.get()
+    }
+
+    /// How long it holds.
+    pub fn life(&self) -> Life {
+        self.life
+    }
+
+    /// Whether this grant may be given, and covers `action`.
+    pub(super) fn check(&self, action: &Action) -> Result<(), Outside> {
+        if !can_be_granted(action) {
+            return Err(Outside("only calls of tools of MCP servers can be granted".to_owned()));
+        }
+        if self.count.get() > MOST_CALLS || self.arguments.len() > MOST_ARGUMENTS {
+            return Err(Outside("the grant is for too many calls, or has too many arguments".to_owned()));
+        }
+        let fault = |(name, pattern): (&String, &Pattern)| {
+            pattern
+                .fault()
+                .map(|fault| Outside(format!("the pattern of {} is none: {fault}", shown::name(name))))
+        };
+        match self.arguments.iter().find_map(fault) {
+            Some(fault) => Err(fault),
+            None => self.covers(action),
+        }
+    }
+
+    /// Whether this covers `action`, of whose server and tool only the names are compared.
+    fn covers(&self, action: &Action) -> Result<(), Outside> {
+        if (&self.server_name, &self.tool_name) != (&action.server_name, &action.tool_name) {
+            return Err(Outside("it is for another tool".to_owned()));
+        }
+        for (name, value) in &action.tool_args {
+            match self.arguments.get(name) {
+                None => return Err(Outside(format!("the argument {} is not in it", shown::name(name)))),
+                Some(pattern) if !pattern.covers(value) => {
+                    let (name, value) = (shown::name(name), shown::value(value, SHOWN_CHARS));
+                    return Err(Outside(format!("{name}={} is not {}", shortened(&value), pattern.words())));
+                }
+                Some(_) => {}
+            }
+        }
+        match self.arguments.keys().find(|name| !action.tool_args.contains_key(*name)) {
+            Some(missing) => Err(Outside(format!("the argument {} is missing", shown::name(missing)))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Display for Grant {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&shown::name(&self.server_name))?;
+        formatter.write_str(".")?;
+        formatter.write_str(&shown::name(&self.tool_name))?;
+        formatter.write_str("(")?;
+        for (index, (name, pattern)) in self.arguments.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(formatter, "{separator}{}={pattern}", shown::name(name))?;
+        }
+        formatter.write_str(")")
+    }
+}
+
+/// How many characters of each text are shown that is outside.
+const SHOWN_CHARS: usize = 100;
+
+/// How many characters are shown of a value that is outside, and may be a long list.
+const SHOWN_VALUE_CHARS: usize = 300;
+
+fn shortened(value: &str) -> String {
+    match value.char_indices().nth(SHOWN_VALUE_CHARS) {
+        Some((end, _)) => format!("{}[…]", &value[..end]),
+        None => value.to_owned(),
+    }
+}
+
+/// Whether grants are for such actions: ipybox's own ones, and what servers ask users, need an answer each.
+fn can_be_granted(action: &Action) -> bool {
+    matches!(action.target, Target::Command(_) | Target::Url(_))
+        && action.server_name != OURSELVES
+        && action.tool_name != ELICITATION
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    pub(in crate::approval) fn action(tool_name: &str, arguments: Value) -> Action {
+        let Value::Object(tool_args) = arguments else { panic!("an object") };
+        let target = Target::Command("mail-server".to_owned());
+        let action = Action::new("mail".to_owned(), tool_name.to_owned(), tool_args, target);
+        Action { definition: Some("1".to_owned()), ..action }
+    }
+
+    pub(super) fn grant(arguments: Value, count: u32) -> Grant {
+        let grant = json!({
+            "server_name": "mail", "tool_name": "send", "arguments": arguments, "count": count, "life": "cell"
+        });
+        serde_json::from_value(grant).unwrap()
+    }
+
+    #[track_caller]
+    fn check(arguments: Value, outside: Option<&str>) {
+        let grant = grant(json!({"to": {"domain": "a.org"}, "body": {"text": {"max_chars": 5}}}), 3);
+        let checked = grant.check(&action("send", arguments));
+        assert_eq!(checked.err().map(|why| why.to_string()).as_deref(), outside);
+    }
+
+    #[test]
+    fn every_argument_is_covered() {
+        check(json!({"to": "x@a.org", "body": "hello"}), None);
+        check(json!({"body": "hello", "to": "x@a.org"}), None);
+        check(json!({"to": "x@b.org", "body": "hello"}), Some("to='x@b.org' is not an address at a.org"));
+        check(
+            json!({"to": "x@a.org", "body": "hello!"}),
+            Some("body='hello!' is not any text of up to 5 characters"),
+        );
+        check(json!({"to": "x@a.org"}), Some("the argument body is missing"));
+        check(json!({"to": "x@a.org", "body": "", "cc": "x"}), Some("the argument cc is not in it"));
+        check(json!({"to": "x@a.org", "body": "", "cc": null}), Some("the argument cc is not in it"));
+        check(json!({"To": "x@a.org", "body": ""}), Some("the argument To is not in it"));
+        check(json!({"t\u{43e}": "x@a.org", "body": ""}), Some("the argument 't\\u043e' is not in it"));
+        check(json!({}), Some("the argument body is missing"));
+    }
+
+    #[test]
+    fn a_grant_is_for_one_tool_of_a_server() {
+        let grant = grant(json!({}), 1);
+        assert!(grant.check(&action("send", json!({}))).is_ok());
+        assert!(grant.check(&action("delete", json!({}))).is_err());
+        assert!(
+            grant.check(&Action { server_name: "other".to_owned(), ..action("send", json!({})) }).is_err()
+        );
+    }
+
+    #[test]
+    fn what_is_ipyboxs_own_or_the_users_is_never_granted() {
+        for (server_name, tool_name, target) in [
+            (OURSELVES, "shell", Target::Kernel),
+            (OURSELVES, "register_mcp_server", Target::Host),
+            (OURSELVES, "login", Target::Command("x".to_owned())),
+            ("s", ELICITATION, Target::Command("x".to_owned())),
+            ("s", "t", Target::Kernel),
+        ] {
+            let (server_name, tool_name) = (server_name.to_owned(), tool_name.to_owned());
+            let action = Action { server_name, tool_name, target, ..action("", json!({})) };
+            let checked = Grant::new(&action, BTreeMap::new(), 1).check(&action);
+            assert!(checked.unwrap_err().to_string().contains("only calls of tools"));
+        }
+    }
+
+    #[test]
+    fn a_grant_is_shown_as_a_call() {
+        let grant = grant(
+            json!({
+                "to": {"each": {"pattern": {"domain": "a.org"}, "max_items": 2}},
+                "body": {"text": {"max_chars": 5}},
+                "path": {"within": "/work/out"},
+                "subject": {"equal": "Hi"},
+                "odd name": {"between": {"min": 1, "max": 2.5}},
+            }),
+            1,
+        );
+        assert_eq!(
+            grant.to_string(),
+            "mail.send(body=<any text of up to 5 characters>, 'odd name'=<a number from 1 to 2.5>, \
+             path=<a path within '/work/out'>, subject='Hi', to=<up to 2 times an address at a.org>)"
+        );
+    }
+
+    #[test]
+    fn what_is_outside_is_shown_within_bounds() {
+        let grant = grant(json!({"to": {"domain": "a.org"}}), 1);
+        for long in [json!("\u{202e}x".repeat(100_000)), json!(vec!["x"; 100_000])] {
+            let why = grant.check(&action("send", json!({"to": long}))).unwrap_err().to_string();
+            assert!(why.chars().count() < 500 && !why.contains('\u{202e}'), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_grant_is_read_with_known_fields_alone() {
+        let written =
+            json!({"server_name": "s", "tool_name": "t", "arguments": {}, "count": 1, "life": "cell"});
+        assert!(serde_json::from_value::<Grant>(written.clone()).is_ok());
+        for (field, value) in
+            [("more", json!(1)), ("count", json!(0)), ("count", json!(-1)), ("life", json!("ever"))]
+        {
+            let mut changed = written.clone();
+            changed[field] = value;
+            assert!(serde_json::from_value::<Grant>(changed).is_err(), "{field}");
+        }
+        let many = Grant { count: NonZeroU32::new(10_001).unwrap(), ..grant(json!({}), 1) };
+        assert!(many.check(&action("send", json!({}))).is_err());
+    }
+}

@@ -1,0 +1,33 @@
+//! Grants in the words of a question.
+
+use super::super::request::ApprovalRequest;
+use super::{Grant, Life};
+
+/// The answer that gives a grant: a choice in forms, and at prompts.
+pub(crate) fn choice(grant: &Grant) -> String {
+    format!("allow up to {} like this in this {}", grant.count(), place(grant))
+}
+
+/// What a question says of grants: why the call is outside of those there are, and which one is proposed. Empty if there is
+/// nothing to say.
+pub(crate) fn offer(request: &ApprovalRequest) -> String {
+    let mut text = String::new();
+    if let Some(outside) = request.outside_of_grants() {
+        text.push_str(&format!("\n\n{outside}"));
+    }
+    if let Some(grant) = request.proposed_grant() {
+        text.push_str(&format!(
+            "\n\nYou can allow up to {} such calls in this {}, this one among them:\n{grant}",
+            grant.count(),
+            place(grant)
+        ));
+    }
+    text
+}
+
+fn place(grant: &Grant) -> &'static str {
+    match grant.life() {
+        Life::Cell => "cell",
+        Life::Session => "session",
+    }
+}
