@@ -76,7 +76,11 @@ impl Gate {
 
     /// Ends a grant. Returns whether there was one.
     pub(crate) fn revoke_grant(&self, id: u64) -> bool {
-        self.grants.revoke(id)
+        let is_revoked = self.grants.revoke(id);
+        if is_revoked {
+            self.audit.grant_revoked(id);
+        }
+        is_revoked
     }
 }
 
@@ -354,8 +358,10 @@ mod tests {
         let mut cell = Cell::new(Policy::always(Effect::Ask), audit.clone());
         cell.send("x@a.org", |request| assert_eq!(request_grant(request, 3), Ok(true))).await.unwrap();
         cell.send("y@a.org", unasked).await.unwrap();
+        assert!(cell.gate.revoke_grant(1) && !cell.gate.revoke_grant(1));
         audit.close().await;
         let text = std::fs::read_to_string(directory.path().join("log")).unwrap();
+        assert_eq!(text.matches(r#""event":"grant_revoked","grant":1"#).count(), 1);
         let records = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
         let decisions: Vec<_> = records.filter(|record| record["event"] == "decision").collect();
         assert_eq!((decisions[0]["by"].as_str(), decisions[0].get("earlier")), (Some("grant"), None));

@@ -66,19 +66,22 @@ pub(super) fn literal(action: &Action, value: &Value, longest: usize) -> String 
 
 /// The name of a server, tool or argument as a call shows it: unchanged if it looks like one, else quoted.
 pub(super) fn name(name: &str) -> String {
-    written(100, |writer| writer.name(name))
+    written(100, MOST_CHARS, |writer| writer.name(name))
 }
 
-/// An argument's value as a call shows it; of texts that are longer, both ends.
-pub(super) fn value(value: &Value, longest: usize) -> String {
-    written(longest, |writer| writer.value(value, Use::Text))
+/// An argument's value as a call shows it: of texts that are longer than `longest` both ends, and of all of it the first
+/// `most` characters.
+pub(super) fn value(value: &Value, longest: usize, most: usize) -> String {
+    written(longest, most, |writer| writer.value(value, Use::Text))
 }
 
-fn written(longest: usize, write: impl FnOnce(&mut Writer<'_, String>) -> fmt::Result) -> String {
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    write(&mut Writer { to: &mut text, used: Use::Text, longest }).ok();
-    text
+fn written(longest: usize, room: usize, write: impl FnOnce(&mut Writer<'_, Page>) -> fmt::Result) -> String {
+    let mut page = Page { text: String::new(), room };
+    if write(&mut Writer { to: &mut page, used: Use::Text, longest }).is_err() {
+        // There is no more room.
+        page.text.push_str("[…]");
+    }
+    page.text
 }
 
 /// How texts are escaped: a command, a command line or a package name as code; arguments of a tool as text in

@@ -44,6 +44,13 @@ impl Audit {
             begun: Instant::now(),
         }))
     }
+
+    /// Records that a grant was revoked.
+    pub(in crate::approval) fn grant_revoked(&self, grant: u64) {
+        if let Some(log) = self.log() {
+            log.note(&Event::GrantRevoked { grant });
+        }
+    }
 }
 
 impl Question {

@@ -62,6 +62,8 @@ pub(super) enum Event {
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    /// A grant was ended before its time.
+    GrantRevoked { grant: u64 },
     /// A permitted call has ended.
     CallEnded {
         call: String,

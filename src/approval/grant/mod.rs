@@ -169,8 +169,9 @@ impl Grant {
             match self.arguments.get(name) {
                 None => return Err(Outside(format!("the argument {} is not in it", shown::name(name)))),
                 Some(pattern) if !pattern.covers(value) => {
-                    let (name, value) = (shown::name(name), shown::value(value, SHOWN_CHARS));
-                    return Err(Outside(format!("{name}={} is not {}", shortened(&value), pattern.words())));
+                    let (name, value) =
+                        (shown::name(name), shown::value(value, SHOWN_CHARS, SHOWN_VALUE_CHARS));
+                    return Err(Outside(format!("{name}={value} is not {}", pattern.words())));
                 }
                 Some(_) => {}
             }
@@ -201,13 +202,6 @@ const SHOWN_CHARS: usize = 100;
 
 /// How many characters are shown of a value that is outside, and may be a long list.
 const SHOWN_VALUE_CHARS: usize = 300;
-
-fn shortened(value: &str) -> String {
-    match value.char_indices().nth(SHOWN_VALUE_CHARS) {
-        Some((end, _)) => format!("{}[…]", &value[..end]),
-        None => value.to_owned(),
-    }
-}
 
 /// Whether grants are for such actions: ipybox's own ones, and what servers ask users, need an answer each.
 fn can_be_granted(action: &Action) -> bool {

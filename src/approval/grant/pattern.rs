@@ -20,6 +20,9 @@ const MOST_CHARS: usize = 1_000_000;
 /// How many characters of a fixed text are shown.
 const SHOWN_CHARS: usize = 200;
 
+/// How many characters are shown of a fixed value, which may be a long list.
+const MOST_SHOWN: usize = 5_000;
+
 /// The values that an argument may have in the calls of a [`Grant`](crate::Grant).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -131,7 +134,7 @@ impl Pattern {
 impl std::fmt::Display for Pattern {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Equal(value) => formatter.write_str(&shown::value(value, SHOWN_CHARS)),
+            Self::Equal(value) => formatter.write_str(&shown::value(value, SHOWN_CHARS, MOST_SHOWN)),
             _ => write!(formatter, "<{}>", self.words()),
         }
     }
@@ -142,7 +145,7 @@ impl Pattern {
     pub(super) fn words(&self) -> String {
         let literal = |text: &str| Literal(text, Use::Code).to_string();
         match self {
-            Self::Equal(value) => shown::value(value, SHOWN_CHARS),
+            Self::Equal(value) => shown::value(value, SHOWN_CHARS, MOST_SHOWN),
             Self::Prefix(prefix) => format!("{} and up to {AFTER_PREFIX} letters or digits", literal(prefix)),
             Self::Domain(domain) => format!("an address at {domain}"),
             Self::Origin(origin) => format!("a URL at {origin}"),

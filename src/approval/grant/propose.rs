@@ -28,11 +28,12 @@ const MOST_TEXT: usize = 10_000;
 const BOUNDARIES: [char; 6] = ['-', '_', '/', '.', ':', '#'];
 
 /// Words in the name of an argument that says what is done or to whom: any text would be too much there.
-const TELLING: [&str; 48] = [
+const TELLING: [&str; 56] = [
     "account",
     "address",
     "args",
     "arguments",
+    "bash",
     "bcc",
     "branch",
     "cc",
@@ -40,7 +41,7 @@ const TELLING: [&str; 48] = [
     "code",
     "command",
     "commands",
-    "content_type",
+    "destination",
     "dir",
     "directory",
     "email",
@@ -55,13 +56,17 @@ const TELLING: [&str; 48] = [
     "from",
     "host",
     "id",
+    "javascript",
+    "js",
     "key",
     "link",
     "name",
+    "operation",
     "options",
     "owner",
     "path",
     "program",
+    "python",
     "query",
     "recipient",
     "recipients",
@@ -69,14 +74,17 @@ const TELLING: [&str; 48] = [
     "repo",
     "script",
     "shell",
+    "source",
     "sql",
     "statement",
     "table",
+    "target",
     "to",
     "token",
     "uri",
     "url",
     "user",
+    "where",
 ];
 
 /// A grant for calls of one tool, in the order in which they were made; the last is the one that is asked about. `None` if

@@ -151,6 +151,8 @@ impl Ongoing {
     /// Takes the approval requests that are yet to be asked.
     pub(in crate::mcp_server) fn take_questions(&mut self) -> VecDeque<ApprovalRequest> {
         self.gather();
+        // A grant may have answered some meanwhile.
+        self.waiting.retain(|request| !request.is_closed());
         std::mem::take(&mut self.waiting)
     }
 
