@@ -3,8 +3,19 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 
+/// Serves, and greets after the first step of that: until then Ctrl-C would not end it in order, as the greeting promises.
+pub(crate) async fn greeting<T>(workspace: &Path, serving: impl Future<Output = T>) -> T {
+    let mut serving = Box::pin(serving);
+    tokio::select! {
+        biased;
+        served = &mut serving => return served,
+        () = std::future::ready(()) => show(workspace),
+    }
+    serving.await
+}
+
 /// Prints what this is and how an MCP client starts it, if stdin is a terminal.
-pub(crate) fn show(workspace: &Path) {
+fn show(workspace: &Path) {
     if !std::io::stdin().is_terminal() {
         return;
     }

@@ -103,12 +103,12 @@ fn serve(args: ServeArgs) -> anyhow::Result<()> {
     for problem in config.variables().problems() {
         tracing::warn!("{problem}");
     }
-    greeting::show(config.workspace());
+    let workspace = config.workspace().to_owned();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("start the async runtime")?;
-    let served = runtime.block_on(ipybox::serve_stdio(config));
+    let served = runtime.block_on(greeting::greeting(&workspace, ipybox::serve_stdio(config)));
     // A read of a terminal cannot be interrupted; do not wait for it.
     runtime.shutdown_background();
     Ok(served?)

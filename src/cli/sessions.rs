@@ -27,12 +27,13 @@ pub(crate) fn is_kept(args: &ServeArgs) -> bool {
 pub(crate) fn relay(args: ServeArgs) -> anyhow::Result<()> {
     let keep = args.lasting.keep_session.unwrap_or(NOT_KEPT);
     let settings = Settings::from(args);
-    greeting::show(&settings.workspace.canonicalize().unwrap_or_else(|_| settings.workspace.clone()));
+    let workspace = settings.workspace.canonicalize().unwrap_or_else(|_| settings.workspace.clone());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("start the async runtime")?;
-    let relayed = runtime.block_on(lasting::relay(settings, keep, std::env::args_os().skip(1).collect()));
+    let relaying = lasting::relay(settings, keep, std::env::args_os().skip(1).collect());
+    let relayed = runtime.block_on(greeting::greeting(&workspace, relaying));
     // A read of a terminal cannot be interrupted; do not wait for it.
     runtime.shutdown_background();
     Ok(relayed?)

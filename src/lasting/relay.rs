@@ -103,7 +103,10 @@ async fn take_over(
     notes.extend(ended.map(new_after));
     if !failed.is_empty() {
         // What has ended meanwhile says why.
-        tokio::time::sleep(ENDING).await;
+        let deadline = tokio::time::Instant::now() + ENDING;
+        while failed.iter().any(Entry::is_held) && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(ENDING / 50).await;
+        }
         let Found { notes: later, ended, .. } = find(states, workspace, likeness)?;
         let later = later.into_iter().chain(ended.map(new_after));
         notes.extend(later.filter(|note| !notes.contains(note)).collect::<Vec<_>>());

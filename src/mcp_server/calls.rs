@@ -69,7 +69,10 @@ impl Handler {
         let given_up = context.ct.child_token();
         let (ongoing, _awaited) = match self.server.left.take(wait.cell, &given_up).await {
             Ok(taken) => taken,
-            Err(refusal) => return Ok(reply::failure(refusal).into()),
+            Err(refusal) => {
+                let fetched = self.server.left.fetched(wait.cell);
+                return Ok(fetched.unwrap_or_else(|| reply::failure(refusal)).into());
+            }
         };
         if wait.interrupt {
             ongoing.interrupt();
@@ -98,9 +101,27 @@ impl Handler {
             false => (context.ct.clone(), self.leave_after(execute::wait_of(&arguments))),
         };
         match self.server.parking.resume(state, request, context, self.waiting(&cancelled, &leave)).await {
-            Followed::Answered(answer) => answer,
+            Followed::Answered(answer) => self.noted(request, context, answer),
             Followed::Left(ongoing) => self.leave(*ongoing),
         }
+    }
+
+    /// An answer, which is kept if it is that of a cell which was waited for.
+    fn noted(
+        &self,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+        answer: Result<CallToolResponse, ErrorData>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        // What comes after a cancellation is told with the next answer.
+        if request.name == wait::NAME
+            && !context.ct.is_cancelled()
+            && let Ok(CallToolResponse::Complete(result)) = &answer
+            && let Ok(wait) = wait::read(request.arguments.clone().unwrap_or_default())
+        {
+            self.server.left.note_fetched(wait.cell, result);
+        }
+        answer
     }
 
     /// Follows a call until its end, until its client must ask its user, or until it is time to leave.
@@ -120,7 +141,7 @@ impl Handler {
             }
         };
         match followed {
-            Followed::Answered(answer) => answer,
+            Followed::Answered(answer) => self.noted(request, context, answer),
             Followed::Left(ongoing) => self.leave(*ongoing),
         }
     }

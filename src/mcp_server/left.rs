@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rmcp::model::Task;
+use rmcp::model::{CallToolResult, Task};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::asking::Ongoing;
-use super::earlier::{Earlier, Why};
+use super::earlier::{Earlier, Why, prepend, text_of};
+use super::reply;
 use crate::approval::ApprovalRequest;
 use crate::session::Session;
 
@@ -25,6 +26,9 @@ const GIVING_WAY: Duration = Duration::from_secs(5);
 
 /// How often it looks meanwhile.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Of how many cells, the newest, the answer can be fetched again.
+const FETCHED: usize = 4;
 
 /// How often a request looks for questions of other calls.
 const QUESTION_INTERVAL: Duration = Duration::from_millis(50);
@@ -48,6 +52,8 @@ struct State {
     awaited: BTreeMap<u64, CancellationToken>,
     /// The cells whose answers nobody has fetched in time.
     given_up: BTreeSet<u64>,
+    /// The answers that were fetched, the newest last.
+    fetched: VecDeque<(u64, CallToolResult)>,
 }
 
 /// A cell that a request waits for. Put it back with [`Left::put`] if it is left again.
@@ -175,6 +181,26 @@ impl Left {
         let ongoing = state.calls.remove(place);
         state.awaited.insert(cell, given_up.clone());
         Ok((ongoing, Awaited { left: self, cell }))
+    }
+
+    /// Keeps what was fetched for a cell, should its client have given up on that without a word and fetch it again.
+    pub(super) fn note_fetched(&self, cell: u64, answer: &CallToolResult) {
+        let mut again = match answer.is_error {
+            Some(true) => reply::failure(text_of(answer)),
+            _ => reply::success(text_of(answer)),
+        };
+        prepend(&[format!("[`{}` was answered before. Its answer again:]", id(cell))], &mut again);
+        let mut state = self.lock();
+        state.fetched.push_back((cell, again));
+        if state.fetched.len() > FETCHED {
+            state.fetched.pop_front();
+        }
+    }
+
+    /// What was fetched for a cell.
+    pub(super) fn fetched(&self, cell: u64) -> Option<CallToolResult> {
+        let state = self.lock();
+        state.fetched.iter().find(|(number, _)| *number == cell).map(|(_, answer)| answer.clone())
     }
 
     /// The answers that came meanwhile, of calls that no request can wait for, each once.

@@ -111,6 +111,12 @@ def start(entry, ipybox, scratch):
     expect(name == "ipybox", f"answered: {answer}")
 
 
+def end(ipybox, scratch):
+    """Ends the sessions that the entries kept, which would run on for half an hour."""
+    command = [ipybox, "sessions", "end", "--all", "--state-dir", scratch / "state"]
+    subprocess.run(command, check=True)
+
+
 def check_clients(found):
     """Each client has its entry: else a block that is not found would be no failure."""
     expect(
@@ -139,6 +145,7 @@ def main():
                 ipybox,
                 Path(scratch).resolve(),
             )
+        steps.step("what they kept is ended", end, ipybox, Path(scratch))
     steps.end()
 
 

@@ -49,8 +49,12 @@ async fn a_cell_is_told_in_parts_and_each_once() {
     assert!(text.starts_with("second\n\n[`cell-2` still runs, "), "{text}");
     place.write("on", "");
     assert_eq!(wait_for(&mut ipybox, "cell-2", 60.0).await, "third\n3");
-    let again = ipybox.call("wait_for_cell", json!({"cell": "cell-2"})).await.error();
-    assert_eq!(again, "`cell-2` has been answered, and none waits for its answer");
+    assert_eq!(
+        wait_for(&mut ipybox, "cell-2", 60.0).await,
+        "[`cell-2` was answered before. Its answer again:]\n\nthird\n3"
+    );
+    let never_left = ipybox.call("wait_for_cell", json!({"cell": "cell-1"})).await.error();
+    assert_eq!(never_left, "`cell-1` has been answered, and none waits for its answer");
     ipybox.stop().await;
 }
 
