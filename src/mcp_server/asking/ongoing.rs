@@ -176,7 +176,6 @@ impl Ongoing {
                 done = &mut self.task => return Next::Done(done.unwrap_or_else(|_| Err(bug()))),
                 () = std::future::ready(()), if !self.waiting.is_empty() => {
                     tokio::time::sleep(GATHER).await;
-                    self.gather();
                     self.complete_batches().await;
                     return Next::Questions;
                 }
@@ -248,7 +247,7 @@ impl Ongoing {
                     // A grant may answer what waits, so that it is not shown.
                     tokio::time::sleep(GATHER).await;
                 }
-                self.gather();
+                self.complete_batches().await;
             }
             tokio::select! {
                 biased;
@@ -268,20 +267,28 @@ impl Ongoing {
         own.or_else(|| Sheet::next(&mut lent.questions).map(|sheet| (sheet, false)))
     }
 
-    /// Takes the other approval requests of the batches of which some have come.
+    /// Takes all approval requests that have come, and the others of the batches of which some have.
     async fn complete_batches(&mut self) {
         let incomplete = |waiting: &VecDeque<ApprovalRequest>| {
             waiting.iter().find_map(|request| {
                 Some(Arc::clone(request.shared_batch().filter(|batch| !batch.is_complete())?))
             })
         };
-        while let Some(batch) = incomplete(&self.waiting) {
-            tokio::select! {
-                question = next_question(&mut self.questions) => match question {
-                    Some(question) => self.waiting.push_back(question),
-                    None => return self.questions = None,
+        loop {
+            let incomplete = incomplete(&self.waiting);
+            let count = self.waiting.len();
+            // After the look: the last ones may have come just before it.
+            self.gather();
+            match incomplete {
+                Some(batch) => tokio::select! {
+                    question = next_question(&mut self.questions) => match question {
+                        Some(question) => self.waiting.push_back(question),
+                        None => return self.questions = None,
+                    },
+                    () = batch.complete() => {}
                 },
-                () = batch.complete() => self.gather(),
+                None if self.waiting.len() == count => return,
+                None => {}
             }
         }
     }
