@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::action::Action;
 use super::audit::{Audit, OpenCall};
 use super::denied::Denied;
-use super::notice::{Noticed, Watcher};
+use super::notice::{Noticed, Watcher, how};
 use super::policy::{Effect, Judgement, Policy};
 use super::queue::{ApprovalQueue, Approver};
 use super::request::{Answer, ApprovalRequest, Reply, held_for};
@@ -226,6 +226,7 @@ impl Gate {
     async fn reply(&self, action: &Arc<Action>, queue: &ApprovalQueue) -> Option<Option<Reply>> {
         let _counted = queue.count();
         let (request, mut waiting) = ApprovalRequest::new(Arc::clone(action));
+        queue.ask_people_too(&request, &mut waiting);
         let unattended = async {
             queue.left().await;
             tokio::time::sleep(self.timeout).await;
@@ -239,18 +240,16 @@ impl Gate {
             },
             () = &mut unattended => return expired(queue),
         }
-        tokio::select! {
+        let mut handed_out = waiting.handed_out.clone();
+        let reply = tokio::select! {
             biased;
-            answer = &mut waiting.answer => return Some(answer.ok()),
-            () = held_for(&mut waiting.handed_out, self.timeout) => {}
-            () = &mut unattended => {}
-        }
+            answer = waiting.answer() => Some(answer),
+            () = held_for(&mut handed_out, self.timeout) => None,
+            () = &mut unattended => None,
+        };
+        waiting.decided(how(reply.as_ref()));
         // An answer that was accepted at the last moment counts: its sender got a confirmation.
-        waiting.answer.close();
-        match waiting.answer.try_recv() {
-            Ok(answer) => Some(Some(answer)),
-            Err(_) => expired(queue),
-        }
+        reply.or_else(|| waiting.close().map(Some)).or_else(|| expired(queue))
     }
 
     /// Off the runtime's threads, since it may read a file.

@@ -13,6 +13,7 @@ mod action;
 mod audit;
 mod denied;
 mod gate;
+mod history;
 mod like;
 mod notice;
 mod policy;
@@ -30,6 +31,7 @@ pub(crate) use self::audit::{Audit, CellOutput, Face, LogSettings, OpenCall, dec
 pub use self::audit::{Contents as AuditContents, Error as AuditError};
 pub(crate) use self::denied::Denied;
 pub(crate) use self::gate::{Gate, Origin, Permit};
+pub(crate) use self::history::PastDecision;
 pub(crate) use self::notice::{Notice, next_question, words as answer_in_words};
 pub use self::policy::{Effect, Policy, PolicyError};
 pub(crate) use self::queue::{ApprovalQueue, Approver};

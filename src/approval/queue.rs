@@ -1,13 +1,14 @@
 //! The queue in which approval requests wait for the user's answer.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::{mpsc, watch};
 
 use super::action::Action;
-use super::request::ApprovalRequest;
+use super::request::{ApprovalRequest, Waiting};
 use super::shown::question;
+use super::{ELICITATION, LOGIN, OURSELVES};
 
 /// How many unread requests the queue holds. More wait for room.
 const CAPACITY: usize = 64;
@@ -57,6 +58,10 @@ pub(crate) struct ApprovalQueue {
     opens_pages: bool,
     /// Whether people read it who may come and go.
     is_of_attached: bool,
+    /// Whether those people are asked what other users are asked, too.
+    asks_people_all: AtomicBool,
+    /// The queue of such people, beside this one's own user.
+    people: Option<Arc<ApprovalQueue>>,
 }
 
 /// Counts a user who is away on a page as a waiting request, as long as this lives.
@@ -69,17 +74,21 @@ pub(super) struct Counted<'a>(&'a ApprovalQueue);
 impl ApprovalQueue {
     /// A queue, and its receiver.
     pub(crate) fn new() -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
-        Self::make(false, true, false)
+        Self::make(false, true, false, None)
     }
 
-    /// A queue whose requests are shown in dialogs: a request that is too long for one is denied.
-    pub(crate) fn of_dialogs(opens_pages: bool) -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
-        Self::make(true, opens_pages, false)
+    /// A queue whose requests are shown in dialogs: a request that is too long for one is denied. The readers of `people`
+    /// are asked too while they want to be.
+    pub(crate) fn of_dialogs(
+        opens_pages: bool,
+        people: Arc<ApprovalQueue>,
+    ) -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
+        Self::make(true, opens_pages, false, Some(people))
     }
 
     /// A queue that people read who may come and go. At first nobody is there.
     pub(crate) fn of_attached() -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
-        let (queue, receiver) = Self::make(true, false, true);
+        let (queue, receiver) = Self::make(true, false, true, None);
         queue.attend(false);
         (queue, receiver)
     }
@@ -88,6 +97,7 @@ impl ApprovalQueue {
         shows_dialogs: bool,
         opens_pages: bool,
         is_of_attached: bool,
+        people: Option<Arc<ApprovalQueue>>,
     ) -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
         let (requests, receiver) = mpsc::channel(CAPACITY);
         (
@@ -99,6 +109,8 @@ impl ApprovalQueue {
                 shows_dialogs,
                 opens_pages,
                 is_of_attached,
+                asks_people_all: AtomicBool::new(false),
+                people,
             }),
             receiver,
         )
@@ -135,8 +147,31 @@ impl ApprovalQueue {
         *self.is_attended.borrow()
     }
 
-    pub(super) fn is_of_attached(&self) -> bool {
-        self.is_of_attached
+    /// Whether people who are attached to the session are asked about `action`.
+    pub(super) fn asks_people(&self, action: &Action) -> bool {
+        self.is_of_attached || self.people_for(action).is_some()
+    }
+
+    /// Sets whether the readers of this queue are asked what other users are asked, too.
+    pub(crate) fn ask_people_all(&self, asks: bool) {
+        self.asks_people_all.store(asks, Ordering::Relaxed);
+    }
+
+    /// Asks those too who are attached to the session, if they want to be.
+    pub(super) fn ask_people_too(&self, request: &ApprovalRequest, waiting: &mut Waiting) {
+        if let Some(people) = self.people_for(request.action())
+            && people.requests.try_send(request.beside(waiting)).is_err()
+        {
+            tracing::debug!("too many questions wait: this one is asked by the client alone");
+        }
+    }
+
+    /// What only the client can do is asked of its user alone: to fill in a form, and to log in on a page.
+    fn people_for(&self, action: &Action) -> Option<&Arc<ApprovalQueue>> {
+        let is_login = (action.server_name.as_str(), action.tool_name.as_str()) == (OURSELVES, LOGIN);
+        let is_of_client = is_login || action.tool_name == ELICITATION;
+        let people = self.people.as_ref().filter(|_| !is_of_client)?;
+        (people.asks_people_all.load(Ordering::Relaxed) && people.is_attended()).then_some(people)
     }
 
     /// Waits until the queue is not read.

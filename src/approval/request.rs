@@ -1,6 +1,6 @@
 //! An approval request: an action that waits for a user's answer.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -55,21 +55,40 @@ pub struct ApprovalRequest {
     action: Arc<Action>,
     answer: oneshot::Sender<Reply>,
     handed_out: watch::Sender<Option<Instant>>,
+    /// Whether the user of a client is asked the same.
+    is_shared: bool,
+    /// How it was decided, for those whose answer did not count.
+    fate: Arc<OnceLock<&'static str>>,
 }
 
 /// The gate's side of an [`ApprovalRequest`].
 pub(super) struct Waiting {
-    pub(super) answer: oneshot::Receiver<Reply>,
+    /// One for each of those who are asked. The first answer counts.
+    answers: Vec<oneshot::Receiver<Reply>>,
     /// Whether somebody has it.
     pub(super) handed_out: watch::Receiver<Option<Instant>>,
+    fate: Arc<OnceLock<&'static str>>,
 }
 
 impl ApprovalRequest {
     pub(super) fn new(action: Arc<Action>) -> (Self, Waiting) {
         let (answer, answer_receiver) = oneshot::channel();
         let (handed_out, handed_out_receiver) = watch::channel(None);
-        let request = Self { action, answer, handed_out };
-        (request, Waiting { answer: answer_receiver, handed_out: handed_out_receiver })
+        let fate = Arc::<OnceLock<_>>::default();
+        let waiting = Waiting {
+            answers: vec![answer_receiver],
+            handed_out: handed_out_receiver,
+            fate: Arc::clone(&fate),
+        };
+        (Self { action, answer, handed_out, is_shared: false, fate }, waiting)
+    }
+
+    /// The same request for somebody else, who is asked too. Handing out either hands out both.
+    pub(super) fn beside(&self, waiting: &mut Waiting) -> Self {
+        let (answer, receiver) = oneshot::channel();
+        waiting.answers.push(receiver);
+        let (action, handed_out) = (Arc::clone(&self.action), self.handed_out.clone());
+        Self { action, answer, handed_out, is_shared: true, fate: Arc::clone(&self.fate) }
     }
 
     /// A request without a waiting gate.
@@ -81,7 +100,8 @@ impl ApprovalRequest {
     /// A request of another process, and the receiver of its answer.
     pub(crate) fn of_another_process(action: Action) -> (Self, oneshot::Receiver<Reply>) {
         let (answer, receiver) = oneshot::channel();
-        (Self { action: Arc::new(action), answer, handed_out: watch::Sender::new(None) }, receiver)
+        let (action, handed_out) = (Arc::new(action), watch::Sender::new(None));
+        (Self { action, answer, handed_out, is_shared: false, fate: Arc::default() }, receiver)
     }
 
     /// Starts the approval timeout, or starts it anew.
@@ -128,6 +148,20 @@ impl ApprovalRequest {
 
     pub(crate) fn action(&self) -> &Action {
         &self.action
+    }
+
+    pub(crate) fn shared_action(&self) -> Arc<Action> {
+        Arc::clone(&self.action)
+    }
+
+    /// How it was decided, if not by this one's answer.
+    pub(crate) fn fate(&self) -> Arc<OnceLock<&'static str>> {
+        Arc::clone(&self.fate)
+    }
+
+    /// Whether the user of a client is asked the same; then this one was made for people beside them.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// Lets the call run. Returns whether the answer came in time.
@@ -192,6 +226,32 @@ impl std::fmt::Display for ApprovalRequest {
 impl std::fmt::Debug for ApprovalRequest {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("ApprovalRequest").field("action", &self.action).finish_non_exhaustive()
+    }
+}
+
+impl Waiting {
+    /// The first answer; `None` once all who were asked have dropped the request. Cancellation safe.
+    pub(super) async fn answer(&mut self) -> Option<Reply> {
+        while !self.answers.is_empty() {
+            let (answer, index, _) = futures::future::select_all(self.answers.iter_mut()).await;
+            match answer {
+                Ok(reply) => return Some(reply),
+                Err(_) => drop(self.answers.swap_remove(index)),
+            }
+        }
+        None
+    }
+
+    /// Has those whose answer does not count know how it was decided.
+    pub(super) fn decided(&self, how: &'static str) {
+        // There is one decision.
+        self.fate.set(how).ok();
+    }
+
+    /// Takes no further answer. Returns one that was accepted at the last moment.
+    pub(super) fn close(&mut self) -> Option<Reply> {
+        self.answers.iter_mut().for_each(oneshot::Receiver::close);
+        self.answers.iter_mut().find_map(|answer| answer.try_recv().ok())
     }
 }
 

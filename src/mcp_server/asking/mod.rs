@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(super) use self::ongoing::{About, Followed, Ongoing};
 pub(super) use self::parking::Parking;
-pub(super) use self::question::for_prompt;
+pub(super) use self::question::{for_prompt, scope};
 pub(super) use self::tasks::Tasks;
 use super::attached::Attached;
 use super::left::Left;
@@ -121,7 +121,7 @@ impl AskVia {
         match self {
             Self::None => (attached.approver(CANNOT_ASK), None),
             Self::Elicitation { opens_pages } | Self::Rounds { opens_pages } => {
-                let (queue, receiver) = ApprovalQueue::of_dialogs(opens_pages);
+                let (queue, receiver) = ApprovalQueue::of_dialogs(opens_pages, Arc::clone(attached.queue()));
                 (Approver::User(Arc::clone(&queue)), Some(Questions { queue, receiver }))
             }
         }

@@ -184,7 +184,7 @@ fn trusts_workspace(parameters: &Value) -> bool {
 }
 
 /// The actions that a standing answer covers.
-fn scope(request: &ApprovalRequest) -> &'static str {
+pub(in crate::mcp_server) fn scope(request: &ApprovalRequest) -> &'static str {
     match request.target() {
         Target::Kernel => "Longer than once: the very same command",
         Target::Host => "Longer than once: the very same request",
