@@ -32,7 +32,7 @@ pub use self::audit::{Contents as AuditContents, Error as AuditError};
 pub(crate) use self::denied::Denied;
 pub(crate) use self::gate::{Gate, Origin, Permit};
 pub(crate) use self::history::PastDecision;
-pub(crate) use self::notice::{Notice, next_question, words as answer_in_words};
+pub(crate) use self::notice::{EXPIRED, Notice, next_question, words as answer_in_words};
 pub use self::policy::{Effect, Policy, PolicyError};
 pub(crate) use self::queue::{ApprovalQueue, Approver};
 pub use self::request::Answer;

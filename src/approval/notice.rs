@@ -71,10 +71,13 @@ impl Gate {
     }
 }
 
+/// How a question was decided that nobody has answered in time.
+pub(crate) const EXPIRED: &str = "not answered in time";
+
 /// How a question was decided, in words.
 pub(super) fn how(reply: Option<&Option<Reply>>) -> &'static str {
     match reply {
-        None => "not answered in time",
+        None => EXPIRED,
         Some(None) => "taken back",
         Some(Some(reply)) => words(reply.answer),
     }

@@ -38,7 +38,9 @@ pub(crate) fn run(args: UiArgs) -> anyhow::Result<()> {
 fn in_words(news: &News) -> String {
     match news {
         News::Entered(code) => {
-            format!("A browser has the page now. If that was not you, press Ctrl-C. Code for another browser: {code}")
+            format!(
+                "A browser has the page now. If that was not you, press Ctrl-C. Code for another browser: {code}"
+            )
         }
         News::Changed(code) => format!("There were wrong codes. The new code: {code}"),
         News::Question(call) => format!("A call waits: {}", one_line(call)),

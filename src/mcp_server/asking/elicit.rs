@@ -1,13 +1,17 @@
 //! Asks the user by sending the request `elicitation/create`.
 
+use std::sync::OnceLock;
+
 use rmcp::model::{ClientResult, ElicitRequest, ServerRequest};
 use rmcp::service::{PeerRequestOptions, ServiceError};
 use rmcp::{Peer, RoleServer};
 
 use tokio_util::sync::CancellationToken;
 
+use super::invite::invite;
 use super::question;
-use crate::approval::ApprovalRequest;
+use crate::approval::{ApprovalRequest, EXPIRED};
+use crate::page::Page;
 
 /// How an approval request was asked.
 pub(super) enum Asked {
@@ -21,13 +25,22 @@ pub(super) enum Asked {
 
 /// Asks the client's user, and answers the approval request.
 ///
-/// The elicitation is cancelled when the approval request expires, when its code no longer waits, and on
+/// If the session has a `page` and the client can open it, the user is sent there. Otherwise the elicitation is cancelled when the approval request expires, when its code no longer waits, and on
 /// `over`. Then, and when the client is gone, the request can be asked again.
 pub(super) async fn ask(
     peer: &Peer<RoleServer>,
     mut request: ApprovalRequest,
     over: &CancellationToken,
+    page: Option<&Page>,
 ) -> Asked {
+    if request.is_closed() {
+        return ended(&request.fate());
+    }
+    if let Some(page) = page
+        && question::is_for_page(&request)
+    {
+        return invite(peer, request, over, page).await;
+    }
     let form = match question::form(&request, None) {
         Ok(form) => form,
         Err(error) => {
@@ -35,6 +48,7 @@ pub(super) async fn ask(
             return Asked::Unanswered;
         }
     };
+    let fate = request.fate();
     request.hand_out();
     let elicitation = ServerRequest::ElicitRequest(ElicitRequest::new(form));
     let sent = peer.send_cancellable_request(elicitation, PeerRequestOptions::no_options()).await;
@@ -55,7 +69,7 @@ pub(super) async fn ask(
                     tracing::debug!(%error, "could not take back a question");
                 }
             });
-            return if over.is_cancelled() { taken_back(request) } else { Asked::Unanswered };
+            return if over.is_cancelled() { taken_back(request) } else { ended(&fate) };
         }
     };
     // A late answer has no effect: the code has got its refusal.
@@ -74,7 +88,12 @@ pub(super) async fn ask(
     Asked::Answered
 }
 
-fn taken_back(request: ApprovalRequest) -> Asked {
+/// How a request has ended that this client has not answered: maybe somebody else has.
+pub(super) fn ended(fate: &OnceLock<&'static str>) -> Asked {
+    if fate.get() == Some(&EXPIRED) { Asked::Unanswered } else { Asked::Answered }
+}
+
+pub(super) fn taken_back(request: ApprovalRequest) -> Asked {
     request.take_back();
     Asked::TakenBack(request)
 }

@@ -5,6 +5,7 @@
 //! the answers. The work goes on meanwhile, in a task of its own.
 
 mod elicit;
+mod invite;
 mod ongoing;
 mod parking;
 mod question;
@@ -26,6 +27,7 @@ pub(super) use self::tasks::Tasks;
 use super::attached::Attached;
 use super::left::Left;
 use crate::approval::{ApprovalQueue, ApprovalRequest, Approver};
+use crate::page::Page;
 
 /// Whether the call of a request may become a task. In a handshake of earlier revisions the extension may be declared by
 /// clients that know only the tasks of revision 2025-11-25, such as the Inspector.
@@ -99,6 +101,8 @@ pub(super) struct Questions {
     queue: Arc<ApprovalQueue>,
     /// Closed when the work is done.
     receiver: mpsc::Receiver<ApprovalRequest>,
+    /// The page that the client can open.
+    page: Option<Arc<Page>>,
 }
 
 impl AskVia {
@@ -121,8 +125,9 @@ impl AskVia {
         match self {
             Self::None => (attached.approver(CANNOT_ASK), None),
             Self::Elicitation { opens_pages } | Self::Rounds { opens_pages } => {
+                let page = attached.page().filter(|_| opens_pages).cloned();
                 let (queue, receiver) = ApprovalQueue::of_dialogs(opens_pages, Arc::clone(attached.queue()));
-                (Approver::User(Arc::clone(&queue)), Some(Questions { queue, receiver }))
+                (Approver::User(Arc::clone(&queue)), Some(Questions { queue, receiver, page }))
             }
         }
     }

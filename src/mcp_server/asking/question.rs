@@ -61,6 +61,11 @@ pub(super) fn form(request: &ApprovalRequest, round: Option<u32>) -> Result<Elic
     Ok(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
 }
 
+/// Whether the request can be decided on a page: what only the client can do cannot.
+pub(super) fn is_for_page(request: &ApprovalRequest) -> bool {
+    request.tool_name() != ELICITATION && (request.server_name(), request.tool_name()) != (OURSELVES, LOGIN)
+}
+
 /// The page of a login, which the user is sent to; `None` if it is another request.
 fn login(request: &ApprovalRequest) -> Option<ElicitRequestParams> {
     if (request.server_name(), request.tool_name()) != (OURSELVES, LOGIN) {
