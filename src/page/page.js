@@ -203,7 +203,9 @@ function groupOf(call) {
   const title = make("h3", "", `${call.server}.${call.tool}`);
   title.id = `group-${call.id}`;
   element.setAttribute("aria-labelledby", title.id);
-  about.append(title, make("p", "", call.kind), make("p", "quiet", `By ${call.behind}`));
+  const behind = make("p", "behind", `By ${call.behind}`);
+  if (call.behind.length > 200) behind.tabIndex = 0;
+  about.append(title, make("p", "", call.kind), behind);
   if (call.hints.length) {
     about.append(make("p", "hints", `The server says that it ${call.hints.join(", ")}. Nothing enforces that.`));
   }
@@ -305,7 +307,7 @@ function label(row) {
 
 function buttons(row) {
   const all = make("span", "answers");
-  const more = make("button", "", "All");
+  const more = make("button", "", "Details");
   more.type = "button";
   more.tabIndex = -1;
   more.setAttribute("aria-label", `All arguments of ${label(row)}`);
@@ -490,7 +492,7 @@ function refresh() {
   find("keys").hidden = !rows.size;
   const about = targets();
   const isChosen = about.some((row) => row.isChosen);
-  find("target").textContent = isChosen ? `${about.length} chosen` : `all ${about.length} that wait`;
+  find("target").textContent = isChosen ? `${about.length} chosen` : `All ${about.length} that wait`;
   for (const button of document.querySelectorAll("#bulk button")) setDisabled(button, !about.length);
   find("choose-all").checked = here.length > 0 && here.every((row) => row.isChosen);
   for (const row of open) {

@@ -209,3 +209,23 @@ async fn code_without_a_sandbox_finds_no_secret() {
     assert_eq!(told, json!({"found": [], "tries": [401, 401, 403]}));
     ipybox.stop().await;
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn code_in_a_sandbox_does_not_reach_the_page() {
+    let place = Place::new();
+    let flags = ["--sandbox", "--sandbox-backend", "bwrap"];
+    let (mut ipybox, url, code) = start(&place, &flags, json!({})).await;
+    // From outside, it is there.
+    Visitor::enter(&url, &code).await;
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let (host, port) = address.split_once(':').unwrap();
+    let cell = format!(
+        "import os, socket, urllib.request\ntried = []\nfor host in ({host:?}, 'localhost', '0.0.0.0'):\n    try:\n        \
+         socket.create_connection((host, {port}), 5).close()\n        tried.append('reached')\n    except OSError:\n        \
+         tried.append('refused')\ntry:\n    tried.append(urllib.request.urlopen({url:?}, timeout=10).status)\nexcept OSError:\n    \
+         tried.append('refused')\nprint(tried)"
+    );
+    assert_eq!(ipybox.cell(&cell).await.ok(), "['refused', 'refused', 'refused', 'refused']");
+    ipybox.stop().await;
+}

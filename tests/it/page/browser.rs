@@ -88,7 +88,7 @@ async fn two_hundred_calls_are_one_table() {
     browser
         .run(
             "await page.waitForFunction(() => document.querySelectorAll('tr.row:not(.over)').length === 200);
-             await page.waitForFunction(() => document.getElementById('target').textContent === 'all 200 that wait');
+             await page.waitForFunction(() => document.getElementById('target').textContent === 'All 200 that wait');
              const about = await page.$eval('.same', (same) => same.textContent);
              if (about !== \"In all of them: mode='replace'\") throw new Error(about);
              const head = await page.$$eval('thead th', (heads) => heads.map((head) => head.textContent));
@@ -109,6 +109,8 @@ async fn two_hundred_calls_are_one_table() {
             .await;
         browser.screenshot(name).await;
     }
+    browser.run("await page.evaluate(() => document.querySelector('tr.row').scrollIntoView());").await;
+    browser.screenshot("200-narrow-rows").await;
     // Some are denied one by one, three are chosen and denied together, and the rest is allowed at once.
     browser
         .run(
@@ -120,7 +122,7 @@ async fn two_hundred_calls_are_one_table() {
              await page.waitForFunction(() => document.getElementById('target').textContent === '3 chosen');
              await page.click('#bulk button.deny');
              await page.waitForFunction(() => document.querySelectorAll('tr.over').length === 4);
-             await page.waitForFunction(() => document.getElementById('target').textContent === 'all 196 that wait');
+             await page.waitForFunction(() => document.getElementById('target').textContent === 'All 196 that wait');
              const after = await page.$$eval('tr.row', (rows) => rows.map((row) => row.ariaLabel));
              if (JSON.stringify(before) !== JSON.stringify(after)) throw new Error('rows have moved');
              await page.click('#bulk button.allow');
