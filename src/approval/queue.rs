@@ -202,3 +202,72 @@ impl Drop for Counted<'_> {
         self.0.waiting.send_modify(|count| *count -= 1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+
+    use super::super::action::Target;
+    use super::super::{Answer, EXPIRED};
+    use super::*;
+
+    fn action(server_name: &str, tool_name: &str) -> Action {
+        Action {
+            server_name: server_name.to_owned(),
+            tool_name: tool_name.to_owned(),
+            tool_args: Map::new(),
+            target: Target::Host,
+            annotations: None,
+            definition: None,
+            changes: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn people_are_asked_too_and_the_first_answer_counts() {
+        let (people, mut asked) = ApprovalQueue::of_attached();
+        let (queue, _requests) = ApprovalQueue::of_dialogs(true, Arc::clone(&people));
+        let call = action("s", "t");
+        assert!(!queue.asks_people(&call), "nobody wants to be asked");
+        people.ask_people_all(true);
+        assert!(!queue.asks_people(&call), "nobody is there");
+        people.attend(true);
+        assert!(queue.asks_people(&call));
+        // What only the client can do is not for them.
+        assert!(
+            !queue.asks_people(&action("s", ELICITATION)) && !queue.asks_people(&action(OURSELVES, LOGIN))
+        );
+
+        let ask = || {
+            let (request, mut waiting) = ApprovalRequest::new(Arc::new(action("s", "t")));
+            queue.ask_people_too(&request, &mut waiting);
+            (request, waiting)
+        };
+        let (mut of_client, mut waiting) = ask();
+        let of_people = asked.recv().await.unwrap();
+        assert!(of_people.is_shared() && !of_client.is_shared());
+        assert!(of_people.accept_for_session());
+        assert_eq!(waiting.answer().await.unwrap().answer, Answer::Session);
+        let fate = of_client.fate();
+        waiting.decided("allowed for this session");
+        drop(waiting);
+        of_client.closed().await;
+        assert_eq!(fate.get(), Some(&"allowed for this session"));
+
+        // One who cannot ask leaves it to the others; without anybody it is dropped.
+        let (of_client, mut waiting) = ask();
+        drop(of_client);
+        assert!(asked.recv().await.unwrap().reject());
+        assert_eq!(waiting.answer().await.unwrap().answer, Answer::No);
+        let (of_client, mut waiting) = ask();
+        drop((of_client, asked.recv().await.unwrap()));
+        assert!(waiting.answer().await.is_none());
+
+        // An answer at the last moment is one.
+        let (of_client, mut waiting) = ask();
+        assert!(of_client.accept());
+        waiting.decided(EXPIRED);
+        assert_eq!(waiting.close().unwrap().answer, Answer::Once);
+        assert!(!asked.recv().await.unwrap().accept());
+    }
+}

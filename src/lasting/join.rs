@@ -13,7 +13,7 @@ use super::greeting::{Answer, Wish, connect, greet, line, understand};
 use super::likeness::program;
 use super::list::{KeptSession, KeptSessions};
 use crate::config::workspace_state_dir;
-use crate::people::{Heard, Said};
+use crate::mcp_server::{Heard, Said};
 use crate::text::Coloured;
 
 /// The longest line of the session, in bytes: tracebacks may be long.

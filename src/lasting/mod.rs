@@ -23,8 +23,7 @@ pub use self::join::{Hears, Joined, Says, join};
 pub use self::keeper::keep_session;
 pub use self::list::{KeptSession, KeptSessions};
 pub use self::relay::relay;
-pub use crate::mcp_server::PromptAnswer;
-pub use crate::people::{By, Heard, Said};
+pub use crate::mcp_server::{By, Heard, PromptAnswer, Said};
 
 /// Why a lasting session cannot be served, or reached.
 #[derive(Debug, thiserror::Error)]

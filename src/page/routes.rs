@@ -21,9 +21,8 @@ use super::guard::{self, Hosts, KEY};
 use super::hub::{Hub, Watching};
 use super::key::{Lock, Tried};
 use super::{News, Teller, view};
-use crate::approval::Answer;
 use crate::files::small;
-use crate::people::Said;
+use crate::people::{Answer, Said};
 
 /// The largest body, in bytes: answers to some thousand questions.
 const BODY_BYTES: usize = 256 * 1024;
@@ -69,6 +68,10 @@ pub(super) fn router(address: SocketAddr, hub: Arc<Hub>, lock: Arc<Lock>, tell: 
         .route("/", get(|| async { part("text/html; charset=utf-8", include_str!("page.html")) }))
         .route("/page.css", get(|| async { part("text/css; charset=utf-8", include_str!("page.css")) }))
         .route("/page.js", get(|| async { part("text/javascript; charset=utf-8", include_str!("page.js")) }))
+        .route(
+            "/waiting.js",
+            get(|| async { part("text/javascript; charset=utf-8", include_str!("waiting.js")) }),
+        )
         .route("/enter", post(enter))
         .merge(inside)
         .fallback(|| async { (StatusCode::NOT_FOUND, "There is nothing here.") })

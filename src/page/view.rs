@@ -3,7 +3,6 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::approval::ToolAnnotations;
 use crate::people::{Behind, Call};
 use crate::text::visible::{self, Literal, Name, Use};
 
@@ -53,7 +52,7 @@ pub(super) struct Whole {
 impl Row {
     /// `scope` says what answers that hold longer would cover, if the question can be answered here.
     pub(super) fn of(id: u64, call: &Call, scope: Option<&str>) -> Self {
-        let is_ours = call.server == crate::approval::OURSELVES;
+        let is_ours = call.is_ours();
         Self {
             id,
             server: name(&call.server),
@@ -66,7 +65,7 @@ impl Row {
                 Behind::Kernel => "the kernel".to_owned(),
                 Behind::Ipybox => "ipybox itself".to_owned(),
             },
-            hints: call.hints.as_ref().map(hints).unwrap_or_default(),
+            hints: hints(call),
             changes: call.changes.as_deref().map(|changes| block(changes, Use::Text)),
             scope: scope.map(visible::line),
             provenance: None,
@@ -83,7 +82,7 @@ impl Row {
 
 /// The arguments of a call, in full.
 pub(super) fn wholes(call: &Call) -> Vec<Whole> {
-    let used = used(call.server == crate::approval::OURSELVES);
+    let used = used(call.is_ours());
     let whole = |(argument, value): (&String, &Value)| {
         let text = match value {
             Value::String(text) => block(text, used),
@@ -153,20 +152,17 @@ fn name(name: &str) -> String {
 }
 
 fn kind(call: &Call) -> &'static str {
-    match (call.server.as_str(), call.tool.as_str()) {
-        (crate::approval::OURSELVES, "shell" | "shell_magic") => "Run this shell command in the kernel?",
-        (crate::approval::OURSELVES, "register_mcp_server") => {
-            "Register this MCP server? It is started at once."
-        }
-        (crate::approval::OURSELVES, "install_package") => {
-            "Install this Python package? Its code may run at once."
-        }
+    match call.tool.as_str() {
+        "shell" | "shell_magic" if call.is_ours() => "Run this shell command in the kernel?",
+        "register_mcp_server" if call.is_ours() => "Register this MCP server? It is started at once.",
+        "install_package" if call.is_ours() => "Install this Python package? Its code may run at once.",
         _ => "Code in the kernel wants to call this tool.",
     }
 }
 
 /// What the server says of its tool; nothing enforces it.
-fn hints(hints: &ToolAnnotations) -> Vec<&'static str> {
+fn hints(call: &Call) -> Vec<&'static str> {
+    let Some(hints) = &call.hints else { return Vec::new() };
     let is_read_only = hints.read_only == Some(true);
     let said = |hint: Option<bool>, yes: &'static str, no: &'static str| {
         hint.map(|is_so| if is_so { yes } else { no })
@@ -184,19 +180,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::approval::{Action, Target};
 
     fn call(server: &str, arguments: Value) -> Call {
-        let Value::Object(tool_args) = arguments else { panic!("an object") };
-        Call::of(&Action {
-            server_name: server.to_owned(),
-            tool_name: "t".to_owned(),
-            tool_args,
-            target: Target::Command("npx \u{202e}x".to_owned()),
-            annotations: None,
-            definition: None,
-            changes: None,
-        })
+        let Value::Object(arguments) = arguments else { panic!("an object") };
+        let (server, tool) = (server.to_owned(), "t".to_owned());
+        let behind = Behind::Program("npx \u{202e}x".to_owned());
+        Call { server, tool, arguments, behind, hints: None, changes: None }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::approval::{Action, Target, ToolAnnotations};
+use crate::approval::{Action, OURSELVES, Target, ToolAnnotations};
 
 /// A call. Its texts are as code and servers have sent them: whoever shows them makes them visible.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,6 +41,11 @@ pub enum Behind {
 }
 
 impl Call {
+    /// Whether it is something that ipybox does itself.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.server == OURSELVES
+    }
+
     /// The call that `action` is.
     pub(crate) fn of(action: &Action) -> Self {
         Self {

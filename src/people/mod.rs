@@ -6,3 +6,4 @@ mod wire;
 pub(crate) use self::call::{Behind, Call};
 pub(crate) use self::wire::Decision;
 pub use self::wire::{By, Heard, Said};
+pub(crate) use crate::approval::Answer;

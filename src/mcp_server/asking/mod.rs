@@ -50,7 +50,8 @@ pub(super) enum AskVia {
 /// The refusal if the client cannot ask its user.
 const CANNOT_ASK: &str = "the MCP client does not support elicitation\n\
      hint: the user can allow calls beforehand in a policy file (`--approval policy --approval-policy FILE`), or allow \
-     all of them (`--approval auto`); with `--keep-session`, whoever is at the prompt of `ipybox attach` is asked";
+     all of them (`--approval auto`); `--approval-ui` serves a page where the user is asked; with `--keep-session`, whoever is at the prompt of \
+     `ipybox attach` or the page of `ipybox ui` is";
 
 /// A request that waits for a call.
 #[derive(Clone, Copy)]

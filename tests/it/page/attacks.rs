@@ -52,7 +52,7 @@ async fn no_argument_name_output_or_error_becomes_markup() {
              };",
         )
         .await;
-    assert_eq!(sound["scripts"], json!([format!("{url}page.js")]));
+    assert_eq!(sound["scripts"], json!([format!("{url}page.js"), format!("{url}waiting.js")]));
     for (what, count) in [("images", 0), ("links", 0), ("styles", 0)] {
         assert_eq!(sound[what], json!(count), "{what}");
     }

@@ -10,7 +10,7 @@ async fn every_answer_keeps_others_out() {
     let place = Place::new();
     let (ipybox, url, code) = start(&place, &[], json!({})).await;
     let visitor = Visitor::enter(&url, &code).await;
-    for path in ["", "page.css", "page.js", "nothing"] {
+    for path in ["", "page.css", "page.js", "waiting.js", "nothing"] {
         let response = client().get(format!("{url}{path}")).send().await.unwrap();
         check_headers(path, &response);
     }
