@@ -351,7 +351,7 @@ function refresh() {
   find("keys").hidden = !rows.size;
   const about = targets();
   const isChosen = about.some((row) => row.isChosen);
-  find("target").textContent = isChosen ? `${about.length} chosen` : `All ${about.length} that wait`;
+  find("target").textContent = isChosen ? `${about.length} chosen` : about.length ? `All ${about.length} that wait` : "";
   for (const button of document.querySelectorAll("#bulk button")) setDisabled(button, !about.length);
   find("choose-all").checked = here.length > 0 && here.every((row) => row.isChosen);
   for (const row of open) {

@@ -115,9 +115,12 @@ async fn two_hundred_calls_are_one_table() {
     browser
         .run(
             "const before = await page.$$eval('tr.row', (rows) => rows.map((row) => row.ariaLabel));
+             const height = () => page.$eval('tbody', (rows) => rows.scrollHeight);
+             const tall = await height();
              await page.focus('tr.row');
              await page.keyboard.press('d');
              await page.waitForFunction(() => document.querySelectorAll('tr.over').length === 1);
+             if (await height() !== tall) throw new Error('what was below the row has moved');
              for (const key of ['j', 'x', 'j', 'x', 'j', 'j', 'x']) await page.keyboard.press(key);
              await page.waitForFunction(() => document.getElementById('target').textContent === '3 chosen');
              await page.click('#bulk button.deny');
