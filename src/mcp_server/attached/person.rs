@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
@@ -10,13 +10,13 @@ use tokio::sync::mpsc;
 use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::sync::CancellationToken;
 
-use super::wire::{By, Heard, Said};
 use super::{Attached, late_output};
 use crate::approval::question;
 use crate::kernel::{Inquiry, Insight, PythonError};
 use crate::mcp_server::McpServer;
 use crate::mcp_server::sessions::Place;
 use crate::output::Unread;
+use crate::people::{By, Call, Heard, Said};
 use crate::session::{Author, Cell, End, Ended, Error, Event, Mailbox, Outcome};
 use crate::text::describe;
 
@@ -104,6 +104,13 @@ impl Person {
                 }
                 Said::Check { id, code } => {
                     tokio::spawn(Arc::clone(&self).inquire(id, Inquiry::Completeness { code }));
+                }
+                Said::AskAll => self.attached().ask_all(self.number),
+                Said::Look { is_looking } => self.attached().look(self.number, is_looking),
+                Said::History => {
+                    let decisions = self.attached().history().await;
+                    // Fails only if the person has left.
+                    self.answers.send(Heard::History { decisions }).await.ok();
                 }
             }
         }
@@ -207,15 +214,21 @@ impl Person {
                 }
             }
             Event::Asked { question: number, action } => {
-                let call = question(&action)
+                let text = question(&action)
                     .unwrap_or_else(|_| format!("{}.{}(…)", action.server_name, action.tool_name));
-                Heard::Asked { question: number, call }
+                Heard::Asked { question: number, text, call: Call::of(&action) }
             }
             Event::Decided { question, how } => Heard::Decided { question, how: how.to_owned() },
-            Event::Question { question, text, grant } => Heard::Question {
-                question,
-                text: text.to_string(),
-                grant: grant.map(|words| words.to_string()),
+            Event::Question(question) => Heard::Question {
+                question: question.number,
+                text: question.text.clone(),
+                grant: question.grant.clone(),
+                call: Call::of(&question.action),
+                scope: question.scope.to_owned(),
+                left_ms: question.until.map(|until| {
+                    let left = until.saturating_duration_since(Instant::now());
+                    u64::try_from(left.as_millis()).unwrap_or(u64::MAX)
+                }),
             },
         }
     }
