@@ -77,9 +77,22 @@ impl InBatch {
 
     /// Its question waits from now on, or it has none.
     pub(super) fn arrive(&self) {
-        if !self.0.has_arrived.swap(true, Ordering::Relaxed) {
-            self.0.batch.coming.send_modify(|coming| *coming -= 1);
+        self.0.arrive();
+    }
+}
+
+impl Place {
+    fn arrive(&self) {
+        if !self.has_arrived.swap(true, Ordering::Relaxed) {
+            self.batch.coming.send_modify(|coming| *coming -= 1);
         }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // The code may have gone away before it was decided about.
+        self.arrive();
     }
 }
 
@@ -109,5 +122,33 @@ impl Gate {
             }
         });
         futures::future::join_all(deciding).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+
+    use super::super::action::Target;
+    use super::super::{ApprovalQueue, Approver, Audit, Effect, Policy, Standing};
+    use super::*;
+
+    #[tokio::test]
+    async fn a_batch_whose_code_goes_away_is_complete() {
+        let (queue, mut requests) = ApprovalQueue::new();
+        let timeout = std::time::Duration::from_secs(60);
+        let gate = Gate::new(Policy::always(Effect::Ask), Standing::default(), timeout, Audit::off());
+        gate.set_approver(Some(Approver::User(queue)));
+        let action = |tool: &str| {
+            Action::new("s".to_owned(), tool.to_owned(), Map::new(), Target::Command("c".to_owned()))
+        };
+        let mut deciding = Box::pin(gate.decide_batch("title", vec![action("a"), action("b")]));
+        let first = tokio::select! {
+            _ = &mut deciding => panic!("nobody has answered"),
+            request = requests.recv() => request.unwrap(),
+        };
+        assert_eq!(first.batch().map(|batch| (batch.title(), batch.size())), Some(("title", 2)));
+        drop(deciding);
+        assert!(first.batch().is_some_and(Batch::is_complete));
     }
 }

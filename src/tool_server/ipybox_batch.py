@@ -127,7 +127,7 @@ class Batch:
         return f"<batch {self.title!r}: {len(self.calls)} calls>"
 
     def __enter__(self):
-        if self._token is not None:
+        if self._token is not None or self.has_ended:
             raise RuntimeError("a batch can be used once: begin another one")
         if _open.get() is not None:
             raise RuntimeError("a batch cannot be in another one")
@@ -159,6 +159,8 @@ class Batch:
 
     def _close(self, error):
         _open.reset(self._token)
+        # It cannot be pickled.
+        self._token = None
         self.has_ended = True
         if error is not None:
             for call in self.calls:
