@@ -178,19 +178,22 @@ impl Hears {
             Heard::Done { is_ok, notes } => {
                 Heard::Done { is_ok, notes: notes.iter().map(|note| plain(note)).collect() }
             }
-            Heard::Question { question, text, grant, call, scope, left_ms } => {
-                let (text, grant) = (plain(&text), grant.map(|words| plain(&words)));
-                Heard::Question { question, text, grant, call, scope, left_ms }
+            Heard::Question { question, text, mut grant, outside, call, scope, left_ms } => {
+                if let Some(grant) = &mut grant {
+                    grant.choice = plain(&grant.choice);
+                }
+                Heard::Question { question, text: plain(&text), grant, outside, call, scope, left_ms }
             }
             Heard::Asked { question, text, call } => Heard::Asked { question, text: plain(&text), call },
             Heard::Decided { question, how } => Heard::Decided { question, how: plain(&how) },
             Heard::Completions { id, matches, before } => {
                 Heard::Completions { id, matches: matches.iter().map(|each| plain(each)).collect(), before }
             }
-            // No prompt shows the parts of a call, or asks for the history.
+            // No prompt shows the parts of a call, the history or the grants.
             other @ (Heard::Ready { .. }
             | Heard::LeftOut { .. }
             | Heard::Checked { .. }
+            | Heard::Grants { .. }
             | Heard::History { .. }) => other,
         })
     }

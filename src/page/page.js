@@ -113,6 +113,7 @@ const TAKERS = {
     showDecision(event.decision);
   },
   history: (event) => showDecisions(event.decisions),
+  grants: (event) => showGrants(event.grants),
   began: (event) => showCell(event.cell),
   text: (event) => addOutput(event.cell, event.text),
   left_out: (event) => leaveOut(event.cell, event.bytes),
@@ -123,6 +124,7 @@ const TAKERS = {
   over() {
     isOver = true;
     for (const row of rows.values()) if (row.isOpen) decide(row.id, "the session has ended");
+    showGrants([]);
   },
 };
 
@@ -137,6 +139,7 @@ function showAll(event) {
   for (const row of rows.values()) if (row.isOpen && !open.has(row.id)) decide(row.id, "decided meanwhile");
   for (const question of event.questions) if (!rows.has(question.row.id)) showQuestion(question);
   showDecisions(event.decisions);
+  showGrants(event.grants);
   find("cells").textContent = "";
   cells.clear();
   for (const cell of event.cells) showCell(cell);
@@ -245,6 +248,38 @@ function showDecision(decision) {
   item.append(time, make("span", "what", decision.call), make("span", "", decision.how));
   find("decisions").prepend(item);
   while (find("decisions").children.length > MOST) find("decisions").lastChild.remove();
+}
+
+// Grants
+
+function showGrants(grants) {
+  const focused = document.activeElement && document.activeElement.dataset.grant;
+  find("granted").hidden = !grants.length;
+  const items = grants.map((grant) => {
+    const item = make("li");
+    const revoke = make("button", "deny", "Revoke");
+    revoke.type = "button";
+    revoke.dataset.grant = String(grant.id);
+    revoke.setAttribute("aria-label", `Revoke grant ${grant.id}: ${grant.covers}`);
+    revoke.addEventListener("click", () => revokeGrant(grant.id));
+    const left = `${grant.left} left, ${grant.of_cell ? "in this cell" : "in this session"}`;
+    item.append(make("span", "left", left), make("span", "what", grant.covers), revoke);
+    return item;
+  });
+  find("grants").replaceChildren(...items);
+  const again = focused && find("grants").querySelector(`[data-grant="${focused}"]`);
+  if (again) again.focus();
+  else if (focused) find("waiting-title").focus();
+}
+
+async function revokeGrant(grant) {
+  try {
+    const reply = await post("/revoke", { grant });
+    if (reply.status === 401) return lock();
+    if (!reply.ok) throw new Error(await reply.text());
+  } catch (error) {
+    state(`The grant was not revoked: ${error.message}`);
+  }
 }
 
 // The beginning

@@ -62,6 +62,7 @@ pub(super) fn router(address: SocketAddr, hub: Arc<Hub>, lock: Arc<Lock>, tell: 
         .route("/events", post(events))
         .route("/answer", post(answer))
         .route("/call", post(call))
+        .route("/revoke", post(revoke))
         .route("/image", post(image))
         .layer(middleware::from_fn_with_state(site.clone(), admitted));
     Router::new()
@@ -175,13 +176,34 @@ async fn answer(
     let Json(Answers { questions, answer }) = answers?;
     let (mut passed_on, mut over) = (Vec::new(), Vec::new());
     for question in questions {
-        let is_open = site.hub.scene().can_answer(question);
+        let scene = site.hub.scene();
+        // Without a grant to give, that answer would be a refusal.
+        let is_open = scene.can_answer(question) && (answer != Answer::Grant || scene.can_grant(question));
+        drop(scene);
         match is_open && site.hub.say(Said::Answer { question, answer }) {
             true => passed_on.push(question),
             false => over.push(question),
         }
     }
     Ok(Json(json!({"passed_on": passed_on, "over": over})).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Revoked {
+    grant: u64,
+}
+
+/// Ends a grant. Which ones hold after that is an event.
+async fn revoke(
+    State(site): State<Site>,
+    revoked: Result<Json<Revoked>, JsonRejection>,
+) -> Result<Response, JsonRejection> {
+    let Json(Revoked { grant }) = revoked?;
+    Ok(match site.hub.say(Said::Revoke { grant }) {
+        true => Json(json!({})).into_response(),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "The session does not listen.").into_response(),
+    })
 }
 
 #[derive(Deserialize)]

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::view::{self, Row};
-use crate::people::{By, Call, Heard};
+use crate::people::{By, Call, Granted, Heard};
 use crate::text::Coloured;
 use crate::text::visible::{self, Use};
 
@@ -28,6 +28,8 @@ pub(super) struct Scene {
     questions: BTreeMap<u64, Open>,
     decisions: VecDeque<Decided>,
     cells: VecDeque<Cell>,
+    /// The grants that hold, as the page shows them.
+    grants: Vec<Value>,
     is_over: bool,
 }
 
@@ -66,6 +68,7 @@ impl Scene {
             "event": "all",
             "questions": self.questions.values().map(Open::shown).collect::<Vec<_>>(),
             "decisions": self.decisions,
+            "grants": self.grants,
             "cells": self.cells.iter().map(Cell::shown).collect::<Vec<_>>(),
             "over": self.is_over,
         })
@@ -74,8 +77,9 @@ impl Scene {
     /// Takes what the session says, and returns what is told to browsers.
     pub(super) fn take(&mut self, heard: Heard) -> Option<Value> {
         Some(match heard {
-            Heard::Question { question, call, scope, left_ms, .. } => {
+            Heard::Question { question, call, grant, outside, scope, left_ms, .. } => {
                 let row = Row::of(question, &call, Some(&scope));
+                let row = row.with_grants(grant.as_ref(), outside.as_deref());
                 self.open(question, row, call, left_ms)
             }
             Heard::Asked { question, call, .. } => {
@@ -98,6 +102,14 @@ impl Scene {
                 let since: Vec<Decided> = self.decisions.drain(..).collect();
                 self.keep(earlier.chain(since).collect::<Vec<_>>());
                 json!({"event": "history", "decisions": self.decisions})
+            }
+            Heard::Grants { grants } => {
+                let shown = |granted: &Granted| {
+                    let Granted { id, left, is_of_cell, .. } = granted;
+                    json!({"id": id, "left": left, "covers": visible::line(&granted.covers), "of_cell": is_of_cell})
+                };
+                self.grants = grants.iter().map(shown).collect();
+                json!({"event": "grants", "grants": self.grants})
             }
             Heard::Began { cell, number, by, code } => self.begin(cell, number, by, &code),
             Heard::Text { cell, text } => {
@@ -134,12 +146,18 @@ impl Scene {
     pub(super) fn end(&mut self) -> Value {
         self.is_over = true;
         self.questions.clear();
+        self.grants.clear();
         json!({"event": "over"})
     }
 
     /// Whether a question can be answered here.
     pub(super) fn can_answer(&self, question: u64) -> bool {
         self.questions.get(&question).is_some_and(|open| open.row.can_be_answered())
+    }
+
+    /// Whether a grant can be given as the answer to a question.
+    pub(super) fn can_grant(&self, question: u64) -> bool {
+        self.questions.get(&question).is_some_and(|open| open.row.has_grant())
     }
 
     /// The call that a question is about.

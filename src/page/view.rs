@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::people::{Behind, Call};
+use crate::people::{Behind, Call, Offer};
 use crate::text::visible::{self, Literal, Name, Use};
 
 /// How much of a value a table shows, in characters. The whole is one key away.
@@ -25,10 +25,23 @@ pub(super) struct Row {
     behind: String,
     hints: Vec<&'static str>,
     changes: Option<String>,
+    /// What the code says that the call and those of its batch are for.
+    batch: Option<String>,
+    /// The grant that is proposed.
+    grant: Option<Granting>,
+    /// Why the call is outside of the grants that there are.
+    outside: Option<String>,
     /// What answers that hold longer would cover; `None` if the question cannot be answered here.
     scope: Option<String>,
     /// Where the call comes from. Nothing is known of that yet.
     provenance: Option<String>,
+}
+
+/// A grant that is proposed.
+#[derive(Debug, Clone, Serialize)]
+struct Granting {
+    choice: String,
+    covers: String,
 }
 
 /// An argument in a row.
@@ -67,13 +80,30 @@ impl Row {
             },
             hints: hints(call),
             changes: call.changes.as_deref().map(|changes| block(changes, Use::Text)),
+            batch: call.batch.as_deref().map(|title| Literal(title, Use::Text).to_string()),
+            grant: None,
+            outside: None,
             scope: scope.map(visible::line),
             provenance: None,
         }
     }
+
+    /// With what is to be said of grants.
+    pub(super) fn with_grants(self, offer: Option<&Offer>, outside: Option<&str>) -> Self {
+        let grant = offer.map(|Offer { choice, covers, .. }| Granting {
+            choice: visible::line(choice),
+            covers: visible::line(covers),
+        });
+        Self { grant, outside: outside.map(visible::line), ..self }
+    }
 }
 
 impl Row {
+    /// Whether a grant is proposed.
+    pub(super) fn has_grant(&self) -> bool {
+        self.grant.is_some()
+    }
+
     /// Whether the question can be answered on the page.
     pub(super) fn can_be_answered(&self) -> bool {
         self.scope.is_some()
@@ -185,7 +215,7 @@ mod tests {
         let Value::Object(arguments) = arguments else { panic!("an object") };
         let (server, tool) = (server.to_owned(), "t".to_owned());
         let behind = Behind::Program("npx \u{202e}x".to_owned());
-        Call { server, tool, arguments, behind, hints: None, changes: None }
+        Call { server, tool, arguments, behind, hints: None, changes: None, batch: None }
     }
 
     #[test]

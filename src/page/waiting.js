@@ -6,11 +6,12 @@ const GUARD_MS = 700;
 
 const ANSWERS = [
   ["once", "Once", "allow", "Allow once"],
+  ["grant", "Grant", "", "Give the grant that is proposed"],
   ["session", "Session", "", "Allow for this session"],
   ["always", "Always", "", "Always allow"],
   ["no", "Deny", "deny", "Deny"],
 ];
-const KEYS = { a: "once", s: "session", d: "no" };
+const KEYS = { a: "once", g: "grant", s: "session", d: "no" };
 
 const rows = new Map();
 const groups = new Map();
@@ -37,6 +38,7 @@ function showQuestion({ row: call, left_ms: left }) {
   group.body.append(row.element);
   row.element.addEventListener("focusin", () => setCurrent(row));
   row.element.addEventListener("keydown", (event) => onKey(event, row));
+  if (call.grant) group.head.parentElement.classList.add("grants");
   layOut(group, row);
   if (!current || !current.isOpen) setCurrent(row);
   setTimeout(refresh, GUARD_MS);
@@ -54,7 +56,7 @@ function clear() {
 
 // Calls of one tool make a table. What differs among them has columns.
 function groupOf(call) {
-  const name = JSON.stringify([call.server, call.tool, call.behind, call.changes, call.kind, call.hints]);
+  const name = JSON.stringify([call.server, call.tool, call.behind, call.changes, call.kind, call.hints, call.batch]);
   const known = groups.get(name);
   if (known) return known;
   const element = make("section", "card group");
@@ -64,7 +66,9 @@ function groupOf(call) {
   element.setAttribute("aria-labelledby", title.id);
   const behind = make("p", "behind", `By ${call.behind}`);
   if (call.behind.length > 200) behind.tabIndex = 0;
-  about.append(title, make("p", "", call.kind), behind);
+  about.append(title, make("p", "", call.kind));
+  if (call.batch) about.append(make("p", "", `The code says what it is for: ${call.batch}`));
+  about.append(behind);
   if (call.hints.length) {
     about.append(make("p", "hints", `The server says that it ${call.hints.join(", ")}. Nothing enforces that.`));
   }
@@ -179,11 +183,13 @@ function buttons(row) {
   }
   all.append(more);
   for (const [answer, text, kind, words] of ANSWERS) {
+    if (answer === "grant" && !row.call.grant) continue;
     const button = make("button", kind, text);
     button.type = "button";
     button.tabIndex = -1;
     button.dataset.answer = answer;
     button.setAttribute("aria-label", `${words}: ${label(row)}`);
+    if (answer === "grant") button.title = `${row.call.grant.choice}: ${row.call.grant.covers}`;
     button.addEventListener("click", () => give([row], answer));
     all.append(button);
   }
@@ -193,7 +199,7 @@ function buttons(row) {
 const isReady = (row) => row.isOpen && row.canAnswer && !row.isSent && performance.now() >= row.readyAt;
 
 async function give(given, answer) {
-  const answered = given.filter(isReady);
+  const answered = given.filter((row) => isReady(row) && (answer !== "grant" || row.call.grant));
   if (!answered.length) return;
   for (const row of answered) row.isSent = true;
   refresh();
@@ -289,6 +295,11 @@ async function toggle(row) {
     parts.push(make("p", "wrong", error.message));
   }
   if (row.call.provenance) parts.push(make("p", "", row.call.provenance));
+  if (row.call.outside) parts.push(make("p", "", row.call.outside));
+  if (row.call.grant) {
+    const { choice, covers } = row.call.grant;
+    parts.push(make("p", "", `Grant: ${choice}`), Object.assign(make("pre", "", covers), { tabIndex: 0 }));
+  }
   if (row.call.scope) parts.push(make("p", "quiet", row.call.scope));
   cell.replaceChildren(...parts);
 }

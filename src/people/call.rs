@@ -23,6 +23,9 @@ pub struct Call {
     /// What the server has changed in the tool since it was allowed, as a diff.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<String>,
+    /// What the code says that the call and those of its batch are for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<String>,
 }
 
 /// What carries out a call.
@@ -60,6 +63,7 @@ impl Call {
             },
             hints: action.annotations,
             changes: action.changes.clone(),
+            batch: action.batch.as_ref().map(|place| place.batch().title().to_owned()),
         }
     }
 }

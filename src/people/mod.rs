@@ -4,6 +4,6 @@ mod call;
 mod wire;
 
 pub(crate) use self::call::{Behind, Call};
-pub(crate) use self::wire::Decision;
 pub use self::wire::{By, Heard, Said};
+pub(crate) use self::wire::{Decision, Granted, Offer};
 pub(crate) use crate::approval::Answer;

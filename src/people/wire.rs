@@ -42,6 +42,11 @@ pub enum Said {
         /// The answer.
         answer: Answer,
     },
+    /// End a grant.
+    Revoke {
+        /// Its number.
+        grant: u64,
+    },
     /// Ask here what the user of the agent's client is asked, too. The first answer counts.
     AskAll,
     /// Somebody looks at the page, or nobody does any more.
@@ -114,9 +119,12 @@ pub enum Heard {
         question: u64,
         /// Its text, for a prompt.
         text: String,
-        /// The answer that gives the grant which the text proposes, in words.
+        /// The grant that the text proposes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        grant: Option<String>,
+        grant: Option<Offer>,
+        /// Why the call is outside of the grants that there are for its tool.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        outside: Option<String>,
         /// What is asked about.
         call: Call,
         /// What answers that hold longer would cover.
@@ -145,6 +153,11 @@ pub enum Heard {
         /// The newest last.
         decisions: Vec<Decision>,
     },
+    /// The grants that hold from now on. They are told when a question or a cell has ended.
+    Grants {
+        /// The oldest first.
+        grants: Vec<Granted>,
+    },
     /// How code could go on.
     Completions {
         /// The id of the question.
@@ -161,6 +174,42 @@ pub enum Heard {
         /// Whether it is.
         is_complete: Option<bool>,
     },
+}
+
+/// A grant that a question proposes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Offer {
+    /// The answer that gives it, in words.
+    pub choice: String,
+    /// The calls that it allows.
+    pub covers: String,
+}
+
+impl Offer {
+    pub(crate) fn new(choice: String, covers: String) -> Self {
+        Self { choice, covers }
+    }
+}
+
+/// A grant that holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Granted {
+    /// Its number in the session.
+    pub id: u64,
+    /// How many more calls it allows.
+    pub left: u32,
+    /// The calls that it allows.
+    pub covers: String,
+    /// Whether it ends with the cell.
+    pub is_of_cell: bool,
+}
+
+impl Granted {
+    pub(crate) fn new(id: u64, left: u32, covers: String, is_of_cell: bool) -> Self {
+        Self { id, left, covers, is_of_cell }
+    }
 }
 
 /// A decision.

@@ -49,8 +49,10 @@ pub(crate) struct Question {
     pub(crate) number: u64,
     /// What is shown at a prompt.
     pub(crate) text: String,
-    /// The answer that gives the grant which the text proposes, in words.
-    pub(crate) grant: Option<String>,
+    /// The grant that the text proposes: the answer that gives it, in words, and the calls that it allows.
+    pub(crate) grant: Option<(String, String)>,
+    /// Why the call is outside of the grants that there are for its tool.
+    pub(crate) outside: Option<String>,
     pub(crate) action: Arc<Action>,
     /// What answers that hold longer would cover.
     pub(crate) scope: &'static str,

@@ -270,6 +270,7 @@ impl Shared {
                 self.changed.notify_all();
             }
             Heard::Question { question: number, text, grant, .. } => {
+                let grant = grant.map(|offer| offer.choice);
                 self.lock().questions.push_back(Question { number, text, grant });
                 self.changed.notify_all();
             }

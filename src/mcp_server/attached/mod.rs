@@ -221,7 +221,8 @@ async fn ask_all(
             continue;
         }
         let Ok(text) = for_prompt(&request) else { continue };
-        let grant = request.proposed_grant().map(grant_choice);
+        let grant = request.proposed_grant().map(|grant| (grant_choice(grant), grant.to_string()));
+        let outside = request.outside_of_grants();
         let (number, action, scope) = (next_question(), request.shared_action(), scope(&request));
         let (answer, answered) = oneshot::channel();
         let question = {
@@ -233,7 +234,7 @@ async fn ask_all(
             // If the client asks its user too, the time begins when either sees the question.
             let is_seen = !request.is_shared() || !state.looked_at.is_empty();
             let until = is_seen.then(|| Instant::now() + timeout);
-            let question = Arc::new(Question { number, text, grant, action, scope, until });
+            let question = Arc::new(Question { number, text, grant, outside, action, scope, until });
             state.open.insert(number, Open { question: Arc::clone(&question), answer });
             question
         };

@@ -185,3 +185,80 @@ async fn all_of_the_arguments_are_there_on_demand() {
     running.answer().await.error();
     ipybox.stop().await;
 }
+
+/// The first question that is not this one.
+async fn next_question(visitor: &Visitor, earlier: &Value) -> Value {
+    for _ in 0..6_000 {
+        let question = visitor.question().await;
+        if question["row"]["id"] != earlier["row"]["id"] {
+            return question;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    panic!("nothing else is asked");
+}
+
+#[tokio::test]
+async fn a_grant_is_given_listed_and_revoked() {
+    let place = Place::new();
+    let (mut ipybox, url, code) = start(&place, &["--approval-timeout", "300"], json!({})).await;
+    let visitor = Visitor::enter(&url, &code).await;
+    super::register(&mut ipybox, &visitor).await;
+    let code = "import pathlib, time\nfrom mcptools.files import change\n\
+                for number in range(6): change.run(path=f'/work/out/{number}.txt', mode='write')\n\
+                while not pathlib.Path('go').exists(): time.sleep(0.01)\n\
+                change.run(path='/work/out/last.txt', mode='write')";
+    let running = ipybox.start_cell(code).await;
+    let mut question = json!(null);
+    for _ in 0..3 {
+        question = next_question(&visitor, &question).await;
+        assert!(question["row"]["grant"].is_null() && question["row"]["outside"].is_null(), "{question}");
+        // There is none to give.
+        assert!(!visitor.answer(&question, "grant").await);
+        assert!(visitor.answer(&question, "once").await);
+    }
+    question = next_question(&visitor, &question).await;
+    let proposed = &question["row"]["grant"];
+    assert!(proposed["covers"].as_str().unwrap().contains("<a path within '/work/out'>"), "{question}");
+    assert!(visitor.answer(&question, "grant").await);
+
+    let mut grants = json!([]);
+    while grants == json!([]) {
+        grants = visitor.scene().await["grants"].clone();
+    }
+    assert_eq!((&grants[0]["id"], &grants[0]["covers"]), (&json!(1), &proposed["covers"]), "{grants}");
+    assert_eq!(visitor.post("revoke", json!({"grant": 1})).await.status(), 200);
+    while grants != json!([]) {
+        grants = visitor.scene().await["grants"].clone();
+    }
+    place.write("go", "");
+    let last = next_question(&visitor, &question).await;
+    assert!(last["row"]["arguments"][0]["value"].as_str().unwrap().contains("last.txt"), "{last}");
+    assert!(visitor.answer(&last, "no").await);
+    assert!(running.answer().await.error().contains("ApprovalRejectedError"));
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_batch_says_what_it_is_for() {
+    let place = Place::new();
+    let (mut ipybox, url, code) = start(&place, &["--approval-timeout", "300"], json!({})).await;
+    let visitor = Visitor::enter(&url, &code).await;
+    super::register(&mut ipybox, &visitor).await;
+    let code = "import mcptools\nfrom mcptools.files import change\n\
+                with mcptools.batch('tidy\\u200b up') as batch:\n    for number in range(3): change.run(path=f'/{number}')\n\
+                print([type(result).__name__ for result in batch.results])";
+    let running = ipybox.start_cell(code).await;
+    let mut questions = json!([]);
+    while questions.as_array().unwrap().len() < 3 {
+        questions = visitor.scene().await["questions"].clone();
+    }
+    assert_eq!(questions[0]["row"]["batch"], r"'tidy\u200b up'");
+    let ids: Vec<&Value> =
+        questions.as_array().unwrap().iter().map(|question| &question["row"]["id"]).collect();
+    visitor.post("answer", json!({"questions": ids[..2], "answer": "once"})).await;
+    visitor.post("answer", json!({"questions": ids[2..], "answer": "no"})).await;
+    let answer = running.answer().await.ok();
+    assert!(answer.contains("['Result', 'Result', 'ApprovalRejectedError']"), "{answer}");
+    ipybox.stop().await;
+}
