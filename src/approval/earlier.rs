@@ -301,15 +301,15 @@ mod tests {
                 })
             })
             .collect();
-        let first = requests.recv().await.unwrap();
-        first.hand_out();
-        let seen = requests.recv().await.unwrap();
-        seen.hand_out();
-        assert_eq!(request_grant(first, 4), Ok(true));
+        // All of them wait before there is a grant.
         let mut unseen = Vec::new();
-        for _ in 0..3 {
+        for _ in 0..5 {
             unseen.push(requests.recv().await.unwrap());
         }
+        let (first, seen) = (unseen.remove(0), unseen.remove(0));
+        first.hand_out();
+        seen.hand_out();
+        assert_eq!(request_grant(first, 4), Ok(true));
         for request in &mut unseen {
             request.closed().await;
         }

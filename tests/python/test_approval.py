@@ -341,7 +341,8 @@ print([call.error is None for call in batch])"""
         async for item in executor.stream(code):
             if isinstance(item, ApprovalRequest):
                 batches.append(item.batch)
-                assert await item.respond(item.tool_args["text"] == "two")
+                is_second = item.tool_args["text"] == "two"
+                assert await (item.accept() if is_second else item.reject())
             else:
                 last = item
         assert last.text.endswith("[False, True]")

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Ipybox, Place, eventually, kernel_python, tool};
+use crate::support::{Ipybox, Place, Reply, eventually, kernel_python, tool};
 
 /// A server that writes down what it is sent, and can refuse and be slow.
 const MAIL: &str = "
@@ -47,6 +47,18 @@ async fn give(ipybox: &mut Ipybox, content: Value) -> String {
     let question = ipybox.question().await;
     ipybox.respond(&question, json!({"action": "accept", "content": content})).await;
     question["params"]["message"].as_str().unwrap().to_owned()
+}
+
+/// Gives the same answer to all questions of a cell. Returns what it has printed.
+async fn to_the_end(ipybox: &mut Ipybox, running: Reply, answer: &Value) -> String {
+    let mut ended = Box::pin(running.answer());
+    loop {
+        let question = tokio::select! {
+            ended = &mut ended => return ended.ok(),
+            question = ipybox.question() => question,
+        };
+        ipybox.respond(&question, answer.clone()).await;
+    }
 }
 
 const BATCH: &str = "
@@ -189,19 +201,26 @@ async fn calls_that_wait_at_the_same_time_are_asked_together() {
 import asyncio
 from mcptools.mail import send
 print(await asyncio.gather(*[send.run_async(to=name) for name in ['ann', 'bo', 'cy']], return_exceptions=True))";
-    let running = ipybox.start_cell(gathered).await;
-    let question = give(&mut ipybox, json!({"rows": "3"})).await;
-    assert!(
-        question.starts_with("Code in the kernel wants to make these 3 calls at the same time."),
-        "{question}"
-    );
-    assert_eq!(running.answer().await.ok().matches("ApprovalRejectedError").count(), 2);
+    // On a machine with much else to do they may come one after the other.
+    for attempt in 1.. {
+        let running = ipybox.start_cell(gathered).await;
+        let question = ipybox.question().await;
+        let text = question["params"]["message"].as_str().unwrap();
+        if text.starts_with("Code in the kernel wants to make these 3 calls at the same time.") {
+            ipybox.respond(&question, json!({"action": "accept", "content": {"rows": "3"}})).await;
+            assert_eq!(running.answer().await.ok().matches("ApprovalRejectedError").count(), 2);
+            break;
+        }
+        assert!(attempt < 5, "{text}");
+        ipybox.respond(&question, json!({"action": "decline"})).await;
+        to_the_end(&mut ipybox, running, &json!({"action": "decline"})).await;
+    }
     assert_eq!(sent(&place).split_whitespace().count(), 1);
 
     // An answer for the session is one for all rows.
     let running = ipybox.start_cell(gathered).await;
-    give(&mut ipybox, json!({"decision": "allow for this session"})).await;
-    assert!(running.answer().await.ok().contains("'sent to bo'"));
+    let answer = json!({"action": "accept", "content": {"decision": "allow for this session"}});
+    assert!(to_the_end(&mut ipybox, running, &answer).await.contains("'sent to bo'"));
     assert!(ipybox.cell(gathered).await.ok().contains("'sent to cy'"));
     ipybox.stop().await;
 }
