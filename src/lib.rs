@@ -100,6 +100,9 @@ mod mcp_client;
 mod mcp_server;
 mod oauth;
 mod output;
+#[doc(hidden)]
+pub mod page;
+mod people;
 mod process;
 mod registry;
 mod sandbox;

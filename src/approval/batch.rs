@@ -66,7 +66,7 @@ impl Batch {
 }
 
 impl InBatch {
-    pub(super) fn batch(&self) -> &Arc<Batch> {
+    pub(crate) fn batch(&self) -> &Arc<Batch> {
         &self.0.batch
     }
 

@@ -8,7 +8,7 @@ use super::audit::{Audit, OpenCall};
 use super::batch::InBatch;
 use super::denied::Denied;
 use super::grant::{GivenGrant, Granting, Grants, Used};
-use super::notice::{Noticed, Watcher};
+use super::notice::{Noticed, Watcher, how};
 use super::policy::{Effect, Judgement, Policy};
 use super::queue::{ApprovalQueue, Approver};
 use super::request::{Answer, ApprovalRequest, Reply, held_for};
@@ -253,6 +253,7 @@ impl Gate {
     async fn reply(&self, action: &Arc<Action>, queue: &ApprovalQueue) -> Option<Option<Reply>> {
         let _counted = queue.count();
         let (request, mut waiting) = ApprovalRequest::new(Arc::clone(action), Arc::clone(&self.grants));
+        queue.ask_people_too(&request, &mut waiting);
         let unattended = async {
             queue.left().await;
             tokio::time::sleep(self.timeout).await;
@@ -269,21 +270,19 @@ impl Gate {
             },
             () = &mut unattended => return expired(queue),
         }
-        tokio::select! {
+        let mut handed_out = waiting.handed_out.clone();
+        let reply = tokio::select! {
             biased;
-            answer = &mut waiting.answer => return Some(answer.ok()),
-            used = self.grants.claim_unseen(action, waiting.handed_out.clone()) => {
-                return Some(Some(Reply::granting(Granting::Used(used))));
+            answer = waiting.answer() => Some(answer),
+            used = self.grants.claim_unseen(action, handed_out.clone()) => {
+                Some(Some(Reply::granting(Granting::Used(used))))
             }
-            () = held_for(&mut waiting.handed_out, self.timeout) => {}
-            () = &mut unattended => {}
-        }
+            () = held_for(&mut handed_out, self.timeout) => None,
+            () = &mut unattended => None,
+        };
+        waiting.decided(how(reply.as_ref()));
         // An answer that was accepted at the last moment counts: its sender got a confirmation.
-        waiting.answer.close();
-        match waiting.answer.try_recv() {
-            Ok(answer) => Some(Some(answer)),
-            Err(_) => expired(queue),
-        }
+        reply.or_else(|| waiting.close().map(Some)).or_else(|| expired(queue))
     }
 }
 

@@ -16,6 +16,7 @@ mod denied;
 mod earlier;
 mod gate;
 mod grant;
+mod history;
 mod like;
 mod notice;
 mod policy;
@@ -40,12 +41,13 @@ pub use self::grant::{
     GivenGrant, Grant, Life as GrantLife, Outside as OutsideGrant, Pattern as GrantPattern,
 };
 pub(crate) use self::grant::{choice as grant_choice, offer as grant_offer};
-pub(crate) use self::notice::{Notice, next_question, words as answer_in_words};
+pub(crate) use self::history::PastDecision;
+pub(crate) use self::notice::{EXPIRED, Notice, next_question, words as answer_in_words};
 pub use self::policy::{Effect, Policy, PolicyError};
 pub(crate) use self::queue::{ApprovalQueue, Approver};
 pub use self::request::Answer;
 pub use self::request::ApprovalRequest;
-pub(crate) use self::request::Reply;
+pub(crate) use self::request::{Fate, Reply};
 pub use self::review::{
     Filter as AuditFilter, NoHead as NoAuditHead, Report as AuditReport, Review as AuditReview,
     rfc3339_seconds,

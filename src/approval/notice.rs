@@ -34,7 +34,7 @@ static NUMBERS: AtomicU64 = AtomicU64::new(1);
 impl<'a> Noticed<'a> {
     /// Tells that the user who reads `queue` is asked about `action`.
     pub(super) fn begin(gate: &'a Gate, action: &Arc<Action>, queue: &ApprovalQueue) -> Self {
-        let gate = (!queue.is_of_attached()).then_some(gate);
+        let gate = (!queue.asks_people(action)).then_some(gate);
         let question = next_question();
         if let Some(gate) = gate {
             gate.notify(|| Notice::Asked { question, action: Arc::clone(action) });
@@ -44,11 +44,7 @@ impl<'a> Noticed<'a> {
 
     /// How it was decided.
     pub(super) fn decided(&mut self, reply: Option<&Option<Reply>>) {
-        self.how = match reply {
-            None => "not answered in time",
-            Some(None) => "taken back",
-            Some(Some(reply)) => words(reply.answer),
-        };
+        self.how = how(reply);
     }
 }
 
@@ -72,6 +68,18 @@ impl Gate {
         if let Some(watcher) = self.watcher.get() {
             watcher(notice());
         }
+    }
+}
+
+/// How a question was decided that nobody has answered in time.
+pub(crate) const EXPIRED: &str = "not answered in time";
+
+/// How a question was decided, in words.
+pub(super) fn how(reply: Option<&Option<Reply>>) -> &'static str {
+    match reply {
+        None => EXPIRED,
+        Some(None) => "taken back",
+        Some(Some(reply)) => words(reply.answer),
     }
 }
 

@@ -1,13 +1,14 @@
 //! The queue in which approval requests wait for the user's answer.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::{mpsc, watch};
 
 use super::action::Action;
-use super::request::ApprovalRequest;
+use super::request::{ApprovalRequest, Waiting};
 use super::shown::question;
+use super::{ELICITATION, LOGIN, OURSELVES};
 
 /// How many unread requests the queue holds: those of the largest batch. More wait for room.
 const CAPACITY: usize = 1_000;
@@ -57,6 +58,10 @@ pub(crate) struct ApprovalQueue {
     opens_pages: bool,
     /// Whether people read it who may come and go.
     is_of_attached: bool,
+    /// Whether those people are asked what other users are asked, too.
+    asks_people_all: AtomicBool,
+    /// The queue of such people, beside this one's own user.
+    people: Option<Arc<ApprovalQueue>>,
 }
 
 /// Counts a user who is away on a page as a waiting request, as long as this lives.
@@ -69,17 +74,21 @@ pub(super) struct Counted<'a>(&'a ApprovalQueue);
 impl ApprovalQueue {
     /// A queue, and its receiver.
     pub(crate) fn new() -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
-        Self::make(false, true, false)
+        Self::make(false, true, false, None)
     }
 
-    /// A queue whose requests are shown in dialogs: a request that is too long for one is denied.
-    pub(crate) fn of_dialogs(opens_pages: bool) -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
-        Self::make(true, opens_pages, false)
+    /// A queue whose requests are shown in dialogs: a request that is too long for one is denied. The readers of `people`
+    /// are asked too while they want to be.
+    pub(crate) fn of_dialogs(
+        opens_pages: bool,
+        people: Arc<ApprovalQueue>,
+    ) -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
+        Self::make(true, opens_pages, false, Some(people))
     }
 
     /// A queue that people read who may come and go. At first nobody is there.
     pub(crate) fn of_attached() -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
-        let (queue, receiver) = Self::make(true, false, true);
+        let (queue, receiver) = Self::make(true, false, true, None);
         queue.attend(false);
         (queue, receiver)
     }
@@ -88,6 +97,7 @@ impl ApprovalQueue {
         shows_dialogs: bool,
         opens_pages: bool,
         is_of_attached: bool,
+        people: Option<Arc<ApprovalQueue>>,
     ) -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
         let (requests, receiver) = mpsc::channel(CAPACITY);
         (
@@ -99,6 +109,8 @@ impl ApprovalQueue {
                 shows_dialogs,
                 opens_pages,
                 is_of_attached,
+                asks_people_all: AtomicBool::new(false),
+                people,
             }),
             receiver,
         )
@@ -135,8 +147,31 @@ impl ApprovalQueue {
         *self.is_attended.borrow()
     }
 
-    pub(super) fn is_of_attached(&self) -> bool {
-        self.is_of_attached
+    /// Whether people who are attached to the session are asked about `action`.
+    pub(super) fn asks_people(&self, action: &Action) -> bool {
+        self.is_of_attached || self.people_for(action).is_some()
+    }
+
+    /// Sets whether the readers of this queue are asked what other users are asked, too.
+    pub(crate) fn ask_people_all(&self, asks: bool) {
+        self.asks_people_all.store(asks, Ordering::Relaxed);
+    }
+
+    /// Asks those too who are attached to the session, if they want to be.
+    pub(super) fn ask_people_too(&self, request: &ApprovalRequest, waiting: &mut Waiting) {
+        if let Some(people) = self.people_for(request.action())
+            && people.requests.try_send(request.beside(waiting)).is_err()
+        {
+            tracing::debug!("too many questions wait: this one is asked by the client alone");
+        }
+    }
+
+    /// What only the client can do is asked of its user alone: to fill in a form, and to log in on a page.
+    fn people_for(&self, action: &Action) -> Option<&Arc<ApprovalQueue>> {
+        let is_login = (action.server_name.as_str(), action.tool_name.as_str()) == (OURSELVES, LOGIN);
+        let is_of_client = is_login || action.tool_name == ELICITATION;
+        let people = self.people.as_ref().filter(|_| !is_of_client)?;
+        (people.asks_people_all.load(Ordering::Relaxed) && people.is_attended()).then_some(people)
     }
 
     /// Waits until the queue is not read.
@@ -165,5 +200,66 @@ impl Drop for Away {
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.waiting.send_modify(|count| *count -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+
+    use super::super::action::Target;
+    use super::super::{Answer, EXPIRED};
+    use super::*;
+
+    fn action(server_name: &str, tool_name: &str) -> Action {
+        Action::new(server_name.to_owned(), tool_name.to_owned(), Map::new(), Target::Host)
+    }
+
+    #[tokio::test]
+    async fn people_are_asked_too_and_the_first_answer_counts() {
+        let (people, mut asked) = ApprovalQueue::of_attached();
+        let (queue, _requests) = ApprovalQueue::of_dialogs(true, Arc::clone(&people));
+        let call = action("s", "t");
+        assert!(!queue.asks_people(&call), "nobody wants to be asked");
+        people.ask_people_all(true);
+        assert!(!queue.asks_people(&call), "nobody is there");
+        people.attend(true);
+        assert!(queue.asks_people(&call));
+        // What only the client can do is not for them.
+        assert!(
+            !queue.asks_people(&action("s", ELICITATION)) && !queue.asks_people(&action(OURSELVES, LOGIN))
+        );
+
+        let ask = || {
+            let (request, mut waiting) = ApprovalRequest::new(Arc::new(action("s", "t")), Arc::default());
+            queue.ask_people_too(&request, &mut waiting);
+            (request, waiting)
+        };
+        let (mut of_client, mut waiting) = ask();
+        let of_people = asked.recv().await.unwrap();
+        assert!(of_people.is_shared() && !of_client.is_shared());
+        assert!(of_people.accept_for_session());
+        assert_eq!(waiting.answer().await.unwrap().answer, Answer::Session);
+        let fate = of_client.fate();
+        waiting.decided("allowed for this session");
+        drop(waiting);
+        of_client.closed().await;
+        assert_eq!(fate.get(), Some(&"allowed for this session"));
+
+        // One who cannot ask leaves it to the others; without anybody it is dropped.
+        let (of_client, mut waiting) = ask();
+        drop(of_client);
+        assert!(asked.recv().await.unwrap().reject());
+        assert_eq!(waiting.answer().await.unwrap().answer, Answer::No);
+        let (of_client, mut waiting) = ask();
+        drop((of_client, asked.recv().await.unwrap()));
+        assert!(waiting.answer().await.is_none());
+
+        // An answer at the last moment is one.
+        let (of_client, mut waiting) = ask();
+        assert!(of_client.accept());
+        waiting.decided(EXPIRED);
+        assert_eq!(waiting.close().unwrap().answer, Answer::Once);
+        assert!(!asked.recv().await.unwrap().accept());
     }
 }

@@ -76,21 +76,45 @@ pub struct ApprovalRequest {
     grants: Option<Arc<Grants>>,
     /// What was proposed when somebody looked first: the answer is about that.
     proposed: OnceLock<Option<Grant>>,
+    /// Whether the user of a client is asked the same.
+    is_shared: bool,
+    /// How it was decided, for those whose answer did not count.
+    fate: Fate,
 }
+
+/// How a request was decided, in words, once it is.
+pub(crate) type Fate = Arc<OnceLock<&'static str>>;
 
 /// The gate's side of an [`ApprovalRequest`].
 pub(super) struct Waiting {
-    pub(super) answer: oneshot::Receiver<Reply>,
+    /// One for each of those who are asked. The first answer counts.
+    answers: Vec<oneshot::Receiver<Reply>>,
     /// Whether somebody has it.
     pub(super) handed_out: watch::Receiver<Option<Instant>>,
+    fate: Fate,
 }
 
 impl ApprovalRequest {
     pub(super) fn new(action: Arc<Action>, grants: Arc<Grants>) -> (Self, Waiting) {
         let (answer, answer_receiver) = oneshot::channel();
         let (handed_out, handed_out_receiver) = watch::channel(None);
-        let request = Self { action, answer, handed_out, grants: Some(grants), proposed: OnceLock::new() };
-        (request, Waiting { answer: answer_receiver, handed_out: handed_out_receiver })
+        let fate = Fate::default();
+        let waiting = Waiting {
+            answers: vec![answer_receiver],
+            handed_out: handed_out_receiver,
+            fate: Arc::clone(&fate),
+        };
+        let (grants, proposed) = (Some(grants), OnceLock::new());
+        (Self { action, answer, handed_out, grants, proposed, is_shared: false, fate }, waiting)
+    }
+
+    /// The same request for somebody else, who is asked too. Handing out either hands out both.
+    pub(super) fn beside(&self, waiting: &mut Waiting) -> Self {
+        let (answer, receiver) = oneshot::channel();
+        waiting.answers.push(receiver);
+        let (action, handed_out) = (Arc::clone(&self.action), self.handed_out.clone());
+        let (grants, proposed) = (self.grants.clone(), OnceLock::new());
+        Self { action, answer, handed_out, grants, proposed, is_shared: true, fate: Arc::clone(&self.fate) }
     }
 
     /// A request whose gate waits for ever.
@@ -105,7 +129,8 @@ impl ApprovalRequest {
     pub(crate) fn of_another_process(action: Action) -> (Self, oneshot::Receiver<Reply>) {
         let (answer, receiver) = oneshot::channel();
         let (action, handed_out) = (Arc::new(action), watch::Sender::new(None));
-        (Self { action, answer, handed_out, grants: None, proposed: OnceLock::new() }, receiver)
+        let (grants, proposed, fate) = (None, OnceLock::new(), Arc::default());
+        (Self { action, answer, handed_out, grants, proposed, is_shared: false, fate }, receiver)
     }
 
     /// Starts the approval timeout, or starts it anew.
@@ -174,6 +199,20 @@ impl ApprovalRequest {
 
     pub(crate) fn action(&self) -> &Action {
         &self.action
+    }
+
+    pub(crate) fn shared_action(&self) -> Arc<Action> {
+        Arc::clone(&self.action)
+    }
+
+    /// How it was decided, if not by this one's answer.
+    pub(crate) fn fate(&self) -> Fate {
+        Arc::clone(&self.fate)
+    }
+
+    /// Whether the user of a client is asked the same; then this one was made for people beside them.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// Lets the call run. Returns whether the answer came in time.
@@ -258,6 +297,32 @@ impl std::fmt::Display for ApprovalRequest {
 impl std::fmt::Debug for ApprovalRequest {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("ApprovalRequest").field("action", &self.action).finish_non_exhaustive()
+    }
+}
+
+impl Waiting {
+    /// The first answer; `None` once all who were asked have dropped the request. Cancellation safe.
+    pub(super) async fn answer(&mut self) -> Option<Reply> {
+        while !self.answers.is_empty() {
+            let (answer, index, _) = futures::future::select_all(self.answers.iter_mut()).await;
+            match answer {
+                Ok(reply) => return Some(reply),
+                Err(_) => drop(self.answers.swap_remove(index)),
+            }
+        }
+        None
+    }
+
+    /// Has those whose answer does not count know how it was decided.
+    pub(super) fn decided(&self, how: &'static str) {
+        // There is one decision.
+        self.fate.set(how).ok();
+    }
+
+    /// Takes no further answer. Returns one that was accepted at the last moment.
+    pub(super) fn close(&mut self) -> Option<Reply> {
+        self.answers.iter_mut().for_each(oneshot::Receiver::close);
+        self.answers.iter_mut().find_map(|answer| answer.try_recv().ok())
     }
 }
 

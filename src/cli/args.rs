@@ -8,7 +8,7 @@ use super::audit::AuditArgs;
 use super::import::ImportArgs;
 use super::search::SearchArgs;
 use super::server_args::{LoginArgs, LogoutArgs, ServersArgs};
-use super::session_args::{AttachArgs, LastingArgs, SessionKeeperArgs, SessionsArgs};
+use super::session_args::{AttachArgs, LastingArgs, SessionKeeperArgs, SessionsArgs, UiArgs};
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 use ipybox::{ApprovalMode, AuditContents, RemoteSettings, SandboxSettings, Settings};
 
@@ -69,6 +69,12 @@ pub(crate) enum Command {
     /// session is one of a client whose ipybox was started with `--keep-session`. Ctrl-C interrupts your cell, Ctrl-D leaves,
     /// and the session goes on.
     Attach(AttachArgs),
+    /// Serve a page in the browser on which the calls of a kept session are decided
+    ///
+    /// With all arguments, many calls at once, and what the session does. Prints the address of the page, and the code that it
+    /// asks for. The session is one of a client whose ipybox was started with `--keep-session`. Ctrl-C ends the page, and the
+    /// session goes on.
+    Ui(UiArgs),
     /// Hold a session for clients that come one after the other
     #[command(hide = true)]
     SessionKeeper(SessionKeeperArgs),
@@ -305,6 +311,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub(crate) approval_timeout: Duration,
 
+    /// Serve a page on this machine on which calls are decided, too: with all arguments, and many calls at once. Its address
+    /// and the code that opens it are on stderr, and in what a client asks that can open pages
+    #[arg(long)]
+    pub(crate) approval_ui: bool,
+
     /// Memory of the kernel and of each process that it starts: bytes, or with K, M, G or T; multiples of 1024; Linux
     /// only [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = super::size::parse)]
@@ -392,6 +403,7 @@ impl From<ServeArgs> for Settings {
             Images::Link => ipybox::Images::Link,
         };
         settings.approval.timeout = args.approval_timeout;
+        settings.approval.page = args.approval_ui;
         settings.approval.mode = match (args.approval, args.approval_policy) {
             (Some(Approval::Ask), _) => ApprovalMode::Ask,
             (Some(Approval::Deny), _) => ApprovalMode::Deny,

@@ -19,6 +19,7 @@ mod sessions;
 mod signals;
 mod size;
 mod tool_server;
+mod ui;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -43,13 +44,14 @@ pub(crate) fn main() -> ExitCode {
     }
     let log_level = match (&args.command, args.log_level) {
         // It tells its progress itself.
-        (Some(Command::Import(_) | Command::Attach(_)), LogLevel::Info) => LogLevel::Warning,
+        (Some(Command::Import(_) | Command::Attach(_) | Command::Ui(_)), LogLevel::Info) => LogLevel::Warning,
         (_, level) => level,
     };
     let _log = logging::init(log_level);
     let done = match args.command {
         Some(Command::Apigen(args)) => apigen::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Attach(args)) => attach::run(args),
+        Some(Command::Ui(args)) => ui::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Login(args)) => login::log_in(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Logout(args)) => login::log_out(&args).map(|()| ExitCode::SUCCESS),
         Some(Command::Servers(args)) => servers::run(args).map(|()| ExitCode::SUCCESS),

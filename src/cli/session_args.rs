@@ -47,6 +47,17 @@ pub(crate) struct AttachArgs {
     pub(crate) state_dir: Option<PathBuf>,
 }
 
+/// The flags of `ipybox ui`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct UiArgs {
+    /// The id of the session, as `ipybox sessions` lists it [default: that of the current directory, or the only one]
+    pub(crate) session: Option<String>,
+
+    /// Directory that holds registered servers and Python environments
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+}
+
 /// The flags of `ipybox sessions`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SessionsArgs {

@@ -189,6 +189,8 @@ pub struct ApprovalSettings {
     pub mode: ApprovalMode,
     /// How long an approval request waits for its answer. Default: 60 seconds.
     pub timeout: Duration,
+    /// Whether the MCP server serves a page on which people decide. Default: no.
+    pub page: bool,
 }
 
 /// How it is decided what may run.
@@ -208,7 +210,7 @@ pub enum ApprovalMode {
 
 impl Default for ApprovalSettings {
     fn default() -> Self {
-        Self { mode: ApprovalMode::Auto, timeout: Duration::from_secs(60) }
+        Self { mode: ApprovalMode::Auto, timeout: Duration::from_secs(60), page: false }
     }
 }
 

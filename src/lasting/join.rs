@@ -6,6 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+
 use super::Error;
 use super::greeting::{Answer, Wish, connect, greet, line, understand};
 use super::likeness::program;
@@ -89,6 +91,26 @@ pub fn join(
     Ok(Joined { workspace: session.workspace, history, says, hears, id })
 }
 
+impl Joined {
+    /// The connection, for a face that makes what it shows safe itself.
+    ///
+    /// # Errors
+    /// It has failed.
+    pub fn into_streams(
+        self,
+    ) -> io::Result<(
+        impl AsyncRead + Unpin + Send + 'static + use<>,
+        impl AsyncWrite + Unpin + Send + 'static + use<>,
+    )> {
+        // What came with the greeting.
+        let first = self.hears.lines.buffer().to_vec();
+        let stream = self.hears.lines.into_inner();
+        stream.set_nonblocking(true)?;
+        let (input, output) = tokio::net::UnixStream::from_std(stream)?.into_split();
+        Ok((AsyncReadExt::chain(io::Cursor::new(first), input), output))
+    }
+}
+
 /// The session of the current directory's workspace, or the only one.
 fn the_one(sessions: Vec<KeptSession>) -> Result<KeptSession, Error> {
     let here = std::env::current_dir().and_then(|here| here.canonicalize()).unwrap_or_default();
@@ -156,15 +178,23 @@ impl Hears {
             Heard::Done { is_ok, notes } => {
                 Heard::Done { is_ok, notes: notes.iter().map(|note| plain(note)).collect() }
             }
-            Heard::Question { question, text, grant } => {
-                Heard::Question { question, text: plain(&text), grant: grant.map(|words| plain(&words)) }
+            Heard::Question { question, text, mut grant, outside, call, scope, left_ms } => {
+                if let Some(grant) = &mut grant {
+                    grant.choice = plain(&grant.choice);
+                }
+                Heard::Question { question, text: plain(&text), grant, outside, call, scope, left_ms }
             }
-            Heard::Asked { question, call } => Heard::Asked { question, call: plain(&call) },
+            Heard::Asked { question, text, call } => Heard::Asked { question, text: plain(&text), call },
             Heard::Decided { question, how } => Heard::Decided { question, how: plain(&how) },
             Heard::Completions { id, matches, before } => {
                 Heard::Completions { id, matches: matches.iter().map(|each| plain(each)).collect(), before }
             }
-            other @ (Heard::Ready { .. } | Heard::LeftOut { .. } | Heard::Checked { .. }) => other,
+            // No prompt shows the parts of a call, the history or the grants.
+            other @ (Heard::Ready { .. }
+            | Heard::LeftOut { .. }
+            | Heard::Checked { .. }
+            | Heard::Grants { .. }
+            | Heard::History { .. }) => other,
         })
     }
 }

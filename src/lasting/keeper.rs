@@ -18,7 +18,7 @@ use super::likeness::Likeness;
 use super::list::end_more_than_may_be_kept;
 use super::{Error, GREETING_TIME, Keep};
 use crate::config::{Config, Settings};
-use crate::mcp_server::{Error as ServeError, Serving, end_on_signals};
+use crate::mcp_server::{Codes, Error as ServeError, Serving, end_on_signals};
 use crate::process::{descends_from, memory_of_family, memory_of_machine};
 
 /// How long the first client may take: the relay that has started us attends at once.
@@ -98,7 +98,7 @@ pub async fn keep_session(settings: Settings, keep: Keep) -> Result<(), Error> {
         keep_seconds: keep.time.as_secs(),
         ended: None,
     };
-    let serving = Serving::open(&config).await?;
+    let serving = Serving::open(&config, Codes::ClientAlone).await?;
     entry.describe(&description).map_err(unusable)?;
     let keeper = Arc::new(Keeper {
         serving,

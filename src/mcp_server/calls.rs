@@ -41,7 +41,11 @@ impl Handler {
         let may_come_later = is_long || matches!(ask_via, AskVia::Rounds { .. });
         let call = Call {
             turn: Turn::of(&context.extensions),
-            progress: Progress::wanted_by(listener.clone(), may_come_later),
+            progress: Progress::wanted_by(
+                listener.clone(),
+                may_come_later,
+                self.server.attached.page().cloned(),
+            ),
             cancelled: cancelled.clone(),
             approver,
             unread: cell.map(|(_, unread)| unread),

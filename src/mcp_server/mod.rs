@@ -44,13 +44,12 @@ use tokio_util::task::TaskTracker;
 use self::arrivals::Turn;
 use self::asking::{Parking, Tasks};
 use self::attached::Attached;
-pub use self::attached::{By, Heard, Said};
 use self::deliveries::{CallId, Deliveries};
 use self::earlier::{Earlier, Why, name_of, text_of};
 use self::left::Left;
 use self::news::News;
 use self::progress::Progress;
-pub(crate) use self::serving::Serving;
+pub(crate) use self::serving::{Codes, Serving};
 use self::sessions::Sessions;
 pub(crate) use self::stdio::end_on_signals;
 pub use self::stdio::{Error, serve_stdio};
@@ -58,6 +57,7 @@ pub use crate::approval::Answer as PromptAnswer;
 use crate::approval::Approver;
 use crate::config::{Config, Images};
 use crate::output::Unread;
+pub use crate::people::{By, Heard, Said};
 use crate::session::Session;
 
 /// What a model should know before it sees the tools.
@@ -139,7 +139,7 @@ struct Call {
 impl McpServer {
     fn new(session: Arc<Session>, config: &Config) -> Self {
         Self {
-            attached: Attached::new(Arc::clone(session.audience())),
+            attached: Attached::new(Arc::clone(&session), config.approval.timeout),
             sessions: Sessions::new(session, config),
             parking: Parking::default(),
             tasks: Tasks::default(),

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::kernel::plain;
+use crate::page::Page;
 use crate::session::Phase;
 
 /// The least time between two notifications: faster output is sent together.
@@ -29,6 +30,8 @@ const MESSAGE_CHARS: usize = 2_000;
 /// Sends progress notifications to the client of a request.
 pub(super) struct Progress {
     listener: Listener,
+    /// The page on which calls are decided.
+    page: Option<Arc<Page>>,
     sent: f64,
     begun: Instant,
     last_sent: Instant,
@@ -64,12 +67,16 @@ pub(super) fn listener_of(context: &RequestContext<RoleServer>) -> Option<Progre
 
 impl Progress {
     /// For a request whose client wants notifications, or may want them later.
-    pub(super) fn wanted_by(listener: Listener, may_come_later: bool) -> Option<Self> {
+    pub(super) fn wanted_by(
+        listener: Listener,
+        may_come_later: bool,
+        page: Option<Arc<Page>>,
+    ) -> Option<Self> {
         if !may_come_later {
             listener.get()?;
         }
         let now = Instant::now();
-        Some(Self { listener, sent: 0.0, begun: now, last_sent: now })
+        Some(Self { listener, page, sent: 0.0, begun: now, last_sent: now })
     }
 
     /// Runs `work` and meanwhile sends each new value of `phases`, and that calls wait for approval, which
@@ -92,7 +99,7 @@ impl Progress {
                     Ok(()) = questions.changed() => {
                         let count = *questions.borrow_and_update();
                         if count > 0 {
-                            progress.send(waiting(count)).await;
+                            progress.send(progress.waiting(count)).await;
                         }
                     }
                     () = progress.silence() => progress.beat().await,
@@ -137,7 +144,7 @@ impl Progress {
                 Ok(()) = questions.changed() => {
                     let count = *questions.borrow_and_update();
                     if count > 0 {
-                        self.send(waiting(count)).await;
+                        self.send(self.waiting(count)).await;
                     }
                 }
                 Ok(()) = servers.changed() => {
@@ -172,6 +179,17 @@ impl Progress {
         self.send(format!("still running after {} s", self.begun.elapsed().as_secs())).await;
     }
 
+    /// That so many calls wait, and where they are decided.
+    fn waiting(&self, count: usize) -> String {
+        let calls = if count == 1 { "a call".to_owned() } else { format!("{count} calls") };
+        let place = match &self.page {
+            Some(page) if page.is_open() => format!(", on the page {}", page.url()),
+            Some(page) => format!(", on the page {}, which asks for the code {}", page.url(), page.code()),
+            None => String::new(),
+        };
+        format!("waiting for approval of {calls}{place}")
+    }
+
     /// Sends one notification.
     pub(super) async fn send(&mut self, message: String) {
         self.sent += 1.0;
@@ -182,13 +200,6 @@ impl Progress {
             // The client is gone; cancellation ends the request itself.
             tracing::debug!(%error, "could not notify of progress");
         }
-    }
-}
-
-fn waiting(count: usize) -> String {
-    match count {
-        1 => "waiting for approval of a call".to_owned(),
-        _ => format!("waiting for approval of {count} calls"),
     }
 }
 

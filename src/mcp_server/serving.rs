@@ -1,5 +1,6 @@
 //! A session that serves its clients, one after the other.
 
+use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use super::lines::Lines;
 use super::{Connection, Error, Handler, McpServer};
 use crate::approval::{Approver, Effect, Face, Policy, PolicyError};
 use crate::config::{ApprovalMode, Config};
+use crate::page::{News, Page};
 use crate::session::{Author, Cell, Outcome, Session, StartError, ToolOptions};
 
 /// How long the calls of a client that is gone get to be put aside. They need no time, but for writing an answer to a file.
@@ -23,6 +25,9 @@ const PUT_ASIDE: Duration = Duration::from_secs(5);
 
 /// How many variables a new client is told.
 const TOLD_VARIABLES: usize = 60;
+
+/// How much may be on its way to or from the page, in bytes.
+const PAGE_BYTES: usize = 256 * 1024;
 
 /// How many characters of output that nobody has seen a new client is told.
 const TOLD_CHARS: usize = 5_000;
@@ -35,13 +40,28 @@ pub(crate) struct Serving {
     server: Arc<McpServer>,
     connections: AtomicU64,
     begun: Instant,
+    /// Cancelled when the session ends.
+    ended: CancellationToken,
+}
+
+/// Who is told the codes of the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Codes {
+    /// Whoever reads stderr, and the client.
+    OnStderr,
+    /// The client alone: stderr is a file, which code that is not in a sandbox can read.
+    ClientAlone,
 }
 
 impl Serving {
     /// Opens the session.
-    pub(crate) async fn open(config: &Config) -> Result<Self, Error> {
-        let server = McpServer::new(open_session(config).await?, config);
-        Ok(Self { server: Arc::new(server), connections: AtomicU64::new(0), begun: Instant::now() })
+    pub(crate) async fn open(config: &Config, codes: Codes) -> Result<Self, Error> {
+        let server = Arc::new(McpServer::new(open_session(config).await?, config));
+        let ended = CancellationToken::new();
+        if config.approval.page {
+            server.open_page(codes, ended.clone()).await?;
+        }
+        Ok(Self { server, connections: AtomicU64::new(0), begun: Instant::now(), ended })
     }
 
     /// Serves a client until it ends its input or `closed` is cancelled. If the session `is_outlived`, what the client has
@@ -146,6 +166,7 @@ impl Serving {
 
     /// Ends the kernel and the connections to servers. What calls have left to do is recorded until [`close`](Self::close).
     pub(crate) async fn stop(&self) {
+        self.ended.cancel();
         self.server.sessions.stop().await;
     }
 
@@ -174,6 +195,28 @@ pub(crate) struct Activity {
 }
 
 impl McpServer {
+    /// Opens a page on which people decide, until `ended` is cancelled.
+    async fn open_page(self: &Arc<Self>, codes: Codes, ended: CancellationToken) -> Result<(), Error> {
+        let (ours, its) = tokio::io::duplex(PAGE_BYTES);
+        let tell = move |news| {
+            if codes == Codes::OnStderr {
+                tell_on_stderr(&news);
+            }
+        };
+        let page = Page::open(tokio::io::split(its), tell).await.map_err(Error::Page)?;
+        if codes == Codes::OnStderr {
+            say(&format!("calls are decided at {}, which asks for the code {}", page.url(), page.code()));
+        }
+        self.attached.keep_page(page);
+        let server = Arc::clone(self);
+        tokio::spawn(async move {
+            if let Err(error) = attached::serve(&server, tokio::io::split(ours), true, ended).await {
+                tracing::warn!(%error, "the approval page is cut off from its session");
+            }
+        });
+        Ok(())
+    }
+
     /// After a takeover, asks the kernel what the new client should know, before the first call that is queued.
     pub(super) async fn ask_kernel_if_due(&self) {
         if self.news.is_due() {
@@ -186,6 +229,19 @@ impl McpServer {
             }));
         }
     }
+}
+
+fn tell_on_stderr(news: &News) {
+    match news {
+        News::Entered(code) => say(&format!("a browser has the page now; another one needs the code {code}")),
+        News::Changed(code) => say(&format!("there were wrong codes for the page; the new code is {code}")),
+        News::Question(_) => {}
+    }
+}
+
+fn say(words: &str) {
+    // Nothing can be done for a user whose stderr is closed.
+    writeln!(io::stderr(), "ipybox: {words}").ok();
 }
 
 /// The cell that lists the variables.

@@ -6,8 +6,9 @@ use rmcp::transport::stdio_pipes;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::serving::Serving;
+use super::serving::{Codes, Serving};
 use crate::config::Config;
+use crate::page;
 use crate::session::StartError;
 
 /// How long a client may take to read the last answers once the kernel and the connections are gone.
@@ -23,6 +24,9 @@ pub enum Error {
     /// Signals cannot be handled.
     #[error("handle signals")]
     Signals(#[source] std::io::Error),
+    /// There is no page to decide on.
+    #[error(transparent)]
+    Page(page::Error),
     /// The client did not begin as the protocol says.
     #[error("begin a session with the MCP client: {0}")]
     Session(String),
@@ -38,7 +42,7 @@ pub enum Error {
 pub async fn serve_stdio(config: Config) -> Result<(), Error> {
     let closed = CancellationToken::new();
     end_on_signals(&closed).map_err(Error::Signals)?;
-    let serving = Serving::open(&config).await?;
+    let serving = Serving::open(&config, Codes::OnStderr).await?;
     let stopping = async {
         closed.cancelled().await;
         serving.stop().await;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
 use tokio::sync::Notify;
 
@@ -39,7 +40,24 @@ pub(crate) enum Event {
     /// A question is over.
     Decided { question: u64, how: &'static str },
     /// A question for those who watch; the first answer counts.
-    Question { question: u64, text: Arc<str>, grant: Option<Arc<str>> },
+    Question(Arc<Question>),
+}
+
+/// A question for those who watch.
+#[derive(Debug)]
+pub(crate) struct Question {
+    pub(crate) number: u64,
+    /// What is shown at a prompt.
+    pub(crate) text: String,
+    /// The grant that the text proposes: the answer that gives it, in words, and the calls that it allows.
+    pub(crate) grant: Option<(String, String)>,
+    /// Why the call is outside of the grants that there are for its tool.
+    pub(crate) outside: Option<String>,
+    pub(crate) action: Arc<Action>,
+    /// What answers that hold longer would cover.
+    pub(crate) scope: &'static str,
+    /// Until when it waits for its answer, if its time has begun.
+    pub(crate) until: Option<Instant>,
 }
 
 /// How a cell has ended.

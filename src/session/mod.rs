@@ -31,7 +31,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use self::audience::{Audience, Ended, Event, Mailbox};
+pub(crate) use self::audience::{Audience, Ended, Event, Mailbox, Question};
 pub(crate) use self::cell::{Author, Cell, Outcome};
 pub(crate) use self::end::End;
 pub use self::end::KernelState;
@@ -43,7 +43,8 @@ pub(crate) use self::queue::Pending;
 use self::queue::Queue;
 use self::registrar::{Registrar, ours, permit, record_end};
 use crate::approval::{
-    Approver, Audit, AuditError, Effect, Face, Gate, GivenGrant, LogSettings, Origin, Policy, Standing,
+    Approver, Audit, AuditError, Effect, Face, Gate, GivenGrant, LogSettings, Origin, PastDecision, Policy,
+    Standing,
 };
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
@@ -197,6 +198,11 @@ impl Session {
     /// Those who watch its cells.
     pub(crate) fn audience(&self) -> &Arc<Audience> {
         &self.audience
+    }
+
+    /// The newest decisions of the session, if an audit log is kept.
+    pub(crate) async fn decisions(&self) -> Vec<PastDecision> {
+        self.gate.audit().decisions().await
     }
 
     /// Asks the kernel about code that a person writes; `None` if it runs a cell, or does not answer soon.

@@ -11,6 +11,7 @@ mod lasting;
 mod library;
 mod oauth;
 mod output;
+mod page;
 mod protocol;
 mod remote;
 #[cfg(target_os = "linux")]

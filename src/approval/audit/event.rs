@@ -171,6 +171,10 @@ impl Session {
         Self { id: uuid::Uuid::new_v4().to_string() }
     }
 
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
     /// The record of `event` at the current time: JSON in one line, to which the chain is added where it is appended.
     pub(super) fn record(&self, event: &Event) -> io::Result<String> {
         let time = rfc3339(SystemTime::now());

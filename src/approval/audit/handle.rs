@@ -11,6 +11,7 @@ use super::event::{Event, Face, Keep};
 use super::file::LogFile;
 use super::shown;
 use super::writer::Writer;
+use crate::approval::history::{self, PastDecision};
 use crate::env::Redactor;
 
 /// How many decisions of the policy on one tool are evidence in a session. That many show that code has
@@ -76,6 +77,8 @@ pub(crate) struct Audit(Option<Arc<Log>>);
 /// An open log.
 pub(super) struct Log {
     pub(super) writer: Writer,
+    /// The file in which decisions are kept longer.
+    evidence: PathBuf,
     pub(super) redactor: Redactor,
     contents: Contents,
     pub(super) face: Face,
@@ -110,7 +113,8 @@ impl Audit {
             tracing::warn!("the audit log is in the workspace, where code in the kernel can change it");
         }
         let file = LogFile::open(&absolute, max_bytes, kept_files).map_err(not_opened)?;
-        let evidence = LogFile::open(&evidence(&absolute), max_bytes, kept_files).map_err(not_opened)?;
+        let decisions = evidence(&absolute);
+        let evidence = LogFile::open(&decisions, max_bytes, kept_files).map_err(not_opened)?;
         let begin = Event::SessionStarted {
             version: env!("CARGO_PKG_VERSION"),
             face,
@@ -121,6 +125,7 @@ impl Audit {
         let (cells, running) = (AtomicU64::new(0), AtomicU64::new(0));
         Ok(Self(Some(Arc::new(Log {
             writer,
+            evidence: decisions,
             redactor,
             contents,
             face,
@@ -136,6 +141,17 @@ impl Audit {
         if let Some(log) = &self.0 {
             log.writer.close().await;
         }
+    }
+
+    /// The newest decisions of the session; none without a log, or if it cannot be read.
+    pub(crate) async fn decisions(&self) -> Vec<PastDecision> {
+        let Some(log) = self.0.clone() else { return Vec::new() };
+        let read =
+            tokio::task::spawn_blocking(move || history::read(&log.evidence, log.writer.session())).await;
+        read.map_err(io::Error::other).flatten().unwrap_or_else(|error| {
+            tracing::warn!(%error, "the decisions in the audit log could not be read");
+            Vec::new()
+        })
     }
 
     pub(super) fn log(&self) -> Option<&Arc<Log>> {

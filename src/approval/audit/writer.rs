@@ -55,6 +55,11 @@ impl Writer {
         Ok(writer)
     }
 
+    /// The id of the session.
+    pub(super) fn session(&self) -> &str {
+        self.session.id()
+    }
+
     /// Writes an event and waits until it is in the file.
     ///
     /// # Errors

@@ -269,13 +269,14 @@ impl Shared {
                 self.lock().is_running = false;
                 self.changed.notify_all();
             }
-            Heard::Question { question: number, text, grant } => {
+            Heard::Question { question: number, text, grant, .. } => {
+                let grant = grant.map(|offer| offer.choice);
                 self.lock().questions.push_back(Question { number, text, grant });
                 self.changed.notify_all();
             }
-            Heard::Asked { call, .. } => {
+            Heard::Asked { text, .. } => {
                 self.screen
-                    .show_line(&self.screen.styled(&format!("the agent's user is asked: {call}"), DIM));
+                    .show_line(&self.screen.styled(&format!("the agent's user is asked: {text}"), DIM));
             }
             Heard::Decided { question, how } => self.decided(question, &how),
             Heard::Completions { id, .. } | Heard::Checked { id, .. } => {

@@ -6,7 +6,10 @@ use rmcp::{Peer, RoleServer};
 
 use tokio_util::sync::CancellationToken;
 
+use super::invite::invite;
 use super::sheet::{Given, Sheet};
+use crate::approval::{EXPIRED, Fate};
+use crate::page::Page;
 
 /// How approval requests were asked.
 pub(super) enum Asked {
@@ -20,9 +23,23 @@ pub(super) enum Asked {
 
 /// Asks the client's user, and answers the approval requests.
 ///
-/// The elicitation is cancelled when all approval requests have expired, when their code no longer waits, and on
-/// `over`. Then, and when the client is gone, the requests can be asked again.
-pub(super) async fn ask(peer: &Peer<RoleServer>, mut sheet: Sheet, over: &CancellationToken) -> Asked {
+/// If the session has a `page` and the client can open it, the user is sent there. Otherwise the elicitation is cancelled
+/// when all approval requests have expired, when their code no longer waits, and on `over`. Then, and when the client is
+/// gone, the requests can be asked again.
+pub(super) async fn ask(
+    peer: &Peer<RoleServer>,
+    mut sheet: Sheet,
+    over: &CancellationToken,
+    page: Option<&Page>,
+) -> Asked {
+    if sheet.is_closed() {
+        return ended(&sheet.fates());
+    }
+    if let Some(page) = page
+        && sheet.is_for_page()
+    {
+        return invite(peer, sheet, over, page).await;
+    }
     loop {
         match ask_once(peer, sheet, over).await {
             Ok(asked) => return asked,
@@ -45,12 +62,13 @@ async fn ask_once(
             return Ok(Asked::Unanswered);
         }
     };
+    let fates = sheet.fates();
     sheet.hand_out();
     let elicitation = ServerRequest::ElicitRequest(ElicitRequest::new(form));
     let sent = peer.send_cancellable_request(elicitation, PeerRequestOptions::no_options()).await;
     let mut handle = match sent {
         Ok(handle) => handle,
-        Err(ServiceError::TransportClosed) => return Ok(taken_back(sheet)),
+        Err(ServiceError::TransportClosed) => return Ok(Asked::TakenBack(sheet)),
         Err(error) => {
             tracing::warn!(%error, "could not ask for approval");
             return Ok(Asked::Unanswered);
@@ -65,7 +83,7 @@ async fn ask_once(
                     tracing::debug!(%error, "could not take back a question");
                 }
             });
-            return Ok(if over.is_cancelled() { taken_back(sheet) } else { Asked::Unanswered });
+            return Ok(if over.is_cancelled() { Asked::TakenBack(sheet) } else { ended(&fates) });
         }
     };
     match answered {
@@ -78,7 +96,7 @@ async fn ask_once(
             tracing::warn!("the MCP client answered a question with something else");
             sheet.reject();
         }
-        Err(ServiceError::TransportClosed) => return Ok(taken_back(sheet)),
+        Err(ServiceError::TransportClosed) => return Ok(Asked::TakenBack(sheet)),
         Err(error) => {
             tracing::warn!(%error, "the MCP client could not ask its user");
             sheet.reject();
@@ -87,6 +105,8 @@ async fn ask_once(
     Ok(Asked::Answered)
 }
 
-fn taken_back(sheet: Sheet) -> Asked {
-    Asked::TakenBack(sheet)
+/// How requests have ended that this client has not answered: maybe somebody else has.
+pub(super) fn ended(fates: &[Fate]) -> Asked {
+    let is_expired = fates.iter().any(|fate| fate.get() == Some(&EXPIRED));
+    if is_expired { Asked::Unanswered } else { Asked::Answered }
 }

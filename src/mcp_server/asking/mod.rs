@@ -5,6 +5,7 @@
 //! the answers. The work goes on meanwhile, in a task of its own.
 
 mod elicit;
+mod invite;
 mod ongoing;
 mod parking;
 mod question;
@@ -22,11 +23,12 @@ use tokio_util::sync::CancellationToken;
 
 pub(super) use self::ongoing::{About, Followed, Ongoing};
 pub(super) use self::parking::Parking;
-pub(super) use self::question::for_prompt;
+pub(super) use self::question::{for_prompt, scope};
 pub(super) use self::tasks::Tasks;
 use super::attached::Attached;
 use super::left::Left;
 use crate::approval::{ApprovalQueue, ApprovalRequest, Approver};
+use crate::page::Page;
 
 /// Whether the call of a request may become a task. In a handshake of earlier revisions the extension may be declared by
 /// clients that know only the tasks of revision 2025-11-25, such as the Inspector.
@@ -49,7 +51,8 @@ pub(super) enum AskVia {
 /// The refusal if the client cannot ask its user.
 const CANNOT_ASK: &str = "the MCP client does not support elicitation\n\
      hint: the user can allow calls beforehand in a policy file (`--approval policy --approval-policy FILE`), or allow \
-     all of them (`--approval auto`); with `--keep-session`, whoever is at the prompt of `ipybox attach` is asked";
+     all of them (`--approval auto`); `--approval-ui` serves a page where the user is asked; with `--keep-session`, whoever is at the prompt of \
+     `ipybox attach` or the page of `ipybox ui` is";
 
 /// A request that waits for a call.
 #[derive(Clone, Copy)]
@@ -100,6 +103,8 @@ pub(super) struct Questions {
     queue: Arc<ApprovalQueue>,
     /// Closed when the work is done.
     receiver: mpsc::Receiver<ApprovalRequest>,
+    /// The page that the client can open.
+    page: Option<Arc<Page>>,
 }
 
 impl AskVia {
@@ -122,8 +127,9 @@ impl AskVia {
         match self {
             Self::None => (attached.approver(CANNOT_ASK), None),
             Self::Elicitation { opens_pages } | Self::Rounds { opens_pages } => {
-                let (queue, receiver) = ApprovalQueue::of_dialogs(opens_pages);
-                (Approver::User(Arc::clone(&queue)), Some(Questions { queue, receiver }))
+                let page = attached.page().filter(|_| opens_pages).cloned();
+                let (queue, receiver) = ApprovalQueue::of_dialogs(opens_pages, Arc::clone(attached.queue()));
+                (Approver::User(Arc::clone(&queue)), Some(Questions { queue, receiver, page }))
             }
         }
     }

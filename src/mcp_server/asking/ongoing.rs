@@ -18,6 +18,7 @@ use crate::mcp_server::earlier::text_of;
 use crate::mcp_server::left::Lent;
 use crate::mcp_server::progress::{Listener, ProgressClient};
 use crate::output::Unread;
+use crate::page::Page;
 
 /// How long to wait for further questions after one, to ask them together: calls made at once come within milliseconds.
 const GATHER: Duration = Duration::from_millis(20);
@@ -28,6 +29,8 @@ pub(in crate::mcp_server) struct Ongoing {
     /// The result, if [`look`](Self::look) found it before [`next`](Self::next) did.
     done: Option<Result<CallToolResult, ErrorData>>,
     questions: Option<Questions>,
+    /// The page that the client can open, on which they are decided.
+    page: Option<Arc<Page>>,
     /// Approval requests that came and are yet to be asked.
     waiting: VecDeque<ApprovalRequest>,
     /// Ends the work.
@@ -87,7 +90,8 @@ impl Ongoing {
         about: About,
     ) -> Self {
         let (done, waiting) = (None, VecDeque::new());
-        Self { task: tokio::spawn(work), done, questions, waiting, cancel, listener, about }
+        let page = questions.as_ref().and_then(|questions| questions.page.clone());
+        Self { task: tokio::spawn(work), done, questions, page, waiting, cancel, listener, about }
     }
 
     /// What is known of the call.
@@ -199,7 +203,8 @@ impl Ongoing {
             while let Some((sheet, is_own)) = self.next_to_ask(&mut lent) {
                 let may_give_grant = sheet.may_give_grant();
                 let over = CancellationToken::new();
-                let mut ask = std::pin::pin!(elicit::ask(peer, sheet, &over));
+                let page = self.page.clone();
+                let mut ask = std::pin::pin!(elicit::ask(peer, sheet, &over, page.as_deref()));
                 let (mut done, mut is_left) = (None, false);
                 let asked = loop {
                     tokio::select! {

@@ -86,6 +86,11 @@ pub(super) fn title(batch: &Batch) -> String {
     Literal(&shortened(batch.title(), TITLE_CHARS), Use::Text).to_string()
 }
 
+/// Whether the request can be decided on a page: what only the client can do cannot.
+pub(super) fn is_for_page(request: &ApprovalRequest) -> bool {
+    request.tool_name() != ELICITATION && (request.server_name(), request.tool_name()) != (OURSELVES, LOGIN)
+}
+
 /// The page of a login, which the user is sent to; `None` if it is another request.
 fn login(request: &ApprovalRequest) -> Option<ElicitRequestParams> {
     if (request.server_name(), request.tool_name()) != (OURSELVES, LOGIN) {
@@ -223,7 +228,7 @@ fn trusts_workspace(parameters: &Value) -> bool {
 }
 
 /// The actions that a standing answer covers.
-fn scope(request: &ApprovalRequest) -> &'static str {
+pub(in crate::mcp_server) fn scope(request: &ApprovalRequest) -> &'static str {
     match request.target() {
         Target::Kernel => "Longer than once: the very same command",
         Target::Host => "Longer than once: the very same request",

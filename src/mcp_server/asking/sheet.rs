@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::question;
 use crate::approval::{
-    Action, Answer, ApprovalRequest, ELICITATION, InBatch, LOGIN, MOST_ROWS, OURSELVES, Target, TooLong,
-    table,
+    Action, Answer, ApprovalRequest, ELICITATION, Fate, InBatch, LOGIN, MOST_ROWS, OURSELVES, Target,
+    TooLong, table,
 };
 use crate::text::visible::line;
 
@@ -89,6 +89,16 @@ impl Sheet {
 
     pub(super) fn into_requests(self) -> Vec<ApprovalRequest> {
         self.requests
+    }
+
+    /// How its requests were decided, if not by this one's answer.
+    pub(super) fn fates(&self) -> Vec<Fate> {
+        self.requests.iter().map(ApprovalRequest::fate).collect()
+    }
+
+    /// Whether it can be decided on a page.
+    pub(super) fn is_for_page(&self) -> bool {
+        self.requests.iter().all(question::is_for_page)
     }
 
     /// Whether its answer may be a grant, which may answer others that wait.

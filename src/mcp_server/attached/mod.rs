@@ -1,21 +1,22 @@
-//! The people at prompts of `ipybox attach`, beside the client: what they are asked, and what the agent is told of them.
+//! The people at prompts and on pages, beside the client: what they are asked, and what the agent is told of them.
 
 mod person;
-mod wire;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
 pub(super) use self::person::serve;
-pub use self::wire::{By, Heard, Said};
-use super::asking::for_prompt;
+use super::asking::{for_prompt, scope};
 use crate::approval::{
     Answer, ApprovalQueue, ApprovalRequest, Approver, answer_in_words, grant_choice, next_question,
 };
 use crate::output::Text;
-use crate::session::{Audience, Event, Outcome};
+use crate::page::Page;
+use crate::people::Decision;
+use crate::session::{Audience, Event, Outcome, Question, Session};
 
 /// How much of the late output that a person's cell has brought to light the agent is told, in characters.
 const LATE_CHARS: usize = 5_000;
@@ -27,7 +28,10 @@ const NOTES: usize = 16;
 pub(super) struct Attached {
     queue: Arc<ApprovalQueue>,
     audience: Arc<Audience>,
+    session: Arc<Session>,
     state: Arc<Mutex<State>>,
+    /// The page of `--approval-ui`.
+    page: OnceLock<Arc<Page>>,
 }
 
 #[derive(Default)]
@@ -36,6 +40,10 @@ struct State {
     people: usize,
     /// How many there have been.
     numbers: u64,
+    /// The pages that are asked what the client's user is asked.
+    asked_all: BTreeSet<u64>,
+    /// The pages that somebody looks at.
+    looked_at: BTreeSet<u64>,
     /// The questions that nobody has answered.
     open: BTreeMap<u64, Open>,
     /// How many cells they have run since the agent was told.
@@ -47,9 +55,7 @@ struct State {
 
 /// A question that nobody has answered.
 struct Open {
-    text: Arc<str>,
-    /// The answer that gives the grant which the text proposes.
-    grant: Option<Arc<str>>,
+    question: Arc<Question>,
     answer: oneshot::Sender<Answer>,
 }
 
@@ -62,12 +68,50 @@ struct Presence<'a> {
 
 impl Attached {
     /// Nobody, at first. Those who come watch the same session.
-    pub(super) fn new(audience: Arc<Audience>) -> Self {
+    pub(super) fn new(session: Arc<Session>, timeout: Duration) -> Self {
         let (queue, requests) = ApprovalQueue::of_attached();
-        let state = Arc::default();
+        let (state, audience) = (Arc::default(), Arc::clone(session.audience()));
         // Ends with the queue.
-        tokio::spawn(ask_all(requests, Arc::clone(&state), Arc::clone(&audience)));
-        Self { queue, audience, state }
+        tokio::spawn(ask_all(requests, Arc::clone(&state), Arc::clone(&audience), timeout));
+        Self { queue, audience, session, state, page: OnceLock::new() }
+    }
+
+    /// The queue of what people are asked.
+    pub(super) fn queue(&self) -> &Arc<ApprovalQueue> {
+        &self.queue
+    }
+
+    /// Keeps the page of the session, which lasts as long.
+    pub(super) fn keep_page(&self, page: Page) {
+        if self.page.set(Arc::new(page)).is_err() {
+            tracing::error!("a session has two pages");
+        }
+    }
+
+    /// The page of the session.
+    pub(super) fn page(&self) -> Option<&Arc<Page>> {
+        self.page.get()
+    }
+
+    /// Asks this person what the client's user is asked, too.
+    fn ask_all(&self, number: u64) {
+        self.lock().asked_all.insert(number);
+        self.queue.ask_people_all(true);
+    }
+
+    /// Notes whether somebody looks at the page of this number.
+    fn look(&self, number: u64, is_looking: bool) {
+        let mut state = self.lock();
+        match is_looking {
+            true => state.looked_at.insert(number),
+            false => state.looked_at.remove(&number),
+        };
+    }
+
+    /// The decisions that the audit log has, if there is one.
+    async fn history(&self) -> Vec<Decision> {
+        let decisions = self.session.decisions().await;
+        decisions.into_iter().map(|decided| Decision::new(decided.at, decided.call, decided.how)).collect()
     }
 
     /// Asks those who are there; nobody, for this reason, if there are none.
@@ -121,12 +165,8 @@ impl Attached {
         }
         state.people += 1;
         self.queue.attend(true);
-        let open = state.open.iter().map(|(&question, Open { text, grant, .. })| Event::Question {
-            question,
-            text: Arc::clone(text),
-            grant: grant.clone(),
-        });
-        (presence, open.collect())
+        let open = state.open.values().map(|open| Event::Question(Arc::clone(&open.question))).collect();
+        (presence, open)
     }
 
     /// Takes an answer. Returns whether it is the first one.
@@ -147,6 +187,11 @@ impl Drop for Presence<'_> {
         }
         let mut state = self.attached.lock();
         state.people -= 1;
+        state.looked_at.remove(&self.number);
+        state.asked_all.remove(&self.number);
+        if state.asked_all.is_empty() {
+            self.attached.queue.ask_people_all(false);
+        }
         if state.people == 0 {
             self.attached.queue.attend(false);
             // Nobody is there who could answer them: they are rejected.
@@ -169,26 +214,35 @@ async fn ask_all(
     mut requests: mpsc::Receiver<ApprovalRequest>,
     state: Arc<Mutex<State>>,
     audience: Arc<Audience>,
+    timeout: Duration,
 ) {
     while let Some(request) = requests.recv().await {
         if request.is_closed() {
             continue;
         }
         let Ok(text) = for_prompt(&request) else { continue };
-        let grant = request.proposed_grant().map(|grant| Arc::<str>::from(grant_choice(grant)));
-        let (question, text) = (next_question(), Arc::<str>::from(text));
+        let grant = request.proposed_grant().map(|grant| (grant_choice(grant), grant.to_string()));
+        let outside = request.outside_of_grants();
+        let (number, action, scope) = (next_question(), request.shared_action(), scope(&request));
         let (answer, answered) = oneshot::channel();
-        {
+        let question = {
             let mut state = lock(&state);
             if state.people == 0 {
-                // Dropped, and thereby rejected.
+                // Dropped: nobody is here who could answer.
                 continue;
             }
-            state.open.insert(question, Open { text: Arc::clone(&text), grant: grant.clone(), answer });
+            // If the client asks its user too, the time begins when either sees the question.
+            let is_seen = !request.is_shared() || !state.looked_at.is_empty();
+            let until = is_seen.then(|| Instant::now() + timeout);
+            let question = Arc::new(Question { number, text, grant, outside, action, scope, until });
+            state.open.insert(number, Open { question: Arc::clone(&question), answer });
+            question
+        };
+        if question.until.is_some() {
+            request.hand_out();
         }
-        request.hand_out();
-        audience.tell(&Event::Question { question, text, grant });
-        tokio::spawn(follow(request, question, answered, Arc::clone(&state), Arc::clone(&audience)));
+        audience.tell(&Event::Question(question));
+        tokio::spawn(follow(request, number, answered, Arc::clone(&state), Arc::clone(&audience)));
     }
 }
 
@@ -205,9 +259,11 @@ async fn follow(
         () = request.closed() => None,
     };
     lock(&state).open.remove(&question);
+    let fate = request.fate();
     let how = match answer {
         Some(answer) if request.answer(answer) => answer_in_words(answer),
-        _ => "not answered in time",
+        // What the client's user has answered, or nobody.
+        _ => fate.get().copied().unwrap_or("taken back"),
     };
     audience.tell(&Event::Decided { question, how });
 }

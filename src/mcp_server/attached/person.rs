@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
@@ -10,13 +10,13 @@ use tokio::sync::mpsc;
 use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::sync::CancellationToken;
 
-use super::wire::{By, Heard, Said};
 use super::{Attached, late_output};
-use crate::approval::question;
+use crate::approval::{GivenGrant, GrantLife, question};
 use crate::kernel::{Inquiry, Insight, PythonError};
 use crate::mcp_server::McpServer;
 use crate::mcp_server::sessions::Place;
 use crate::output::Unread;
+use crate::people::{By, Call, Granted, Heard, Offer, Said};
 use crate::session::{Author, Cell, End, Ended, Error, Event, Mailbox, Outcome};
 use crate::text::describe;
 
@@ -105,9 +105,33 @@ impl Person {
                 Said::Check { id, code } => {
                     tokio::spawn(Arc::clone(&self).inquire(id, Inquiry::Completeness { code }));
                 }
+                Said::Revoke { grant } => {
+                    if !self.place().session.revoke_grant(grant) {
+                        tracing::debug!(grant, "a grant was to be revoked that has ended");
+                    }
+                    let grants = self.grants();
+                    // Fails only if the person has left.
+                    self.answers.send(Heard::Grants { grants }).await.ok();
+                }
+                Said::AskAll => self.attached().ask_all(self.number),
+                Said::Look { is_looking } => self.attached().look(self.number, is_looking),
+                Said::History => {
+                    let decisions = self.attached().history().await;
+                    // Fails only if the person has left.
+                    self.answers.send(Heard::History { decisions }).await.ok();
+                }
             }
         }
         Ok(())
+    }
+
+    /// The grants that hold.
+    fn grants(&self) -> Vec<Granted> {
+        let granted = |given: GivenGrant| {
+            let is_of_cell = given.grant.life() == GrantLife::Cell;
+            Granted::new(given.id, given.left, given.grant.to_string(), is_of_cell)
+        };
+        self.place().session.grants().into_iter().map(granted).collect()
     }
 
     fn interrupt(&self) {
@@ -207,15 +231,22 @@ impl Person {
                 }
             }
             Event::Asked { question: number, action } => {
-                let call = question(&action)
+                let text = question(&action)
                     .unwrap_or_else(|_| format!("{}.{}(…)", action.server_name, action.tool_name));
-                Heard::Asked { question: number, call }
+                Heard::Asked { question: number, text, call: Call::of(&action) }
             }
             Event::Decided { question, how } => Heard::Decided { question, how: how.to_owned() },
-            Event::Question { question, text, grant } => Heard::Question {
-                question,
-                text: text.to_string(),
-                grant: grant.map(|words| words.to_string()),
+            Event::Question(question) => Heard::Question {
+                question: question.number,
+                text: question.text.clone(),
+                grant: question.grant.clone().map(|(choice, covers)| Offer::new(choice, covers)),
+                outside: question.outside.clone(),
+                call: Call::of(&question.action),
+                scope: question.scope.to_owned(),
+                left_ms: question.until.map(|until| {
+                    let left = until.saturating_duration_since(Instant::now());
+                    u64::try_from(left.as_millis()).unwrap_or(u64::MAX)
+                }),
             },
         }
     }
@@ -230,10 +261,19 @@ async fn write(
 ) -> io::Result<()> {
     let number = person.attached().audience.last_number();
     let mut next = Heard::Ready { number };
+    let mut told = Vec::new();
     loop {
         let mut line = serde_json::to_vec(&next)?;
         line.push(b'\n');
         output.write_all(&line).await?;
+        if matches!(next, Heard::Ready { .. } | Heard::Decided { .. } | Heard::Ended { .. }) {
+            let grants = person.grants();
+            if grants != told {
+                told.clone_from(&grants);
+                next = Heard::Grants { grants };
+                continue;
+            }
+        }
         next = tokio::select! {
             biased;
             event = mailbox.next() => match event {

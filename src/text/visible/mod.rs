@@ -88,8 +88,13 @@ pub(crate) fn word(word: &str) -> String {
 
 /// `text`, of which each character counts, without quotes.
 pub(crate) fn line(text: &str) -> String {
+    shown(text, Use::Code)
+}
+
+/// `text`, without quotes.
+pub(crate) fn shown(text: &str, used: Use) -> String {
     let mut line = String::with_capacity(text.len());
-    for (character, is_shown) in judged(text, Use::Code) {
+    for (character, is_shown) in judged(text, used) {
         if is_shown {
             line.push(character);
         } else {

@@ -146,6 +146,12 @@ impl Ipybox {
         progress.map(|message| message["params"]["message"].as_str().unwrap().to_owned()).collect()
     }
 
+    /// The messages of this method that came and were not taken.
+    pub(crate) fn sent(&self, method: &str) -> Vec<Value> {
+        let notifications = self.notifications.lock().unwrap();
+        notifications.iter().filter(|message| message["method"] == method).cloned().collect()
+    }
+
     pub(crate) async fn send_line(&mut self, line: &str) {
         let input = self.input.as_mut().expect("stdin is closed");
         input.write_all(line.as_bytes()).await.unwrap();

@@ -1,12 +1,13 @@
-//! What passes between a person's prompt and the process that holds the session: one line of JSON each.
+//! What passes between a face for people, a prompt or a page, and the process that holds the session: one line of JSON each.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::Call;
 use crate::approval::Answer;
 
-/// What a prompt says.
+/// What a prompt or a page says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -41,9 +42,23 @@ pub enum Said {
         /// The answer.
         answer: Answer,
     },
+    /// End a grant.
+    Revoke {
+        /// Its number.
+        grant: u64,
+    },
+    /// Ask here what the user of the agent's client is asked, too. The first answer counts.
+    AskAll,
+    /// Somebody looks at the page, or nobody does any more.
+    Look {
+        /// Whether somebody does.
+        is_looking: bool,
+    },
+    /// Which decisions have there been in the session?
+    History,
 }
 
-/// What a prompt hears. Code and output may contain anything.
+/// What a prompt or a page hears. Code and output may contain anything.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "hear", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -102,18 +117,29 @@ pub enum Heard {
     Question {
         /// The question.
         question: u64,
-        /// Its text.
+        /// Its text, for a prompt.
         text: String,
-        /// The answer that gives the grant which the text proposes, in words.
+        /// The grant that the text proposes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        grant: Option<String>,
+        grant: Option<Offer>,
+        /// Why the call is outside of the grants that there are for its tool.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        outside: Option<String>,
+        /// What is asked about.
+        call: Call,
+        /// What answers that hold longer would cover.
+        scope: String,
+        /// How long it waits for its answer, in milliseconds; `None` if the time has not begun.
+        left_ms: Option<u64>,
     },
     /// The agent's client asks its user.
     Asked {
         /// The question.
         question: u64,
+        /// The call as text, for a prompt.
+        text: String,
         /// The call.
-        call: String,
+        call: Call,
     },
     /// A question is over.
     Decided {
@@ -121,6 +147,16 @@ pub enum Heard {
         question: u64,
         /// How.
         how: String,
+    },
+    /// The decisions that there have been, from the audit log; none if there is no log.
+    History {
+        /// The newest last.
+        decisions: Vec<Decision>,
+    },
+    /// The grants that hold from now on. They are told when a question or a cell has ended.
+    Grants {
+        /// The oldest first.
+        grants: Vec<Granted>,
     },
     /// How code could go on.
     Completions {
@@ -138,6 +174,60 @@ pub enum Heard {
         /// Whether it is.
         is_complete: Option<bool>,
     },
+}
+
+/// A grant that a question proposes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Offer {
+    /// The answer that gives it, in words.
+    pub choice: String,
+    /// The calls that it allows.
+    pub covers: String,
+}
+
+impl Offer {
+    pub(crate) fn new(choice: String, covers: String) -> Self {
+        Self { choice, covers }
+    }
+}
+
+/// A grant that holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Granted {
+    /// Its number in the session.
+    pub id: u64,
+    /// How many more calls it allows.
+    pub left: u32,
+    /// The calls that it allows.
+    pub covers: String,
+    /// Whether it ends with the cell.
+    pub is_of_cell: bool,
+}
+
+impl Granted {
+    pub(crate) fn new(id: u64, left: u32, covers: String, is_of_cell: bool) -> Self {
+        Self { id, left, covers, is_of_cell }
+    }
+}
+
+/// A decision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Decision {
+    /// When, as in the log.
+    pub at: String,
+    /// What it was about.
+    pub call: String,
+    /// How it was decided, and by whom.
+    pub how: String,
+}
+
+impl Decision {
+    pub(crate) fn new(at: String, call: String, how: String) -> Self {
+        Self { at, call, how }
+    }
 }
 
 /// Whose a cell is.

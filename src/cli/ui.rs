@@ -1,0 +1,59 @@
+//! `ipybox ui`: a page in the browser on which the calls of a kept session are decided.
+
+use std::io::Write as _;
+
+use anyhow::Context as _;
+use ipybox::lasting;
+use ipybox::page::{News, Page};
+
+use super::session_args::UiArgs;
+
+/// Serves the page until it is interrupted, or the session ends.
+pub(crate) fn run(args: UiArgs) -> anyhow::Result<()> {
+    let joined = lasting::join(args.session.as_deref(), args.state_dir, true, false)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("start the async runtime")?;
+    let (id, workspace) = (joined.id.clone(), joined.workspace.display().to_string());
+    let served: anyhow::Result<()> = runtime.block_on(async {
+        let streams = joined.into_streams().context("speak to the session")?;
+        let page = Page::open(streams, |news| print(&in_words(&news))).await?;
+        print(&format!(
+            "The calls of session {id} ({}) are decided here:\n\n  page  {}\n  code  {}\n\n\
+             The page asks for the code, once. Ctrl-C ends the page, and the session goes on.",
+            one_line(&workspace),
+            page.url(),
+            page.code()
+        ));
+        tokio::select! {
+            () = page.ended() => anyhow::bail!("go on: the session `{id}` has ended"),
+            interrupted = tokio::signal::ctrl_c() => interrupted.context("handle signals"),
+        }
+    });
+    runtime.shutdown_background();
+    served
+}
+
+fn in_words(news: &News) -> String {
+    match news {
+        News::Entered(code) => {
+            format!(
+                "A browser has the page now. If that was not you, press Ctrl-C. Code for another browser: {code}"
+            )
+        }
+        News::Changed(code) => format!("There were wrong codes. The new code: {code}"),
+        News::Question(call) => format!("A call waits: {}", one_line(call)),
+        _ => String::new(),
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
+}
+
+fn print(text: &str) {
+    let mut stdout = std::io::stdout();
+    // The page goes on for a user whose terminal is gone; its end is a signal.
+    writeln!(stdout, "{text}").and_then(|()| stdout.flush()).ok();
+}

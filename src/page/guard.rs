@@ -1,0 +1,178 @@
+//! Which requests are answered at all: those of the page itself, in a browser on this machine.
+
+use std::net::SocketAddr;
+
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+
+/// The header with the key that the page's script keeps.
+pub(super) const KEY: HeaderName = HeaderName::from_static("x-ipybox-key");
+
+/// Where the request comes from, as the browser says.
+const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// What the answer is for, as the browser says.
+const DESTINATION: HeaderName = HeaderName::from_static("sec-fetch-dest");
+
+/// What every answer says. Nothing from elsewhere is loaded, nobody else sees or frames the page, and nothing is kept.
+const HEADERS: [(HeaderName, &str); 9] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src blob:; connect-src 'self'; \
+         frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-embedder-policy"), "require-corp"),
+    (HeaderName::from_static("permissions-policy"), "camera=(), microphone=(), geolocation=()"),
+    (header::CACHE_CONTROL, "no-store"),
+];
+
+/// The names by which browsers know the page.
+#[derive(Debug, Clone)]
+pub(super) struct Hosts([String; 2]);
+
+impl Hosts {
+    pub(super) fn of(address: SocketAddr) -> Self {
+        Self(["127.0.0.1", "localhost"].map(|host| format!("{host}:{}", address.port())))
+    }
+
+    /// Why a request is not answered.
+    pub(super) fn refusal(&self, request: &Request) -> Option<(StatusCode, &'static str)> {
+        let headers = request.headers();
+        // Against DNS rebinding: a page whose name leads here still sends that name.
+        let host = only(headers, &header::HOST).filter(|host| self.0.iter().any(|known| known == host));
+        let Some(host) = host else {
+            return Some((StatusCode::MISDIRECTED_REQUEST, "This is not the address of the page."));
+        };
+        let is_of_others = |site: &HeaderValue| site != "same-origin";
+        if request.method() == Method::GET {
+            let is_framed = headers
+                .get(&DESTINATION)
+                .is_some_and(|to| to != "document" && to != "script" && to != "style");
+            let is_part = request.uri().path() != "/";
+            return (is_framed || is_part && headers.get(&SITE).is_some_and(is_of_others))
+                .then_some((StatusCode::FORBIDDEN, "Other pages do not get this one."));
+        }
+        // What changes or tells something. Browsers always send the origin of such a request.
+        let is_ours =
+            only(headers, &header::ORIGIN).and_then(|origin| origin.strip_prefix("http://")) == Some(host);
+        if !is_ours || headers.get(&SITE).is_some_and(is_of_others) {
+            return Some((StatusCode::FORBIDDEN, "Only the page itself can ask for this."));
+        }
+        // A form of another page cannot send it.
+        if only(headers, &header::CONTENT_TYPE) != Some("application/json") {
+            return Some((StatusCode::UNSUPPORTED_MEDIA_TYPE, "The body has to be application/json."));
+        }
+        None
+    }
+}
+
+/// A header that is there once.
+pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?;
+    values.next().is_none().then(|| value.to_str().ok()).flatten()
+}
+
+/// The value of a cookie. If there are several of this name, none of them counts.
+pub(super) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut values = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|cookie| {
+        let (its_name, value) = cookie.trim().split_once('=')?;
+        (its_name == name).then_some(value)
+    });
+    let value = values.next()?;
+    values.next().is_none().then_some(value)
+}
+
+/// Adds what every answer says.
+pub(super) fn with_headers(mut response: Response) -> Response {
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// A refusal.
+pub(super) fn refused((status, why): (StatusCode, &'static str)) -> Response {
+    with_headers((status, why).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(method: &str, path: &str, headers: &[(&str, &str)], expected: Option<u16>) {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let hosts = Hosts::of(([127, 0, 0, 1], 4000).into());
+        let refusal = hosts.refusal(&request.body(Body::empty()).unwrap());
+        assert_eq!(refusal.map(|(status, _)| status.as_u16()), expected, "{method} {path} {headers:?}");
+    }
+
+    #[test]
+    fn only_the_page_itself_is_answered() {
+        const JSON: (&str, &str) = ("content-type", "application/json");
+        let (host, origin) = (("host", "127.0.0.1:4000"), ("origin", "http://127.0.0.1:4000"));
+        check("GET", "/", &[host], None);
+        check("GET", "/", &[("host", "localhost:4000")], None);
+        check("GET", "/", &[], Some(421));
+        for other in ["127.0.0.1", "127.0.0.1:4001", "evil.example:4000", "[::1]:4000", "localhost:4000.evil"]
+        {
+            check("GET", "/", &[("host", other)], Some(421));
+        }
+        check("GET", "/", &[host, host], Some(421));
+        check("GET", "/", &[host, ("sec-fetch-site", "cross-site"), ("sec-fetch-dest", "document")], None);
+        check("GET", "/", &[host, ("sec-fetch-dest", "iframe")], Some(403));
+        check("GET", "/page.js", &[host, ("sec-fetch-site", "same-site")], Some(403));
+        check(
+            "GET",
+            "/page.js",
+            &[host, ("sec-fetch-site", "same-origin"), ("sec-fetch-dest", "script")],
+            None,
+        );
+
+        check("POST", "/answer", &[host, origin, JSON], None);
+        check("POST", "/answer", &[host, origin, JSON, ("sec-fetch-site", "same-origin")], None);
+        check("POST", "/answer", &[host, JSON], Some(403));
+        for other in [
+            "null",
+            "http://127.0.0.1:4001",
+            "https://127.0.0.1:4000",
+            "http://localhost:4000",
+            "http://evil",
+        ] {
+            check("POST", "/answer", &[host, ("origin", other), JSON], Some(403));
+        }
+        check("POST", "/answer", &[host, origin, origin, JSON], Some(403));
+        check("POST", "/answer", &[host, origin, JSON, ("sec-fetch-site", "same-site")], Some(403));
+        check("POST", "/answer", &[host, origin], Some(415));
+        check("POST", "/answer", &[host, origin, ("content-type", "text/plain")], Some(415));
+    }
+
+    #[test]
+    fn a_cookie_counts_if_there_is_one_of_its_name() {
+        let check = |cookies: &[&str], expected: Option<&str>| {
+            let mut headers = HeaderMap::new();
+            for cookie in cookies {
+                headers.append(header::COOKIE, cookie.parse().unwrap());
+            }
+            assert_eq!(cookie(&headers, "a"), expected, "{cookies:?}");
+        };
+        check(&["a=1"], Some("1"));
+        check(&["b=2; a=1;c=3"], Some("1"));
+        check(&["a=1; a=2"], None);
+        check(&["a=1", "a=1"], None);
+        check(&["aa=1"], None);
+        check(&[], None);
+    }
+}

@@ -1,0 +1,109 @@
+//! A page in the browser on which people decide about calls, and see what a session does.
+//!
+//! ```text
+//! session ── lines of JSON (`people`) ── hub ── HTTP on loopback ── browser
+//! ```
+//!
+//! It is one more face for people, beside the prompt: it speaks to its session as `ipybox attach` does, and decides nothing.
+
+mod guard;
+mod hub;
+mod key;
+mod listener;
+mod routes;
+mod scene;
+mod view;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use self::hub::Hub;
+use self::key::Lock;
+
+/// Why there is no page.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The page cannot listen.
+    #[error("listen on this machine for the approval page")]
+    Listen(#[source] io::Error),
+    /// The secrets of the page cannot be made.
+    #[error("make the code of the approval page: the system gives no random numbers")]
+    NoChance,
+}
+
+/// What whoever has opened the page is told, and tells the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum News {
+    /// A browser has the page now; the next one needs this code.
+    Entered(String),
+    /// There were too many wrong codes; this is the new one.
+    Changed(String),
+    /// A call waits.
+    Question(String),
+}
+
+/// Is told the news.
+pub(crate) type Teller = Box<dyn Fn(News) + Send + Sync>;
+
+/// A page, as long as this lives.
+#[derive(Debug)]
+pub struct Page {
+    address: SocketAddr,
+    lock: Arc<Lock>,
+    hub: Arc<Hub>,
+    ended: CancellationToken,
+    _stop: DropGuard,
+}
+
+impl Page {
+    /// Serves a page for the session that speaks on these streams, on a free port of this machine. `tell` gets new codes
+    /// too, which are for the user alone.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn open<R, W>(
+        streams: (R, W),
+        tell: impl Fn(News) + Send + Sync + 'static,
+    ) -> Result<Self, Error>
+    where
+        R: AsyncRead + Unpin + Send + 'static,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await.map_err(Error::Listen)?;
+        let address = listener.local_addr().map_err(Error::Listen)?;
+        let lock = Arc::new(Lock::new().map_err(|_| Error::NoChance)?);
+        let tell: Arc<Teller> = Arc::new(Box::new(tell));
+        let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
+        let hub = Hub::start(streams, Arc::clone(&tell), ended.clone(), stop.clone());
+        let router = routes::router(address, Arc::clone(&hub), Arc::clone(&lock), tell);
+        tokio::spawn(listener::serve(listener, router, stop.clone()));
+        Ok(Self { address, lock, hub, ended, _stop: stop.drop_guard() })
+    }
+
+    /// The address of the page. There is no secret in it.
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    /// The code that opens the page now, for the user alone.
+    pub fn code(&self) -> String {
+        self.lock.code()
+    }
+
+    /// Whether a browser shows the page.
+    pub fn is_open(&self) -> bool {
+        self.hub.browsers() > 0
+    }
+
+    /// Waits until the session has ended.
+    pub async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+}

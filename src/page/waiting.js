@@ -1,0 +1,404 @@
+// The calls that wait, and their answers. Everything that comes from code or servers is set as text, never as HTML.
+"use strict";
+
+// How long a call that has just appeared cannot be answered: a click that was meant for something else finds nothing.
+const GUARD_MS = 700;
+
+const ANSWERS = [
+  ["once", "Once", "allow", "Allow once"],
+  ["grant", "Grant", "", "Give the grant that is proposed"],
+  ["session", "Session", "", "Allow for this session"],
+  ["always", "Always", "", "Always allow"],
+  ["no", "Deny", "deny", "Deny"],
+];
+const KEYS = { a: "once", g: "grant", s: "session", d: "no" };
+
+const rows = new Map();
+const groups = new Map();
+let current = null;
+
+function showQuestion({ row: call, left_ms: left }) {
+  if (rows.has(call.id)) return;
+  // Calls that are over stay where they are while others wait, so that nothing moves.
+  if (![...rows.values()].some((row) => row.isOpen)) clear();
+  const group = groupOf(call);
+  const row = {
+    id: call.id,
+    call,
+    group,
+    isOpen: true,
+    canAnswer: call.scope !== null,
+    isChosen: false,
+    readyAt: performance.now() + GUARD_MS,
+    until: left === null ? null : performance.now() + left,
+    element: make("tr", "row"),
+  };
+  rows.set(row.id, row);
+  group.rows.push(row);
+  group.body.append(row.element);
+  row.element.addEventListener("focusin", () => setCurrent(row));
+  row.element.addEventListener("keydown", (event) => onKey(event, row));
+  if (call.grant) group.head.parentElement.classList.add("grants");
+  layOut(group, row);
+  if (!current || !current.isOpen) setCurrent(row);
+  setTimeout(refresh, GUARD_MS);
+  announce();
+}
+
+function clear() {
+  const hadFocus = find("groups").contains(document.activeElement);
+  rows.clear();
+  groups.clear();
+  current = null;
+  find("groups").textContent = "";
+  if (hadFocus) find("waiting-title").focus();
+}
+
+// Calls of one tool make a table. What differs among them has columns.
+function groupOf(call) {
+  const name = JSON.stringify([call.server, call.tool, call.behind, call.changes, call.kind, call.hints, call.batch]);
+  const known = groups.get(name);
+  if (known) return known;
+  const element = make("section", "card group");
+  const about = make("div", "about");
+  const title = make("h3", "", `${call.server}.${call.tool}`);
+  title.id = `group-${call.id}`;
+  element.setAttribute("aria-labelledby", title.id);
+  const behind = make("p", "behind", `By ${call.behind}`);
+  if (call.behind.length > 200) behind.tabIndex = 0;
+  about.append(title, make("p", "", call.kind));
+  if (call.batch) about.append(make("p", "", `The code says what it is for: ${call.batch}`));
+  about.append(behind);
+  if (call.hints.length) {
+    about.append(make("p", "hints", `The server says that it ${call.hints.join(", ")}. Nothing enforces that.`));
+  }
+  if (call.changes) {
+    const changes = make("div", "changes");
+    changes.append(make("p", "", "Since you allowed this tool, its server has changed it:"));
+    const text = make("pre", "", call.changes);
+    text.tabIndex = 0;
+    changes.append(text);
+    about.append(changes);
+  }
+  const same = make("p", "same");
+  about.append(same);
+  const table = make("table");
+  const head = make("thead");
+  const body = make("tbody");
+  table.append(head, body);
+  table.setAttribute("aria-labelledby", title.id);
+  element.append(about, table);
+  find("groups").append(element);
+  const group = { name, element, same, head, body, rows: [], columns: null };
+  groups.set(name, group);
+  return group;
+}
+
+const valueOf = (call, name) => call.arguments.find((argument) => argument.name === name);
+const shownValue = (argument) =>
+  argument === undefined ? "" : argument.value + (argument.chars === null ? "" : ` … ${argument.chars} characters`);
+
+// The arguments that are not the same in all calls of a group; those that are. What is cut may differ further on.
+function columnsOf(group) {
+  const names = [...new Set(group.rows.flatMap((row) => row.call.arguments.map((argument) => argument.name)))];
+  const isSame = (name) => {
+    const first = valueOf(group.rows[0].call, name);
+    return group.rows.every((row) => {
+      const argument = valueOf(row.call, name);
+      return argument && first && argument.value === first.value && argument.chars === null && first.chars === null;
+    });
+  };
+  const same = group.rows.length > 1 ? names.filter(isSame) : [];
+  return { same, differing: names.filter((name) => !same.includes(name)) };
+}
+
+function layOut(group, added) {
+  const { same, differing } = columnsOf(group);
+  const columns = JSON.stringify([same, differing]);
+  if (columns === group.columns) return fill(added, differing);
+  group.columns = columns;
+  const line = make("tr");
+  line.append(make("th", "narrow"));
+  for (const name of differing) line.append(make("th", "", name));
+  if (!differing.length) line.append(make("th", "", group.rows.length > 1 ? "" : "no arguments"));
+  const act = make("th", "act");
+  act.append(make("span", "unseen", "Answer"));
+  line.append(make("th", "left", "Time left"), act);
+  group.head.replaceChildren(line);
+  const call = group.rows[0].call;
+  group.same.textContent = same.length
+    ? `In all of them: ${same.map((name) => `${name}=${shownValue(valueOf(call, name))}`).join(", ")}`
+    : "";
+  for (const row of group.rows) fill(row, differing);
+}
+
+// Sets the cells of a row, and keeps its buttons, which may have the focus.
+function fill(row, differing) {
+  const { element, call } = row;
+  if (!row.pick) {
+    row.pick = make("td", "pick");
+    row.box = make("input");
+    row.box.type = "checkbox";
+    row.box.tabIndex = -1;
+    row.box.setAttribute("aria-label", `Choose ${label(row)}`);
+    row.box.hidden = !row.canAnswer;
+    row.box.addEventListener("change", () => choose(row, row.box.checked));
+    row.pick.append(row.box);
+    row.left = make("td", "left");
+    row.act = make("td", "act");
+    row.act.append(buttons(row));
+    element.append(row.pick, row.left, row.act);
+    element.tabIndex = -1;
+    element.setAttribute("aria-label", label(row));
+  }
+  for (const cell of element.querySelectorAll("td.value")) cell.remove();
+  const names = differing.length ? differing : [null];
+  for (const name of names) {
+    const argument = name === null ? undefined : valueOf(call, name);
+    const cell = make("td", "value", shownValue(argument));
+    if (name !== null) cell.dataset.name = name;
+    if (argument) cell.title = "Enter shows all of it";
+    row.left.before(cell);
+  }
+  if (row.full) row.full.firstChild.colSpan = names.length + 3;
+}
+
+function label(row) {
+  const shown = row.call.arguments.map((argument) => `${argument.name}=${shownValue(argument)}`);
+  return `${row.call.server}.${row.call.tool}(${shown.join(", ")})`;
+}
+
+function buttons(row) {
+  const all = make("span", "answers");
+  const more = make("button", "", "Details");
+  more.type = "button";
+  more.tabIndex = -1;
+  more.setAttribute("aria-label", `All arguments of ${label(row)}`);
+  more.setAttribute("aria-expanded", "false");
+  more.addEventListener("click", () => toggle(row));
+  row.more = more;
+  if (!row.canAnswer) {
+    all.append(make("span", "quiet", "asked in the client"), more);
+    return all;
+  }
+  all.append(more);
+  for (const [answer, text, kind, words] of ANSWERS) {
+    if (answer === "grant" && !row.call.grant) continue;
+    const button = make("button", kind, text);
+    button.type = "button";
+    button.tabIndex = -1;
+    button.dataset.answer = answer;
+    button.setAttribute("aria-label", `${words}: ${label(row)}`);
+    if (answer === "grant") button.title = `${row.call.grant.choice}: ${row.call.grant.covers}`;
+    button.addEventListener("click", () => give([row], answer));
+    all.append(button);
+  }
+  return all;
+}
+
+const isReady = (row) => row.isOpen && row.canAnswer && !row.isSent && performance.now() >= row.readyAt;
+
+async function give(given, answer) {
+  const answered = given.filter((row) => isReady(row) && (answer !== "grant" || row.call.grant));
+  if (!answered.length) return;
+  for (const row of answered) row.isSent = true;
+  refresh();
+  let failure = null;
+  try {
+    const reply = await post("/answer", { questions: answered.map((row) => row.id), answer });
+    if (reply.status === 401) return lock();
+    if (!reply.ok) throw new Error(await reply.text());
+    for (const id of (await reply.json()).over) decide(id, "was over before the answer came");
+  } catch (error) {
+    failure = error;
+    for (const row of answered) row.isSent = false;
+  }
+  refresh();
+  if (failure) state(`The answer did not reach ipybox: ${failure.message}`);
+}
+
+function decide(id, how) {
+  const row = rows.get(id);
+  if (!row || !row.isOpen) return;
+  row.isOpen = false;
+  row.isChosen = false;
+  row.box.checked = false;
+  row.left.textContent = "";
+  const hadFocus = row.element.contains(document.activeElement);
+  row.element.classList.add("over");
+  row.element.classList.remove("chosen");
+  if (hadFocus) row.element.focus();
+  row.act.replaceChildren(make("span", "", how));
+  if (rows.size > MOST) forget();
+}
+
+// Drops the oldest calls that are over.
+function forget() {
+  for (const row of rows.values()) {
+    if (row.isOpen || row === current) continue;
+    rows.delete(row.id);
+    row.element.remove();
+    if (row.full) row.full.remove();
+    row.group.rows = row.group.rows.filter((other) => other !== row);
+    if (!row.group.rows.length) {
+      row.group.element.remove();
+      groups.delete(row.group.name);
+    }
+    return;
+  }
+}
+
+function choose(row, isChosen) {
+  if (!row.isOpen || !row.canAnswer) return;
+  row.isChosen = isChosen;
+  row.box.checked = isChosen;
+  row.element.classList.toggle("chosen", isChosen);
+  refresh();
+}
+
+// What the buttons for several calls are about: the chosen ones, or all that can be answered.
+function targets() {
+  const ready = [...rows.values()].filter(isReady);
+  const chosen = ready.filter((row) => row.isChosen);
+  return chosen.length ? chosen : ready;
+}
+
+async function toggle(row) {
+  if (row.full) {
+    row.full.remove();
+    row.full = null;
+    row.more.setAttribute("aria-expanded", "false");
+    return;
+  }
+  const columns = row.element.children.length;
+  row.full = make("tr", "full");
+  const cell = make("td");
+  cell.colSpan = columns;
+  cell.append(make("p", "quiet", "Reading"));
+  row.full.append(cell);
+  row.element.after(row.full);
+  row.more.setAttribute("aria-expanded", "true");
+  const parts = [];
+  try {
+    const reply = await post("/call", { question: row.id });
+    if (!reply.ok) throw new Error(await reply.text());
+    const { arguments: all } = await reply.json();
+    if (!all.length) parts.push(make("p", "quiet", "It has no arguments."));
+    for (const argument of all) {
+      const text = make("pre", "", argument.value);
+      text.tabIndex = 0;
+      text.setAttribute("aria-label", argument.name);
+      parts.push(make("h4", "", argument.name), text);
+      if (argument.left_out) parts.push(make("p", "wrong", `${argument.left_out} more characters are not shown here.`));
+    }
+  } catch (error) {
+    parts.push(make("p", "wrong", error.message));
+  }
+  if (row.call.provenance) parts.push(make("p", "", row.call.provenance));
+  if (row.call.outside) parts.push(make("p", "", row.call.outside));
+  if (row.call.grant) {
+    const { choice, covers } = row.call.grant;
+    parts.push(make("p", "", `Grant: ${choice}`), Object.assign(make("pre", "", covers), { tabIndex: 0 }));
+  }
+  if (row.call.scope) parts.push(make("p", "quiet", row.call.scope));
+  cell.replaceChildren(...parts);
+}
+
+// The keyboard
+
+function setCurrent(row) {
+  if (current === row) return;
+  for (const [each, index] of [[current, -1], [row, 0]]) {
+    if (!each) continue;
+    each.element.tabIndex = index;
+    for (const part of each.element.querySelectorAll("button, input")) part.tabIndex = index;
+  }
+  current = row;
+}
+
+function onKey(event, row) {
+  if (event.ctrlKey || event.altKey || event.metaKey || event.repeat && event.key in KEYS) return;
+  const isOnRow = event.target === row.element;
+  if (event.key === "j" || event.key === "ArrowDown") move(row, 1);
+  else if (event.key === "k" || event.key === "ArrowUp") move(row, -1);
+  else if (event.key === "x" || (event.key === " " && isOnRow)) choose(row, !row.isChosen);
+  else if (event.key === "Enter" && isOnRow) toggle(row);
+  else if (event.key in KEYS) give([row], KEYS[event.key]);
+  else return;
+  event.preventDefault();
+}
+
+function move(row, by) {
+  const all = [...document.querySelectorAll("tr.row")];
+  const next = all[all.indexOf(row.element) + by];
+  if (next) next.focus();
+}
+
+document.addEventListener("keydown", (event) => {
+  const isFree = document.activeElement === document.body || document.activeElement === find("waiting-title");
+  if (isFree && current && (event.key === "j" || event.key === "ArrowDown")) {
+    current.element.focus();
+    event.preventDefault();
+  }
+});
+
+for (const button of document.querySelectorAll("#bulk button")) {
+  button.addEventListener("click", () => give(targets(), button.dataset.answer));
+}
+
+find("choose-all").addEventListener("change", (event) => {
+  for (const row of rows.values()) choose(row, event.target.checked);
+});
+
+// What is said of all of them
+
+function refresh() {
+  const open = [...rows.values()].filter((row) => row.isOpen);
+  const here = open.filter((row) => row.canAnswer);
+  const title = open.length === 0 ? "Nothing waits" : open.length === 1 ? "A call waits" : `${open.length} calls wait`;
+  if (find("waiting-title").textContent !== title) find("waiting-title").textContent = title;
+  document.title = open.length ? `(${open.length}) ipybox` : "ipybox";
+  find("bulk").hidden = here.length < 2 && !rows.size;
+  find("keys").hidden = !rows.size;
+  const about = targets();
+  const isChosen = about.some((row) => row.isChosen);
+  find("target").textContent = isChosen ? `${about.length} chosen` : about.length ? `All ${about.length} that wait` : "";
+  for (const button of document.querySelectorAll("#bulk button")) setDisabled(button, !about.length);
+  find("choose-all").checked = here.length > 0 && here.every((row) => row.isChosen);
+  for (const row of open) {
+    const isDisabled = !isReady(row);
+    for (const button of row.act.querySelectorAll("button[data-answer]")) setDisabled(button, isDisabled);
+  }
+  if (isOver) state("The session has ended");
+  else if (key) state(browsers > 1 ? `Connected, in ${browsers} browser tabs` : "Connected");
+}
+
+// Not `disabled`: that would take the focus away.
+function setDisabled(button, isDisabled) {
+  const value = String(isDisabled);
+  if (button.getAttribute("aria-disabled") !== value) button.setAttribute("aria-disabled", value);
+}
+
+function tick() {
+  for (const row of rows.values()) {
+    if (!row.isOpen) continue;
+    let text = "";
+    if (row.until !== null) {
+      const seconds = Math.max(0, Math.ceil((row.until - performance.now()) / 1000));
+      text = `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
+    }
+    if (row.left.textContent !== text) row.left.textContent = text;
+  }
+}
+setInterval(tick, 500);
+
+let announcing = null;
+function announce() {
+  if (announcing !== null) return;
+  announcing = setTimeout(() => {
+    announcing = null;
+    const open = [...rows.values()].filter((row) => row.isOpen);
+    if (open.length) find("live").textContent = open.length === 1 ? `A call waits: ${label(open[0])}` : `${open.length} calls wait`;
+    tick();
+  }, 300);
+}

@@ -1,0 +1,69 @@
+//! A call that people decide about, with everything that they may want to see of it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::approval::{Action, OURSELVES, Target, ToolAnnotations};
+
+/// A call. Its texts are as code and servers have sent them: whoever shows them makes them visible.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Call {
+    /// The name of the MCP server; `ipybox` for what ipybox does itself.
+    pub server: String,
+    /// The name of the tool.
+    pub tool: String,
+    /// All arguments.
+    pub arguments: Map<String, Value>,
+    /// What carries out the call.
+    pub behind: Behind,
+    /// The server's hints on the tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hints: Option<ToolAnnotations>,
+    /// What the server has changed in the tool since it was allowed, as a diff.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<String>,
+    /// What the code says that the call and those of its batch are for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<String>,
+}
+
+/// What carries out a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Behind {
+    /// A program on this machine: its command line.
+    Program(String),
+    /// A server at this URL.
+    Url(String),
+    /// The kernel: the call is a shell command.
+    Kernel,
+    /// ipybox itself.
+    Ipybox,
+}
+
+impl Call {
+    /// Whether it is something that ipybox does itself.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.server == OURSELVES
+    }
+
+    /// The call that `action` is.
+    pub(crate) fn of(action: &Action) -> Self {
+        Self {
+            server: action.server_name.clone(),
+            tool: action.tool_name.clone(),
+            arguments: action.tool_args.clone(),
+            behind: match &action.target {
+                Target::Command(words) => Behind::Program(words.clone()),
+                Target::Url(url) => Behind::Url(url.clone()),
+                Target::Kernel => Behind::Kernel,
+                Target::Host => Behind::Ipybox,
+            },
+            hints: action.annotations,
+            changes: action.changes.clone(),
+            batch: action.batch.as_ref().map(|place| place.batch().title().to_owned()),
+        }
+    }
+}

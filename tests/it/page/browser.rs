@@ -1,0 +1,200 @@
+//! In headless Chromium: by keyboard alone, on a narrow screen, light and dark, with 200 calls at once.
+
+use serde_json::json;
+
+use super::{Browser, Visitor, register, start};
+use crate::support::Place;
+
+/// Calls a tool in 200 threads, and prints how many calls were allowed.
+const MANY: &str = "
+import ipybox_runtime
+from concurrent.futures import ThreadPoolExecutor
+from mcptools.files import change
+def call(number):
+    try:
+        change.run(path=f'/home/me/reports/2026/part-{number:03}.txt', mode='replace')
+        return True
+    except Exception as error:
+        return False
+with ThreadPoolExecutor(200) as pool:
+    print(sum(pool.map(call, range(200))), 'of 200')";
+
+/// What a page must have, however it is shown: nothing wider than the screen, and no trouble.
+const SOUND: &str = "
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+    if (wide > 0) throw new Error(`the page is ${wide} pixels wider than the screen`);
+    if (page.troubles.length) throw new Error(page.troubles.join('; '));";
+
+#[tokio::test]
+async fn a_call_is_allowed_by_keyboard_alone() {
+    let place = Place::new();
+    let (mut ipybox, url, code) = start(&place, &["--approval-timeout", "300"], json!({})).await;
+    let mut browser = Browser::start();
+    browser.enter(&url, &code).await;
+    let running = ipybox.start_cell("print('before', flush=True)\n!echo by hand").await;
+    browser
+        .run(
+            "await page.waitForFunction(() => document.title === '(1) ipybox');
+             await page.waitForFunction(() => document.querySelector('tr.row button.allow').ariaDisabled === 'false');
+             await page.waitForFunction(() => document.querySelector('.output').textContent === 'before\\n');
+             await page.keyboard.press('j');
+             const label = await page.evaluate(() => document.activeElement.ariaLabel);
+             if (!label.includes(\"cmd='echo by hand'\")) throw new Error(label);
+             await page.keyboard.press('Enter');
+             await page.waitForFunction(() => document.querySelector('tr.full pre')?.textContent === 'echo by hand');
+             await page.keyboard.press('Tab');
+             await page.keyboard.press('Tab');
+             await page.keyboard.press('Tab');
+             const button = await page.evaluate(() => document.activeElement.ariaLabel);
+             if (!button.startsWith('Allow once: ')) throw new Error(button);
+             await page.keyboard.press('Space');",
+        )
+        .await;
+    assert!(running.answer().await.ok().contains("by hand"));
+    browser
+        .run(&format!(
+            "await page.waitForFunction(() => document.title === 'ipybox');
+             await page.waitForFunction(() => document.querySelector('tr.row').textContent.includes('allowed once'));
+             // What had the focus is still there.
+             if (!await page.evaluate(() => document.activeElement.matches('tr.row'))) throw new Error('the focus is lost');
+             await page.waitForFunction(() => document.querySelector('#decisions li').textContent.includes('allowed once'));
+             await page.waitForFunction(() => document.querySelector('.cell').textContent.includes('by hand'));
+             {SOUND}"
+        ))
+        .await;
+    let running = ipybox.start_cell("!echo never").await;
+    browser
+        .run(
+            "await page.waitForFunction(() => document.querySelector('tr.row:not(.over) button.deny')?.ariaDisabled === 'false');
+             await page.focus('tr.row:not(.over)');
+             await page.keyboard.press('d');",
+        )
+        .await;
+    let denied = running.answer().await;
+    assert!(denied.text.contains("rejected"), "{}", denied.text);
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn two_hundred_calls_are_one_table() {
+    let place = Place::new();
+    let (mut ipybox, url, code) = start(&place, &["--approval-timeout", "300"], json!({})).await;
+    let visitor = Visitor::enter(&url, &code).await;
+    register(&mut ipybox, &visitor).await;
+    let code = super::code_after(&ipybox, "another one needs the code ").await;
+    let mut browser = Browser::start();
+    browser.enter(&url, &code).await;
+    let running = ipybox.start_cell(MANY).await;
+    browser
+        .run(
+            "await page.waitForFunction(() => document.querySelectorAll('tr.row:not(.over)').length === 200);
+             await page.waitForFunction(() => document.getElementById('target').textContent === 'All 200 that wait');
+             const about = await page.$eval('.same', (same) => same.textContent);
+             if (about !== \"In all of them: mode='replace'\") throw new Error(about);
+             const head = await page.$$eval('thead th', (heads) => heads.map((head) => head.textContent));
+             if (head[1] !== 'path') throw new Error(head);
+             if ((await page.$$('table')).length !== 1) throw new Error('several tables');",
+        )
+        .await;
+    browser.screenshot("200-light").await;
+    for (name, width, scheme) in
+        [("200-dark", 1280, "dark"), ("200-narrow", 360, "light"), ("200-narrow-dark", 360, "dark")]
+    {
+        browser
+            .run(&format!(
+                "await page.emulateMediaFeatures([{{name: 'prefers-color-scheme', value: {scheme:?}}}]);
+                 await page.setViewport({{width: {width}, height: 740}});
+                 {SOUND}"
+            ))
+            .await;
+        browser.screenshot(name).await;
+    }
+    browser.run("await page.evaluate(() => document.querySelector('tr.row').scrollIntoView());").await;
+    browser.screenshot("200-narrow-rows").await;
+    // Some are denied one by one, three are chosen and denied together, and the rest is allowed at once.
+    browser
+        .run(
+            "const before = await page.$$eval('tr.row', (rows) => rows.map((row) => row.ariaLabel));
+             const height = () => page.$eval('tbody', (rows) => rows.scrollHeight);
+             const tall = await height();
+             await page.focus('tr.row');
+             await page.keyboard.press('d');
+             await page.waitForFunction(() => document.querySelectorAll('tr.over').length === 1);
+             if (await height() !== tall) throw new Error('what was below the row has moved');
+             for (const key of ['j', 'x', 'j', 'x', 'j', 'j', 'x']) await page.keyboard.press(key);
+             await page.waitForFunction(() => document.getElementById('target').textContent === '3 chosen');
+             await page.click('#bulk button.deny');
+             await page.waitForFunction(() => document.querySelectorAll('tr.over').length === 4);
+             await page.waitForFunction(() => document.getElementById('target').textContent === 'All 196 that wait');
+             const after = await page.$$eval('tr.row', (rows) => rows.map((row) => row.ariaLabel));
+             if (JSON.stringify(before) !== JSON.stringify(after)) throw new Error('rows have moved');
+             await page.click('#bulk button.allow');
+             await page.waitForFunction(() => document.querySelectorAll('tr.over').length === 200);",
+        )
+        .await;
+    assert!(running.answer().await.ok().contains("196 of 200"));
+    browser.screenshot("200-over").await;
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn an_image_and_an_exception_are_shown() {
+    let place = Place::new();
+    let (mut ipybox, url, code) = start(&place, &[], json!({})).await;
+    let mut browser = Browser::start();
+    browser.enter(&url, &code).await;
+    let drawing = "from IPython.display import display, Image\nimport base64\n\
+         display(Image(base64.b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==')))\n\
+         for step in range(3):\n    print(f'\\r{step}', end='')\nprint()\n1/0";
+    ipybox.cell(drawing).await.error();
+    browser
+        .run(&format!(
+            "await page.waitForFunction(() => document.querySelector('.cell img')?.naturalWidth === 1);
+             await page.waitForFunction(() => document.querySelector('.cell .error').textContent.includes('ZeroDivisionError'));
+             const output = await page.$eval('.cell .output', (output) => output.textContent);
+             if (output !== '2\\n') throw new Error(JSON.stringify(output));
+             {SOUND}"
+        ))
+        .await;
+    browser.screenshot("cell").await;
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_second_tab_has_the_key_of_the_first_and_sees_the_same() {
+    let place = Place::new();
+    let (mut ipybox, url, code) = start(&place, &["--approval-timeout", "300"], json!({})).await;
+    let mut browser = Browser::start();
+    browser.enter(&url, &code).await;
+    browser
+        .run(&format!(
+            "browser.other = await open();
+             await browser.other.goto({url:?});
+             await browser.other.waitForFunction(() => document.getElementById('state').textContent.includes('2 browser tabs'));"
+        ))
+        .await;
+    let running = ipybox.start_cell("!echo twice").await;
+    browser
+        .run(
+            "for (const tab of [page, browser.other]) {
+                 await tab.waitForFunction(() => document.querySelector('tr.row button.allow')?.ariaDisabled === 'false');
+             }
+             await browser.other.click('tr.row button.allow');
+             for (const tab of [page, browser.other]) {
+                 await tab.waitForFunction(() => document.querySelector('tr.row').textContent.includes('allowed once'));
+             }",
+        )
+        .await;
+    assert!(running.answer().await.ok().contains("twice"));
+    // The key is in memory alone: without a tab that has it, the code is asked for.
+    browser
+        .run(
+            "await browser.other.close();
+             await page.reload();
+             await page.waitForSelector('#enter:not([hidden])');
+             const kept = await page.evaluate(() => JSON.stringify([document.cookie, {...localStorage}, {...sessionStorage}]));
+             if (kept !== '[\"\",{},{}]') throw new Error(kept);",
+        )
+        .await;
+    ipybox.stop().await;
+}

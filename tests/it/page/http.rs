@@ -1,0 +1,264 @@
+//! What is answered to whom.
+
+use serde_json::{Value, json};
+
+use super::{Visitor, client, start};
+use crate::support::Place;
+
+#[tokio::test]
+async fn every_answer_keeps_others_out() {
+    let place = Place::new();
+    let (ipybox, url, code) = start(&place, &[], json!({})).await;
+    let visitor = Visitor::enter(&url, &code).await;
+    for path in ["", "page.css", "page.js", "waiting.js", "nothing"] {
+        let response = client().get(format!("{url}{path}")).send().await.unwrap();
+        check_headers(path, &response);
+    }
+    for path in ["enter", "events", "answer", "call", "image", "nothing"] {
+        check_headers(path, &visitor.post(path, json!({})).await);
+        check_headers(path, &client().post(format!("{url}{path}")).send().await.unwrap());
+    }
+    let html = client().get(&url).send().await.unwrap().text().await.unwrap();
+    assert!(!html.contains("http://") && !html.contains("https://") && !html.contains(" style="), "{html}");
+    ipybox.stop().await;
+}
+
+#[track_caller]
+fn check_headers(path: &str, response: &reqwest::Response) {
+    let header = |name: &str| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+    let policy = header("content-security-policy").unwrap_or_else(|| panic!("none at {path}"));
+    for part in [
+        "default-src 'none'",
+        "script-src 'self'",
+        "connect-src 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ] {
+        assert!(policy.contains(part), "{path}: {policy}");
+    }
+    assert!(!policy.contains("unsafe"), "{policy}");
+    for (name, value) in [
+        ("x-content-type-options", "nosniff"),
+        ("x-frame-options", "DENY"),
+        ("referrer-policy", "no-referrer"),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("cross-origin-resource-policy", "same-origin"),
+        ("cache-control", "no-store"),
+    ] {
+        assert_eq!(header(name).as_deref(), Some(value), "{name} at {path}");
+    }
+    assert!(header("access-control-allow-origin").is_none());
+}
+
+#[tokio::test]
+async fn both_secrets_the_origin_and_the_host_are_needed() {
+    let place = Place::new();
+    let (ipybox, url, code) = start(&place, &[], json!({})).await;
+    let visitor = Visitor::enter(&url, &code).await;
+    let body = json!({"questions": [1], "answer": "once"});
+    let status = async |request: reqwest::RequestBuilder| request.send().await.unwrap().status().as_u16();
+    let with = |name: &'static str, value: &str| {
+        let mut request = visitor.request("answer", &body).build().unwrap();
+        request.headers_mut().insert(name, value.parse().unwrap());
+        reqwest::RequestBuilder::from_parts(client(), request)
+    };
+    let without = |name: &'static str| {
+        let mut request = visitor.request("answer", &body).build().unwrap();
+        request.headers_mut().remove(name);
+        reqwest::RequestBuilder::from_parts(client(), request)
+    };
+    assert_eq!(status(visitor.request("answer", &body)).await, 200);
+    assert_eq!(status(without("cookie")).await, 401);
+    assert_eq!(status(without("x-ipybox-key")).await, 401);
+    assert_eq!(status(with("x-ipybox-key", "AAAA")).await, 401);
+    assert_eq!(status(with("cookie", "ipybox-1=AAAA")).await, 401);
+    assert_eq!(status(without("origin")).await, 403);
+    for origin in ["null", "http://evil.example", "http://127.0.0.1:1", "http://localhost"] {
+        assert_eq!(status(with("origin", origin)).await, 403, "{origin}");
+    }
+    for host in ["evil.example", "evil.example:80", "127.0.0.1", "127.0.0.1:1", "[::1]:80"] {
+        assert_eq!(status(with("host", host)).await, 421, "{host}");
+        let page = client().get(&url).header("host", host);
+        assert_eq!(status(page).await, 421, "{host}");
+    }
+    assert_eq!(status(with("sec-fetch-site", "same-site")).await, 403);
+    assert_eq!(status(with("content-type", "text/plain")).await, 415);
+    assert_eq!(status(with("content-type", "application/x-www-form-urlencoded")).await, 415);
+    // Nothing that is not understood, and nothing too long.
+    for body in
+        [json!({}), json!({"questions": [1], "answer": "yes"}), json!({"questions": 1, "answer": "no"})]
+    {
+        assert_eq!(status(visitor.request("answer", &body)).await, 422, "{body}");
+    }
+    let long: Vec<u64> = (1_000_000..1_100_000).collect();
+    assert_eq!(status(visitor.request("answer", &json!({"questions": long, "answer": "no"}))).await, 413);
+    assert_eq!(status(client().get(format!("{url}events"))).await, 401);
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_code_opens_once_and_guesses_change_it() {
+    let place = Place::new();
+    let (ipybox, url, code) = start(&place, &[], json!({})).await;
+    let visitor = Visitor { client: client(), url: url.clone(), cookie: String::new(), key: String::new() };
+    for tried in ["", "AAAA-AAAA", "22222222", &"x".repeat(100_000)] {
+        assert_eq!(visitor.post("enter", json!({"code": tried})).await.status(), 403);
+    }
+    // The fifth changes it: the right one of before is wrong.
+    assert_eq!(visitor.post("enter", json!({"code": "3333-3333"})).await.status(), 403);
+    let new = super::code_after(&ipybox, "the new code is ").await;
+    assert_ne!(new, code);
+    assert_eq!(visitor.post("enter", json!({"code": code})).await.status(), 403);
+    let entered = Visitor::enter(&url, &new).await;
+    assert_eq!(visitor.post("enter", json!({"code": new})).await.status(), 403);
+    assert_eq!(entered.scene().await["event"], "all");
+
+    // Many at once are not all looked at.
+    let many = (0..20).map(|_| visitor.post("enter", json!({"code": "4444-4444"})));
+    let statuses: Vec<u16> =
+        futures::future::join_all(many).await.iter().map(|response| response.status().as_u16()).collect();
+    assert!(statuses.contains(&429), "{statuses:?}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn the_cookie_is_for_the_page_alone() {
+    let place = Place::new();
+    let (ipybox, url, code) = start(&place, &[], json!({})).await;
+    let visitor = Visitor { client: client(), url, cookie: String::new(), key: String::new() };
+    let entered = visitor.post("enter", json!({"code": code.to_lowercase()})).await;
+    let cookie = entered.headers()["set-cookie"].to_str().unwrap();
+    assert!(cookie.ends_with("; HttpOnly; SameSite=Strict; Path=/"), "{cookie}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_late_or_twice_changes_nothing() {
+    let place = Place::new();
+    let (mut ipybox, url, code) = start(&place, &["--approval-timeout", "2"], json!({})).await;
+    let visitor = Visitor::enter(&url, &code).await;
+    let running = ipybox.start_cell("!echo late").await;
+    let question = visitor.question().await;
+    assert!(question["left_ms"].as_u64().unwrap() <= 2_000, "{question}");
+    let expired = running.answer().await;
+    assert!(expired.text.contains("was not approved within 2 s"), "{}", expired.text);
+    assert!(!visitor.answer(&question, "once").await);
+    let decisions = visitor.scene().await["decisions"].clone();
+    assert_eq!(decisions[0]["how"], "not answered in time", "{decisions}");
+    assert_eq!(decisions[0]["call"], "ipybox.shell(cmd='echo late')");
+
+    // The time does not run out while the answer is on its way.
+    let (mut ipybox, url, code) = {
+        ipybox.stop().await;
+        start(&place, &["--approval-timeout", "300"], json!({})).await
+    };
+    let (visitor, running) = (Visitor::enter(&url, &code).await, ipybox.start_cell("!echo once").await);
+    let question = visitor.question().await;
+    assert!(visitor.answer(&question, "once").await);
+    assert!(running.answer().await.ok().contains("once"));
+    assert!(!visitor.answer(&question, "no").await);
+    // An id that nobody was asked about is none.
+    let unknown = json!({"row": {"id": 1_000_000}});
+    assert!(!visitor.answer(&unknown, "always").await);
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn all_of_the_arguments_are_there_on_demand() {
+    let place = Place::new();
+    let (mut ipybox, url, code) = start(&place, &["--approval-timeout", "300"], json!({})).await;
+    let visitor = Visitor::enter(&url, &code).await;
+    super::register(&mut ipybox, &visitor).await;
+    let code = "from mcptools.files import change\nchange.run(path='a\\u202eb', text='line\\n' * 50_000 + 'end\\u200b')";
+    let running = ipybox.start_cell(code).await;
+    let question = visitor.question().await;
+    let row = &question["row"];
+    assert_eq!((&row["server"], &row["tool"]), (&json!("files"), &json!("change")));
+    assert_eq!(row["arguments"][0]["value"], r"'a\u202eb'");
+    assert_eq!(row["hints"], json!(["changes something", "may destroy something"]));
+    let whole = visitor.post("call", json!({"question": row["id"]})).await.text().await.unwrap();
+    let whole: Value = serde_json::from_str(&whole).unwrap();
+    let text = whole["arguments"].as_array().unwrap().iter().find(|each| each["name"] == "text").unwrap();
+    assert_eq!(text["value"].as_str().unwrap(), "line\n".repeat(50_000) + r"end\u200b");
+    assert!(visitor.answer(&question, "no").await);
+    running.answer().await.error();
+    ipybox.stop().await;
+}
+
+/// The first question that is not this one.
+async fn next_question(visitor: &Visitor, earlier: &Value) -> Value {
+    for _ in 0..6_000 {
+        let question = visitor.question().await;
+        if question["row"]["id"] != earlier["row"]["id"] {
+            return question;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    panic!("nothing else is asked");
+}
+
+#[tokio::test]
+async fn a_grant_is_given_listed_and_revoked() {
+    let place = Place::new();
+    let (mut ipybox, url, code) = start(&place, &["--approval-timeout", "300"], json!({})).await;
+    let visitor = Visitor::enter(&url, &code).await;
+    super::register(&mut ipybox, &visitor).await;
+    let code = "import pathlib, time\nfrom mcptools.files import change\n\
+                for number in range(6): change.run(path=f'/work/out/{number}.txt', mode='write')\n\
+                while not pathlib.Path('go').exists(): time.sleep(0.01)\n\
+                change.run(path='/work/out/last.txt', mode='write')";
+    let running = ipybox.start_cell(code).await;
+    let mut question = json!(null);
+    for _ in 0..3 {
+        question = next_question(&visitor, &question).await;
+        assert!(question["row"]["grant"].is_null() && question["row"]["outside"].is_null(), "{question}");
+        // There is none to give.
+        assert!(!visitor.answer(&question, "grant").await);
+        assert!(visitor.answer(&question, "once").await);
+    }
+    question = next_question(&visitor, &question).await;
+    let proposed = &question["row"]["grant"];
+    assert!(proposed["covers"].as_str().unwrap().contains("<a path within '/work/out'>"), "{question}");
+    assert!(visitor.answer(&question, "grant").await);
+
+    let mut grants = json!([]);
+    while grants == json!([]) {
+        grants = visitor.scene().await["grants"].clone();
+    }
+    assert_eq!((&grants[0]["id"], &grants[0]["covers"]), (&json!(1), &proposed["covers"]), "{grants}");
+    assert_eq!(visitor.post("revoke", json!({"grant": 1})).await.status(), 200);
+    while grants != json!([]) {
+        grants = visitor.scene().await["grants"].clone();
+    }
+    place.write("go", "");
+    let last = next_question(&visitor, &question).await;
+    assert!(last["row"]["arguments"][0]["value"].as_str().unwrap().contains("last.txt"), "{last}");
+    assert!(visitor.answer(&last, "no").await);
+    assert!(running.answer().await.error().contains("ApprovalRejectedError"));
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_batch_says_what_it_is_for() {
+    let place = Place::new();
+    let (mut ipybox, url, code) = start(&place, &["--approval-timeout", "300"], json!({})).await;
+    let visitor = Visitor::enter(&url, &code).await;
+    super::register(&mut ipybox, &visitor).await;
+    let code = "import mcptools\nfrom mcptools.files import change\n\
+                with mcptools.batch('tidy\\u200b up') as batch:\n    for number in range(3): change.run(path=f'/{number}')\n\
+                print([type(result).__name__ for result in batch.results])";
+    let running = ipybox.start_cell(code).await;
+    let mut questions = json!([]);
+    while questions.as_array().unwrap().len() < 3 {
+        questions = visitor.scene().await["questions"].clone();
+    }
+    assert_eq!(questions[0]["row"]["batch"], r"'tidy\u200b up'");
+    let ids: Vec<&Value> =
+        questions.as_array().unwrap().iter().map(|question| &question["row"]["id"]).collect();
+    visitor.post("answer", json!({"questions": ids[..2], "answer": "once"})).await;
+    visitor.post("answer", json!({"questions": ids[2..], "answer": "no"})).await;
+    let answer = running.answer().await.ok();
+    assert!(answer.contains("['Result', 'Result', 'ApprovalRejectedError']"), "{answer}");
+    ipybox.stop().await;
+}
