@@ -104,6 +104,7 @@ mod output;
 pub mod page;
 mod people;
 mod process;
+mod provenance;
 mod registry;
 mod sandbox;
 mod search;
@@ -141,6 +142,9 @@ pub use mcp_server::{Error as ServeError, serve_stdio};
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use process::raise_descriptors;
+pub use provenance::{Found, Label, Origin, Provenance};
+#[doc(hidden)]
+pub use provenance::{Labels, Memory as ProvenanceMemory};
 pub use registry::{
     ApigenError, ApigenReport, ApigenSource, GenerateError, Registry, apigen, generate_mcp_sources,
 };

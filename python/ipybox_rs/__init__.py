@@ -48,6 +48,8 @@ from ipybox_rs.tool_exec.approval.client import (
     ApprovalClient,
     ApprovalClientError,
     ApprovalRequest,
+    Origin,
+    Provenance,
     Target,
     ToolAnnotations,
 )
@@ -86,7 +88,9 @@ __all__ = [
     "KernelGateway",
     "KernelLostError",
     "KernelUnavailableError",
+    "Origin",
     "OutsideGrantError",
+    "Provenance",
     "Registry",
     "StartError",
     "Target",

@@ -1,9 +1,12 @@
 //! An action: the names and arguments of a call, and the target that the server's name refers to.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::batch::InBatch;
+use crate::provenance::Provenance;
 use crate::text::visible::line;
 
 /// An action that needs a decision before it runs.
@@ -27,6 +30,8 @@ pub(crate) struct Action {
     pub(crate) annotations: Option<ToolAnnotations>,
     /// The batch in which code has announced it.
     pub(crate) batch: Option<InBatch>,
+    /// What is known of the data that it would send; `None` if nobody has looked.
+    pub(crate) known: Option<Arc<Provenance>>,
 }
 
 impl Action {
@@ -37,8 +42,8 @@ impl Action {
         tool_args: Map<String, Value>,
         target: Target,
     ) -> Self {
-        let (definition, changes, annotations, batch) = (None, None, None, None);
-        Self { server_name, tool_name, tool_args, target, definition, changes, annotations, batch }
+        let (definition, changes, annotations, batch, known) = (None, None, None, None, None);
+        Self { server_name, tool_name, tool_args, target, definition, changes, annotations, batch, known }
     }
 }
 

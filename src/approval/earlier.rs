@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::sync::watch;
+
 use super::action::Action;
 use super::denied::Denied;
 use super::gate::{By, Gate, call_of};
@@ -72,6 +74,11 @@ impl Gate {
     /// The grants that hold.
     pub(crate) fn grants(&self) -> Vec<GivenGrant> {
         self.grants.list()
+    }
+
+    /// Changes when these may have changed.
+    pub(crate) fn changes_of_grants(&self) -> watch::Receiver<u64> {
+        self.grants.changes()
     }
 
     /// Ends a grant. Returns whether there was one.

@@ -13,6 +13,7 @@ use super::policy::{Effect, Judgement, Policy};
 use super::queue::{ApprovalQueue, Approver};
 use super::request::{Answer, ApprovalRequest, Reply, held_for};
 use super::standing::Standing;
+use crate::provenance::Memory;
 
 /// Decides about all actions of a session, and records each decision before it takes effect.
 pub(crate) struct Gate {
@@ -21,6 +22,8 @@ pub(crate) struct Gate {
     pub(super) grants: Arc<Grants>,
     pub(super) timeout: Duration,
     pub(super) audit: Audit,
+    /// What the session has read; `None` if nobody needs to know.
+    memory: Option<Arc<Memory>>,
     /// Decides about the current calls of code in the kernel.
     approver: Mutex<Approver>,
     /// Is told which questions users are asked.
@@ -81,6 +84,10 @@ impl Permit {
         Self(action)
     }
 
+    pub(super) fn action(&self) -> &Action {
+        &self.0
+    }
+
     /// The permitted action.
     pub(crate) fn into_action(self) -> Action {
         Arc::unwrap_or_clone(self.0)
@@ -93,7 +100,13 @@ impl Gate {
     pub(crate) fn new(policy: Policy, standing: Standing, timeout: Duration, audit: Audit) -> Self {
         let approver = Mutex::new(Approver::Nobody(NO_CELL));
         let (standing, grants) = (Arc::new(standing), Arc::default());
-        Self { policy, standing, grants, timeout, audit, approver, watcher: OnceLock::new() }
+        let memory = (!policy.is_open()).then(|| Arc::new(Memory::new(policy.labels().clone())));
+        Self { policy, standing, grants, timeout, audit, memory, approver, watcher: OnceLock::new() }
+    }
+
+    /// What the session has read, if somebody needs to know.
+    pub(crate) fn memory(&self) -> Option<&Arc<Memory>> {
+        self.memory.as_ref()
     }
 
     /// The audit log of this session.
@@ -147,6 +160,7 @@ impl Gate {
         approver: &Approver,
         origin: Origin,
     ) -> Result<(Permit, OpenCall), Denied> {
+        let action = self.with_known(action).await;
         let question = self.audit.question(&action);
         let action = Arc::new(action);
         let decision = self.judge(&action, approver, origin).await;
@@ -163,7 +177,8 @@ impl Gate {
 
     /// Whether the policy alone does not decide about `action`.
     pub(crate) fn asks_about(&self, action: &Action, origin: Origin) -> bool {
-        self.judgement(action, origin).effect == Effect::Ask
+        let action = self.with_known_at_once(action.clone());
+        self.judgement(&action, origin).effect == Effect::Ask
     }
 
     fn judgement(&self, action: &Action, origin: Origin) -> Judgement {

@@ -1,10 +1,13 @@
 //! Which actions are alike, so that one standing answer covers them.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::action::{Action, Target, ToolAnnotations};
+use crate::provenance::Label;
 
 /// What alike actions have in common.
 ///
@@ -25,6 +28,11 @@ pub(super) struct Like {
     /// Hash of the arguments as JSON, keys sorted, in hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     arguments_sha256: Option<String>,
+    /// The labels of what the session had read, and of what was in the arguments: an answer was about these.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    read: BTreeSet<Label>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    contained: BTreeSet<Label>,
 }
 
 /// A [`Target`] as it is saved.
@@ -52,6 +60,8 @@ impl Like {
             definition_sha256: action.definition.clone(),
             annotations: action.annotations,
             arguments_sha256,
+            read: action.known.iter().flat_map(|known| known.read.keys().copied()).collect(),
+            contained: action.known.iter().flat_map(|known| known.labels()).collect(),
         }
     }
 

@@ -27,6 +27,7 @@ mod saved;
 mod shown;
 mod standing;
 mod table;
+mod traced;
 mod user;
 
 pub(crate) use self::action::Action;
@@ -55,6 +56,7 @@ pub use self::review::{
 pub(crate) use self::shown::{TooLong, question};
 pub(crate) use self::standing::Standing;
 pub(crate) use self::table::{MOST_ROWS, table};
+pub(crate) use self::traced::{Expected, provenance};
 pub(crate) use self::user::OnPage;
 
 /// The server name of ipybox's own actions: shell commands, registrations, installations and logins. No MCP server

@@ -13,6 +13,7 @@ use super::action::{Action, Target, ToolAnnotations};
 use super::batch::{Batch, InBatch};
 use super::grant::{Grant, Granting, Grants, Outside};
 use super::shown;
+use crate::provenance::Provenance;
 
 /// A user's answer to a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -178,6 +179,11 @@ impl ApprovalRequest {
     /// The batch in which its code has announced it, with others.
     pub fn batch(&self) -> Option<&Batch> {
         self.shared_batch().map(|batch| &**batch)
+    }
+
+    /// Where its data comes from, and what the session has read; `None` if the policy lets every call run.
+    pub fn provenance(&self) -> Option<&Provenance> {
+        self.action.known.as_deref()
     }
 
     pub(crate) fn shared_batch(&self) -> Option<&Arc<Batch>> {

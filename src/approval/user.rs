@@ -62,6 +62,7 @@ impl Gate {
     }
 
     async fn ask_user(&self, action: Action, queue: &ApprovalQueue) -> Result<(Reply, OpenCall), Denied> {
+        let action = self.with_known(action).await;
         let question = self.audit.question(&action);
         let action = Arc::new(action);
         let begun = Instant::now();

@@ -63,6 +63,7 @@ impl Requests {
             ("target", target),
             ("annotations", json!(request.annotations())),
             ("batch", request.batch().map_or(Value::Null, batch)),
+            ("provenance", json!(request.provenance())),
             ("text", json!(request.to_string())),
             ("proposed_grant", json!(request.proposed_grant())),
             ("proposed_grant_text", json!(request.proposed_grant().map(Grant::to_string))),

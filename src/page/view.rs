@@ -33,7 +33,7 @@ pub(super) struct Row {
     outside: Option<String>,
     /// What answers that hold longer would cover; `None` if the question cannot be answered here.
     scope: Option<String>,
-    /// Where the call comes from. Nothing is known of that yet.
+    /// Where the data in the call comes from.
     provenance: Option<String>,
 }
 
@@ -84,7 +84,7 @@ impl Row {
             grant: None,
             outside: None,
             scope: scope.map(visible::line),
-            provenance: None,
+            provenance: call.provenance.as_deref().map(|words| Literal(words, Use::Text).to_string()),
         }
     }
 
@@ -215,7 +215,7 @@ mod tests {
         let Value::Object(arguments) = arguments else { panic!("an object") };
         let (server, tool) = (server.to_owned(), "t".to_owned());
         let behind = Behind::Program("npx \u{202e}x".to_owned());
-        Call { server, tool, arguments, behind, hints: None, changes: None, batch: None }
+        Call { server, tool, arguments, behind, hints: None, changes: None, batch: None, provenance: None }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::approval::{Action, OURSELVES, Target, ToolAnnotations};
+use crate::approval::{Action, OURSELVES, Target, ToolAnnotations, provenance};
 
 /// A call. Its texts are as code and servers have sent them: whoever shows them makes them visible.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -26,6 +26,9 @@ pub struct Call {
     /// What the code says that the call and those of its batch are for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<String>,
+    /// Where its data comes from, and what the session has read, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<String>,
 }
 
 /// What carries out a call.
@@ -51,6 +54,7 @@ impl Call {
 
     /// The call that `action` is.
     pub(crate) fn of(action: &Action) -> Self {
+        let provenance = provenance(&[action], None);
         Self {
             server: action.server_name.clone(),
             tool: action.tool_name.clone(),
@@ -64,6 +68,7 @@ impl Call {
             hints: action.annotations,
             changes: action.changes.clone(),
             batch: action.batch.as_ref().map(|place| place.batch().title().to_owned()),
+            provenance: (!provenance.is_empty()).then(|| provenance.trim().to_owned()),
         }
     }
 }

@@ -153,7 +153,7 @@ pub enum Heard {
         /// The newest last.
         decisions: Vec<Decision>,
     },
-    /// The grants that hold from now on. They are told when a question or a cell has ended.
+    /// The grants that hold from now on. They are told when they change.
     Grants {
         /// The oldest first.
         grants: Vec<Granted>,

@@ -151,9 +151,8 @@ impl Session {
         let offers = tools.as_ref().and_then(|tools| tools.offers.clone());
         let checkpoint = tools.as_ref().and_then(|tools| tools.checkpoint.clone());
         let audience = Arc::new(Audience::default());
-        let watching = Arc::clone(&audience);
+        let (watching, watched) = (Arc::clone(&audience), Arc::clone(&audience));
         gate.watch(Box::new(move |notice| watching.notice(notice)));
-        let watched = Arc::clone(&audience);
         Ok(Self {
             queue: Queue::start(kernels, Arc::clone(&gate), pool, offers, checkpoint, places, watched),
             gate,
@@ -218,6 +217,11 @@ impl Session {
     /// The grants that its users have given.
     pub(crate) fn grants(&self) -> Vec<GivenGrant> {
         self.gate.grants()
+    }
+
+    /// Changes when these may have changed.
+    pub(crate) fn changes_of_grants(&self) -> watch::Receiver<u64> {
+        self.gate.changes_of_grants()
     }
 
     /// Ends a grant. Returns whether there was one.

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use axum::{Extension, Router};
 use futures::StreamExt as _;
 use serde::Deserialize;
 use tokio::io::AsyncReadExt as _;
 
 use super::body::{Refused, Text};
+use crate::approval::Gate;
 use crate::checkpoint::{Checkpoint, Error, Receiving, Report};
 use crate::text::describe;
 
@@ -38,13 +39,14 @@ struct Wanted {
 struct Nothing {}
 
 /// The routes, for requests with the caller token.
-pub(super) fn router(checkpoint: Arc<Checkpoint>) -> Router {
+pub(super) fn router(checkpoint: Arc<Checkpoint>, gate: Arc<Gate>) -> Router {
     Router::new()
         .route("/checkpoint/list", post(list))
         .route("/checkpoint/load", post(load))
         .route("/checkpoint/{number}/value", post(value))
         .route("/checkpoint/{number}/end", post(end))
         .with_state(checkpoint)
+        .layer(axum::Extension(gate))
 }
 
 async fn list(State(checkpoint): State<Arc<Checkpoint>>, text: Text) -> Result<Response, Refused> {
@@ -52,13 +54,20 @@ async fn list(State(checkpoint): State<Arc<Checkpoint>>, text: Text) -> Result<R
     Ok(axum::Json(checkpoint.saved()).into_response())
 }
 
-async fn load(State(checkpoint): State<Arc<Checkpoint>>, text: Text) -> Result<Response, Refused> {
+async fn load(
+    State(checkpoint): State<Arc<Checkpoint>>,
+    Extension(gate): Extension<Arc<Gate>>,
+    text: Text,
+) -> Result<Response, Refused> {
     let (Wanted { name, digest }, _text) = parsed(text, "body with a name", NAMES_LIMIT_BYTES).await?;
     let opened = blocking(move || checkpoint.load(&name, &digest)).await?;
     let (file, bytes) = match opened {
         Ok(opened) => opened,
         Err(error) => return Ok(refusal(&error)),
     };
+    if let Some(memory) = gate.memory() {
+        memory.restored();
+    }
     // One that has grown since must not break the connection.
     let file = tokio::fs::File::from_std(file).take(bytes);
     let pieces = futures::stream::try_unfold(file, |mut file| async move {

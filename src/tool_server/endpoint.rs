@@ -32,9 +32,9 @@ impl Endpoint {
     /// A tool server that does not listen yet. It takes the kernel's variables for the `checkpoint`, if there is one.
     pub(crate) fn new(pool: Arc<Pool>, gate: Arc<Gate>, checkpoint: Option<Arc<Checkpoint>>) -> Self {
         let keys = Arc::new(Keys::of_callers());
-        let mut routes = routes::router(pool, gate);
+        let mut routes = routes::router(pool, Arc::clone(&gate));
         if let Some(checkpoint) = &checkpoint {
-            routes = routes.merge(checkpoint_routes::router(Arc::clone(checkpoint)));
+            routes = routes.merge(checkpoint_routes::router(Arc::clone(checkpoint), Arc::clone(&gate)));
         }
         let router = access::guarded(routes.clone(), Arc::clone(&keys), Role::Caller);
         Self { listener: Mutex::default(), router, calls: routes, keys, checkpoint }

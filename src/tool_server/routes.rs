@@ -14,8 +14,9 @@ use serde_json::{Map, Value};
 use super::answer::{Answer, Form};
 use super::batch;
 use super::body::{Refused, Text};
-use crate::approval::{Action, Gate, OURSELVES, OpenCall, Permit, Target, ToolAnnotations};
-use crate::mcp_client::ListKind;
+use crate::approval::{Action, Expected, Gate, OURSELVES, OpenCall, Permit, Target, ToolAnnotations};
+use crate::budget::apart;
+use crate::mcp_client::{ListKind, Received};
 use crate::search::Query;
 use crate::servers::{Pool, Registered, Request};
 use crate::text::describe;
@@ -265,6 +266,7 @@ pub(super) async fn perform(
     on_record: OpenCall,
     request: Request,
 ) -> Answer {
+    let expected = shared.gate.expects(&permit);
     match shared.pool.request(server, permit, request, &shared.gate).await {
         Ok(received) => {
             on_record.result(|| match request {
@@ -272,13 +274,33 @@ pub(super) async fn perform(
                 Request::Prompt => received.output.to_string().into(),
                 _ => received.output.value(),
             });
-            Answer::Received(received)
+            match expected {
+                Some(expected) => entered(expected, received).await,
+                None => Answer::Received(received),
+            }
         }
         Err(error) => {
             let message = describe(&error);
             on_record.error(&message);
+            if let Some(expected) = expected {
+                // What a server says of an error, or prints before it ends, is its data too.
+                expected.arrived().enter(|to| to.write_str(&message));
+            }
             Answer::failed(message)
         }
+    }
+}
+
+/// The answer, once it is entered what code is about to get.
+async fn entered(expected: Expected, received: Received) -> Answer {
+    let arrived = expected.arrived();
+    let entering = apart(received.weight, move || {
+        arrived.enter(|to| received.output.write_texts(to));
+        received
+    });
+    match entering.await {
+        Ok(received) => Answer::Received(received),
+        Err(error) => Answer::failed(error.to_string()),
     }
 }
 

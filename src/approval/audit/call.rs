@@ -12,6 +12,7 @@ use super::handle::{Audit, Log};
 use super::shown;
 use crate::approval::gate::{By, Decision};
 use crate::approval::{Action, Answer, Batch, Target};
+use crate::provenance::Provenance;
 
 /// A permitted call. If dropped before its end is recorded, it is recorded as cancelled.
 #[must_use = "a call whose end is not told is recorded as cancelled"]
@@ -203,8 +204,20 @@ fn asked(log: &Log, action: &Action) -> Asked {
         target: text(&action.target.to_string()),
         annotations: action.annotations,
         arguments: shown::json(&log.redactor, &action.tool_args).0,
+        provenance: action.known.as_deref().map(|known| Box::new(redacted(log, known))),
         batch: action.batch.as_ref().map(|place| Box::new(announced(log, place.batch()))),
     }
+}
+
+/// Code chooses the names of arguments, and of tools that do not exist.
+fn redacted(log: &Log, known: &Provenance) -> Provenance {
+    let mut known = known.clone();
+    for origin in &mut known.origins {
+        for name in [&mut origin.argument, &mut origin.server, &mut origin.tool] {
+            *name = shown::text(&log.redactor, name);
+        }
+    }
+    known
 }
 
 fn announced(log: &Log, batch: &Batch) -> Announced {

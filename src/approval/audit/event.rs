@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::approval::ToolAnnotations;
+use crate::provenance::Provenance;
 use crate::text::visible;
 
 /// An event. All its texts are redacted and of bounded length.
@@ -124,6 +125,9 @@ pub(super) struct Asked {
     /// In which batch the code has announced it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) batch: Option<Box<Announced>>,
+    /// What was known of the data in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) provenance: Option<Box<Provenance>>,
 }
 
 /// A batch of calls.

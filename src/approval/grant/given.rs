@@ -31,8 +31,8 @@ const EXPLAINED: usize = 3;
 #[derive(Debug, Default)]
 pub(in crate::approval) struct Grants {
     state: Mutex<State>,
-    /// Changes when a grant begins to hold.
-    begun: watch::Sender<u64>,
+    /// Changes when a grant begins to hold, is used or ends.
+    changes: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -90,6 +90,8 @@ impl Grants {
         state.cell += 1;
         state.permitted.clear();
         state.given.retain(|given| given.grant.life == Life::Session);
+        drop(state);
+        self.changed();
     }
 
     /// The current cell.
@@ -159,7 +161,7 @@ impl Grants {
         if let Some(given) = self.lock().given.iter_mut().find(|given| given.id == id) {
             given.holds = true;
         }
-        self.begun.send_modify(|count| *count += 1);
+        self.changed();
     }
 
     /// Uses a grant that covers `action`, if there is one. What is used is never given back.
@@ -177,7 +179,10 @@ impl Grants {
         };
         let given = state.given.iter_mut().find(covers)?;
         given.left -= 1;
-        Some(Used { id: given.id, left: given.left })
+        let used = Used { id: given.id, left: given.left };
+        drop(state);
+        self.changed();
+        Some(used)
     }
 
     /// Uses a grant that covers `action` as soon as there is one, as long as nobody has been shown the question.
@@ -186,9 +191,9 @@ impl Grants {
         action: &Action,
         handed_out: watch::Receiver<Option<Instant>>,
     ) -> Used {
-        let mut begun = self.begun.subscribe();
+        let mut changes = self.changes();
         loop {
-            begun.borrow_and_update();
+            changes.borrow_and_update();
             if handed_out.borrow().is_some() {
                 // Whoever sees it may be about to deny it.
                 return std::future::pending().await;
@@ -197,7 +202,7 @@ impl Grants {
                 return used;
             }
             // `self` owns the sender, so this cannot fail.
-            begun.changed().await.ok();
+            changes.changed().await.ok();
         }
     }
 
@@ -243,7 +248,19 @@ impl Grants {
         let mut state = self.lock();
         let before = state.given.len();
         state.given.retain(|given| given.id != id);
-        state.given.len() < before
+        let is_revoked = state.given.len() < before;
+        drop(state);
+        self.changed();
+        is_revoked
+    }
+
+    /// Changes when [`list`](Self::list) may have changed.
+    pub(in crate::approval) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::rules::{Effect, Policy, Rule};
 use crate::files::small;
+use crate::provenance::Labels;
 
 /// Why a policy could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +28,7 @@ pub enum PolicyError {
         /// Why.
         source: Box<PolicyError>,
     },
-    /// The text is no TOML, or has other top-level keys than `default` and `[[rule]]`.
+    /// The text is no TOML, or has other top-level keys than `default`, `[labels]` and `[[rule]]`.
     #[error("read its TOML")]
     Toml(#[source] toml::de::Error),
     /// A rule cannot be used.
@@ -54,6 +55,9 @@ enum Problem {
 #[serde(deny_unknown_fields)]
 struct Document {
     default: Option<Effect>,
+    /// What the user thinks of the data of servers, by their names.
+    #[serde(default)]
+    labels: Labels,
     #[serde(default)]
     rule: Vec<toml::Table>,
 }
@@ -68,7 +72,8 @@ impl Policy {
     pub fn parse(toml: &str) -> Result<Self, PolicyError> {
         let document: Document = toml::from_str(toml).map_err(PolicyError::Toml)?;
         let rules = document.rule.into_iter().enumerate().map(|(index, table)| rule(index + 1, table));
-        Ok(Self::new(rules.collect::<Result<_, _>>()?, document.default.unwrap_or(Effect::Ask)))
+        let rules = rules.collect::<Result<_, _>>()?;
+        Ok(Self::new(rules, document.default.unwrap_or(Effect::Ask), document.labels))
     }
 
     /// A policy from a file, a regular one of at most 1 MiB.
@@ -157,7 +162,11 @@ mod tests {
     fn errors_at_the_top_show_the_line() {
         refused("\ndefault = 'maybe'", "line 2");
         refused("default = 'maybe'", "unknown variant `maybe`, expected one of `allow`, `ask`, `deny`");
-        refused("defaults = 'ask'", "unknown field `defaults`, expected `default` or `rule`");
+        refused("defaults = 'ask'", "unknown field `defaults`, expected one of `default`, `labels`, `rule`");
+        refused(
+            "[labels]\nmail = 'secret'",
+            "unknown variant `secret`, expected one of `trusted`, `untrusted`",
+        );
         refused("[rule]\neffect = 'ask'", "expected a sequence");
         refused("rule = [5]", "expected a map");
         refused("[[rule]]\nname = 'a'\nname = 'b'", "line 3");

@@ -10,6 +10,7 @@ use super::glob::{self, Globs};
 use super::operator::Reader;
 use super::text;
 use super::verdict::Verdict;
+use crate::provenance::{Label, Labels, Provenance};
 
 /// The effect of a rule, in order of strictness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -29,6 +30,7 @@ pub enum Effect {
 pub struct Policy {
     rules: Vec<Rule>,
     default: Effect,
+    labels: Labels,
 }
 
 /// The policy's decision about one action, and the rule that made it.
@@ -62,6 +64,10 @@ pub(super) struct Entry {
     annotations: Option<Hints>,
     #[serde(default)]
     arguments: Vec<Condition>,
+    /// The session has read data with this label.
+    tainted_by: Option<Label>,
+    /// An argument has data with this label.
+    contains_from: Option<Label>,
     effect: Effect,
 }
 
@@ -78,11 +84,21 @@ struct Hints {
 impl Policy {
     /// The same effect for every action.
     pub fn always(effect: Effect) -> Self {
-        Self::new(Vec::new(), effect)
+        Self::new(Vec::new(), effect, Labels::default())
     }
 
-    pub(super) fn new(rules: Vec<Rule>, default: Effect) -> Self {
-        Self { rules, default }
+    pub(super) fn new(rules: Vec<Rule>, default: Effect, labels: Labels) -> Self {
+        Self { rules, default, labels }
+    }
+
+    /// The labels of servers.
+    pub(in crate::approval) fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    /// Whether it lets everything run, so that nobody needs to know where data comes from.
+    pub(in crate::approval) fn is_open(&self) -> bool {
+        self.rules.is_empty() && self.default == Effect::Allow
     }
 
     /// The first rule that holds decides. An earlier rule that is in doubt can only make the result stricter.
@@ -112,6 +128,14 @@ impl Policy {
         }
     }
 
+    /// Whether it takes what is known of the data in `action` to decide about it.
+    pub(in crate::approval) fn reads_provenance(&self, action: &Action) -> bool {
+        self.rules.iter().any(|rule| {
+            let reads = rule.entry.tainted_by.is_some() || rule.entry.contains_from.is_some();
+            reads && rule.entry.judge(action) != Verdict::Fails
+        })
+    }
+
     /// Whether it takes the arguments of `action` to decide about it.
     pub(in crate::approval) fn reads_arguments(&self, action: &Action) -> bool {
         let may_hold = |rule: &&Rule| rule.entry.judge_without_arguments(action) != Verdict::Fails;
@@ -131,7 +155,8 @@ impl Entry {
     fn judge(&self, action: &Action) -> Verdict {
         let reader = if action.target == Target::Kernel { Reader::Shell } else { Reader::Tool };
         let arguments = self.arguments.iter().map(|condition| condition.judge(&action.tool_args, reader));
-        Verdict::all(std::iter::once(self.judge_without_arguments(action)).chain(arguments))
+        let contains = self.contains_from.map(|label| knows(action, |known| known.contains_from(label)));
+        Verdict::all(std::iter::once(self.judge_without_arguments(action)).chain(arguments).chain(contains))
     }
 
     fn judge_without_arguments(&self, action: &Action) -> Verdict {
@@ -140,7 +165,8 @@ impl Entry {
             names.map(|(globs, name)| Verdict::of(globs.as_ref().is_none_or(|globs| globs.is_match(name))));
         let target = self.target.as_ref().map(|globs| leads_to(globs, &action.target));
         let hints = self.annotations.map(|hints| Verdict::of(hints.are_given(action.annotations.as_ref())));
-        Verdict::all(names.into_iter().chain(target).chain(hints))
+        let tainted = self.tainted_by.map(|label| knows(action, |known| known.is_tainted_by(label)));
+        Verdict::all(names.into_iter().chain(target).chain(hints).chain(tainted))
     }
 }
 
@@ -157,6 +183,11 @@ impl Hints {
             pairs.into_iter().all(|(wanted, given)| wanted.is_none() || wanted == given)
         })
     }
+}
+
+/// What is known of an action's data; in doubt if nobody has looked.
+fn knows(action: &Action, holds: impl FnOnce(&Provenance) -> bool) -> Verdict {
+    action.known.as_ref().map_or(Verdict::InDoubt, |known| Verdict::of(holds(known)))
 }
 
 fn leads_to(globs: &Globs, target: &Target) -> Verdict {

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::action::ToolAnnotations;
+use crate::provenance::Provenance;
 
 /// A record. A field is added here, and where it is used.
 #[derive(Debug, Default, Deserialize)]
@@ -30,6 +31,7 @@ pub(super) struct Record {
     pub(super) target: Option<String>,
     pub(super) annotations: Option<ToolAnnotations>,
     pub(super) arguments: Option<Value>,
+    pub(super) provenance: Option<Provenance>,
     pub(super) decision: Option<String>,
     pub(super) by: Option<String>,
     pub(super) via: Option<String>,

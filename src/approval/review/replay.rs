@@ -1,5 +1,7 @@
 //! What a policy would have decided about the calls of a log.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -59,6 +61,9 @@ pub(super) struct Call {
     pub(super) arguments: String,
 }
 
+/// The log is of an earlier version, or of a session in which nobody needed to know.
+const UNREAD: &str = "the log does not say what the session had read";
+
 impl Replay {
     pub(super) fn new(policy: Policy) -> Self {
         let (differences, unknowns) = (Vec::new(), Vec::new());
@@ -70,9 +75,10 @@ impl Replay {
             return;
         }
         let (action, gap) = action(record);
-        if let Some(why) = gap
-            && self.policy.reads_arguments(&action)
-        {
+        let gap = gap.filter(|_| self.policy.reads_arguments(&action));
+        // What a rule is in doubt about is not what it would have decided.
+        let is_unread = action.known.is_none() && self.policy.reads_provenance(&action);
+        if let Some(why) = gap.or(is_unread.then_some(UNREAD)) {
             self.unknown += 1;
             if self.unknowns.len() < LISTED {
                 self.unknowns.push(Unknown { call: call(record), why });
@@ -136,8 +142,12 @@ fn action(record: &Record) -> (Action, Option<&'static str>) {
         _ => (Map::new(), Some("its arguments are not in the log")),
     };
     let target = target(text(&record.target), server_name == OURSELVES || tool_name == ELICITATION);
-    let annotations = record.annotations;
-    let action = Action { annotations, ..Action::new(server_name, tool_name, tool_args, target) };
+    let known = record.provenance.clone().map(Arc::new);
+    let action = Action {
+        annotations: record.annotations,
+        known,
+        ..Action::new(server_name, tool_name, tool_args, target)
+    };
     (action, gap)
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::approval::{
     Answer, ApprovalRequest, Batch, ELICITATION, LOGIN, OURSELVES, Target, TooLong, ToolAnnotations,
-    grant_choice, grant_offer, question,
+    grant_choice, grant_offer, provenance, question,
 };
 use crate::mcp_client::TRUST_WORKSPACE;
 use crate::text::shortened;
@@ -182,6 +182,7 @@ fn text(request: &ApprovalRequest, call: &str) -> String {
     if let Some(batch) = request.batch() {
         let _infallible = write!(text, "\n\nThe code says what it is for: {}", title(batch));
     }
+    text.push_str(&provenance(&[request.action()], None));
     text.push_str(&facts(request));
     text
 }

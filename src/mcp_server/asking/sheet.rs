@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::question;
 use crate::approval::{
     Action, Answer, ApprovalRequest, ELICITATION, Fate, InBatch, LOGIN, MOST_ROWS, OURSELVES, Target,
-    TooLong, table,
+    TooLong, provenance, table,
 };
 use crate::text::visible::line;
 
@@ -262,6 +262,7 @@ fn tables(requests: &[ApprovalRequest]) -> Result<String, TooLong> {
         }
         let (server, tool) = (line(first.server_name()), line(first.tool_name()));
         let _infallible = write!(text, "{server}.{tool}\n{}", table(&actions, number)?.trim_end());
+        text.push_str(&provenance(&actions, Some(number)));
         text.push_str(&question::facts(first));
         (rest, number) = (others, number + end);
     }

@@ -109,9 +109,6 @@ impl Person {
                     if !self.place().session.revoke_grant(grant) {
                         tracing::debug!(grant, "a grant was to be revoked that has ended");
                     }
-                    let grants = self.grants();
-                    // Fails only if the person has left.
-                    self.answers.send(Heard::Grants { grants }).await.ok();
                 }
                 Said::AskAll => self.attached().ask_all(self.number),
                 Said::Look { is_looking } => self.attached().look(self.number, is_looking),
@@ -260,27 +257,29 @@ async fn write(
     mut answers: mpsc::Receiver<Heard>,
 ) -> io::Result<()> {
     let number = person.attached().audience.last_number();
-    let mut next = Heard::Ready { number };
-    let mut told = Vec::new();
+    let mut changes = person.place().session.changes_of_grants();
+    changes.mark_changed();
+    let (mut next, mut told) = (Some(Heard::Ready { number }), Vec::new());
     loop {
-        let mut line = serde_json::to_vec(&next)?;
-        line.push(b'\n');
-        output.write_all(&line).await?;
-        if matches!(next, Heard::Ready { .. } | Heard::Decided { .. } | Heard::Ended { .. }) {
-            let grants = person.grants();
-            if grants != told {
-                told.clone_from(&grants);
-                next = Heard::Grants { grants };
-                continue;
-            }
+        if let Some(heard) = next {
+            let mut line = serde_json::to_vec(&heard)?;
+            line.push(b'\n');
+            output.write_all(&line).await?;
         }
         next = tokio::select! {
             biased;
             event = mailbox.next() => match event {
-                Some(event) => person.heard(event),
+                Some(event) => Some(person.heard(event)),
                 None => return Err(io::Error::new(io::ErrorKind::TimedOut, "the person reads too slowly")),
             },
-            Some(answer) = answers.recv() => answer,
+            Ok(()) = changes.changed() => {
+                let grants = person.grants();
+                (grants != told).then(|| {
+                    told.clone_from(&grants);
+                    Heard::Grants { grants }
+                })
+            }
+            Some(answer) = answers.recv() => Some(answer),
         };
     }
 }

@@ -6,5 +6,6 @@ mod batches;
 mod circumvention;
 mod grants;
 mod input_required;
+mod provenance;
 mod questions;
 pub(crate) mod shell_commands;

@@ -21,9 +21,15 @@ __all__ = [
     "ApprovalClient",
     "ApprovalClientError",
     "ApprovalRequest",
+    "Label",
+    "Origin",
+    "Provenance",
     "Target",
     "ToolAnnotations",
 ]
+
+Label = Literal["trusted", "untrusted", "confidential"]
+"""What the user thinks of the data of a server: the `[labels]` of a policy."""
 
 _LOGGER = logging.getLogger("ipybox_rs")
 
@@ -83,6 +89,54 @@ class ApprovalBatch:
     size: int
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where data comes from that an argument has: evidence, since code can rewrite what it sends.
+
+    Attributes:
+        argument: The argument, by its name.
+        server: The server that has returned the data.
+        tool: Its tool.
+        label: The server's label in the policy.
+        bytes: About how many bytes of text have been found; 0 for values alone.
+        values: How many short values, such as numbers and addresses, if no longer text was found.
+    """
+
+    argument: str
+    server: str
+    tool: str
+    label: Label | None
+    bytes: int = 0
+    values: int = 0
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What is known of the data that a call would send.
+
+    Attributes:
+        origins: What its arguments have in common with what tools have returned, the most first: evidence.
+        read: The labels of what the session has read, with the servers that have them: certain.
+    """
+
+    origins: tuple[Origin, ...]
+    read: dict[Label, list[str]]
+
+    @classmethod
+    def of(cls, wire: dict[str, Any]) -> Provenance:
+        origins = tuple(
+            Origin(
+                origin["argument"],
+                origin["server"],
+                origin["tool"],
+                origin.get("label"),
+                **origin["found"],
+            )
+            for origin in wire.get("origins", ())
+        )
+        return cls(origins, wire.get("read", {}))
+
+
 class ApprovalRequest:
     """A tool call that waits for permission.
 
@@ -98,6 +152,8 @@ class ApprovalRequest:
         target: The command or URL behind the server's name; `None` if it is not known.
         annotations: The server's hints on the tool; `None` if they are not known.
         batch: The batch in which the code has announced the call, with others.
+        provenance: Where the data in the call comes from, and what the session has read; `None` if the policy lets
+            every call run. Requests of an `ApprovalClient` have none.
         proposed_grant: A grant that fits this call and those that were accepted in this cell, one by one: proposed from
             the fourth such call on, if they have enough in common. Requests of an `ApprovalClient` have none.
         outside_of_grants: Why the call is outside of the grants that there are for its tool.
@@ -124,6 +180,7 @@ class ApprovalRequest:
         self.target: Target | None = None
         self.annotations: ToolAnnotations | None = None
         self.batch: ApprovalBatch | None = None
+        self.provenance: Provenance | None = None
         self.proposed_grant: Grant | None = None
         self.outside_of_grants: str | None = None
         self._respond = respond
@@ -151,6 +208,8 @@ class ApprovalRequest:
             request.annotations = ToolAnnotations(**wire["annotations"])
         if wire["batch"] is not None:
             request.batch = ApprovalBatch(**wire["batch"])
+        if wire["provenance"] is not None:
+            request.provenance = Provenance.of(wire["provenance"])
         if wire["proposed_grant"] is not None:
             text = wire["proposed_grant_text"]
             request.proposed_grant = Grant.read(wire["proposed_grant"], text)

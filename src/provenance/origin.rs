@@ -1,0 +1,64 @@
+//! What is known of the data in a call.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::label::Label;
+
+/// Where data comes from that an argument has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Origin {
+    /// The argument, by its name.
+    pub argument: String,
+    /// The server that has returned the data.
+    pub server: String,
+    /// Its tool; `another tool` if the session has called too many to tell them apart.
+    pub tool: String,
+    /// The label of the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<Label>,
+    /// How much of it has been found.
+    pub found: Found,
+}
+
+/// What has been found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Found {
+    /// So many short values: numbers, addresses, identifiers.
+    Values(usize),
+    /// About so many bytes of text.
+    Bytes(usize),
+}
+
+/// What is known of the data that a call would send.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Provenance {
+    /// Evidence: what its arguments have in common with results, the most first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub origins: Vec<Origin>,
+    /// Certain: the labels of what the session has read, and the servers that have them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub read: BTreeMap<Label, BTreeSet<String>>,
+}
+
+impl Provenance {
+    /// Whether the session has read data with this label.
+    pub(crate) fn is_tainted_by(&self, label: Label) -> bool {
+        self.read.contains_key(&label)
+    }
+
+    /// The labels of what its arguments have, as far as can be seen.
+    pub(crate) fn labels(&self) -> impl Iterator<Item = Label> {
+        self.origins.iter().filter_map(|origin| origin.label)
+    }
+
+    /// Whether an argument has data with this label, as far as can be seen.
+    pub(crate) fn contains_from(&self, label: Label) -> bool {
+        self.labels().any(|other| other == label)
+    }
+}
