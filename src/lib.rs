@@ -142,7 +142,7 @@ pub use mcp_server::{Error as ServeError, serve_stdio};
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use process::raise_descriptors;
-pub use provenance::{Found, Label, Origin, Provenance};
+pub use provenance::{Found, Label, Origin, Provenance, UnknownLabel};
 #[doc(hidden)]
 pub use provenance::{Labels, Memory as ProvenanceMemory};
 pub use registry::{

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::REGISTER;
 use super::batch::InBatch;
 use crate::provenance::Provenance;
 use crate::text::visible::line;
@@ -44,6 +45,12 @@ impl Action {
     ) -> Self {
         let (definition, changes, annotations, batch, known) = (None, None, None, None, None);
         Self { server_name, tool_name, tool_args, target, definition, changes, annotations, batch, known }
+    }
+
+    /// The name of the server that this registers.
+    pub(crate) fn registers(&self) -> Option<&str> {
+        let is_registration = self.target == Target::Host && self.tool_name == REGISTER;
+        self.tool_args.get("server_name").filter(|_| is_registration)?.as_str()
     }
 }
 

@@ -1,7 +1,9 @@
 //! What the gate does with earlier answers: standing ones, and grants.
 
+use std::io;
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use super::action::Action;
@@ -9,7 +11,8 @@ use super::denied::Denied;
 use super::gate::{By, Gate, call_of};
 use super::grant::{GivenGrant, Granting, Used};
 use super::queue::Approver;
-use super::request::Answer;
+use super::request::{Answer, LABEL};
+use crate::provenance::Label;
 
 impl Gate {
     /// Off the runtime's threads, since it may read a file.
@@ -34,10 +37,33 @@ impl Gate {
         }
     }
 
-    /// Off the runtime's threads, since it may wait for another process and write a file.
-    pub(super) async fn remember(&self, action: &Arc<Action>, answer: Answer) -> std::io::Result<()> {
+    /// Remembers an answer that holds for more than this action, and the label that it gives to a server. Off the runtime's
+    /// threads, since it may wait for another process and write a file.
+    pub(super) async fn remember(
+        &self,
+        action: &Arc<Action>,
+        answer: Answer,
+        content: Option<Map<String, Value>>,
+    ) -> io::Result<()> {
+        let labelled = content.and_then(|content| labelled(action, &content));
+        if answer == Answer::Once && labelled.is_none() {
+            return Ok(());
+        }
         let (standing, action) = (Arc::clone(&self.standing), Arc::clone(action));
-        tokio::task::spawn_blocking(move || standing.remember(&action, answer)).await?
+        let given = labelled.clone();
+        tokio::task::spawn_blocking(move || {
+            if let Some((server, label)) = given {
+                standing.label(&server, Some(label))?;
+            }
+            standing.remember(&action, answer)
+        })
+        .await??;
+        if let (Some((server, label)), Some(memory)) = (labelled, self.memory())
+            && self.policy.labels().of(&server).is_none()
+        {
+            memory.label(&server, label);
+        }
+        Ok(())
     }
 
     /// Uses a grant that covers `action`. Consent needs none.
@@ -89,6 +115,12 @@ impl Gate {
         }
         is_revoked
     }
+}
+
+/// The server that is registered, and the label that the user has given to it in the question.
+fn labelled(action: &Action, content: &Map<String, Value>) -> Option<(String, Label)> {
+    let label = content.get(LABEL)?.as_str()?.parse().ok()?;
+    Some((action.registers()?.to_owned(), label))
 }
 
 #[cfg(test)]

@@ -98,10 +98,19 @@ impl Gate {
     /// Decides by `policy`; approval requests must be answered within `timeout`. Decisions are recorded in
     /// `audit`.
     pub(crate) fn new(policy: Policy, standing: Standing, timeout: Duration, audit: Audit) -> Self {
-        let approver = Mutex::new(Approver::Nobody(NO_CELL));
-        let (standing, grants) = (Arc::new(standing), Arc::default());
-        let memory = (!policy.is_open()).then(|| Arc::new(Memory::new(policy.labels().clone())));
-        Self { policy, standing, grants, timeout, audit, memory, approver, watcher: OnceLock::new() }
+        let (approver, grants) = (Mutex::new(Approver::Nobody(NO_CELL)), Arc::default());
+        let labels = || policy.labels().clone().or(standing.labels());
+        let memory = (!policy.is_open()).then(|| Arc::new(Memory::new(labels())));
+        Self {
+            policy,
+            standing: Arc::new(standing),
+            grants,
+            timeout,
+            audit,
+            memory,
+            approver,
+            watcher: OnceLock::new(),
+        }
     }
 
     /// What the session has read, if somebody needs to know.
@@ -233,27 +242,28 @@ impl Gate {
         let Some(reply) = self.ask(action, queue).await else {
             return (Err(Denied::Expired { call: call_of(action), after: self.timeout }), By::Expiry);
         };
-        let Some(Reply { answer, granting, .. }) = reply else {
+        let Some(Reply { answer, granting, content }) = reply else {
             return (Err(Denied::Rejected { call: call_of(action) }), By::Nobody);
         };
         if let Some(granting) = granting {
             return self.grant(granting, action, cell);
         }
+        if answer == Answer::Once {
+            self.grants.note_permit(action, cell);
+        }
         match answer {
             Answer::No | Answer::Grant => {
                 (Err(Denied::Rejected { call: call_of(action) }), By::Answer(Answer::No))
             }
-            Answer::Once => {
-                self.grants.note_permit(action, cell);
-                (Ok(()), By::Answer(answer))
-            }
-            Answer::Session | Answer::Always => match self.remember(action, answer).await {
-                Ok(()) => (Ok(()), By::Answer(answer)),
-                Err(error) => {
-                    let denied = Denied::NotSaved { call: call_of(action), why: error.to_string() };
-                    (Err(denied), By::Answer(answer))
+            Answer::Once | Answer::Session | Answer::Always => {
+                match self.remember(action, answer, content).await {
+                    Ok(()) => (Ok(()), By::Answer(answer)),
+                    Err(error) => {
+                        let denied = Denied::NotSaved { call: call_of(action), why: error.to_string() };
+                        (Err(denied), By::Answer(answer))
+                    }
                 }
-            },
+            }
         }
     }
 

@@ -63,6 +63,9 @@ pub(crate) use self::user::OnPage;
 /// can be registered by it.
 pub(crate) const OURSELVES: &str = "ipybox";
 
+/// The tool name of a registration: its argument `server_name` is the name that the server is to have.
+pub(crate) const REGISTER: &str = "register_mcp_server";
+
 /// The tool name of a login: its argument `url` is the page that the user is sent to.
 pub(crate) const LOGIN: &str = "login";
 

@@ -32,6 +32,9 @@ pub enum Answer {
     No,
 }
 
+/// The value of a reply that says what the data of a registered server is.
+pub(super) const LABEL: &str = "label";
+
 /// An answer, with what the user has filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reply {
@@ -272,6 +275,12 @@ impl ApprovalRequest {
             },
             answer => self.reply(answer.into()),
         }
+    }
+
+    /// Answers a registration; the data of the server has this label from now on.
+    pub(crate) fn answer_with_label(self, answer: Answer, label: Label) -> bool {
+        let content = Some(Map::from_iter([(LABEL.to_owned(), Value::from(label.word()))]));
+        self.reply(Reply { content, ..Reply::from(answer) })
     }
 
     pub(crate) fn reply(self, reply: Reply) -> bool {

@@ -10,13 +10,18 @@ use super::action::Action;
 use super::like::Like;
 use super::shown;
 use crate::files::StateFile;
+use crate::provenance::{Label, Labels};
 
 /// How many characters of a call are saved for readers of the file; scripts may be long.
 const SHOWN_CHARS: usize = 500;
 
 #[derive(Default, Serialize, Deserialize)]
 struct Document {
+    #[serde(default)]
     approvals: Vec<Approval>,
+    /// What the user has said of the data of servers.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    labels: Labels,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -41,6 +46,19 @@ impl Saved {
     pub(super) fn contains(&self, like: &Like) -> io::Result<bool> {
         let document: Document = self.0.read()?;
         Ok(document.approvals.iter().any(|approval| approval.like == *like))
+    }
+
+    /// The labels of servers. Blocks.
+    pub(super) fn labels(&self) -> io::Result<Labels> {
+        Ok(self.0.read::<Document>()?.labels)
+    }
+
+    /// Gives a server a label, or takes it away; an error leaves the file unchanged. Blocks.
+    pub(super) fn label(&self, server: &str, label: Option<Label>) -> io::Result<()> {
+        if label.is_none() && self.labels()?.of(server).is_none() {
+            return Ok(());
+        }
+        self.0.change(|document: &mut Document| document.labels.set(server, label))
     }
 
     /// Whether the same tool was always allowed as it was defined earlier. Blocks.

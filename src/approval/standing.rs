@@ -1,13 +1,14 @@
 //! Standing answers: they replace approval requests, never a denial.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use super::action::Action;
 use super::like::Like;
 use super::request::Answer;
 use super::saved::Saved;
+use crate::provenance::{Label, Labels};
 
 /// The answers of this session, and those that hold for good.
 #[derive(Debug, Default)]
@@ -22,6 +23,11 @@ impl Standing {
     /// directory must exist.
     pub(crate) fn new(path: PathBuf) -> Self {
         Self { session: Mutex::default(), saved: Some(Saved::new(path)) }
+    }
+
+    /// The answers of a workspace, by its state directory.
+    pub(crate) fn of_workspace(state: &Path) -> Self {
+        Self::new(state.join("approvals.json"))
     }
 
     /// The standing answer for `action`, if there is one. An unusable file counts as empty. Blocks.
@@ -43,6 +49,23 @@ impl Standing {
         let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         session.iter().any(|like| like.is_of_earlier(&now))
             || self.saved.as_ref().is_some_and(|saved| saved.has_earlier(&now).unwrap_or_default())
+    }
+
+    /// What the user has said of the data of servers. An unusable file says nothing. Blocks.
+    pub(crate) fn labels(&self) -> Labels {
+        let labels = self.saved.as_ref().map(Saved::labels).unwrap_or_else(|| Ok(Labels::default()));
+        labels.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the labels that were given to servers are unknown");
+            Labels::default()
+        })
+    }
+
+    /// Remembers what the user says of the data of a server, or forgets it. Blocks.
+    ///
+    /// # Errors
+    /// It cannot be saved.
+    pub(crate) fn label(&self, server: &str, label: Option<Label>) -> io::Result<()> {
+        self.saved.as_ref().map_or(Ok(()), |saved| saved.label(server, label))
     }
 
     /// Remembers `answer`, if it holds for more than this action. Blocks.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::Subcommand;
 
+use ipybox::{Label, UnknownLabel};
+
 use super::args::seconds;
 
 /// Where registered servers are kept.
@@ -75,9 +77,27 @@ pub(crate) enum ServersAction {
         /// Its name
         name: String,
     },
+    /// Say what the data of a server is: the label that policies and questions use
+    Label {
+        /// Its name
+        name: String,
+        /// `untrusted` if strangers write there, `confidential` if it must not get elsewhere, `trusted`, or `none`
+        #[arg(value_parser = label)]
+        label: LabelArg,
+    },
     /// Remove a registration, with its package `mcptools/<name>/` and its login
     Remove {
         /// Its name
         name: String,
     },
+}
+
+/// A label, or none.
+pub(crate) type LabelArg = Option<Label>;
+
+fn label(word: &str) -> Result<LabelArg, String> {
+    match word {
+        "none" => Ok(None),
+        word => word.parse().map(Some).map_err(|error: UnknownLabel| error.to_string()),
+    }
 }

@@ -19,6 +19,13 @@ pub(super) fn run(args: ServersArgs) -> anyhow::Result<()> {
             let tools = runtime()?.block_on(servers.test(&name))?;
             format!("`{name}` answers, and has {tools} tool{}.\n", if tools == 1 { "" } else { "s" })
         }
+        Some(ServersAction::Label { name, label }) => {
+            servers.label(&name, label)?;
+            match label {
+                Some(label) => format!("`{name}` is {label}, from the next session on.\n"),
+                None => format!("`{name}` has no label, from the next session on.\n"),
+            }
+        }
         Some(ServersAction::Remove { name }) => {
             runtime()?.block_on(servers.remove(&name))?;
             format!("`{name}` is removed.\n")
@@ -39,7 +46,8 @@ fn list(servers: &KnownServers) -> anyhow::Result<String> {
             None => "not registered".to_owned(),
         };
         let login = server.login.as_ref().map(|login| format!(", {login}")).unwrap_or_default();
-        format!("{}: {} ({tools}{login})\n", server.name, server.target)
+        let label = server.label.map(|label| format!(", {label}")).unwrap_or_default();
+        format!("{}: {} ({tools}{login}{label})\n", server.name, server.target)
     });
     Ok(lines.collect())
 }

@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::{Call, McpServer, Progress, parse, reply, schema};
+use crate::approval::REGISTER;
 use crate::kernel::plain;
 use crate::session::{Client, RegisterError};
 
-pub(super) const NAME: &str = "register_mcp_server";
+pub(super) const NAME: &str = REGISTER;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -44,7 +44,6 @@ const DECODED: usize = 2;
 /// What a session has read.
 #[derive(Debug, Default)]
 pub struct Memory {
-    labels: Labels,
     state: Mutex<State>,
 }
 
@@ -62,6 +61,7 @@ pub(crate) struct Reading(u32);
 
 #[derive(Debug)]
 struct State {
+    labels: Labels,
     grams: Table,
     tokens: Table,
     /// The tools by their numbers, from 1.
@@ -73,6 +73,7 @@ struct State {
 impl Default for State {
     fn default() -> Self {
         Self {
+            labels: Labels::default(),
             grams: Table::new(GRAM_BYTES),
             tokens: Table::new(TOKEN_BYTES),
             sources: Vec::new(),
@@ -85,7 +86,22 @@ impl Default for State {
 impl Memory {
     /// Nothing has been read. These labels hold for the servers.
     pub fn new(labels: Labels) -> Self {
-        Self { labels, state: Mutex::default() }
+        Self { state: Mutex::new(State { labels, ..State::default() }) }
+    }
+
+    /// A server has this label from now on, and with it what the session has from it already.
+    pub(crate) fn label(&self, server: &str, label: Label) {
+        let mut state = self.lock();
+        state.labels.set(server, Some(label));
+        let name = shortened(server, NAME_CHARS);
+        let mut was_read = false;
+        for source in state.sources.iter_mut().filter(|source| source.server == name) {
+            source.label = Some(label);
+            was_read = true;
+        }
+        if was_read {
+            state.note(label, server);
+        }
     }
 
     /// The session gets something that a tool has returned: its texts.
@@ -102,8 +118,8 @@ impl Memory {
     /// The session is about to get something that a tool has returned. The label of its server holds from now on, whatever
     /// becomes of the rest.
     pub(crate) fn begin(&self, server: &str, tool: &str) -> Reading {
-        let label = self.labels.of(server);
         let mut state = self.lock();
+        let label = state.labels.of(server);
         if let Some(label) = label {
             state.note(label, server);
         }
@@ -131,7 +147,7 @@ impl Memory {
     /// The session gets values that an earlier one had: nobody knows what that has read, so all that there is.
     pub(crate) fn restored(&self) {
         let mut state = self.lock();
-        for (server, label) in self.labels.all() {
+        for (server, label) in state.labels.clone().all() {
             state.note(label, server);
         }
     }

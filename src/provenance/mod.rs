@@ -23,7 +23,7 @@ mod table;
 mod tests;
 mod tokens;
 
-pub use self::label::{Label, Labels};
+pub use self::label::{Label, Labels, UnknownLabel};
 pub use self::memory::Memory;
 pub(crate) use self::memory::Reading;
 pub use self::origin::{Found, Origin, Provenance};

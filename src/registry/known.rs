@@ -10,15 +10,18 @@ use serde::Serialize;
 use serde_json::{Map, json};
 
 use super::{DefinitionStore, Packages, Registry};
+use crate::approval::Standing;
 use crate::config::{Config, Settings};
 use crate::mcp_client::{self, Connector, LoginError, Reach, ServerParameters};
 use crate::oauth::{self, KnownLogin, Opener, Visit, Visited};
+use crate::provenance::Label;
 use crate::text::{describe, listed, nearest};
 
 /// The servers of a workspace.
 pub struct KnownServers {
     registry: Registry,
     connector: Connector,
+    answers: Standing,
     state_directory: PathBuf,
     workspace: PathBuf,
 }
@@ -80,6 +83,8 @@ pub struct KnownServer {
     pub tools: Option<usize>,
     /// The login to it, if there is or was one.
     pub login: Option<LoginState>,
+    /// What the user has said of its data.
+    pub label: Option<Label>,
 }
 
 /// The login to a server.
@@ -132,7 +137,8 @@ impl KnownServers {
         let connector = config.connector().in_foreground();
         let state_directory = config.state_dir.clone();
         let registry = Registry::in_directory(&state_directory, connector.clone());
-        Ok(Self { registry, connector, state_directory, workspace: config.workspace().to_owned() })
+        let answers = Standing::of_workspace(&state_directory);
+        Ok(Self { registry, connector, answers, state_directory, workspace: config.workspace().to_owned() })
     }
 
     /// Logs the user in to a server, by its name or URL. `scopes` are asked for beside those that were granted.
@@ -169,11 +175,14 @@ impl KnownServers {
     /// What is kept cannot be read.
     pub fn list(&self) -> Result<Vec<KnownServer>, KnownServerError> {
         let logins = oauth::Store::known(&self.state_directory)?;
+        let labels = self.answers.labels();
         let mut servers = Vec::new();
         for (name, tools) in self.registry.store.tools()? {
             let Some(stored) = self.registry.store.get(&name)? else { continue };
             let login = login_of(&stored.parameters, &logins).map(LoginState::of);
+            let label = labels.of(&name);
             servers.push(KnownServer {
+                label,
                 name,
                 target: stored.parameters.summary(),
                 tools: Some(tools),
@@ -188,7 +197,8 @@ impl KnownServers {
             };
             let is_listed = |server: &KnownServer| server.name == name || server.target == target;
             if !servers.iter().any(is_listed) {
-                servers.push(KnownServer { name, target, tools: None, login: Some(LoginState::of(login)) });
+                let (label, login) = (labels.of(&name), Some(LoginState::of(login)));
+                servers.push(KnownServer { name, target, tools: None, login, label });
             }
         }
         Ok(servers)
@@ -208,7 +218,16 @@ impl KnownServers {
         Ok(tools.map_err(failed)?.len())
     }
 
-    /// Removes a registration with its package and its login.
+    /// Says what the data of a registered server is, for the questions and policies of sessions that begin later.
+    ///
+    /// # Errors
+    /// There is no such server, or what is kept cannot be changed.
+    pub fn label(&self, name: &str, label: Option<Label>) -> Result<(), KnownServerError> {
+        let Named { name, .. } = self.find(name)?;
+        Ok(self.answers.label(&name, label)?)
+    }
+
+    /// Removes a registration with its package, its login and its label.
     ///
     /// # Errors
     /// There is no such server, or what is kept cannot be changed.
@@ -220,6 +239,7 @@ impl KnownServers {
         {
             return Err(failed("log out of", &name, &error));
         }
+        self.answers.label(&name, None)?;
         self.registry.store.put(&name, None)?;
         DefinitionStore::in_directory(&self.state_directory).remove(&name)?;
         Ok(Packages::of_workspace(&self.workspace).remove(&name)?)

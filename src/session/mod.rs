@@ -131,7 +131,7 @@ impl Session {
         let (gate, tools) = match tools {
             Some(options) => {
                 let audit = open_audit(config, options.face)?;
-                let standing = Standing::new(config.state_dir.join("approvals.json"));
+                let standing = Standing::of_workspace(&config.state_dir);
                 let gate = Arc::new(Gate::new(options.policy, standing, options.timeout, audit));
                 (Arc::clone(&gate), Some(Tools::open(config, options.registry, gate).await?))
             }

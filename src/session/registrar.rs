@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::error::RegisterError;
-use crate::approval::{Action, Approver, Denied, Gate, OURSELVES, OpenCall, Origin, Target};
+use crate::approval::{Action, Approver, Denied, Gate, OURSELVES, OpenCall, Origin, REGISTER, Target};
 use crate::mcp_client::{Connection, Tell};
 use crate::registry::{self, Candidate, Packages, Registration, Registry};
 use crate::servers::{self, Pool, Registered};
@@ -82,7 +82,7 @@ impl Registrar {
 
 /// The action of registering a server.
 pub(super) fn registration(name: &str, parameters: &Map<String, Value>) -> Action {
-    ours("register_mcp_server", [("server_name", json!(name)), ("server_params", json!(parameters))])
+    ours(REGISTER, [("server_name", json!(name)), ("server_params", json!(parameters))])
 }
 
 /// An action of ipybox itself.

@@ -10,10 +10,11 @@ use rmcp::model::{
 use serde_json::Value;
 
 use crate::approval::{
-    Answer, ApprovalRequest, Batch, ELICITATION, LOGIN, OURSELVES, Target, TooLong, ToolAnnotations,
-    grant_choice, grant_offer, provenance, question,
+    Answer, ApprovalRequest, Batch, ELICITATION, LOGIN, OURSELVES, REGISTER, Target, TooLong,
+    ToolAnnotations, grant_choice, grant_offer, provenance, question,
 };
 use crate::mcp_client::TRUST_WORKSPACE;
+use crate::provenance::{Label, UnknownLabel};
 use crate::text::shortened;
 use crate::text::visible::{Literal, Use, line};
 
@@ -30,6 +31,11 @@ const TITLE_CHARS: usize = 300;
 
 /// The form's one field.
 const FIELD: &str = "decision";
+
+/// The field for what the data of a registered server is, which may be left out.
+const LABEL: &str = "label";
+const LABEL_HELP: &str = "Optional, for questions and policies: untrusted if strangers write there, confidential if it must \
+     not get elsewhere. The label of a policy goes before";
 
 /// The choices and their meaning. An acceptance without a choice means the first.
 const CHOICES: [(&str, Answer); 4] = [
@@ -62,7 +68,14 @@ pub(super) fn form(request: &ApprovalRequest, round: Option<u32>) -> Result<Elic
         .with_default(CHOICES[0].0.to_owned())
         .map_err(|error| error.to_string())?
         .build();
-    let schema = ElicitationSchema::builder().property(FIELD, PrimitiveSchemaDefinition::Enum(choice));
+    let mut schema = ElicitationSchema::builder().property(FIELD, PrimitiveSchemaDefinition::Enum(choice));
+    if request.action().registers().is_some() {
+        let labels = EnumSchema::builder(Label::ALL.map(|label| label.word().to_owned()).to_vec())
+            .title("Its data")
+            .description(LABEL_HELP)
+            .build();
+        schema = schema.property(LABEL, PrimitiveSchemaDefinition::Enum(labels));
+    }
     let message = question(request.action()).map(|call| text(request, &call));
     let mut message = message.map_err(|TooLong| "the question is too long".to_owned())?;
     add_late_round(&mut message, round);
@@ -140,8 +153,26 @@ pub(super) fn give(request: ApprovalRequest, result: &ElicitResult) -> bool {
         (true, false) => request.reject(),
         (false, _) => {
             let answer = answer(&choices(&request), result);
-            request.answer(answer)
+            match label(&request, result) {
+                Ok(None) => request.answer(answer),
+                Ok(Some(label)) => request.answer_with_label(answer, label),
+                Err(error) => {
+                    tracing::warn!(%error, "the answer to a registration");
+                    request.reject()
+                }
+            }
         }
+    }
+}
+
+/// The label in a client's response to a registration.
+fn label(request: &ApprovalRequest, result: &ElicitResult) -> Result<Option<Label>, UnknownLabel> {
+    let given = result.content.as_ref().and_then(|content| content.get(LABEL));
+    match given.filter(|_| request.action().registers().is_some()) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(word)) if word.is_empty() => Ok(None),
+        Some(Value::String(word)) => word.parse().map(Some),
+        Some(other) => other.to_string().parse().map(Some),
     }
 }
 
@@ -174,7 +205,7 @@ pub(in crate::mcp_server) fn for_prompt(request: &ApprovalRequest) -> Result<Str
 fn text(request: &ApprovalRequest, call: &str) -> String {
     let mut text = match (request.server_name(), request.tool_name()) {
         (OURSELVES, "shell" | "shell_magic") => "Run this shell command in the kernel?".to_owned(),
-        (OURSELVES, "register_mcp_server") => "Register this MCP server? It is started at once.".to_owned(),
+        (OURSELVES, REGISTER) => "Register this MCP server? It is started at once.".to_owned(),
         (OURSELVES, "install_package") => "Install this Python package? Its code may run at once.".to_owned(),
         _ => "Code in the kernel wants to call this tool. Allow it?".to_owned(),
     };

@@ -180,6 +180,89 @@ async fn an_answer_for_the_session_is_about_what_was_read_until_then() {
 }
 
 #[tokio::test]
+async fn a_label_is_given_in_the_question_about_a_registration() {
+    let place = Place::new();
+    write_texts(&place);
+    let python = kernel_python();
+    let file = place.temporary().join("policy.toml");
+    let rules = "[labels]\nchat = 'trusted'\n[[rule]]\nserver = 'chat'\ncontains_from = 'confidential'\neffect = 'deny'\n\
+                 [[rule]]\nserver = ['chat', 'mail']\neffect = 'allow'\n";
+    std::fs::write(&file, rules).unwrap();
+    let flags = [
+        "--python",
+        python.to_str().unwrap(),
+        "--approval",
+        "policy",
+        "--approval-policy",
+        file.to_str().unwrap(),
+    ];
+    let code = "from mcptools import chat, mail\nletter = mail.read.run(name='letter')\n\
+                try: print(chat.post.run(text=letter))\nexcept Exception as error: print(error)";
+    let mut ipybox = place.start(&flags).await;
+    ipybox.initialize_with(json!({"elicitation": {}})).await;
+    for (name, content) in [
+        ("chat", json!({"decision": "allow once", "label": "confidential"})),
+        ("mail", json!({"decision": "allow once", "label": "secret"})),
+        ("mail", json!({"decision": "allow once", "label": ""})),
+    ] {
+        let is_refused = content["label"] == "secret";
+        let arguments = json!({"server_name": name, "server_params": server(&place)});
+        let registering = ipybox.start_call("register_mcp_server", arguments).await;
+        let question = ipybox.question().await;
+        let label = &question["params"]["requestedSchema"]["properties"]["label"];
+        assert_eq!(label["enum"], json!(["trusted", "untrusted", "confidential"]), "{question}");
+        assert_eq!(question["params"]["requestedSchema"]["required"], json!(null));
+        ipybox.respond(&question, json!({"action": "accept", "content": content})).await;
+        let answer = registering.answer().await;
+        if is_refused { drop(answer.error()) } else { drop(answer.ok()) }
+    }
+    assert_eq!(ipybox.cell(code).await.ok(), "posted");
+
+    // What was read before the label counts too.
+    let arguments = json!({"server_name": "mail", "server_params": server(&place)});
+    let registering = ipybox.start_call("register_mcp_server", arguments).await;
+    let question = ipybox.question().await;
+    let content = json!({"decision": "allow once", "label": "confidential"});
+    ipybox.respond(&question, json!({"action": "accept", "content": content})).await;
+    registering.answer().await.ok();
+    let answer = ipybox
+        .cell("try: print(chat.post.run(text=letter))\nexcept Exception as error: print(error)")
+        .await
+        .ok();
+    assert!(answer.contains("is denied by the approval policy: rule 1"), "{answer}");
+    ipybox.stop().await;
+
+    // It holds in later sessions, until the user says something else.
+    let mut ipybox = place.start(&flags).await;
+    ipybox.initialize().await;
+    let answer = ipybox.cell(code).await.ok();
+    assert!(answer.contains("is denied by the approval policy: rule 1"), "{answer}");
+    ipybox.stop().await;
+    let servers = |more: &[&str]| {
+        let place = ["servers", "--workspace", place.workspace().to_str().unwrap()]
+            .into_iter()
+            .map(str::to_owned)
+            .chain(["--state-dir".to_owned(), place.states().to_str().unwrap().to_owned()]);
+        let run = Command::new(env!("CARGO_BIN_EXE_ipybox")).args(place).args(more).output().unwrap();
+        String::from_utf8(run.stdout).unwrap() + &String::from_utf8(run.stderr).unwrap()
+    };
+    let list = servers(&[]);
+    let line = |name: &str| list.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    assert!(line("mail").ends_with("(3 tools, confidential)"), "{list}");
+    let wrong = servers(&["label", "mail", "secret"]);
+    assert!(
+        wrong.contains("`secret` is no label; there are `trusted`, `untrusted` and `confidential`"),
+        "{wrong}"
+    );
+    assert!(servers(&["label", "nobody", "trusted"]).contains("find the MCP server `nobody`"));
+    assert_eq!(servers(&["label", "mail", "none"]), "`mail` has no label, from the next session on.\n");
+    let mut ipybox = place.start(&flags).await;
+    ipybox.initialize().await;
+    assert_eq!(ipybox.cell(code).await.ok(), "posted");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn tables_say_it_of_their_rows() {
     let place = Place::new();
     let mut ipybox = start(&place, READING, &[]).await;
