@@ -2,7 +2,7 @@
 //!
 //! SEEN and OTHERS are directories with texts of the same kinds: documentation, sources, data. What is in SEEN is entered as
 //! the results of tools, up to 100 MB. Then parts of it are written in several ways and looked up, and parts of OTHERS, of
-//! which none should be found. Licenses are left out: everybody has the same.
+//! which none should be found. Licenses are left out, in files of their own and in others: everybody has the same.
 
 #![allow(clippy::print_stdout, reason = "a tool for developers")]
 
@@ -109,6 +109,7 @@ fn texts(directory: &Path, most: usize) -> Result<Vec<String>, Box<dyn Error>> {
         let name = file.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
         let is_license = ["LICEN", "COPY", "UNLICEN"].iter().any(|prefix| name.starts_with(prefix));
         let Ok(text) = fs::read_to_string(&file) else { continue };
+        let is_license = is_license || text.to_uppercase().contains("WARRANT");
         if !is_license && text.len() >= 300 && bytes + text.len() <= most {
             bytes += text.len();
             texts.push(text);

@@ -416,6 +416,8 @@ mod tests {
         for common in [
             json!("2026-11-23T06:52:08Z"),
             json!(1_000_000),
+            json!(2_097_152),
+            json!(4_294_967_295_u32),
             json!("127.0.0.1"),
             json!("v1.22.333"),
             json!(true),

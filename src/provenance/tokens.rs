@@ -95,7 +95,13 @@ fn is_number(word: &[u8], digits: usize) -> bool {
     let significant: Vec<u8> = word.iter().copied().filter(u8::is_ascii_digit).collect();
     let first = significant.iter().position(|digit| *digit != b'0').unwrap_or(significant.len());
     let last = significant.iter().rposition(|digit| *digit != b'0').map_or(first, |last| last + 1);
-    last - first >= DIGITS
+    last - first >= DIGITS && !is_limit(&significant[first..])
+}
+
+/// Whether digits are a power of two or one less: sizes and limits of computers.
+fn is_limit(digits: &[u8]) -> bool {
+    let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u128>().ok());
+    number.is_some_and(|number| number.is_power_of_two() || number.wrapping_add(1).is_power_of_two())
 }
 
 /// Whether it is a time such as `2026-11-23T06`: clocks are everywhere.

@@ -141,7 +141,7 @@ def complete(target_directory, builds):
     expect(tops == TOP, f"packed or not packed by mistake: {sorted(tops ^ TOP)}")
     strange = [
         name
-        for name in names
+        for name in names - embedded()
         if not re.search(r"\.(rs|py|sh|md|json|toml|lock|orig)$|^LICENSE$", name)
     ]
     expect(not strange, f"packed by mistake: {strange}")
