@@ -37,9 +37,24 @@ impl Gate {
         }
     }
 
+    /// Decides by an answer, which is kept if it holds for more than this action.
+    pub(super) async fn keep(
+        &self,
+        action: &Arc<Action>,
+        answer: Answer,
+        content: Option<Map<String, Value>>,
+    ) -> (Result<(), Denied>, By) {
+        if matches!(answer, Answer::No | Answer::Grant) {
+            return (Err(Denied::Rejected { call: call_of(action) }), By::Answer(Answer::No));
+        }
+        let kept = self.remember(action, answer, content).await;
+        let not_saved = |error: io::Error| Denied::NotSaved { call: call_of(action), why: error.to_string() };
+        (kept.map_err(not_saved), By::Answer(answer))
+    }
+
     /// Remembers an answer that holds for more than this action, and the label that it gives to a server. Off the runtime's
     /// threads, since it may wait for another process and write a file.
-    pub(super) async fn remember(
+    async fn remember(
         &self,
         action: &Arc<Action>,
         answer: Answer,

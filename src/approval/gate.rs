@@ -251,20 +251,7 @@ impl Gate {
         if answer == Answer::Once {
             self.grants.note_permit(action, cell);
         }
-        match answer {
-            Answer::No | Answer::Grant => {
-                (Err(Denied::Rejected { call: call_of(action) }), By::Answer(Answer::No))
-            }
-            Answer::Once | Answer::Session | Answer::Always => {
-                match self.remember(action, answer, content).await {
-                    Ok(()) => (Ok(()), By::Answer(answer)),
-                    Err(error) => {
-                        let denied = Denied::NotSaved { call: call_of(action), why: error.to_string() };
-                        (Err(denied), By::Answer(answer))
-                    }
-                }
-            }
-        }
+        self.keep(action, answer, content).await
     }
 
     /// The reply; `Some(None)` if the request was dropped, `None` if it has expired.

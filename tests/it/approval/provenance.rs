@@ -218,8 +218,10 @@ async fn a_label_is_given_in_the_question_about_a_registration() {
     }
     assert_eq!(ipybox.cell(code).await.ok(), "posted");
 
-    // What was read before the label counts too.
-    let arguments = json!({"server_name": "mail", "server_params": server(&place)});
+    // What was read before the label counts too. The very same server would not be asked about again.
+    let mut other = server(&place);
+    other["args"].as_array_mut().unwrap().push(json!("other"));
+    let arguments = json!({"server_name": "mail", "server_params": other});
     let registering = ipybox.start_call("register_mcp_server", arguments).await;
     let question = ipybox.question().await;
     let content = json!({"decision": "allow once", "label": "confidential"});
@@ -239,11 +241,14 @@ async fn a_label_is_given_in_the_question_about_a_registration() {
     assert!(answer.contains("is denied by the approval policy: rule 1"), "{answer}");
     ipybox.stop().await;
     let servers = |more: &[&str]| {
-        let place = ["servers", "--workspace", place.workspace().to_str().unwrap()]
-            .into_iter()
-            .map(str::to_owned)
-            .chain(["--state-dir".to_owned(), place.states().to_str().unwrap().to_owned()]);
-        let run = Command::new(env!("CARGO_BIN_EXE_ipybox")).args(place).args(more).output().unwrap();
+        let run = Command::new(env!("CARGO_BIN_EXE_ipybox"))
+            .args(["servers", "--workspace"])
+            .arg(place.workspace())
+            .arg("--state-dir")
+            .arg(place.states())
+            .args(more)
+            .output()
+            .unwrap();
         String::from_utf8(run.stdout).unwrap() + &String::from_utf8(run.stderr).unwrap()
     };
     let list = servers(&[]);
