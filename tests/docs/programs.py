@@ -60,6 +60,8 @@ COVERED = {
     "python3 benches/remote.py target/test-tools": "benches/remote.py",
     "python3 benches/python_library.py target/bench": "benches/python_library.py",
     "cargo bench --bench search -- SERVERS": "benches/search.rs",
+    "cargo bench --bench provenance -- SEEN -- OTHERS": "benches/provenance.rs",
+    "python3 benches/decisions.py --help": "benches/decisions.py",
     "python3 benches/first_minutes.py --help": "benches/first_minutes.py",
 }
 """Commands that are not run here, and the file by which they are."""
