@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::REGISTER;
 use super::batch::InBatch;
+use super::{ELICITATION, LOGIN, OURSELVES, REGISTER};
 use crate::provenance::Provenance;
 use crate::text::visible::line;
 
@@ -45,6 +45,12 @@ impl Action {
     ) -> Self {
         let (definition, changes, annotations, batch, known) = (None, None, None, None, None);
         Self { server_name, tool_name, tool_args, target, definition, changes, annotations, batch, known }
+    }
+
+    /// Whether only the client can do it with its user: fill in a form of a server, or log in on a page.
+    pub(crate) fn is_of_client(&self) -> bool {
+        let is_login = self.server_name == OURSELVES && self.tool_name == LOGIN;
+        is_login || self.tool_name == ELICITATION
     }
 
     /// The name of the server that this registers.

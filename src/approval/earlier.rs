@@ -3,7 +3,6 @@
 use std::io;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use super::action::Action;
@@ -11,7 +10,7 @@ use super::denied::Denied;
 use super::gate::{By, Gate, call_of};
 use super::grant::{GivenGrant, Granting, Used};
 use super::queue::Approver;
-use super::request::{Answer, LABEL};
+use super::request::Answer;
 use crate::provenance::Label;
 
 impl Gate {
@@ -42,25 +41,20 @@ impl Gate {
         &self,
         action: &Arc<Action>,
         answer: Answer,
-        content: Option<Map<String, Value>>,
+        label: Option<Label>,
     ) -> (Result<(), Denied>, By) {
         if matches!(answer, Answer::No | Answer::Grant) {
             return (Err(Denied::Rejected { call: call_of(action) }), By::Answer(Answer::No));
         }
-        let kept = self.remember(action, answer, content).await;
+        let kept = self.remember(action, answer, label).await;
         let not_saved = |error: io::Error| Denied::NotSaved { call: call_of(action), why: error.to_string() };
         (kept.map_err(not_saved), By::Answer(answer))
     }
 
     /// Remembers an answer that holds for more than this action, and the label that it gives to a server. Off the runtime's
     /// threads, since it may wait for another process and write a file.
-    async fn remember(
-        &self,
-        action: &Arc<Action>,
-        answer: Answer,
-        content: Option<Map<String, Value>>,
-    ) -> io::Result<()> {
-        let labelled = content.and_then(|content| labelled(action, &content));
+    async fn remember(&self, action: &Arc<Action>, answer: Answer, label: Option<Label>) -> io::Result<()> {
+        let labelled = label.and_then(|label| Some((action.registers()?.to_owned(), label)));
         if answer == Answer::Once && labelled.is_none() {
             return Ok(());
         }
@@ -130,12 +124,6 @@ impl Gate {
         }
         is_revoked
     }
-}
-
-/// The server that is registered, and the label that the user has given to it in the question.
-fn labelled(action: &Action, content: &Map<String, Value>) -> Option<(String, Label)> {
-    let label = content.get(LABEL)?.as_str()?.parse().ok()?;
-    Some((action.registers()?.to_owned(), label))
 }
 
 #[cfg(test)]

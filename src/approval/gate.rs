@@ -242,7 +242,7 @@ impl Gate {
         let Some(reply) = self.ask(action, queue).await else {
             return (Err(Denied::Expired { call: call_of(action), after: self.timeout }), By::Expiry);
         };
-        let Some(Reply { answer, granting, content }) = reply else {
+        let Some(Reply { answer, granting, label, .. }) = reply else {
             return (Err(Denied::Rejected { call: call_of(action) }), By::Nobody);
         };
         if let Some(granting) = granting {
@@ -251,7 +251,7 @@ impl Gate {
         if answer == Answer::Once {
             self.grants.note_permit(action, cell);
         }
-        self.keep(action, answer, content).await
+        self.keep(action, answer, label).await
     }
 
     /// The reply; `Some(None)` if the request was dropped, `None` if it has expired.

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::action::{Action, Target};
+use super::review::Record;
 use super::shown::question;
 
 /// How much of the end of the file is read, in bytes.
@@ -30,26 +30,6 @@ pub(crate) struct PastDecision {
     pub(crate) how: String,
 }
 
-#[derive(Deserialize)]
-struct Record {
-    time: String,
-    session: String,
-    event: String,
-    #[serde(default)]
-    server: String,
-    #[serde(default)]
-    tool: String,
-    #[serde(default)]
-    arguments: Value,
-    #[serde(default)]
-    decision: String,
-    #[serde(default)]
-    by: String,
-    rule: Option<String>,
-    #[serde(default)]
-    earlier: bool,
-}
-
 /// The newest decisions of this session in the file of decisions, the newest last. Blocks.
 ///
 /// # Errors
@@ -60,41 +40,39 @@ pub(super) fn read(path: &Path, session: &str) -> io::Result<Vec<PastDecision>> 
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
     let mut tail = Vec::new();
     file.take(TAIL_BYTES).read_to_end(&mut tail)?;
-    let records =
-        tail.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Record>(line).ok());
+    let records = tail.split(|byte| *byte == b'\n').filter_map(Record::read);
     let decisions = records.filter(|record| record.session == session && record.event == "decision");
-    let mut decisions: Vec<_> = decisions.map(Record::decided).collect();
+    let mut decisions: Vec<_> = decisions.map(decided).collect();
     decisions.drain(..decisions.len().saturating_sub(DECISIONS));
     Ok(decisions)
 }
 
-impl Record {
-    fn decided(self) -> PastDecision {
-        let by = match self.by.as_str() {
-            "policy" => format!("{} by the policy", self.decision),
-            "rule" => format!("{} by the policy, {}", self.decision, self.rule.unwrap_or_default()),
-            "once" => "allowed once".to_owned(),
-            "session" => "allowed for this session".to_owned(),
-            "always" => "allowed always".to_owned(),
-            "no" => "denied".to_owned(),
-            "consent" => "allowed beforehand".to_owned(),
-            "expiry" => "not answered in time".to_owned(),
-            "nobody" => "denied: nobody could be asked".to_owned(),
-            "withdrawal" => "taken back".to_owned(),
-            other => format!("{} ({other})", self.decision),
-        };
-        let how = if self.earlier { format!("{by}, by an earlier answer") } else { by };
-        let (server_name, tool_name) = (self.server, self.tool);
-        let tool_args = match self.arguments {
-            Value::Object(arguments) => arguments,
-            // What was too long for the log.
-            other => Map::from_iter([("arguments".to_owned(), other)]),
-        };
-        let short = format!("{server_name}.{tool_name}(…)");
-        let action = Action::new(server_name, tool_name, tool_args, Target::Host);
-        let call = question(&action).unwrap_or(short);
-        PastDecision { at: self.time, call: crate::text::shortened(&call, CALL_CHARS), how }
-    }
+fn decided(record: Record) -> PastDecision {
+    let decision = record.decision.unwrap_or_default();
+    let by = match record.by.as_deref().unwrap_or_default() {
+        "policy" => format!("{decision} by the policy"),
+        "rule" => format!("{decision} by the policy, {}", record.rule.unwrap_or_default()),
+        "once" => "allowed once".to_owned(),
+        "session" => "allowed for this session".to_owned(),
+        "always" => "allowed always".to_owned(),
+        "no" => "denied".to_owned(),
+        "consent" => "allowed beforehand".to_owned(),
+        "expiry" => "not answered in time".to_owned(),
+        "nobody" => "denied: nobody could be asked".to_owned(),
+        "withdrawal" => "taken back".to_owned(),
+        other => format!("{decision} ({other})"),
+    };
+    let how = if record.earlier { format!("{by}, by an earlier answer") } else { by };
+    let (server_name, tool_name) = (record.server.unwrap_or_default(), record.tool.unwrap_or_default());
+    let tool_args = match record.arguments.unwrap_or_default() {
+        Value::Object(arguments) => arguments,
+        // What was too long for the log.
+        other => Map::from_iter([("arguments".to_owned(), other)]),
+    };
+    let short = format!("{server_name}.{tool_name}(…)");
+    let action = Action::new(server_name, tool_name, tool_args, Target::Host);
+    let call = question(&action).unwrap_or(short);
+    PastDecision { at: record.time, call: crate::text::shortened(&call, CALL_CHARS), how }
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ pub use self::review::{
     Filter as AuditFilter, NoHead as NoAuditHead, Report as AuditReport, Review as AuditReview,
     rfc3339_seconds,
 };
-pub(crate) use self::shown::{TooLong, question};
+pub(crate) use self::shown::{TooLong, question, question_of_ours};
 pub(crate) use self::standing::Standing;
 pub(crate) use self::table::{MOST_ROWS, table};
 pub(crate) use self::traced::{Expected, provenance};

@@ -8,7 +8,6 @@ use tokio::sync::{mpsc, watch};
 use super::action::Action;
 use super::request::{ApprovalRequest, Waiting};
 use super::shown::question;
-use super::{ELICITATION, LOGIN, OURSELVES};
 
 /// How many unread requests the queue holds: those of the largest batch. More wait for room.
 const CAPACITY: usize = 1_000;
@@ -166,11 +165,9 @@ impl ApprovalQueue {
         }
     }
 
-    /// What only the client can do is asked of its user alone: to fill in a form, and to log in on a page.
+    /// What only the client can do is asked of its user alone.
     fn people_for(&self, action: &Action) -> Option<&Arc<ApprovalQueue>> {
-        let is_login = (action.server_name.as_str(), action.tool_name.as_str()) == (OURSELVES, LOGIN);
-        let is_of_client = is_login || action.tool_name == ELICITATION;
-        let people = self.people.as_ref().filter(|_| !is_of_client)?;
+        let people = self.people.as_ref().filter(|_| !action.is_of_client())?;
         (people.asks_people_all.load(Ordering::Relaxed) && people.is_attended()).then_some(people)
     }
 
@@ -208,7 +205,7 @@ mod tests {
     use serde_json::Map;
 
     use super::super::action::Target;
-    use super::super::{Answer, EXPIRED};
+    use super::super::{Answer, ELICITATION, EXPIRED, LOGIN, OURSELVES};
     use super::*;
 
     fn action(server_name: &str, tool_name: &str) -> Action {

@@ -32,9 +32,6 @@ pub enum Answer {
     No,
 }
 
-/// The value of a reply that says what the data of a registered server is.
-pub(super) const LABEL: &str = "label";
-
 /// An answer, with what the user has filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reply {
@@ -43,6 +40,8 @@ pub(crate) struct Reply {
     pub(crate) content: Option<Map<String, Value>>,
     /// The grant that the answer gives, or uses.
     pub(super) granting: Option<Granting>,
+    /// What the data of the server is that is registered.
+    pub(super) label: Option<Label>,
 }
 
 impl Reply {
@@ -58,7 +57,7 @@ impl Reply {
 
 impl From<Answer> for Reply {
     fn from(answer: Answer) -> Self {
-        Self { answer, content: None, granting: None }
+        Self { answer, content: None, granting: None, label: None }
     }
 }
 
@@ -279,8 +278,7 @@ impl ApprovalRequest {
 
     /// Answers a registration; the data of the server has this label from now on.
     pub(crate) fn answer_with_label(self, answer: Answer, label: Label) -> bool {
-        let content = Some(Map::from_iter([(LABEL.to_owned(), Value::from(label.word()))]));
-        self.reply(Reply { content, ..Reply::from(answer) })
+        self.reply(Reply { label: Some(label), ..Reply::from(answer) })
     }
 
     pub(crate) fn reply(self, reply: Reply) -> bool {

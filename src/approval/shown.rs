@@ -7,8 +7,8 @@ use std::fmt::{self, Formatter, Write};
 
 use serde_json::Value;
 
-use super::OURSELVES;
 use super::action::{Action, Target};
+use super::{OURSELVES, REGISTER};
 use crate::text::visible::{Literal, Name, Use};
 
 /// How long a call may be, in characters, before its long texts are shortened. Dialogs are small, and arguments may hold
@@ -20,6 +20,16 @@ const MOST_CHARS: usize = 16_000;
 
 /// How many characters of a long text may be left; the largest value that fits is used.
 const SHARES: [usize; 6] = [3_500, 1_800, 900, 450, 220, 100];
+
+/// The question about what ipybox does itself; `None` if it is another call.
+pub(crate) fn question_of_ours(server_name: &str, tool_name: &str) -> Option<&'static str> {
+    match (server_name, tool_name) {
+        (OURSELVES, "shell" | "shell_magic") => Some("Run this shell command in the kernel?"),
+        (OURSELVES, REGISTER) => Some("Register this MCP server? It is started at once."),
+        (OURSELVES, "install_package") => Some("Install this Python package? Its code may run at once."),
+        _ => None,
+    }
+}
 
 /// The action is too long for an approval request, even if shortened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

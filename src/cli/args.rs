@@ -8,7 +8,7 @@ use super::audit::AuditArgs;
 use super::import::ImportArgs;
 use super::search::SearchArgs;
 use super::server_args::{LoginArgs, LogoutArgs, ServersArgs};
-use super::session_args::{AttachArgs, LastingArgs, SessionKeeperArgs, SessionsArgs, UiArgs};
+use super::session_args::{JoinArgs, LastingArgs, SessionKeeperArgs, SessionsArgs};
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 use ipybox::{ApprovalMode, AuditContents, RemoteSettings, SandboxSettings, Settings};
 
@@ -68,13 +68,13 @@ pub(crate) enum Command {
     /// A prompt on a terminal; without one, stdin is run as one cell, and the exit status is 1 if it raises an exception. The
     /// session is one of a client whose ipybox was started with `--keep-session`. Ctrl-C interrupts your cell, Ctrl-D leaves,
     /// and the session goes on.
-    Attach(AttachArgs),
+    Attach(JoinArgs),
     /// Serve a page in the browser on which the calls of a kept session are decided
     ///
     /// With all arguments, many calls at once, and what the session does. Prints the address of the page, and the code that it
     /// asks for. The session is one of a client whose ipybox was started with `--keep-session`. Ctrl-C ends the page, and the
     /// session goes on.
-    Ui(UiArgs),
+    Ui(JoinArgs),
     /// Hold a session for clients that come one after the other
     #[command(hide = true)]
     SessionKeeper(SessionKeeperArgs),

@@ -36,20 +36,9 @@ pub(crate) struct SessionKeeperArgs {
     pub(crate) entry: PathBuf,
 }
 
-/// The flags of `ipybox attach`.
+/// The flags of `ipybox attach` and `ipybox ui`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct AttachArgs {
-    /// The id of the session, as `ipybox sessions` lists it [default: that of the current directory, or the only one]
-    pub(crate) session: Option<String>,
-
-    /// Directory that holds registered servers and Python environments
-    #[arg(long, value_name = "DIR")]
-    pub(crate) state_dir: Option<PathBuf>,
-}
-
-/// The flags of `ipybox ui`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct UiArgs {
+pub(crate) struct JoinArgs {
     /// The id of the session, as `ipybox sessions` lists it [default: that of the current directory, or the only one]
     pub(crate) session: Option<String>,
 

@@ -6,10 +6,10 @@ use anyhow::Context as _;
 use ipybox::lasting;
 use ipybox::page::{News, Page};
 
-use super::session_args::UiArgs;
+use super::session_args::JoinArgs;
 
 /// Serves the page until it is interrupted, or the session ends.
-pub(crate) fn run(args: UiArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: JoinArgs) -> anyhow::Result<()> {
     let joined = lasting::join(args.session.as_deref(), args.state_dir, true, false)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

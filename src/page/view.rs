@@ -70,7 +70,7 @@ impl Row {
             id,
             server: name(&call.server),
             tool: name(&call.tool),
-            kind: kind(call),
+            kind: call.question_of_ours().unwrap_or("Code in the kernel wants to call this tool."),
             arguments: call.arguments.iter().map(|(name, value)| cell(name, value, is_ours)).collect(),
             behind: match &call.behind {
                 Behind::Program(words) => format!("a program on this machine: {}", visible::line(words)),
@@ -96,9 +96,7 @@ impl Row {
         });
         Self { grant, outside: outside.map(visible::line), ..self }
     }
-}
 
-impl Row {
     /// Whether a grant is proposed.
     pub(super) fn has_grant(&self) -> bool {
         self.grant.is_some()
@@ -179,15 +177,6 @@ fn cell(argument: &str, value: &Value, is_ours: bool) -> Cell {
 fn name(name: &str) -> String {
     let is_usual = |character: char| character.is_ascii_alphanumeric() || "_-./".contains(character);
     if !name.is_empty() && name.chars().all(is_usual) { name.to_owned() } else { Name(name).to_string() }
-}
-
-fn kind(call: &Call) -> &'static str {
-    match call.tool.as_str() {
-        "shell" | "shell_magic" if call.is_ours() => "Run this shell command in the kernel?",
-        "register_mcp_server" if call.is_ours() => "Register this MCP server? It is started at once.",
-        "install_package" if call.is_ours() => "Install this Python package? Its code may run at once.",
-        _ => "Code in the kernel wants to call this tool.",
-    }
 }
 
 /// What the server says of its tool; nothing enforces it.

@@ -31,7 +31,9 @@ const EXPLAINED: usize = 3;
 #[derive(Debug, Default)]
 pub(in crate::approval) struct Grants {
     state: Mutex<State>,
-    /// Changes when a grant begins to hold, is used or ends.
+    /// Changes when a grant begins to hold.
+    begun: watch::Sender<u64>,
+    /// Changes also when one is used or ends, for those who show them.
     changes: watch::Sender<u64>,
 }
 
@@ -161,6 +163,7 @@ impl Grants {
         if let Some(given) = self.lock().given.iter_mut().find(|given| given.id == id) {
             given.holds = true;
         }
+        self.begun.send_modify(|count| *count += 1);
         self.changed();
     }
 
@@ -191,9 +194,9 @@ impl Grants {
         action: &Action,
         handed_out: watch::Receiver<Option<Instant>>,
     ) -> Used {
-        let mut changes = self.changes();
+        let mut begun = self.begun.subscribe();
         loop {
-            changes.borrow_and_update();
+            begun.borrow_and_update();
             if handed_out.borrow().is_some() {
                 // Whoever sees it may be about to deny it.
                 return std::future::pending().await;
@@ -202,7 +205,7 @@ impl Grants {
                 return used;
             }
             // `self` owns the sender, so this cannot fail.
-            changes.changed().await.ok();
+            begun.changed().await.ok();
         }
     }
 

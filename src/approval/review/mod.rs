@@ -31,7 +31,7 @@ use chrono::{DateTime, Utc};
 use self::breaks::Place;
 use self::grants::GrantUses;
 use self::lines::Lines;
-use self::record::Record;
+pub(super) use self::record::Record;
 use self::replay::Replay;
 pub use self::report::Report;
 use self::tally::Tally;

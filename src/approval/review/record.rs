@@ -9,12 +9,12 @@ use crate::provenance::Provenance;
 
 /// A record. A field is added here, and where it is used.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Record {
+pub(in crate::approval) struct Record {
     #[serde(default)]
-    pub(super) time: String,
+    pub(in crate::approval) time: String,
     #[serde(default)]
-    pub(super) session: String,
-    pub(super) event: String,
+    pub(in crate::approval) session: String,
+    pub(in crate::approval) event: String,
     pub(super) number: Option<u64>,
     pub(super) previous: Option<String>,
 
@@ -26,17 +26,18 @@ pub(super) struct Record {
     pub(super) end: Option<String>,
 
     pub(super) call: Option<String>,
-    pub(super) server: Option<String>,
-    pub(super) tool: Option<String>,
+    pub(in crate::approval) server: Option<String>,
+    pub(in crate::approval) tool: Option<String>,
     pub(super) target: Option<String>,
     pub(super) annotations: Option<ToolAnnotations>,
-    pub(super) arguments: Option<Value>,
+    pub(in crate::approval) arguments: Option<Value>,
     pub(super) provenance: Option<Provenance>,
-    pub(super) decision: Option<String>,
-    pub(super) by: Option<String>,
+    pub(in crate::approval) decision: Option<String>,
+    pub(in crate::approval) by: Option<String>,
+    pub(in crate::approval) rule: Option<String>,
     pub(super) via: Option<String>,
     #[serde(default)]
-    pub(super) earlier: bool,
+    pub(in crate::approval) earlier: bool,
     pub(super) grant: Option<Value>,
     pub(super) outcome: Option<String>,
 
@@ -48,7 +49,7 @@ const LONGEST_ID: usize = 64;
 
 impl Record {
     /// Reads a line; `None` if it is no record.
-    pub(super) fn read(line: &[u8]) -> Option<Self> {
+    pub(in crate::approval) fn read(line: &[u8]) -> Option<Self> {
         // As text first: JSON is UTF-8, and fields that are not used are checked too.
         let record: Self = serde_json::from_str(std::str::from_utf8(line).ok()?).ok()?;
         (record.session.len() <= LONGEST_ID).then_some(record)

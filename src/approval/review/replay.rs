@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::super::action::{Action, Target};
 use super::super::policy::{Effect, Policy};
-use super::super::{ELICITATION, LOGIN, OURSELVES};
+use super::super::{ELICITATION, OURSELVES};
 use super::record::Record;
 use super::tally::{by, time};
 use super::{Filter, arguments};
@@ -88,7 +88,7 @@ impl Replay {
         let judgement = self.policy.judge(&action);
         let would = match judgement.effect {
             // A policy can only deny what the user alone can do.
-            Effect::Allow if is_of_the_user(&action) => Effect::Ask,
+            Effect::Allow if action.is_of_client() => Effect::Ask,
             effect => effect,
         };
         if would == effect(record) {
@@ -123,10 +123,6 @@ fn word(effect: Effect) -> &'static str {
         Effect::Ask => "ask",
         Effect::Deny => "deny",
     }
-}
-
-fn is_of_the_user(action: &Action) -> bool {
-    action.tool_name == ELICITATION || action.server_name == OURSELVES && action.tool_name == LOGIN
 }
 
 /// The action that was decided about, and what is not known of its arguments.

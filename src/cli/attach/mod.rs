@@ -11,13 +11,13 @@ use std::process::ExitCode;
 
 use ipybox::lasting;
 
-use super::session_args::AttachArgs;
+use super::session_args::JoinArgs;
 
 /// The variable that asks programs for no colours (<https://no-color.org>).
 const NO_COLOR: &str = "NO_COLOR";
 
 /// Attaches to a session: with a prompt on a terminal, or else for one cell, which is read from stdin.
-pub(crate) fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: JoinArgs) -> anyhow::Result<ExitCode> {
     let is_terminal = std::io::stdout().is_terminal();
     let has_prompt = is_terminal && std::io::stdin().is_terminal();
     let has_colours = is_terminal && std::env::var_os(NO_COLOR).is_none_or(|value| value.is_empty());

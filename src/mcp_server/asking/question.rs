@@ -10,8 +10,8 @@ use rmcp::model::{
 use serde_json::Value;
 
 use crate::approval::{
-    Answer, ApprovalRequest, Batch, ELICITATION, LOGIN, OURSELVES, REGISTER, Target, TooLong,
-    ToolAnnotations, grant_choice, grant_offer, provenance, question,
+    Answer, ApprovalRequest, Batch, ELICITATION, LOGIN, OURSELVES, Target, TooLong, ToolAnnotations,
+    grant_choice, grant_offer, provenance, question, question_of_ours,
 };
 use crate::mcp_client::TRUST_WORKSPACE;
 use crate::provenance::{Label, UnknownLabel};
@@ -97,11 +97,6 @@ pub(super) fn add_late_round(message: &mut String, round: Option<u32>) {
 /// What code says that a batch is for.
 pub(super) fn title(batch: &Batch) -> String {
     Literal(&shortened(batch.title(), TITLE_CHARS), Use::Text).to_string()
-}
-
-/// Whether the request can be decided on a page: what only the client can do cannot.
-pub(super) fn is_for_page(request: &ApprovalRequest) -> bool {
-    request.tool_name() != ELICITATION && (request.server_name(), request.tool_name()) != (OURSELVES, LOGIN)
 }
 
 /// The page of a login, which the user is sent to; `None` if it is another request.
@@ -203,12 +198,8 @@ pub(in crate::mcp_server) fn for_prompt(request: &ApprovalRequest) -> Result<Str
 
 /// The text that the user reads, with the call as it is shown.
 fn text(request: &ApprovalRequest, call: &str) -> String {
-    let mut text = match (request.server_name(), request.tool_name()) {
-        (OURSELVES, "shell" | "shell_magic") => "Run this shell command in the kernel?".to_owned(),
-        (OURSELVES, REGISTER) => "Register this MCP server? It is started at once.".to_owned(),
-        (OURSELVES, "install_package") => "Install this Python package? Its code may run at once.".to_owned(),
-        _ => "Code in the kernel wants to call this tool. Allow it?".to_owned(),
-    };
+    let of_ours = question_of_ours(request.server_name(), request.tool_name());
+    let mut text = of_ours.unwrap_or("Code in the kernel wants to call this tool. Allow it?").to_owned();
     let _infallible = write!(text, "\n\n{call}");
     if let Some(batch) = request.batch() {
         let _infallible = write!(text, "\n\nThe code says what it is for: {}", title(batch));

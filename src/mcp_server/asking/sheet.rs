@@ -11,8 +11,7 @@ use serde_json::Value;
 
 use super::question;
 use crate::approval::{
-    Action, Answer, ApprovalRequest, ELICITATION, Fate, InBatch, LOGIN, MOST_ROWS, OURSELVES, Target,
-    TooLong, provenance, table,
+    Action, Answer, ApprovalRequest, Fate, InBatch, MOST_ROWS, Target, TooLong, provenance, table,
 };
 use crate::text::visible::line;
 
@@ -98,7 +97,7 @@ impl Sheet {
 
     /// Whether it can be decided on a page.
     pub(super) fn is_for_page(&self) -> bool {
-        self.requests.iter().all(question::is_for_page)
+        !self.requests.iter().any(|request| request.action().is_of_client())
     }
 
     /// Whether its answer may be a grant, which may answer others that wait.
@@ -218,8 +217,7 @@ impl Sheet {
 /// Whether a request may be asked together with others: logins and forms are for themselves, and what ipybox does for its
 /// client comes alone.
 fn can_be_joined(request: &ApprovalRequest) -> bool {
-    let is_login = (request.server_name(), request.tool_name()) == (OURSELVES, LOGIN);
-    !is_login && request.tool_name() != ELICITATION && *request.target() != Target::Host
+    !request.action().is_of_client() && *request.target() != Target::Host
 }
 
 fn batch_of(request: &ApprovalRequest) -> Option<&str> {
@@ -326,6 +324,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::approval::{ELICITATION, OURSELVES};
 
     #[test]
     fn only_a_clear_yes_is_one_and_named_rows_limit_it() {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Browser, Visitor, register, start};
+use super::{Browser, Visitor, start, start_with_both};
 use crate::support::Place;
 
 /// What would do something if it were HTML, a script, a style or a link.
@@ -11,12 +11,7 @@ const MARKUP: &str = r#"</pre></td></table><script>alert(1)</script><img src=x o
 #[tokio::test]
 async fn no_argument_name_output_or_error_becomes_markup() {
     let place = Place::new();
-    let (mut ipybox, url, code) = start(&place, &["--approval-timeout", "300"], json!({})).await;
-    let visitor = Visitor::enter(&url, &code).await;
-    register(&mut ipybox, &visitor).await;
-    let code = super::code_after(&ipybox, "another one needs the code ").await;
-    let mut browser = Browser::start();
-    browser.enter(&url, &code).await;
+    let (mut ipybox, url, visitor, mut browser) = start_with_both(&place).await;
     let hostile = serde_json::to_string(MARKUP).unwrap();
     let cell = format!(
         "hostile = {hostile}\nprint(hostile)\nfrom mcptools.files import change\n\

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Browser, Visitor, register, start};
+use super::{Browser, start, start_with_both};
 use crate::support::Place;
 
 /// Calls a tool in 200 threads, and prints how many calls were allowed.
@@ -78,12 +78,7 @@ async fn a_call_is_allowed_by_keyboard_alone() {
 #[tokio::test]
 async fn two_hundred_calls_are_one_table() {
     let place = Place::new();
-    let (mut ipybox, url, code) = start(&place, &["--approval-timeout", "300"], json!({})).await;
-    let visitor = Visitor::enter(&url, &code).await;
-    register(&mut ipybox, &visitor).await;
-    let code = super::code_after(&ipybox, "another one needs the code ").await;
-    let mut browser = Browser::start();
-    browser.enter(&url, &code).await;
+    let (mut ipybox, _url, _visitor, mut browser) = start_with_both(&place).await;
     let running = ipybox.start_cell(MANY).await;
     browser
         .run(

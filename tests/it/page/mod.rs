@@ -55,6 +55,17 @@ async fn register(ipybox: &mut Ipybox, visitor: &Visitor) {
     registering.answer().await.ok();
 }
 
+/// Starts ipybox with that server and a page, which a visitor and a browser have entered. Returns the page's address, too.
+async fn start_with_both(place: &Place) -> (Ipybox, String, Visitor, Browser) {
+    let (mut ipybox, url, code) = start(place, &["--approval-timeout", "300"], json!({})).await;
+    let visitor = Visitor::enter(&url, &code).await;
+    register(&mut ipybox, &visitor).await;
+    let code = code_after(&ipybox, "another one needs the code ").await;
+    let mut browser = Browser::start();
+    browser.enter(&url, &code).await;
+    (ipybox, url, visitor, browser)
+}
+
 /// Somebody who speaks HTTP with the page as its script does.
 struct Visitor {
     client: reqwest::Client,
