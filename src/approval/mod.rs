@@ -23,6 +23,7 @@ mod policy;
 mod queue;
 mod request;
 mod review;
+mod rows;
 mod saved;
 mod shown;
 mod standing;
@@ -53,11 +54,13 @@ pub use self::review::{
     Filter as AuditFilter, NoHead as NoAuditHead, Report as AuditReport, Review as AuditReview,
     rfc3339_seconds,
 };
-pub(crate) use self::shown::{TooLong, question, question_of_ours};
+pub use self::rows::named_rows;
+pub(crate) use self::shown::{TooLong, argument, question, question_of_ours};
 pub(crate) use self::standing::Standing;
 pub(crate) use self::table::{MOST_ROWS, table};
 pub(crate) use self::traced::{Expected, provenance};
 pub(crate) use self::user::OnPage;
+pub(crate) use crate::provenance::Label;
 
 /// The server name of ipybox's own actions: shell commands, registrations, installations and logins. No MCP server
 /// can be registered by it.

@@ -64,6 +64,13 @@ pub(crate) fn question(action: &Action) -> Result<String, TooLong> {
     Err(TooLong)
 }
 
+/// An argument as a row of a page shows it: of texts that are longer than `longest` both ends, unless the call is one of
+/// ipybox's own.
+pub(crate) fn argument(value: &Value, is_ours: bool, longest: usize) -> String {
+    let (used, longest) = if is_ours { (Use::Code, usize::MAX) } else { (Use::Text, longest) };
+    written(used, longest, MOST_CHARS, |writer| writer.value(value, used))
+}
+
 /// A value of an action's arguments, with at most `longest` characters of each text if they may be shortened.
 pub(super) fn literal(action: &Action, value: &Value, longest: usize) -> String {
     let longest = if action.server_name == OURSELVES { usize::MAX } else { longest };
@@ -76,18 +83,23 @@ pub(super) fn literal(action: &Action, value: &Value, longest: usize) -> String 
 
 /// The name of a server, tool or argument as a call shows it: unchanged if it looks like one, else quoted.
 pub(super) fn name(name: &str) -> String {
-    written(100, MOST_CHARS, |writer| writer.name(name))
+    written(Use::Text, 100, MOST_CHARS, |writer| writer.name(name))
 }
 
 /// An argument's value as a call shows it: of texts that are longer than `longest` both ends, and of all of it the first
 /// `most` characters.
 pub(super) fn value(value: &Value, longest: usize, most: usize) -> String {
-    written(longest, most, |writer| writer.value(value, Use::Text))
+    written(Use::Text, longest, most, |writer| writer.value(value, Use::Text))
 }
 
-fn written(longest: usize, room: usize, write: impl FnOnce(&mut Writer<'_, Page>) -> fmt::Result) -> String {
+fn written(
+    used: Use,
+    longest: usize,
+    room: usize,
+    write: impl FnOnce(&mut Writer<'_, Page>) -> fmt::Result,
+) -> String {
     let mut page = Page { text: String::new(), room };
-    if write(&mut Writer { to: &mut page, used: Use::Text, longest }).is_err() {
+    if write(&mut Writer { to: &mut page, used, longest }).is_err() {
         // There is no more room.
         page.text.push_str("[…]");
     }

@@ -184,6 +184,7 @@ impl Hears {
                 }
                 Heard::Question { question, text: plain(&text), grant, outside, call, scope, left_ms }
             }
+            Heard::Together { questions, text } => Heard::Together { questions, text: plain(&text) },
             Heard::Asked { question, text, call } => Heard::Asked { question, text: plain(&text), call },
             Heard::Decided { question, how } => Heard::Decided { question, how: plain(&how) },
             Heard::Completions { id, matches, before } => {

@@ -23,7 +23,7 @@ pub use self::join::{Hears, Joined, Says, join};
 pub use self::keeper::keep_session;
 pub use self::list::{KeptSession, KeptSessions};
 pub use self::relay::relay;
-pub use crate::mcp_server::{By, Heard, PromptAnswer, Said};
+pub use crate::mcp_server::{By, Heard, PromptAnswer, Said, named_rows};
 
 /// Why a lasting session cannot be served, or reached.
 #[derive(Debug, thiserror::Error)]

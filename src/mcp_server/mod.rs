@@ -57,7 +57,7 @@ pub use crate::approval::Answer as PromptAnswer;
 use crate::approval::Approver;
 use crate::config::{Config, Images};
 use crate::output::Unread;
-pub use crate::people::{By, Heard, Said};
+pub use crate::people::{By, Heard, Said, named_rows};
 use crate::session::Session;
 
 /// What a model should know before it sees the tools.

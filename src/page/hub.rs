@@ -20,15 +20,13 @@ const LINE_BYTES: usize = 64 * 1024 * 1024;
 /// How many events may wait for a browser. One that misses some is shown everything anew.
 const EVENTS: usize = 1024;
 
-/// How much may wait to be said to the session.
-const SAID: usize = 1024;
-
 /// What all browsers share.
 #[derive(Debug)]
 pub(super) struct Hub {
     scene: Mutex<Scene>,
     events: broadcast::Sender<Arc<str>>,
-    says: mpsc::Sender<Said>,
+    /// Without a limit: people say little, and none of it may be lost.
+    says: mpsc::UnboundedSender<Said>,
     browsers: Mutex<usize>,
 }
 
@@ -52,12 +50,12 @@ impl Hub {
         R: AsyncRead + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
     {
-        let (says, said) = mpsc::channel(SAID);
+        let (says, said) = mpsc::unbounded_channel();
         let (scene, browsers) = (Mutex::default(), Mutex::default());
         let hub = Arc::new(Self { scene, events: broadcast::Sender::new(EVENTS), says, browsers });
         for first in [Said::AskAll, Said::History] {
-            // The channel is new, and has room.
-            hub.says.try_send(first).ok();
+            // Its receiver is below.
+            hub.says.send(first).ok();
         }
         let hearing = Arc::clone(&hub);
         tokio::spawn(async move {
@@ -67,7 +65,7 @@ impl Hub {
                 () = stop.cancelled() => Ok(()),
             };
             if let Err(error) = done {
-                tracing::debug!(%error, "the connection of the approval page to its session has failed");
+                tracing::error!(%error, "the connection of the approval page to its session has failed: the page has ended");
             }
             let over = hearing.scene().end();
             hearing.tell(&over);
@@ -120,7 +118,7 @@ impl Hub {
 
     /// Says something to the session. Returns whether it will hear that.
     pub(super) fn say(&self, said: Said) -> bool {
-        self.says.try_send(said).is_ok()
+        self.says.send(said).is_ok()
     }
 
     pub(super) fn scene(&self) -> MutexGuard<'_, Scene> {
@@ -176,7 +174,7 @@ fn line(event: &Value) -> Arc<str> {
 }
 
 /// Says to the session what people say.
-async fn say(mut output: impl AsyncWrite + Unpin, mut said: mpsc::Receiver<Said>) -> io::Result<()> {
+async fn say(mut output: impl AsyncWrite + Unpin, mut said: mpsc::UnboundedReceiver<Said>) -> io::Result<()> {
     while let Some(said) = said.recv().await {
         let mut line = serde_json::to_vec(&said)?;
         line.push(b'\n');

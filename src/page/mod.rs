@@ -6,6 +6,7 @@
 //!
 //! It is one more face for people, beside the prompt: it speaks to its session as `ipybox attach` does, and decides nothing.
 
+mod diff;
 mod guard;
 mod hub;
 mod key;
@@ -97,12 +98,17 @@ impl Page {
         self.lock.code()
     }
 
-    /// Whether a browser shows the page.
+    /// Whether a browser shows the page, and the session still speaks to it.
     pub fn is_open(&self) -> bool {
-        self.hub.browsers() > 0
+        !self.has_ended() && self.hub.browsers() > 0
     }
 
-    /// Waits until the session has ended.
+    /// Whether the session no longer speaks to the page.
+    pub fn has_ended(&self) -> bool {
+        self.ended.is_cancelled()
+    }
+
+    /// Waits until the session has ended, or the connection to it.
     pub async fn ended(&self) {
         self.ended.cancelled().await;
     }

@@ -181,7 +181,9 @@ function addOutput(id, text) {
   const cell = cells.get(id);
   if (!cell) return;
   // A line that begins anew replaces what it was.
-  const joined = (cell.text + text).replace(/\r\n/g, "\n").replace(/[^\n\r]*\r(?!$|\n)/g, "");
+  const begun = cell.text.lastIndexOf("\n") + 1;
+  const lines = (cell.text.slice(begun) + text).replace(/\r\n/g, "\n").split("\n");
+  const joined = cell.text.slice(0, begun) + lines.map(overwritten).join("\n");
   cell.text = joined.slice(-OUTPUT_CHARS);
   if (cell.text.length < joined.length) leaveOut(id, joined.length - cell.text.length);
   if (cell.isDrawing) return;
@@ -194,6 +196,12 @@ function addOutput(id, text) {
     output.textContent = cell.text;
     if (isAtEnd) output.scrollTop = output.scrollHeight;
   }, 50);
+}
+
+// A line as it is after its last `\r`; one at its end may belong to a line break that is still to come.
+function overwritten(line) {
+  const end = line.endsWith("\r") ? line.length - 1 : line.length;
+  return line.slice(line.lastIndexOf("\r", end - 1) + 1);
 }
 
 function leaveOut(id, count) {

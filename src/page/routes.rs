@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -17,15 +17,18 @@ use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::guard::{self, Hosts, KEY};
+use super::guard::{self, Host, KEY};
 use super::hub::{Hub, Watching};
 use super::key::{Lock, Tried};
-use super::{News, Teller, view};
+use super::{News, Teller, diff, view};
 use crate::files::small;
-use crate::people::{Answer, Said};
+use crate::people::{Answer, Label, Said};
 
 /// The largest body, in bytes: answers to some thousand questions.
 const BODY_BYTES: usize = 256 * 1024;
+
+/// How long a body may take: whatever runs on this machine can connect, and there is a limit of connections.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The largest image that is shown, in bytes.
 const IMAGE_BYTES: u64 = 32 * 1024 * 1024;
@@ -38,7 +41,7 @@ const BEAT: Duration = Duration::from_secs(15);
 
 #[derive(Clone)]
 struct Site {
-    hosts: Hosts,
+    host: Host,
     cookie_name: Arc<str>,
     hub: Arc<Hub>,
     lock: Arc<Lock>,
@@ -50,7 +53,7 @@ struct Site {
 /// The page, its parts and what it asks for.
 pub(super) fn router(address: SocketAddr, hub: Arc<Hub>, lock: Arc<Lock>, tell: Arc<Teller>) -> Router {
     let site = Site {
-        hosts: Hosts::of(address),
+        host: Host::of(address),
         // Browsers send the cookies of all ports of a host to each of them.
         cookie_name: format!("ipybox-{}", address.port()).into(),
         hub,
@@ -76,25 +79,30 @@ pub(super) fn router(address: SocketAddr, hub: Arc<Hub>, lock: Arc<Lock>, tell: 
         .route("/enter", post(enter))
         .merge(inside)
         .fallback(|| async { (StatusCode::NOT_FOUND, "There is nothing here.") })
-        .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(middleware::from_fn_with_state(site.clone(), guarded))
         .with_state(site)
 }
 
 /// Lets requests of the page itself through.
 async fn guarded(State(site): State<Site>, request: Request, next: Next) -> Response {
-    match site.hosts.refusal(&request) {
-        Some(refusal) => guard::refused(refusal),
-        None => guard::with_headers(next.run(request).await),
+    if let Some(refusal) = site.host.refusal(&request) {
+        return guard::refused(refusal);
+    }
+    let (head, body) = request.into_parts();
+    match tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, BODY_BYTES)).await {
+        Ok(Ok(body)) => guard::with_headers(next.run(Request::from_parts(head, Body::from(body))).await),
+        Ok(Err(_)) => guard::refused((StatusCode::PAYLOAD_TOO_LARGE, "The body is too long, or broke off.")),
+        Err(_) => guard::refused((StatusCode::REQUEST_TIMEOUT, "The body did not come in time.")),
     }
 }
 
 /// Lets those through who have entered.
 async fn admitted(State(site): State<Site>, request: Request, next: Next) -> Response {
     let headers = request.headers();
-    let cookie = guard::cookie(headers, &site.cookie_name).unwrap_or_default();
     let key = guard::only(headers, &KEY).unwrap_or_default();
-    match site.lock.admits(cookie.as_bytes(), key.as_bytes()) {
+    let is_admitted = guard::cookies(headers, &site.cookie_name)
+        .any(|cookie| site.lock.admits(cookie.as_bytes(), key.as_bytes()));
+    match is_admitted {
         true => next.run(request).await,
         false => (StatusCode::UNAUTHORIZED, "The page asks for its code first.").into_response(),
     }
@@ -166,6 +174,9 @@ impl AsRef<[u8]> for Line {
 struct Answers {
     questions: Vec<u64>,
     answer: Answer,
+    /// For the servers whose registration this answers.
+    #[serde(default)]
+    label: Option<Label>,
 }
 
 /// Passes answers on. How a question was decided is an event: somebody else may have been earlier.
@@ -173,16 +184,19 @@ async fn answer(
     State(site): State<Site>,
     answers: Result<Json<Answers>, JsonRejection>,
 ) -> Result<Response, JsonRejection> {
-    let Json(Answers { questions, answer }) = answers?;
+    let Json(Answers { questions, answer, label }) = answers?;
     let (mut passed_on, mut over) = (Vec::new(), Vec::new());
     for question in questions {
         let scene = site.hub.scene();
         // Without a grant to give, that answer would be a refusal.
         let is_open = scene.can_answer(question) && (answer != Answer::Grant || scene.can_grant(question));
         drop(scene);
-        match is_open && site.hub.say(Said::Answer { question, answer }) {
-            true => passed_on.push(question),
+        match is_open {
             false => over.push(question),
+            true if site.hub.say(Said::Answer { question, answer, label }) => passed_on.push(question),
+            true => {
+                return Ok((StatusCode::SERVICE_UNAVAILABLE, "The session does not listen.").into_response());
+            }
         }
     }
     Ok(Json(json!({"passed_on": passed_on, "over": over})).into_response())
@@ -212,7 +226,7 @@ struct Asked {
     question: u64,
 }
 
-/// All arguments of a call, in full.
+/// All arguments of a call, in full, and what they would change.
 async fn call(
     State(site): State<Site>,
     asked: Result<Json<Asked>, JsonRejection>,
@@ -222,9 +236,9 @@ async fn call(
     let Some(call) = call else {
         return Ok((StatusCode::NOT_FOUND, "The question is over.").into_response());
     };
-    let shown = tokio::task::spawn_blocking(move || view::wholes(&call)).await;
+    let shown = tokio::task::spawn_blocking(move || (diff::changes(&call), view::wholes(&call))).await;
     Ok(match shown {
-        Ok(arguments) => Json(json!({"arguments": arguments})).into_response(),
+        Ok((changes, arguments)) => Json(json!({"changes": changes, "arguments": arguments})).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     })
 }

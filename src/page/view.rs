@@ -3,10 +3,10 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::people::{Behind, Call, Offer};
+use crate::people::{self, Behind, Call, Label, Offer};
 use crate::text::visible::{self, Literal, Name, Use};
 
-/// How much of a value a table shows, in characters. The whole is one key away.
+/// How long a text in a row may be, in characters: of longer ones both ends are shown. The whole is one key away.
 const CELL_CHARS: usize = 160;
 
 /// How much of a value the page gets at once, in characters, when it asks for all. Arguments may be as large as memory.
@@ -35,6 +35,8 @@ pub(super) struct Row {
     scope: Option<String>,
     /// Where the data in the call comes from.
     provenance: Option<String>,
+    /// The labels that an answer can give to the data of the server.
+    labels: &'static [Label],
 }
 
 /// A grant that is proposed.
@@ -49,7 +51,7 @@ struct Granting {
 struct Cell {
     name: String,
     value: String,
-    /// How many characters there are if not all of them are here.
+    /// How many characters there are if not all of them are here; of what is no text, in JSON.
     chars: Option<usize>,
 }
 
@@ -85,6 +87,7 @@ impl Row {
             outside: None,
             scope: scope.map(visible::line),
             provenance: call.provenance.as_deref().map(|words| Literal(words, Use::Text).to_string()),
+            labels: if call.takes_label() { &Label::ALL } else { &[] },
         }
     }
 
@@ -126,8 +129,8 @@ pub(super) fn wholes(call: &Call) -> Vec<Whole> {
 /// A call in a line.
 pub(super) fn line(call: &Call) -> String {
     let arguments = call.arguments.iter().map(|(argument, value)| {
-        let cell = cell(argument, value, true);
-        format!("{}={}{}", cell.name, cell.value, if cell.chars.is_some() { "…" } else { "" })
+        let cell = cell(argument, value, call.is_ours());
+        format!("{}={}", cell.name, cell.value)
     });
     let line =
         format!("{}.{}({})", name(&call.server), name(&call.tool), arguments.collect::<Vec<_>>().join(", "));
@@ -156,25 +159,30 @@ fn used(is_ours: bool) -> Use {
     if is_ours { Use::Code } else { Use::Text }
 }
 
-fn cell(argument: &str, value: &Value, is_ours: bool) -> Cell {
-    let (shown, chars) = match value {
-        Value::String(text) => {
-            let beginning: String = text.chars().take(CELL_CHARS).collect();
-            let chars = (beginning.len() < text.len()).then(|| text.chars().count());
-            (Literal(&beginning, used(is_ours)).to_string(), chars)
+fn cell(name: &str, value: &Value, is_ours: bool) -> Cell {
+    let shown = people::argument(value, is_ours, CELL_CHARS);
+    let is_cut = shown.ends_with("[…]") || !is_ours && has_long_text(value);
+    let chars = is_cut.then(|| match value {
+        Value::String(text) => text.chars().count(),
+        other => other.to_string().chars().count(),
+    });
+    Cell { name: self::name(name), value: shown, chars }
+}
+
+/// Whether a text in it is not shown whole in a row.
+fn has_long_text(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.chars().nth(CELL_CHARS).is_some(),
+        Value::Array(items) => items.iter().any(has_long_text),
+        Value::Object(members) => {
+            members.iter().any(|(key, member)| key.chars().nth(CELL_CHARS).is_some() || has_long_text(member))
         }
-        other => {
-            let text = visible::json(&other.to_string());
-            let beginning: String = text.chars().take(CELL_CHARS).collect();
-            let chars = (beginning.len() < text.len()).then(|| text.chars().count());
-            (beginning, chars)
-        }
-    };
-    Cell { name: name(argument), value: shown, chars }
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
 }
 
 /// The name of a server, a tool or an argument: unchanged if it looks like one, else quoted.
-fn name(name: &str) -> String {
+pub(super) fn name(name: &str) -> String {
     let is_usual = |character: char| character.is_ascii_alphanumeric() || "_-./".contains(character);
     if !name.is_empty() && name.chars().all(is_usual) { name.to_owned() } else { Name(name).to_string() }
 }
@@ -195,37 +203,51 @@ fn hints(call: &Call) -> Vec<&'static str> {
 }
 
 #[cfg(test)]
+pub(super) fn call_for_tests(server: &str, arguments: Value) -> Call {
+    let Value::Object(arguments) = arguments else { panic!("an object") };
+    let (server, tool) = (server.to_owned(), "t".to_owned());
+    let behind = Behind::Program("npx \u{202e}x".to_owned());
+    Call { server, tool, arguments, behind, hints: None, changes: None, batch: None, provenance: None }
+}
+
+#[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
 
-    fn call(server: &str, arguments: Value) -> Call {
-        let Value::Object(arguments) = arguments else { panic!("an object") };
-        let (server, tool) = (server.to_owned(), "t".to_owned());
-        let behind = Behind::Program("npx \u{202e}x".to_owned());
-        Call { server, tool, arguments, behind, hints: None, changes: None, batch: None, provenance: None }
-    }
-
     #[test]
     fn nothing_in_a_row_misleads() {
-        let call = call("s\u{200b}", json!({"a\u{430}": "x\u{202e}\u{1b}[2Jy\n", "n": [1, "\u{200b}"]}));
+        let call =
+            call_for_tests("s\u{200b}", json!({"a\u{430}": "x\u{202e}\u{1b}[2Jy\n", "n": [1, "\u{200b}"]}));
         let row = serde_json::to_value(Row::of(1, &call, Some("s"))).unwrap();
         assert_eq!(row["server"], r"'s\u200b'");
         assert_eq!(row["arguments"][0]["name"], r"'a\u0430'");
         assert_eq!(row["arguments"][0]["value"], r"'x\u202e\x1b[2Jy\n'");
-        assert_eq!(row["arguments"][1]["value"], r#"[1,"\u200b"]"#);
+        assert_eq!(row["arguments"][1]["value"], r"[1, '\u200b']");
         assert_eq!(row["behind"], r"a program on this machine: npx \u202ex");
-        assert_eq!(line(&call), r#"'s\u200b'.t('a\u0430'='x\u202e\x1b[2Jy\n', n=[1,"\u200b"])"#);
+        assert_eq!(line(&call), r"'s\u200b'.t('a\u0430'='x\u202e\x1b[2Jy\n', n=[1, '\u200b'])");
     }
 
     #[test]
     fn long_texts_are_cut_in_a_row_and_whole_on_demand() {
         let text = format!("{}\n\tend é\u{200b}", "x".repeat(5_000));
-        let call = call("s", json!({"text": text, "map": {"a": 1}}));
+        let call = call_for_tests("s", json!({"text": text, "map": {"a": 1}}));
         let row = serde_json::to_value(Row::of(1, &call, None)).unwrap();
         assert_eq!(row["arguments"][0]["chars"], text.chars().count());
-        assert_eq!(row["arguments"][0]["value"].as_str().unwrap().len(), CELL_CHARS + 2);
+        let shown = row["arguments"][0]["value"].as_str().unwrap();
+        assert!(shown.len() < CELL_CHARS + 40 && shown.ends_with(r"\tend é\u200b'"), "{shown}");
+        // Neither a long text nor its place can hide what matters.
+        let hidden = json!({"map": {"comment": text, "pay": 1_000_000, "to": "eve@example.com"}});
+        let row = serde_json::to_value(Row::of(1, &call_for_tests("s", hidden), None)).unwrap();
+        let shown = row["arguments"][0]["value"].as_str().unwrap();
+        assert!(shown.contains("'pay': 1000000, 'to': 'eve@example.com'"), "{shown}");
+        assert!(row["arguments"][0]["chars"].is_number());
+        let command = format!("echo {}; rm x", "x".repeat(5_000));
+        let row = Row::of(1, &call_for_tests("ipybox", json!({"cmd": command})), None);
+        let row = serde_json::to_value(row).unwrap();
+        assert_eq!(row["arguments"][0]["value"], format!("'{command}'"));
+        assert!(row["arguments"][0]["chars"].is_null());
         let wholes = serde_json::to_value(wholes(&call)).unwrap();
         assert_eq!(wholes[0]["value"], format!("{}\n\tend é\\u200b", "x".repeat(5_000)));
         assert_eq!(wholes[0]["left_out"], 0);

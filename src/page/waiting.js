@@ -80,8 +80,11 @@ function groupOf(call) {
     changes.append(text);
     about.append(changes);
   }
+  const label = call.labels.length ? labelField(call.labels) : null;
+  if (label) about.append(label.element);
   const same = make("p", "same");
-  about.append(same);
+  const from = make("p", "from");
+  about.append(same, from);
   const table = make("table");
   const head = make("thead");
   const body = make("tbody");
@@ -89,14 +92,25 @@ function groupOf(call) {
   table.setAttribute("aria-labelledby", title.id);
   element.append(about, table);
   find("groups").append(element);
-  const group = { name, element, same, head, body, rows: [], columns: null };
+  const group = { name, element, same, head, body, label, from, rows: [], columns: null };
   groups.set(name, group);
   return group;
 }
 
+// What the data of servers is that are registered: part of the next answer.
+function labelField(labels) {
+  const element = make("p");
+  const name = make("label", "", "The server's data is ");
+  const list = make("select");
+  list.append(new Option("not labelled", ""));
+  for (const label of labels) list.append(new Option(label, label));
+  name.append(list);
+  element.append(name);
+  return { element, list };
+}
+
 const valueOf = (call, name) => call.arguments.find((argument) => argument.name === name);
-const shownValue = (argument) =>
-  argument === undefined ? "" : argument.value + (argument.chars === null ? "" : ` … ${argument.chars} characters`);
+const shownValue = (argument) => (argument === undefined ? "" : argument.value);
 
 // The arguments that are not the same in all calls of a group; those that are. What is cut may differ further on.
 function columnsOf(group) {
@@ -109,13 +123,16 @@ function columnsOf(group) {
     });
   };
   const same = group.rows.length > 1 ? names.filter(isSame) : [];
-  return { same, differing: names.filter((name) => !same.includes(name)) };
+  // Where their data comes from is said once if it is the same for all of them.
+  const from = group.rows[0].call.provenance;
+  const isSameFrom = group.rows.every((row) => row.call.provenance === from);
+  return { same, differing: names.filter((name) => !same.includes(name)), isSameFrom };
 }
 
 function layOut(group, added) {
-  const { same, differing } = columnsOf(group);
-  const columns = JSON.stringify([same, differing]);
-  if (columns === group.columns) return fill(added, differing);
+  const { same, differing, isSameFrom } = columnsOf(group);
+  const columns = JSON.stringify([same, differing, isSameFrom]);
+  if (columns === group.columns) return fill(added, differing, isSameFrom);
   group.columns = columns;
   const line = make("tr");
   line.append(make("th", "narrow"));
@@ -129,11 +146,12 @@ function layOut(group, added) {
   group.same.textContent = same.length
     ? `In all of them: ${same.map((name) => `${name}=${shownValue(valueOf(call, name))}`).join(", ")}`
     : "";
-  for (const row of group.rows) fill(row, differing);
+  group.from.textContent = (isSameFrom && call.provenance) || "";
+  for (const row of group.rows) fill(row, differing, isSameFrom);
 }
 
 // Sets the cells of a row, and keeps its buttons, which may have the focus.
-function fill(row, differing) {
+function fill(row, differing, isSameFrom) {
   const { element, call } = row;
   if (!row.pick) {
     row.pick = make("td", "pick");
@@ -160,6 +178,7 @@ function fill(row, differing) {
     if (argument) cell.title = "Enter shows all of it";
     row.left.before(cell);
   }
+  if (call.provenance && !isSameFrom) row.left.previousSibling.append(make("p", "from", call.provenance));
   if (row.full) row.full.firstChild.colSpan = names.length + 3;
 }
 
@@ -198,6 +217,8 @@ function buttons(row) {
 
 const isReady = (row) => row.isOpen && row.canAnswer && !row.isSent && performance.now() >= row.readyAt;
 
+const labelOf = ({ group }) => (group.label && group.label.list.value) || null;
+
 async function give(given, answer) {
   const answered = given.filter((row) => isReady(row) && (answer !== "grant" || row.call.grant));
   if (!answered.length) return;
@@ -205,10 +226,15 @@ async function give(given, answer) {
   refresh();
   let failure = null;
   try {
-    const reply = await post("/answer", { questions: answered.map((row) => row.id), answer });
-    if (reply.status === 401) return lock();
-    if (!reply.ok) throw new Error(await reply.text());
-    for (const id of (await reply.json()).over) decide(id, "was over before the answer came");
+    for (const label of new Set(answered.map(labelOf))) {
+      const some = answered.filter((row) => labelOf(row) === label);
+      const reply = await post("/answer", { questions: some.map((row) => row.id), answer, label });
+      if (reply.status === 401) return lock();
+      if (!reply.ok) throw new Error(await reply.text());
+      for (const id of (await reply.json()).over) decide(id, "was over before the answer came");
+    }
+    // It was meant for these servers, not for the next one.
+    for (const { group } of answered) if (group.label) group.label.list.value = "";
   } catch (error) {
     failure = error;
     for (const row of answered) row.isSent = false;
@@ -282,7 +308,8 @@ async function toggle(row) {
   try {
     const reply = await post("/call", { question: row.id });
     if (!reply.ok) throw new Error(await reply.text());
-    const { arguments: all } = await reply.json();
+    const { changes, arguments: all } = await reply.json();
+    for (const change of changes) parts.push(...changeParts(change));
     if (!all.length) parts.push(make("p", "quiet", "It has no arguments."));
     for (const argument of all) {
       const text = make("pre", "", argument.value);
@@ -302,6 +329,21 @@ async function toggle(row) {
   }
   if (row.call.scope) parts.push(make("p", "quiet", row.call.scope));
   cell.replaceChildren(...parts);
+}
+
+// A text that the call would change, as a diff.
+function changeParts({ what, lines, left_out: leftOut }) {
+  if (!lines.length) return [make("p", "", what)];
+  const text = make("pre", "diff");
+  for (const { sign, text: line } of lines) {
+    const kind = { "+": "added", "-": "removed", "@": "apart" }[sign] || "";
+    text.append(make("span", kind, sign === "@" ? "⋯" : `${sign} ${line}`));
+  }
+  text.tabIndex = 0;
+  text.setAttribute("aria-label", `Changes: ${what}`);
+  const parts = [make("h4", "", what), text];
+  if (leftOut) parts.push(make("p", "wrong", `${leftOut} more lines are not shown here; all of the arguments follow.`));
+  return parts;
 }
 
 // The keyboard

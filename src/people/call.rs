@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::approval::{Action, OURSELVES, Target, ToolAnnotations, provenance, question_of_ours};
+use crate::approval::{Action, OURSELVES, REGISTER, Target, ToolAnnotations, provenance, question_of_ours};
 
 /// A call. Its texts are as code and servers have sent them: whoever shows them makes them visible.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,6 +50,11 @@ impl Call {
     /// Whether it is something that ipybox does itself.
     pub(crate) fn is_ours(&self) -> bool {
         self.server == OURSELVES
+    }
+
+    /// Whether an answer can label the data of the server: the call registers one.
+    pub fn takes_label(&self) -> bool {
+        self.is_ours() && self.tool == REGISTER
     }
 
     /// The question about what ipybox does itself; `None` if it is another call.

@@ -6,4 +6,5 @@ mod wire;
 pub(crate) use self::call::{Behind, Call};
 pub use self::wire::{By, Heard, Said};
 pub(crate) use self::wire::{Decision, Granted, Offer};
-pub(crate) use crate::approval::Answer;
+pub use crate::approval::named_rows;
+pub(crate) use crate::approval::{Answer, Label, argument};

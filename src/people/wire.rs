@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::Call;
-use crate::approval::Answer;
+use crate::approval::{Answer, Label};
 
 /// What a prompt or a page says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,6 +41,9 @@ pub enum Said {
         question: u64,
         /// The answer.
         answer: Answer,
+        /// What the data of the server is that is registered; `None` leaves it as it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        label: Option<Label>,
     },
     /// End a grant.
     Revoke {
@@ -131,6 +134,13 @@ pub enum Heard {
         scope: String,
         /// How long it waits for its answer, in milliseconds; `None` if the time has not begun.
         left_ms: Option<u64>,
+    },
+    /// The questions that come next can be asked together.
+    Together {
+        /// The questions, in the order of the rows.
+        questions: Vec<u64>,
+        /// A table of them with its heading, for a prompt.
+        text: String,
     },
     /// The agent's client asks its user.
     Asked {

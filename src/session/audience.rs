@@ -39,6 +39,8 @@ pub(crate) enum Event {
     Asked { question: u64, action: Arc<Action> },
     /// A question is over.
     Decided { question: u64, how: &'static str },
+    /// The questions that are told next can be asked together: as a table, this text.
+    Together { questions: Arc<[u64]>, text: Arc<str> },
     /// A question for those who watch; the first answer counts.
     Question(Arc<Question>),
 }

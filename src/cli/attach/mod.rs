@@ -3,6 +3,7 @@
 mod helper;
 mod piped;
 mod prompt;
+mod questions;
 mod screen;
 mod shared;
 

@@ -1,17 +1,20 @@
 //! The prompt itself: reads cells and answers until the person leaves.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
-use ipybox::lasting::{Joined, PromptAnswer};
+use ipybox::Label;
+use ipybox::lasting::{Joined, PromptAnswer, named_rows};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{ColorMode, CompletionType, Config, Editor, EventHandler, KeyCode, KeyEvent, Modifiers};
 
 use super::helper::{Indenter, PromptHelper};
-use super::shared::{Due, Question, Shared};
+use super::questions::{Asked, Question, Table};
+use super::shared::{Due, Shared};
 
 /// How many cells the history keeps.
 const HISTORY: usize = 1_000;
@@ -21,6 +24,13 @@ const REMEMBERED_BYTES: usize = 16 * 1024;
 
 /// What leaves, beside Ctrl-D: as people do in IPython. The session goes on.
 const LEAVE: [&str; 4] = ["exit", "quit", "exit()", "quit()"];
+
+/// The answer of somebody who does not answer.
+const NO: &str = "n";
+
+/// What several questions can be answered with.
+const TOGETHER: &str =
+    "Allow? [y]es all once, only rows as in 1-3, 7, all for this [s]ession, [n]one, or ask [e]ach: ";
 
 type PromptEditor = Editor<PromptHelper, FileHistory>;
 
@@ -82,8 +92,12 @@ impl Prompt<'_> {
         loop {
             match self.shared.due() {
                 Due::End => return Ok(Ended::Session),
-                Due::Question(question) => {
+                Due::Question(Asked::One(question)) => {
                     self.ask(&question)?;
+                    continue;
+                }
+                Due::Question(Asked::Several(table)) => {
+                    self.ask_together(&table)?;
                     continue;
                 }
                 Due::Cell => {}
@@ -108,38 +122,96 @@ impl Prompt<'_> {
 
     /// Asks a question until it is answered, here or elsewhere.
     fn ask(&mut self, question: &Question) -> anyhow::Result<()> {
-        self.shared.screen.show_line(&format!("\n{}", question.text));
+        let mut text = question.text.clone();
+        if question.takes_label {
+            let labels = Label::ALL.map(|label| format!("`{label}`")).join(", ");
+            text.push_str(&format!(
+                "\nThe answer can label the server's data ({labels}), as in `y untrusted`."
+            ));
+        }
+        let Some((answer, label)) = self.ask_for(&text, &answers(question), |words| {
+            let (words, label) = match words.split_once(' ') {
+                Some((answer, label)) if question.takes_label => (answer, Some(label.trim().parse().ok()?)),
+                _ => (words, None),
+            };
+            let answer = match words {
+                "g" | "grant" if question.grant.is_some() => PromptAnswer::Grant,
+                "a" | "always" => PromptAnswer::Always,
+                words => plain_answer(words)?,
+            };
+            Some((answer, label))
+        })?
+        else {
+            return Ok(());
+        };
+        // Its failure is that of the session, which is noticed next.
+        self.shared.answer(|_| (answer, label)).ok();
+        Ok(())
+    }
+
+    /// Asks several questions at once, until they are answered, here or elsewhere.
+    fn ask_together(&mut self, table: &Table) -> anyhow::Result<()> {
+        enum Together {
+            All(PromptAnswer),
+            Rows(BTreeSet<usize>),
+            Each,
+        }
+        let answer = self.ask_for(&table.text, TOGETHER, |words| match words {
+            "e" | "each" => Some(Together::Each),
+            "none" => Some(Together::All(PromptAnswer::No)),
+            words => plain_answer(words)
+                .map(Together::All)
+                .or_else(|| named_rows(words, table.rows.len()).ok().map(Together::Rows)),
+        })?;
+        let answered = match answer {
+            None => Ok(()),
+            Some(Together::All(answer)) => self.shared.answer(|_| (answer, None)),
+            Some(Together::Each) => {
+                self.shared.ask_each();
+                Ok(())
+            }
+            Some(Together::Rows(rows)) => self.shared.answer(|number| {
+                let row = table.rows.iter().position(|row| *row == number).map(|index| index + 1);
+                let is_allowed = row.is_some_and(|row| rows.contains(&row));
+                (if is_allowed { PromptAnswer::Once } else { PromptAnswer::No }, None)
+            }),
+        };
+        // As above.
+        answered.ok();
+        Ok(())
+    }
+
+    /// Shows a question until what is typed is an answer; `None` if it was answered elsewhere. To clear the line or to leave it
+    /// is a no.
+    fn ask_for<T>(
+        &mut self,
+        text: &str,
+        answers: &str,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> anyhow::Result<Option<T>> {
+        self.shared.screen.show_line(&format!("\n{text}"));
         // What was typed before the question was there does not answer it.
         if let Err(error) = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush)
         {
             tracing::debug!(%error, "could not drop what was typed before");
         }
-        let answers = answers(question);
-        let answer = loop {
+        loop {
             if !self.shared.is_asking() {
-                return Ok(());
+                return Ok(None);
             }
             self.answering(true);
-            let edited = self.edit(&answers, "", 0);
+            let edited = self.edit(answers, "", 0);
             self.answering(false);
             let words = match edited? {
                 Edited::Line(words) => words,
-                Edited::Cleared | Edited::Left => break PromptAnswer::No,
-                Edited::Broken(..) if self.shared.has_ended() => return Ok(()),
+                Edited::Cleared | Edited::Left => NO.to_owned(),
+                Edited::Broken(..) if self.shared.has_ended() => return Ok(None),
                 Edited::Broken(..) => continue,
             };
-            match words.trim().to_lowercase().as_str() {
-                "y" | "yes" => break PromptAnswer::Once,
-                "g" | "grant" if question.grant.is_some() => break PromptAnswer::Grant,
-                "s" | "session" => break PromptAnswer::Session,
-                "a" | "always" => break PromptAnswer::Always,
-                "n" | "no" => break PromptAnswer::No,
-                _ => {}
+            if let Some(answer) = read(&words.trim().to_lowercase()) {
+                return Ok(Some(answer));
             }
-        };
-        // Its failure is that of the session, which is noticed next.
-        self.shared.answer(answer).ok();
-        Ok(())
+        }
     }
 
     fn answering(&self, is_answering: bool) {
@@ -178,6 +250,16 @@ impl Prompt<'_> {
 fn answers(question: &Question) -> String {
     let grant = question.grant.as_ref().map(|words| format!("[g] {words}, ")).unwrap_or_default();
     format!("Allow? [y]es once, {grant}for this [s]ession, [a]lways, [n]o: ")
+}
+
+/// The answers that every question takes.
+fn plain_answer(words: &str) -> Option<PromptAnswer> {
+    match words {
+        "y" | "yes" => Some(PromptAnswer::Once),
+        "s" | "session" => Some(PromptAnswer::Session),
+        NO | "no" => Some(PromptAnswer::No),
+        _ => None,
+    }
 }
 
 fn editor(shared: &Arc<Shared>, history: &Path) -> anyhow::Result<PromptEditor> {

@@ -1,14 +1,16 @@
 //! What the prompt and the thread that hears the session share.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ipybox::lasting::{By, Heard, Hears, Said, Says};
+use ipybox::Label;
+use ipybox::lasting::{By, Heard, Hears, PromptAnswer, Said, Says};
 
 use super::end_of;
+use super::questions::{Asked, Question, Questions, Told};
 use super::screen::{Screen, left_out_note};
 
 /// How long the prompt waits for what the kernel says of its code.
@@ -43,11 +45,7 @@ struct State {
     /// Whether its text was left out in part.
     was_left_out: bool,
     is_running: bool,
-    questions: VecDeque<Question>,
-    /// The question that the person is asked now.
-    asking: Option<u64>,
-    /// The question that this prompt has answered.
-    answered: Option<u64>,
+    questions: Questions,
     answers: HashMap<u64, Heard>,
     is_editing: bool,
     /// Whether the line is the answer to a question.
@@ -57,19 +55,10 @@ struct State {
     has_ended: bool,
 }
 
-/// A question for the person.
-#[derive(Clone)]
-pub(super) struct Question {
-    pub(super) number: u64,
-    pub(super) text: String,
-    /// The answer that gives the grant which the text proposes, in words.
-    pub(super) grant: Option<String>,
-}
-
 /// What the prompt has to do next.
 pub(super) enum Due {
     /// Ask this.
-    Question(Question),
+    Question(Asked),
     /// Nothing: the person's cell is over.
     Cell,
     /// Leave: the session has ended.
@@ -105,16 +94,16 @@ impl Shared {
 
     /// Waits until the prompt has something to do.
     pub(super) fn due(&self) -> Due {
-        let is_quiet = |state: &mut State| !state.has_ended && state.is_running && state.questions.is_empty();
+        let is_quiet = |state: &mut State| !state.has_ended && state.is_running && !state.questions.is_due();
         let state = self.changed.wait_while(self.lock(), is_quiet);
         let mut state = state.unwrap_or_else(PoisonError::into_inner);
         if state.has_ended {
             return Due::End;
         }
-        match state.questions.pop_front() {
-            Some(question) => {
-                (state.asking, state.is_answering) = (Some(question.number), true);
-                Due::Question(question)
+        match state.questions.next() {
+            Some(asked) => {
+                state.is_answering = true;
+                Due::Question(asked)
             }
             None => Due::Cell,
         }
@@ -123,7 +112,7 @@ impl Shared {
     /// Whether the question that the person is asked is still open.
     pub(super) fn is_asking(&self) -> bool {
         let mut state = self.lock();
-        state.is_answering = state.asking.is_some();
+        state.is_answering = state.questions.is_asking();
         state.is_answering
     }
 
@@ -131,18 +120,25 @@ impl Shared {
         self.lock().has_ended
     }
 
-    /// Answers the question that the person is asked.
-    pub(super) fn answer(&self, answer: ipybox::lasting::PromptAnswer) -> io::Result<()> {
-        let question = {
+    /// Answers the questions that the person is asked, each by its number.
+    pub(super) fn answer(&self, answer: impl Fn(u64) -> (PromptAnswer, Option<Label>)) -> io::Result<()> {
+        let answered = {
             let mut state = self.lock();
-            state.answered = state.asking.take();
             state.is_answering = false;
-            state.answered
+            state.questions.answer()
         };
-        match question {
-            Some(question) => self.says.say(&Said::Answer { question, answer }),
-            None => Ok(()),
+        for question in answered {
+            let (answer, label) = answer(question);
+            self.says.say(&Said::Answer { question, answer, label })?;
         }
+        Ok(())
+    }
+
+    /// Asks one by one what the person was asked together.
+    pub(super) fn ask_each(&self) {
+        let mut state = self.lock();
+        state.is_answering = false;
+        state.questions.ask_each();
     }
 
     /// Says something that has an answer, and waits for that.
@@ -269,11 +265,13 @@ impl Shared {
                 self.lock().is_running = false;
                 self.changed.notify_all();
             }
-            Heard::Question { question: number, text, grant, .. } => {
+            Heard::Question { question: number, text, grant, call, .. } => {
                 let grant = grant.map(|offer| offer.choice);
-                self.lock().questions.push_back(Question { number, text, grant });
+                let question = Question { number, text, grant, takes_label: call.takes_label() };
+                self.lock().questions.add(question);
                 self.changed.notify_all();
             }
+            Heard::Together { questions, text } => self.lock().questions.announce(questions, text),
             Heard::Asked { text, .. } => {
                 self.screen
                     .show_line(&self.screen.styled(&format!("the agent's user is asked: {text}"), DIM));
@@ -309,20 +307,15 @@ impl Shared {
     }
 
     fn decided(&self, question: u64, how: &str) {
-        let mut state = self.lock();
-        if state.answered == Some(question) {
-            state.answered = None;
-            // If this prompt's answer was not the first, the one that counts is told elsewhere.
-            drop(state);
-            return self.screen.show_line(&self.screen.styled(&format!("decided: {how}"), DIM));
-        }
-        state.questions.retain(|other| other.number != question);
-        if state.asking == Some(question) {
-            state.asking = None;
-        }
-        drop(state);
+        let told = self.lock().questions.decide(question, how);
         self.changed.notify_all();
-        self.screen.show_line(&self.screen.styled(&format!("decided without you: {how}"), DIM));
+        let words = match told {
+            Told::Own(None) => return,
+            // If this prompt's answer was not the first, the one that counts is told.
+            Told::Own(Some(how)) => format!("decided: {how}"),
+            Told::Other => format!("decided without you: {how}"),
+        };
+        self.screen.show_line(&self.screen.styled(&words, DIM));
     }
 
     /// A traceback with colours: the line that raised, and what it raised.
@@ -345,6 +338,7 @@ impl State {
     /// Whether the prompt has something else to do than to edit this line.
     fn has_to_stop(&self) -> bool {
         // While a question is asked, others wait; but not once it is decided by others.
-        self.has_ended || self.asking.is_none() && (!self.questions.is_empty() || self.is_answering)
+        let is_over = self.is_answering && !self.questions.is_asking();
+        self.has_ended || is_over || self.questions.is_waiting()
     }
 }

@@ -38,7 +38,10 @@ pub(super) async fn ask(
     if let Some(page) = page
         && sheet.is_for_page()
     {
-        return invite(peer, sheet, over, page).await;
+        match invite(peer, sheet, over, page).await {
+            Ok(asked) => return asked,
+            Err(unasked) => sheet = unasked,
+        }
     }
     loop {
         match ask_once(peer, sheet, over).await {

@@ -19,12 +19,18 @@ const COMPLETE: &str = "notifications/elicitation/complete";
 /// Waits until the request is decided on the page, and sends the user there unless a browser shows it.
 ///
 /// That the user agrees to open the page decides nothing; that they do not is a refusal.
+///
+/// # Errors
+/// The page has ended.
 pub(super) async fn invite(
     peer: &Peer<RoleServer>,
     mut sheet: Sheet,
     over: &CancellationToken,
     page: &Page,
-) -> Asked {
+) -> Result<Asked, Sheet> {
+    if page.has_ended() {
+        return Err(sheet);
+    }
     let mut invitation = if page.is_open() { None } else { send(peer, page).await };
     if invitation.is_some() {
         sheet.hand_out();
@@ -41,11 +47,15 @@ pub(super) async fn invite(
             answered = answered => answered.unwrap_or(Err(ServiceError::TransportClosed)),
             () = sheet.closed() => {
                 end(peer, invitation);
-                return ended(&fates);
+                return Ok(ended(&fates));
+            }
+            () = page.ended() => {
+                end(peer, invitation);
+                return Err(sheet);
             }
             () = over.cancelled() => {
                 end(peer, invitation);
-                return Asked::TakenBack(sheet);
+                return Ok(Asked::TakenBack(sheet));
             }
         };
         match answered {
@@ -53,9 +63,9 @@ pub(super) async fn invite(
             Ok(ClientResult::ElicitResult(_)) => {
                 // A late answer has no effect.
                 sheet.reject();
-                return Asked::Answered;
+                return Ok(Asked::Answered);
             }
-            Err(ServiceError::TransportClosed) => return Asked::TakenBack(sheet),
+            Err(ServiceError::TransportClosed) => return Ok(Asked::TakenBack(sheet)),
             // The page is there nevertheless.
             Ok(_) => tracing::warn!("the MCP client answered a question with something else"),
             Err(error) => tracing::warn!(%error, "the MCP client could not open the approval page"),

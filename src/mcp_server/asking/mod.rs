@@ -5,6 +5,7 @@
 //! the answers. The work goes on meanwhile, in a task of its own.
 
 mod elicit;
+mod gathering;
 mod invite;
 mod ongoing;
 mod parking;
@@ -21,9 +22,11 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub(super) use self::gathering::{GATHER, complete_batches};
 pub(super) use self::ongoing::{About, Followed, Ongoing};
 pub(super) use self::parking::Parking;
 pub(super) use self::question::{for_prompt, scope};
+pub(super) use self::sheet::Sheet;
 pub(super) use self::tasks::Tasks;
 use super::attached::Attached;
 use super::left::Left;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures::FutureExt as _;
 use rmcp::model::{CallToolResult, Task};
@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::elicit::{self, Asked};
+use super::gathering::{GATHER, complete_batches, gather};
 use super::sheet::Sheet;
 use super::{Questions, Waiting};
 use crate::approval::ApprovalRequest;
@@ -19,9 +20,6 @@ use crate::mcp_server::left::Lent;
 use crate::mcp_server::progress::{Listener, ProgressClient};
 use crate::output::Unread;
 use crate::page::Page;
-
-/// How long to wait for further questions after one, to ask them together: calls made at once come within milliseconds.
-const GATHER: Duration = Duration::from_millis(20);
 
 /// A running call. Dropping it cancels the work.
 pub(in crate::mcp_server) struct Ongoing {
@@ -154,7 +152,9 @@ impl Ongoing {
 
     /// Takes the approval requests that are yet to be asked.
     pub(in crate::mcp_server) fn take_questions(&mut self) -> VecDeque<ApprovalRequest> {
-        self.gather();
+        if let Some(questions) = &mut self.questions {
+            gather(&mut questions.receiver, &mut self.waiting);
+        }
         // A grant may have answered some meanwhile.
         self.waiting.retain(|request| !request.is_closed());
         std::mem::take(&mut self.waiting)
@@ -274,35 +274,10 @@ impl Ongoing {
 
     /// Takes all approval requests that have come, and the others of the batches of which some have.
     async fn complete_batches(&mut self) {
-        let incomplete = |waiting: &VecDeque<ApprovalRequest>| {
-            waiting.iter().find_map(|request| {
-                Some(Arc::clone(request.shared_batch().filter(|batch| !batch.is_complete())?))
-            })
-        };
-        loop {
-            let incomplete = incomplete(&self.waiting);
-            let count = self.waiting.len();
-            // After the look: the last ones may have come just before it.
-            self.gather();
-            match incomplete {
-                Some(batch) => tokio::select! {
-                    question = next_question(&mut self.questions) => match question {
-                        Some(question) => self.waiting.push_back(question),
-                        None => return self.questions = None,
-                    },
-                    () = batch.complete() => {}
-                },
-                None if self.waiting.len() == count => return,
-                None => {}
-            }
-        }
-    }
-
-    /// Takes all approval requests that have come.
-    fn gather(&mut self) {
-        let Some(questions) = &mut self.questions else { return };
-        while let Ok(question) = questions.receiver.try_recv() {
-            self.waiting.push_back(question);
+        if let Some(questions) = &mut self.questions
+            && !complete_batches(&mut questions.receiver, &mut self.waiting).await
+        {
+            self.questions = None;
         }
     }
 }

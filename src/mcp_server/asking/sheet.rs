@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::question;
 use crate::approval::{
-    Action, Answer, ApprovalRequest, Fate, InBatch, MOST_ROWS, Target, TooLong, provenance, table,
+    Action, Answer, ApprovalRequest, Fate, InBatch, MOST_ROWS, Target, TooLong, named_rows, provenance, table,
 };
 use crate::text::visible::line;
 
@@ -38,7 +38,7 @@ enum Choice {
 }
 
 /// Requests that are asked together; at least one. Those of one tool follow each other.
-pub(super) struct Sheet {
+pub(in crate::mcp_server) struct Sheet {
     requests: Vec<ApprovalRequest>,
     /// What was wrong with the rows that the user has named.
     note: Option<String>,
@@ -55,7 +55,7 @@ pub(super) enum Given {
 
 impl Sheet {
     /// The next requests to be asked together, in the order in which they came: those of a batch, or all that are of none.
-    pub(super) fn next(waiting: &mut VecDeque<ApprovalRequest>) -> Option<Self> {
+    pub(in crate::mcp_server) fn next(waiting: &mut VecDeque<ApprovalRequest>) -> Option<Self> {
         // A grant may have answered some meanwhile.
         waiting.retain(|request| !request.is_closed());
         let first = waiting.pop_front()?;
@@ -86,7 +86,7 @@ impl Sheet {
         Self { requests, note: None, tries: 0 }
     }
 
-    pub(super) fn into_requests(self) -> Vec<ApprovalRequest> {
+    pub(in crate::mcp_server) fn into_requests(self) -> Vec<ApprovalRequest> {
         self.requests
     }
 
@@ -127,8 +127,7 @@ impl Sheet {
         if let [request] = &self.requests[..] {
             return question::form(request, round);
         }
-        let tables = tables(&self.requests).map_err(|TooLong| "the question is too long".to_owned())?;
-        let mut message = format!("{}\n\n{tables}", self.heading());
+        let mut message = self.text().map_err(|TooLong| "the question is too long".to_owned())?;
         if let Some(note) = &self.note {
             message = format!("{note}\n\n{message}");
         }
@@ -148,6 +147,11 @@ impl Sheet {
             .property(ROWS, PrimitiveSchemaDefinition::String(rows));
         let requested_schema = schema.build().map_err(str::to_owned)?;
         Ok(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
+    }
+
+    /// The text of a table, as the user reads it.
+    pub(in crate::mcp_server) fn text(&self) -> Result<String, TooLong> {
+        Ok(format!("{}\n\n{}", self.heading(), tables(&self.requests)?))
     }
 
     fn heading(&self) -> String {
@@ -297,26 +301,7 @@ fn chosen(result: &ElicitResult) -> Choice {
 /// It is not clear which ones; the text is for the user.
 fn rows(result: &ElicitResult, count: usize) -> Result<BTreeSet<usize>, String> {
     let text = result.content.as_ref().and_then(|content| content.get(ROWS)?.as_str()).unwrap_or_default();
-    let unclear = |part: &str| {
-        let part = crate::text::shortened(&line(part), 100);
-        format!(
-            "Which rows are to be allowed? `{part}` names none of 1 to {count}. Write them as in `1-3, 7`."
-        )
-    };
-    let mut named = BTreeSet::new();
-    for part in text.split([',', ';']).map(str::trim) {
-        let number = |digits: &str| {
-            let digits = digits.trim();
-            let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-            digits.parse::<usize>().ok().filter(|row| is_number && (1..=count).contains(row))
-        };
-        let (first, last) = part.split_once(['-', '–']).unwrap_or((part, part));
-        match (number(first), number(last)) {
-            (Some(first), Some(last)) if first <= last => named.extend(first..=last),
-            _ => return Err(unclear(part)),
-        }
-    }
-    Ok(named)
+    named_rows(text, count)
 }
 
 #[cfg(test)]
@@ -350,20 +335,6 @@ mod tests {
         check(accept(json!({"other": 1})), NO);
         check(accept(json!("allow once")), NO);
         check(json!({"action": "decline", "content": {"decision": "allow once"}}), NO);
-    }
-
-    #[test]
-    fn rows_are_numbers_and_ranges_and_nothing_else() {
-        let named = |text: &str| {
-            let content = json!({"rows": text});
-            let result = serde_json::from_value(json!({"action": "accept", "content": content})).unwrap();
-            rows(&result, 12).map(|rows| rows.into_iter().collect::<Vec<_>>())
-        };
-        assert_eq!(named("1-3, 7; 12"), Ok(vec![1, 2, 3, 7, 12]));
-        assert_eq!(named("3 – 4"), Ok(vec![3, 4]));
-        for wrong in ["", "0", "13", "3-1", "-3", "1-", "all", "1 2", "1,,2", "+1-2", "1-2-3", "\u{661}"] {
-            assert!(named(wrong).is_err_and(|why| why.contains("1 to 12")), "{wrong}");
-        }
     }
 
     fn request(server: &str, tool: &str, number: usize) -> ApprovalRequest {

@@ -2,20 +2,21 @@
 
 mod person;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
 pub(super) use self::person::serve;
-use super::asking::{for_prompt, scope};
+use super::asking::{GATHER, Sheet, complete_batches, for_prompt, scope};
 use crate::approval::{
     Answer, ApprovalQueue, ApprovalRequest, Approver, answer_in_words, grant_choice, next_question,
 };
 use crate::output::Text;
 use crate::page::Page;
 use crate::people::Decision;
+use crate::provenance::Label;
 use crate::session::{Audience, Event, Outcome, Question, Session};
 
 /// How much of the late output that a person's cell has brought to light the agent is told, in characters.
@@ -56,8 +57,11 @@ struct State {
 /// A question that nobody has answered.
 struct Open {
     question: Arc<Question>,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<Answered>,
 }
+
+/// An answer, and the label that it gives to the data of a server that is registered.
+type Answered = (Answer, Option<Label>);
 
 /// A person who is there, as long as this lives.
 struct Presence<'a> {
@@ -170,7 +174,7 @@ impl Attached {
     }
 
     /// Takes an answer. Returns whether it is the first one.
-    fn answer(&self, question: u64, answer: Answer) -> bool {
+    fn answer(&self, question: u64, answer: Answered) -> bool {
         let open = self.lock().open.remove(&question);
         open.is_some_and(|open| open.answer.send(answer).is_ok())
     }
@@ -209,48 +213,67 @@ fn late_output(late: &Text) -> Option<String> {
     (!late.excerpt.is_empty()).then(|| crate::text::shortened(&late.excerpt, LATE_CHARS))
 }
 
-/// Asks all who are there what the queue brings.
+/// Asks all who are there what the queue brings. What comes at once can be asked together.
 async fn ask_all(
     mut requests: mpsc::Receiver<ApprovalRequest>,
     state: Arc<Mutex<State>>,
     audience: Arc<Audience>,
     timeout: Duration,
 ) {
-    while let Some(request) = requests.recv().await {
-        if request.is_closed() {
-            continue;
-        }
-        let Ok(text) = for_prompt(&request) else { continue };
-        let grant = request.proposed_grant().map(|grant| (grant_choice(grant), grant.to_string()));
-        let outside = request.outside_of_grants();
-        let (number, action, scope) = (next_question(), request.shared_action(), scope(&request));
-        let (answer, answered) = oneshot::channel();
-        let question = {
-            let mut state = lock(&state);
-            if state.people == 0 {
-                // Dropped: nobody is here who could answer.
-                continue;
+    let mut waiting = VecDeque::new();
+    while let Some(first) = requests.recv().await {
+        waiting.push_back(first);
+        tokio::time::sleep(GATHER).await;
+        // Whether more can come is asked above.
+        complete_batches(&mut requests, &mut waiting).await;
+        while let Some(sheet) = Sheet::next(&mut waiting) {
+            let text = sheet.text();
+            let asked = sheet.into_requests().into_iter();
+            let asked: Vec<_> = asked.filter_map(|request| open(request, &state, timeout)).collect();
+            if let (Ok(text), [_, _, ..]) = (text, &asked[..]) {
+                let questions = asked.iter().map(|(_, question, _)| question.number).collect();
+                audience.tell(&Event::Together { questions, text: text.into() });
             }
-            // If the client asks its user too, the time begins when either sees the question.
-            let is_seen = !request.is_shared() || !state.looked_at.is_empty();
-            let until = is_seen.then(|| Instant::now() + timeout);
-            let question = Arc::new(Question { number, text, grant, outside, action, scope, until });
-            state.open.insert(number, Open { question: Arc::clone(&question), answer });
-            question
-        };
-        if question.until.is_some() {
-            request.hand_out();
+            for (request, question, answered) in asked {
+                let number = question.number;
+                if question.until.is_some() {
+                    request.hand_out();
+                }
+                audience.tell(&Event::Question(question));
+                tokio::spawn(follow(request, number, answered, Arc::clone(&state), Arc::clone(&audience)));
+            }
         }
-        audience.tell(&Event::Question(question));
-        tokio::spawn(follow(request, number, answered, Arc::clone(&state), Arc::clone(&audience)));
     }
+}
+
+/// Makes a question of a request; `None`, which drops it, if nobody is there who could answer.
+fn open(
+    request: ApprovalRequest,
+    state: &Mutex<State>,
+    timeout: Duration,
+) -> Option<(ApprovalRequest, Arc<Question>, oneshot::Receiver<Answered>)> {
+    let text = for_prompt(&request).ok()?;
+    let grant = request.proposed_grant().map(|grant| (grant_choice(grant), grant.to_string()));
+    let outside = request.outside_of_grants();
+    let (number, action, scope) = (next_question(), request.shared_action(), scope(&request));
+    let (answer, answered) = oneshot::channel();
+    let mut state = lock(state);
+    if state.people == 0 {
+        return None;
+    }
+    // If the client asks its user too, the time begins when either sees the question.
+    let is_seen = !request.is_shared() || !state.looked_at.is_empty();
+    let until = is_seen.then(|| Instant::now() + timeout);
+    let question = Arc::new(Question { number, text, grant, outside, action, scope, until });
+    state.open.insert(number, Open { question: Arc::clone(&question), answer });
+    Some((request, question, answered))
 }
 
 /// Waits for the answer to a question, or until it is too late.
 async fn follow(
     mut request: ApprovalRequest,
     question: u64,
-    answered: oneshot::Receiver<Answer>,
+    answered: oneshot::Receiver<Answered>,
     state: Arc<Mutex<State>>,
     audience: Arc<Audience>,
 ) {
@@ -261,9 +284,17 @@ async fn follow(
     lock(&state).open.remove(&question);
     let fate = request.fate();
     let how = match answer {
-        Some(answer) if request.answer(answer) => answer_in_words(answer),
+        Some((answer, label)) if give(request, answer, label) => answer_in_words(answer),
         // What the client's user has answered, or nobody.
         _ => fate.get().copied().unwrap_or("taken back"),
     };
     audience.tell(&Event::Decided { question, how });
+}
+
+/// Returns whether the answer came in time.
+fn give(request: ApprovalRequest, answer: Answer, label: Option<Label>) -> bool {
+    match label {
+        Some(label) => request.answer_with_label(answer, label),
+        None => request.answer(answer),
+    }
 }

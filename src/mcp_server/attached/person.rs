@@ -94,9 +94,9 @@ impl Person {
             match said {
                 Said::Run { code } => self.run(code),
                 Said::Interrupt => self.interrupt(),
-                Said::Answer { question, answer } => {
+                Said::Answer { question, answer, label } => {
                     // The others are told, and this person too, how it was decided.
-                    self.attached().answer(question, answer);
+                    self.attached().answer(question, (answer, label));
                 }
                 Said::Complete { id, code, cursor } => {
                     let inquiry = Inquiry::Completions { code, cursor };
@@ -233,6 +233,9 @@ impl Person {
                 Heard::Asked { question: number, text, call: Call::of(&action) }
             }
             Event::Decided { question, how } => Heard::Decided { question, how: how.to_owned() },
+            Event::Together { questions, text } => {
+                Heard::Together { questions: questions.to_vec(), text: text.to_string() }
+            }
             Event::Question(question) => Heard::Question {
                 question: question.number,
                 text: question.text.clone(),

@@ -227,6 +227,46 @@ async fn a_person_at_a_prompt_gives_a_grant() {
 }
 
 #[tokio::test]
+async fn a_batch_is_one_table_at_a_prompt() {
+    let kept = Kept::new();
+    let mut client = kept.client(&["--approval", "ask", "--approval-timeout", "300"]).await;
+    let mut prompt = kept.prompt();
+    prompt.shows("In [").await;
+    let named = json!({"server_name": "probe", "server_params": probe()});
+    let registering = client.start_call("register_mcp_server", named).await;
+    prompt.shows("as in `y untrusted`.").await;
+    prompt.shows("Allow? ").await;
+    prompt.types("y secret\r").await;
+    prompt.shows("Allow? ").await;
+    prompt.types("y untrusted\r").await;
+    registering.answer().await.ok();
+    const BATCH: &str = "import mcptools\nfrom mcptools.probe import add\nwith mcptools.batch('some sums') as batch:\n    for b in range(3): add.run(a=1, b=b)\nprint([getattr(result, 'total', 'no') for result in batch.results])";
+    let calling = client.start_cell(BATCH).await;
+    prompt.shows("wants to make these 3 calls").await;
+    prompt.shows("It says what they are for: 'some sums'").await;
+    prompt.shows("The same in all: a=1").await;
+    prompt.shows("Allow? [y]es all once, only rows as in 1-3, 7,").await;
+    prompt.types("4\r").await;
+    prompt.shows("Allow? ").await;
+    prompt.types("1, 3\r").await;
+    prompt.shows("decided: 2 allowed once, 1 denied").await;
+    assert!(calling.answer().await.ok().contains("[1, 'no', 3]"));
+    // One by one, with what the label has made known.
+    let calling = client.start_cell(BATCH).await;
+    prompt.shows("Allow? [y]es all once").await;
+    prompt.types("e\r").await;
+    for b in 0..3 {
+        prompt.shows(&format!("probe.add(a=1, b={b})")).await;
+        prompt.shows("untrusted").await;
+        prompt.shows("Allow? [y]es once, for this").await;
+        prompt.types("y\r").await;
+    }
+    assert!(calling.answer().await.ok().contains("[1, 2, 3]"));
+    drop(prompt);
+    client.stop().await;
+}
+
+#[tokio::test]
 async fn people_are_asked_what_the_client_cannot_ask() {
     let kept = Kept::new();
     let mut client = kept.client(&ASKS).await;

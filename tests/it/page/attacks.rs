@@ -55,6 +55,33 @@ async fn no_argument_name_output_or_error_becomes_markup() {
     ipybox.stop().await;
 }
 
+/// Sends a call whose argument is nested as deeply as `depth` says, and prints the beginning of the answer.
+const DEEP: &str = "
+from ipybox_runtime import _thread_connection
+def deep(depth):
+    body = b'{\"server_name\":\"files\",\"tool_name\":\"change\",\"tool_args\":{\"path\":'
+    print(_thread_connection().exchange('/run', body + b'[' * depth + b']' * depth + b'}}')[:2])
+deep(118)
+deep(119)";
+
+#[tokio::test]
+async fn arguments_as_deep_as_can_be_are_shown_and_deeper_ones_refused() {
+    let place = Place::new();
+    let (mut ipybox, _url, visitor, mut browser) = start_with_both(&place).await;
+    let running = ipybox.start_cell(DEEP).await;
+    let question = visitor.question().await;
+    assert_eq!(question["row"]["arguments"][0]["name"], "path");
+    assert!(visitor.answer(&question, "no").await);
+    let answer = running.answer().await.ok();
+    assert!(answer.contains("nested more than 120 levels deep"), "{answer}");
+    // The page lives.
+    let running = ipybox.start_cell("!echo alive").await;
+    browser.run("await page.waitForFunction(() => document.title === '(1) ipybox');").await;
+    assert!(visitor.answer(&visitor.question().await, "once").await);
+    assert!(running.answer().await.ok().contains("alive"));
+    ipybox.stop().await;
+}
+
 /// A page of somebody else, on a port of this machine, which tries all that a browser lets it try.
 const OTHER: &str = r"
     const { createServer } = await import('node:http');

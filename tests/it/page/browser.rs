@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::{Browser, start, start_with_both};
-use crate::support::Place;
+use super::{Browser, TAKES_ALL, start, start_with_both};
+use crate::support::{Place, tool};
 
 /// Calls a tool in 200 threads, and prints how many calls were allowed.
 const MANY: &str = "
@@ -133,6 +133,83 @@ async fn two_hundred_calls_are_one_table() {
 }
 
 #[tokio::test]
+async fn details_show_what_would_change_in_a_file() {
+    let place = Place::new();
+    let (mut ipybox, _url, _visitor, mut browser) = start_with_both(&place).await;
+    let path = place.workspace().join("plan.md");
+    let text: String = (1..=40).map(|line| format!("line {line}\n")).collect();
+    std::fs::write(&path, &text).unwrap();
+    let code = format!(
+        "from mcptools.files import change\ntext = open({path:?}).read().replace('line 7\\n', 'line <b>seven</b>\\n')\nchange.run(path={path:?}, text=text)",
+    );
+    let running = ipybox.start_cell(&code).await;
+    browser
+        .run(
+            "await page.waitForFunction(() => document.querySelector('tr.row:not(.over) button.allow')?.ariaDisabled === 'false');
+             await page.focus('tr.row:not(.over)');
+             await page.keyboard.press('Enter');
+             await page.waitForSelector('tr.full .diff');
+             const lines = await page.$$eval('.diff span', (lines) => lines.map((line) => line.textContent));
+             const kinds = await page.$$eval('.diff .added, .diff .removed', (lines) => lines.map((line) => line.className));
+             if (lines.length !== 8 || kinds.join() !== 'removed,added') throw new Error(JSON.stringify([lines, kinds]));
+             if (lines[3] !== '- line 7' || lines[4] !== '+ line <b>seven</b>') throw new Error(JSON.stringify(lines));",
+        )
+        .await;
+    for (name, width, scheme) in [("diff-light", 1280, "light"), ("diff-narrow-dark", 360, "dark")] {
+        browser
+            .run(&format!(
+                "await page.emulateMediaFeatures([{{name: 'prefers-color-scheme', value: {scheme:?}}}]);
+                 await page.setViewport({{width: {width}, height: 740}});
+                 {SOUND}"
+            ))
+            .await;
+        browser.screenshot(name).await;
+    }
+    browser.run("await page.keyboard.press('d');").await;
+    assert!(running.answer().await.error().contains("rejected"));
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_registration_can_be_labelled() {
+    let place = Place::new();
+    let (mut ipybox, url, code) = start(&place, &["--approval-timeout", "300"], json!({})).await;
+    let mut browser = Browser::start();
+    browser.enter(&url, &code).await;
+    let params = json!({"command": tool("mcp1/bin/python"), "args": ["-c", TAKES_ALL]});
+    let named = json!({"server_name": "files", "server_params": params});
+    let registering = ipybox.start_call("register_mcp_server", named).await;
+    browser
+        .run(&format!(
+            "await page.waitForFunction(() => document.querySelector('tr.row button.allow')?.ariaDisabled === 'false');
+             await page.select('.group select', 'confidential');
+             {SOUND}"
+        ))
+        .await;
+    browser.screenshot("label").await;
+    browser.run("await page.click('tr.row button.allow');").await;
+    registering.answer().await.ok();
+    let calling =
+        ipybox.start_cell("from mcptools.files import change\nfor path in 'ab': change.run(path=path)").await;
+    browser
+        .run(
+            "const ready = (path) => page.waitForFunction(`
+                 document.querySelector('tr.row:not(.over)')?.ariaLabel.includes(\"path='${path}'\")
+                     && document.querySelector('tr.row:not(.over) .allow').ariaDisabled === 'false'`);
+             await ready('a');
+             await page.click('tr.row:not(.over) button.allow');
+             await ready('b');
+             await page.focus('tr.row:not(.over)');
+             await page.keyboard.press('Enter');
+             await page.waitForFunction(() => document.querySelector('tr.full')?.textContent.includes('confidential'));
+             await page.keyboard.press('a');",
+        )
+        .await;
+    calling.answer().await.ok();
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn an_image_and_an_exception_are_shown() {
     let place = Place::new();
     let (mut ipybox, url, code) = start(&place, &[], json!({})).await;
@@ -152,6 +229,11 @@ async fn an_image_and_an_exception_are_shown() {
         ))
         .await;
     browser.screenshot("cell").await;
+    // One long line, which begins anew at last.
+    ipybox.cell("for _ in range(120): print('x' * 4000, end='', flush=True)\nprint('\\rend')").await.ok();
+    browser
+        .run("await page.waitForFunction(() => document.querySelector('.cell .output').textContent === 'end\\n');")
+        .await;
     ipybox.stop().await;
 }
 
