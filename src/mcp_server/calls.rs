@@ -172,7 +172,7 @@ impl Handler {
     }
 
     fn waiting<'a>(&'a self, cancelled: &'a CancellationToken, leave: &'a Leave) -> Waiting<'a> {
-        Waiting { cancelled, leave, left: &self.server.left }
+        Waiting { cancelled, leave, left: &self.server.left, together: &self.server.together }
     }
 
     fn leave_after(&self, time: Option<Duration>) -> Leave {

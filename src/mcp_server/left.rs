@@ -69,13 +69,6 @@ pub(super) struct Lent<'a> {
     pub(super) questions: VecDeque<ApprovalRequest>,
 }
 
-impl<'a> Lent<'a> {
-    /// No questions.
-    pub(super) fn none(left: &'a Left) -> Self {
-        Self { left, questions: VecDeque::new() }
-    }
-}
-
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
         self.left.give_back(self.questions.drain(..));

@@ -42,7 +42,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::arrivals::Turn;
-use self::asking::{Parking, Tasks};
+use self::asking::{Parking, Tasks, Together};
 use self::attached::Attached;
 use self::deliveries::{CallId, Deliveries};
 use self::earlier::{Earlier, Why, name_of, text_of};
@@ -91,6 +91,7 @@ pub(crate) struct McpServer {
     tasks: Tasks,
     /// Calls for which no request waits.
     left: Left,
+    together: Together,
     /// Answers that may not have reached the client.
     deliveries: Deliveries,
     /// What the next answers say first.
@@ -144,6 +145,7 @@ impl McpServer {
             parking: Parking::default(),
             tasks: Tasks::default(),
             left: Left::default(),
+            together: Together::default(),
             deliveries: Deliveries::default(),
             news: News::default(),
             images: config.images,

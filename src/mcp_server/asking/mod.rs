@@ -12,6 +12,7 @@ mod parking;
 mod question;
 mod sheet;
 mod tasks;
+mod together;
 
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ pub(super) use self::parking::Parking;
 pub(super) use self::question::{for_prompt, scope};
 pub(super) use self::sheet::Sheet;
 pub(super) use self::tasks::Tasks;
+pub(super) use self::together::Together;
 use super::attached::Attached;
 use super::left::Left;
 use crate::approval::{ApprovalQueue, ApprovalRequest, Approver};
@@ -65,6 +67,8 @@ pub(super) struct Waiting<'a> {
     pub(super) leave: &'a Leave,
     /// Other calls, whose questions the request asks too.
     pub(super) left: &'a Left,
+    /// Other calls, whose questions are asked with those of this one.
+    pub(super) together: &'a Together,
 }
 
 /// When a request stops waiting for its work, which goes on.

@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 use super::elicit::{self, Asked};
 use super::gathering::{GATHER, complete_batches, gather};
 use super::sheet::Sheet;
+use super::together::Caller;
 use super::{Questions, Waiting};
 use crate::approval::ApprovalRequest;
 use crate::mcp_server::earlier::text_of;
-use crate::mcp_server::left::Lent;
 use crate::mcp_server::progress::{Listener, ProgressClient};
 use crate::output::Unread;
 use crate::page::Page;
@@ -168,8 +168,19 @@ impl Ongoing {
         }
     }
 
-    /// Waits for the end or for approval requests. On `cancelled`, the work is cancelled. Cancellation safe.
+    /// Waits for the end or for approval requests, and for those that come at once with these. On `cancelled`, the work is
+    /// cancelled. Cancellation safe.
     pub(super) async fn next(&mut self, cancelled: &CancellationToken) -> Next {
+        let next = self.come(cancelled).await;
+        if matches!(next, Next::Questions) {
+            tokio::time::sleep(GATHER).await;
+            self.complete_batches().await;
+        }
+        next
+    }
+
+    /// The same, for whole batches and without the others that come at once.
+    async fn come(&mut self, cancelled: &CancellationToken) -> Next {
         if let Some(done) = self.done.take() {
             return Next::Done(done);
         }
@@ -179,7 +190,6 @@ impl Ongoing {
                 biased;
                 done = &mut self.task => return Next::Done(done.unwrap_or_else(|_| Err(bug()))),
                 () = std::future::ready(()), if !self.waiting.is_empty() => {
-                    tokio::time::sleep(GATHER).await;
                     self.complete_batches().await;
                     return Next::Questions;
                 }
@@ -192,15 +202,33 @@ impl Ongoing {
         }
     }
 
-    /// Runs to the end, or until it is time to leave, and sends approval requests by elicitation, one at a time.
+    /// Runs to the end, or until it is time to leave, and sends approval requests by elicitation, one at a time for all calls
+    /// together.
     pub(in crate::mcp_server) async fn elicit(
         mut self,
         peer: &Peer<RoleServer>,
-        Waiting { cancelled, leave, left }: Waiting<'_>,
+        Waiting { cancelled, leave, left, together }: Waiting<'_>,
     ) -> Followed<CallToolResult> {
-        let mut lent = Lent::none(left);
+        let caller = together.caller(left);
         loop {
-            while let Some((sheet, is_own)) = self.next_to_ask(&mut lent) {
+            let mut turn = tokio::select! {
+                biased;
+                // First, since the end of a connection cancels its requests too.
+                () = leave.come() => return self.left(&caller),
+                next = self.come(cancelled) => match next {
+                    Next::Done(done) => return Followed::Answered(done),
+                    Next::Questions => {
+                        caller.share(self.take_questions());
+                        continue;
+                    }
+                },
+                turn = caller.turn() => turn,
+            };
+            if self.cancel.is_cancelled() {
+                // Requests that will be rejected anyway are not shown.
+                turn.drop_of(&caller);
+            }
+            while let Some(sheet) = Sheet::next(&mut turn.questions) {
                 let may_give_grant = sheet.may_give_grant();
                 let over = CancellationToken::new();
                 let page = self.page.clone();
@@ -227,49 +255,39 @@ impl Ongoing {
                 let is_answered = matches!(asked, Asked::Answered);
                 let is_taken_back = match asked {
                     Asked::TakenBack(sheet) => {
-                        let waiting = if is_own { &mut self.waiting } else { &mut lent.questions };
-                        take_back(waiting, sheet);
+                        take_back(&mut turn.questions, sheet);
                         true
                     }
                     Asked::Answered | Asked::Unanswered => false,
                 };
                 if let Some(done) = done {
+                    turn.drop_of(&caller);
                     return Followed::Answered(done.unwrap_or_else(|_| Err(bug())));
                 }
                 if is_taken_back {
-                    return Followed::Left(Box::new(self));
+                    drop(turn);
+                    return self.left(&caller);
                 }
                 if self.cancel.is_cancelled() {
-                    // Requests that will be rejected anyway are not shown.
-                    self.waiting.clear();
+                    turn.drop_of(&caller);
                 }
-                if is_own {
-                    // If the user does not answer, the timeouts of the waiting requests begin now, not when each
-                    // is shown.
-                    self.attend(is_answered);
+                // If the user does not answer, the timeouts of the waiting requests begin now, not when each is shown.
+                self.attend(is_answered);
+                if !is_answered {
+                    turn.hand_out();
                 }
-                if may_give_grant && !self.waiting.is_empty() {
+                if may_give_grant && !turn.questions.is_empty() {
                     // A grant may answer what waits, so that it is not shown.
                     tokio::time::sleep(GATHER).await;
                 }
-                self.complete_batches().await;
-            }
-            tokio::select! {
-                biased;
-                // First, since the end of a connection cancels its requests too.
-                () = leave.come() => return Followed::Left(Box::new(self)),
-                next = self.next(cancelled) => if let Next::Done(done) = next {
-                    return Followed::Answered(done);
-                },
-                questions = left.questions() => lent = questions,
             }
         }
     }
 
-    /// The next questions to ask together, and whether they are the call's own.
-    fn next_to_ask(&mut self, lent: &mut Lent<'_>) -> Option<(Sheet, bool)> {
-        let own = Sheet::next(&mut self.waiting).map(|sheet| (sheet, true));
-        own.or_else(|| Sheet::next(&mut lent.questions).map(|sheet| (sheet, false)))
+    /// Goes on without the request that has waited.
+    fn left(mut self, caller: &Caller<'_>) -> Followed<CallToolResult> {
+        self.give_back(caller.withdraw());
+        Followed::Left(Box::new(self))
     }
 
     /// Takes all approval requests that have come, and the others of the batches of which some have.

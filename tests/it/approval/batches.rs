@@ -244,3 +244,39 @@ print(len([call for call in batch if call.error is None]))";
     assert_eq!(running.answer().await.ok(), "200");
     ipybox.stop().await;
 }
+
+#[tokio::test]
+async fn what_several_kernels_want_is_one_question() {
+    let place = Place::new();
+    let mut ipybox = start(&place, &["--approval", "ask"]).await;
+    let other = ipybox.call("execute_ipython_cell", json!({"code": "1", "session": "new"})).await.ok();
+    let other = other.split('`').nth(1).unwrap().to_owned();
+    let mut running = Vec::new();
+    for (session, who) in [("main", "ann"), (&*other, "bo")] {
+        let code = format!(
+            "from mcptools.mail import send\nfor number in range(20): send.run(to=f'{who}-{{number}}')\nprint('done')"
+        );
+        let cell = json!({"code": code, "session": session});
+        running.push(ipybox.start_call("execute_ipython_cell", cell).await);
+    }
+    let (mut questions, mut joined) = (0, 0);
+    let both = async { futures::future::join_all(running.into_iter().map(Reply::answer)).await };
+    let mut both = Box::pin(both);
+    let answers = loop {
+        let question = tokio::select! {
+            answers = &mut both => break answers,
+            question = ipybox.question() => question,
+        };
+        let text = question["params"]["message"].as_str().unwrap();
+        (questions, joined) =
+            (questions + 1, joined + usize::from(text.contains("'ann-") && text.contains("'bo-")));
+        ipybox.respond(&question, json!({"action": "accept", "content": {"decision": "allow once"}})).await;
+    };
+    for answer in answers {
+        assert!(answer.ok().ends_with("done"));
+    }
+    // A question takes what the other kernel wants meanwhile with it.
+    assert!(joined > 0 && questions < 40, "{joined} of {questions}");
+    assert_eq!(sent(&place).split_whitespace().count(), 40);
+    ipybox.stop().await;
+}
