@@ -23,7 +23,7 @@ pub(crate) struct Gate {
     pub(super) timeout: Duration,
     pub(super) audit: Audit,
     /// What the session has read; `None` if nobody needs to know.
-    memory: Option<Arc<Memory>>,
+    pub(super) memory: Option<Arc<Memory>>,
     /// Decides about the current calls of code in the kernel.
     approver: Mutex<Approver>,
     /// Is told which questions users are asked.
