@@ -68,7 +68,7 @@ impl Gate {
         })
         .await??;
         if let (Some((server, label)), Some(memory)) = (labelled, self.memory())
-            && self.policy.labels().of(&server).is_none()
+            && self.policy.labels().named(&server).is_none()
         {
             memory.label(&server, label);
         }

@@ -22,8 +22,8 @@ pub(crate) struct Gate {
     pub(super) grants: Arc<Grants>,
     pub(super) timeout: Duration,
     pub(super) audit: Audit,
-    /// What the session has read; `None` if nobody needs to know.
-    memory: Option<Arc<Memory>>,
+    /// What the session has read, and others of its client; `None` if nobody needs to know.
+    pub(super) memory: Option<Arc<Memory>>,
     /// Decides about the current calls of code in the kernel.
     approver: Mutex<Approver>,
     /// Is told which questions users are asked.

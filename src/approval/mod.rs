@@ -19,6 +19,7 @@ mod grant;
 mod history;
 mod like;
 mod notice;
+mod origins;
 mod policy;
 mod queue;
 mod request;
@@ -45,6 +46,7 @@ pub use self::grant::{
 pub(crate) use self::grant::{choice as grant_choice, offer as grant_offer};
 pub(crate) use self::history::PastDecision;
 pub(crate) use self::notice::{EXPIRED, Notice, next_question, words as answer_in_words};
+pub(crate) use self::origins::provenance;
 pub use self::policy::{Effect, Policy, PolicyError};
 pub(crate) use self::queue::{ApprovalQueue, Approver};
 pub use self::request::Answer;
@@ -58,7 +60,7 @@ pub use self::rows::named_rows;
 pub(crate) use self::shown::{TooLong, argument, question, question_of_ours};
 pub(crate) use self::standing::Standing;
 pub(crate) use self::table::{MOST_ROWS, table};
-pub(crate) use self::traced::{Expected, provenance};
+pub(crate) use self::traced::Expected;
 pub(crate) use self::user::OnPage;
 pub(crate) use crate::provenance::Label;
 

@@ -204,6 +204,7 @@ impl CodeExecutorBuilder {
             registry: self.registry,
             timeout: self.approval_timeout,
             face: self.face,
+            beside: None,
         };
         let config = Config::new(self.kernel.into_settings())?;
         let session = Session::open(&config, Some(tools)).await?;

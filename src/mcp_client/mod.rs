@@ -39,6 +39,7 @@ mod starts;
 mod stdio;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod tool;
 
 pub(crate) use authorized::Refusal;

@@ -71,29 +71,6 @@ impl ToolOutput {
     }
 }
 
-impl ToolOutput {
-    /// Writes all of its texts, also those that are data of resources, each on a line of its own.
-    pub(crate) fn write_texts(&self, to: &mut dyn fmt::Write) -> fmt::Result {
-        if let Some(value) = &self.structured {
-            writeln!(to, "{value}")?;
-        }
-        for content in &self.content {
-            match content {
-                Content::Resource { uri, body: Body::Bytes(data), .. } => {
-                    writeln!(to, "{uri}\n{}", std::str::from_utf8(data).unwrap_or_default())
-                }
-                Content::Resource { uri, body: Body::Text(text), .. } => writeln!(to, "{uri}\n{text}"),
-                Content::Link(resource) => {
-                    writeln!(to, "{}", serde_json::to_string(resource).unwrap_or_default())
-                }
-                Content::Image { .. } | Content::Audio { .. } => Ok(()),
-                Content::Text(_) | Content::Unusable(_) => writeln!(to, "{content}"),
-            }?;
-        }
-        Ok(())
-    }
-}
-
 impl fmt::Display for ToolOutput {
     /// The content as one text: text unchanged, all else described in brackets.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -56,7 +56,7 @@ pub(crate) enum Codes {
 impl Serving {
     /// Opens the session.
     pub(crate) async fn open(config: &Config, codes: Codes) -> Result<Self, Error> {
-        let server = Arc::new(McpServer::new(open_session(config).await?, config));
+        let server = Arc::new(McpServer::new(open_session(config, None).await?, config));
         let ended = CancellationToken::new();
         if config.approval.page {
             server.open_page(codes, ended.clone()).await?;
@@ -176,10 +176,14 @@ impl Serving {
     }
 }
 
-/// Opens a session as the settings of the server say.
-pub(super) async fn open_session(config: &Config) -> Result<Arc<Session>, StartError> {
+/// Opens a session as the settings of the server say, alone or beside another one of the same client.
+pub(super) async fn open_session(
+    config: &Config,
+    beside: Option<Arc<Session>>,
+) -> Result<Arc<Session>, StartError> {
     let policy = policy(config).map_err(StartError::Policy)?;
-    let tools = ToolOptions { registry: None, policy, timeout: config.approval.timeout, face: Face::Mcp };
+    let timeout = config.approval.timeout;
+    let tools = ToolOptions { registry: None, policy, timeout, face: Face::Mcp, beside };
     // Opening is a large future.
     Box::pin(Session::open(config, Some(tools))).await.map(Arc::new)
 }

@@ -114,7 +114,7 @@ impl Sessions {
         if let Some(idle) = self.reserve()? {
             idle.session.stop().await;
         }
-        let opened = open_session(&self.config).await;
+        let opened = open_session(&self.config, Some(Arc::clone(&self.own.session))).await;
         self.lock().opening -= 1;
         let session = opened.map_err(|error| format!("Failed to open a session: {}", describe(&error)))?;
         let place = Place::new(session);

@@ -3,6 +3,9 @@
 /// How long an encoded run must be to be looked at, in characters.
 const SHORTEST: usize = 48;
 
+/// How much of a run is decoded to see whether it is one, in characters: what is none costs no more.
+const LOOK: usize = 128;
+
 /// Calls `each` with every text that is encoded in `text`.
 pub(super) fn decoded(text: &str, mut each: impl FnMut(&str)) {
     for (first, last) in runs(text.as_bytes()) {
@@ -10,11 +13,11 @@ pub(super) fn decoded(text: &str, mut each: impl FnMut(&str)) {
             text.as_bytes()[first..last].iter().copied().filter(|byte| is_sign(*byte)).collect();
         if run.iter().all(u8::is_ascii_hexdigit) {
             for first in 0..2 {
-                give(&from_hex(&run[first..]), &mut each);
+                give(&run[first..], from_hex, &mut each);
             }
         }
         for first in 0..4 {
-            if give(&from_base64(&run[first..]), &mut each) {
+            if give(&run[first..], from_base64, &mut each) {
                 break;
             }
         }
@@ -47,17 +50,17 @@ fn runs(bytes: &[u8]) -> Vec<(usize, usize)> {
     runs
 }
 
-/// Gives what is text. Whether it was.
-fn give(bytes: &[u8], each: &mut impl FnMut(&str)) -> bool {
+/// Gives what is encoded if it is text. Whether it was.
+fn give(run: &[u8], decode: fn(&[u8]) -> Vec<u8>, each: &mut impl FnMut(&str)) -> bool {
     // A look at the beginning is enough to leave out what is none: programs, images.
-    let beginning = &bytes[..bytes.len().min(64)];
+    let beginning = decode(&run[..run.len().min(LOOK)]);
     let printable =
         beginning.iter().filter(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\r' | b'\t' | 0x80..)).count();
     let ascii = beginning.iter().filter(|byte| byte.is_ascii_alphanumeric() || **byte == b' ').count();
     let is_text =
         !beginning.is_empty() && printable * 20 >= beginning.len() * 19 && ascii * 2 >= beginning.len();
     if is_text {
-        each(&String::from_utf8_lossy(bytes));
+        each(&String::from_utf8_lossy(&decode(run)));
     }
     is_text
 }

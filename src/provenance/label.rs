@@ -50,39 +50,82 @@ impl std::str::FromStr for Label {
 #[error("`{0}` is no label; there are `trusted`, `untrusted` and `confidential`")]
 pub struct UnknownLabel(String);
 
+/// Servers that have no label of their own, in a policy.
+const OTHERS: &str = "*";
+
 /// The labels of servers, by the names under which these are registered.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Labels(BTreeMap<String, Label>);
+#[serde(try_from = "BTreeMap<String, Label>", into = "BTreeMap<String, Label>")]
+pub struct Labels {
+    named: BTreeMap<String, Label>,
+    /// That of servers that have none of their own.
+    others: Option<Label>,
+}
+
+/// A name is none that a server can have.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is no name of a server; labels go by names, and `\"*\"` is every server that is not named")]
+pub struct NoName(String);
 
 impl Labels {
-    /// All servers that have one.
+    /// The servers that have one of their own.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, Label)> {
-        self.0.iter().map(|(server, label)| (server.as_str(), *label))
+        self.named.iter().map(|(server, label)| (server.as_str(), *label))
+    }
+
+    /// The label of servers that have none of their own.
+    pub(crate) fn of_others(&self) -> Option<Label> {
+        self.others
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.named.is_empty() && self.others.is_none()
     }
 
-    /// These, and `others` for servers that have none here.
+    /// These, and `others` for servers that have none of their own here.
     pub(crate) fn or(mut self, others: Self) -> Self {
-        for (server, label) in others.0 {
-            self.0.entry(server).or_insert(label);
+        for (server, label) in others.named {
+            self.named.entry(server).or_insert(label);
         }
+        self.others = self.others.or(others.others);
         self
     }
 
-    /// Gives a server a label, or takes it away.
+    /// Gives a server a label of its own, or takes it away.
     pub(crate) fn set(&mut self, server: &str, label: Option<Label>) {
         match label {
-            Some(label) => self.0.insert(server.to_owned(), label),
-            None => self.0.remove(server),
+            Some(label) => self.named.insert(server.to_owned(), label),
+            None => self.named.remove(server),
         };
+    }
+
+    /// The label that a server has by its name.
+    pub(crate) fn named(&self, server: &str) -> Option<Label> {
+        self.named.get(server).copied()
     }
 
     /// The label of a server.
     pub(crate) fn of(&self, server: &str) -> Option<Label> {
-        self.0.get(server).copied()
+        self.named(server).or(self.others)
+    }
+}
+
+impl TryFrom<BTreeMap<String, Label>> for Labels {
+    type Error = NoName;
+
+    fn try_from(mut named: BTreeMap<String, Label>) -> Result<Self, NoName> {
+        let others = named.remove(OTHERS);
+        // A pattern that nothing goes by would leave servers without the label that was meant for them.
+        match named.keys().find(|name| name.is_empty() || name.contains(['*', '?'])) {
+            Some(name) => Err(NoName(name.clone())),
+            None => Ok(Self { named, others }),
+        }
+    }
+}
+
+impl From<Labels> for BTreeMap<String, Label> {
+    fn from(Labels { mut named, others }: Labels) -> Self {
+        named.extend(others.map(|label| (OTHERS.to_owned(), label)));
+        named
     }
 }

@@ -1,6 +1,6 @@
-//! What a session has read: fingerprints of results within bounds, and the labels of their servers.
+//! What a session has read, as fingerprints within bounds, and what a call has of it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,9 +12,9 @@ use super::label::{Label, Labels};
 use super::letters::letters;
 use super::origin::{Found, Origin, Provenance};
 use super::pieces::Pieces;
-use super::table::{LAST_SOURCE, Table};
+use super::sources::Sources;
+use super::table::Table;
 use super::tokens::tokens;
-use crate::text::shortened;
 
 /// How much memory the fingerprints may take, in bytes.
 const GRAM_BYTES: usize = 48 * 1024 * 1024;
@@ -24,15 +24,8 @@ const TOKEN_BYTES: usize = 8 * 1024 * 1024;
 const ORIGINS_OF_ARGUMENT: usize = 3;
 const ORIGINS: usize = 12;
 
-/// How long a name is that is kept or told, in characters: code chooses names of arguments, and of tools that do not exist.
-const NAME_CHARS: usize = 100;
-
-/// How many tools are told apart, and from how many numbers on servers are not either.
-const TOOLS: usize = LAST_SOURCE as usize * 3 / 4;
-const SERVERS: usize = LAST_SOURCE as usize - 16;
-
-/// How many servers are named of those that have a label and were read.
-const READ_NAMES: usize = 20;
+/// How many origins are held while the arguments of a call are looked at, of which there can be millions.
+const ORIGINS_AT_A_TIME: usize = 1_000;
 
 /// From how many letters on one fingerprint tells nothing: among so many are 32 that everybody writes. It takes two then, which
 /// any 95 letters in a row have.
@@ -41,18 +34,10 @@ const LONG: usize = 400;
 /// How deeply texts are decoded that are encoded in others.
 const DECODED: usize = 2;
 
-/// What a session has read.
+/// What a session has read. Sessions that belong together share it.
 #[derive(Debug, Default)]
 pub struct Memory {
     state: Mutex<State>,
-}
-
-/// A tool that has returned something.
-#[derive(Debug)]
-struct Source {
-    server: String,
-    tool: String,
-    label: Option<Label>,
 }
 
 /// A tool whose result is being entered.
@@ -61,47 +46,32 @@ pub(crate) struct Reading(u32);
 
 #[derive(Debug)]
 struct State {
-    labels: Labels,
+    sources: Sources,
     grams: Table,
     tokens: Table,
-    /// The tools by their numbers, from 1.
-    sources: Vec<Source>,
-    numbers: HashMap<(String, String), u32>,
-    read: BTreeMap<Label, BTreeSet<String>>,
 }
 
 impl Default for State {
     fn default() -> Self {
-        Self {
-            labels: Labels::default(),
-            grams: Table::new(GRAM_BYTES),
-            tokens: Table::new(TOKEN_BYTES),
-            sources: Vec::new(),
-            numbers: HashMap::new(),
-            read: BTreeMap::new(),
-        }
+        Self { sources: Sources::default(), grams: Table::new(GRAM_BYTES), tokens: Table::new(TOKEN_BYTES) }
     }
 }
 
 impl Memory {
     /// Nothing has been read. These labels hold for the servers.
     pub fn new(labels: Labels) -> Self {
-        Self { state: Mutex::new(State { labels, ..State::default() }) }
+        Self { state: Mutex::new(State { sources: Sources::new(labels), ..State::default() }) }
     }
 
     /// A server has this label from now on, and with it what the session has from it already.
     pub(crate) fn label(&self, server: &str, label: Label) {
-        let mut state = self.lock();
-        state.labels.set(server, Some(label));
-        let name = shortened(server, NAME_CHARS);
-        let mut was_read = false;
-        for source in state.sources.iter_mut().filter(|source| source.server == name) {
-            source.label = Some(label);
-            was_read = true;
-        }
-        if was_read {
-            state.note(label, server);
-        }
+        self.lock().sources.label(server, label);
+    }
+
+    /// The labels that a session has which begins now hold from now on.
+    pub(crate) fn label_as(&self, other: &Self) {
+        let labels = other.lock().sources.labels().clone();
+        self.lock().sources.label_all(&labels);
     }
 
     /// The session gets something that a tool has returned: its texts.
@@ -115,15 +85,9 @@ impl Memory {
         });
     }
 
-    /// The session is about to get something that a tool has returned. The label of its server holds from now on, whatever
-    /// becomes of the rest.
+    /// The session is about to call a tool. The label of its server holds from now on, whatever becomes of the rest.
     pub(crate) fn begin(&self, server: &str, tool: &str) -> Reading {
-        let mut state = self.lock();
-        let label = state.labels.of(server);
-        if let Some(label) = label {
-            state.note(label, server);
-        }
-        Reading(state.number(server, tool, label))
+        Reading(self.lock().sources.begin(server, tool))
     }
 
     /// Enters what `write` writes: the texts of the result, those that belong together without anything between them.
@@ -132,12 +96,10 @@ impl Memory {
             let (mut of_text, mut of_values) = (Vec::new(), Vec::new());
             fingerprints(piece, DECODED, &mut of_text, &mut of_values);
             let mut state = self.lock();
-            let State { grams, tokens, sources, .. } = &mut *state;
-            let label = |number: u32| sources.get(number as usize - 1).and_then(|source| source.label);
-            // Where it was first, unless it was less guarded there: an echo takes no label away.
-            let goes_before = |new: u32, earlier: u32| label(new) > label(earlier);
-            of_text.iter().for_each(|hash| grams.insert(*hash, number, goes_before));
-            of_values.iter().for_each(|hash| tokens.insert(*hash, number, goes_before));
+            let State { grams, tokens, sources } = &mut *state;
+            let label = |number: u32| sources.label_of(number);
+            of_text.iter().for_each(|hash| grams.insert(*hash, number, label));
+            of_values.iter().for_each(|hash| tokens.insert(*hash, number, label));
         });
         // Nothing that takes pieces fails, and what was written until then counts.
         let _infallible = write(&mut pieces);
@@ -146,36 +108,45 @@ impl Memory {
 
     /// The session gets values that an earlier one had: nobody knows what that has read, so all that there is.
     pub(crate) fn restored(&self) {
-        let mut state = self.lock();
-        for (server, label) in state.labels.clone().all() {
-            state.note(label, server);
-        }
+        self.lock().sources.restored();
     }
 
     /// What is known of a call with these arguments.
     pub fn known(&self, arguments: &Map<String, Value>) -> Provenance {
-        let mut origins = Vec::new();
+        self.known_of("", arguments)
+    }
+
+    /// What is known of a call of this tool: code chooses its name, which reaches the server even if that has no such tool.
+    pub(crate) fn known_of(&self, tool: &str, arguments: &Map<String, Value>) -> Provenance {
+        let mut origins = self.origins(Origin::TOOL_NAME, |to| to.write_str(tool));
         for (argument, value) in arguments {
-            let mut found = HashMap::new();
-            // All texts of an argument together: code may send lines, rows or words.
-            let mut pieces = Pieces::new(|piece| self.look_up(piece, &mut found, DECODED));
-            pieces.push(argument);
-            pieces.push("\n");
-            write_texts(value, &mut pieces);
-            pieces.finish();
-            let mut of_argument: Vec<(u32, Found)> = found.into_iter().collect();
-            of_argument.sort_by_key(|(number, found)| (std::cmp::Reverse(*found), *number));
-            let state = self.lock();
-            let mut of_argument: Vec<Origin> = of_argument
-                .into_iter()
-                .filter_map(|(number, found)| state.origin(argument, number, found))
-                .collect();
-            keep_first(&mut of_argument, ORIGINS_OF_ARGUMENT);
-            origins.extend(of_argument);
+            origins.extend(self.origins(argument, |to| {
+                // All texts of an argument together: code may send lines, rows or words.
+                writeln!(to, "{argument}")?;
+                write_texts(value, to)
+            }));
+            if origins.len() > ORIGINS_AT_A_TIME {
+                keep_first(&mut origins, ORIGINS);
+            }
         }
-        origins.sort_by_key(|origin| std::cmp::Reverse(origin.found));
         keep_first(&mut origins, ORIGINS);
-        Provenance { origins, read: self.lock().read.clone() }
+        Provenance { origins, read: self.lock().sources.read().clone() }
+    }
+
+    /// Where the texts come from that `write` writes of an argument.
+    fn origins(&self, argument: &str, write: impl FnOnce(&mut dyn Write) -> fmt::Result) -> Vec<Origin> {
+        let mut found = HashMap::new();
+        let mut pieces = Pieces::new(|piece| self.look_up(piece, &mut found, DECODED));
+        // Nothing that takes pieces fails.
+        let _infallible = write(&mut pieces);
+        pieces.finish();
+        let mut found: Vec<(u32, Found)> = found.into_iter().collect();
+        found.sort_by_key(|(number, _)| *number);
+        let state = self.lock();
+        let origin = |(number, found)| state.sources.origin(argument, number, found);
+        let mut origins: Vec<Origin> = found.into_iter().filter_map(origin).collect();
+        keep_first(&mut origins, ORIGINS_OF_ARGUMENT);
+        origins
     }
 
     /// Looks for what is known in a piece of a text, and in what is encoded in it.
@@ -188,11 +159,11 @@ impl Memory {
         let mut runs: HashMap<u32, Run> = HashMap::new();
         let state = self.lock();
         for (last, hash) in hashes {
-            if let Some(number) = state.grams.find(hash) {
+            for number in state.grams.find(hash) {
                 runs.entry(number).or_default().add(last);
             }
         }
-        let values: Vec<u32> = values.into_iter().filter_map(|hash| state.tokens.find(hash)).collect();
+        let values: Vec<u32> = values.into_iter().flat_map(|hash| state.tokens.find(hash)).collect();
         drop(state);
         for (number, run) in runs {
             if run.grams > 1 || letters.len() < LONG {
@@ -221,49 +192,6 @@ impl Memory {
     }
 }
 
-impl State {
-    fn note(&mut self, label: Label, server: &str) {
-        let servers = self.read.entry(label).or_default();
-        if servers.len() < READ_NAMES {
-            servers.insert(shortened(server, NAME_CHARS));
-        }
-    }
-
-    /// The number of a tool. If there are too many it is that of its server, or of its label: a flood of names, which code
-    /// can make up, takes no label away.
-    fn number(&mut self, server: &str, tool: &str, label: Option<Label>) -> u32 {
-        let places = [
-            (TOOLS, server, tool),
-            (SERVERS, server, "another tool"),
-            (LAST_SOURCE as usize, "another server", label.map_or("without a label", Label::word)),
-        ];
-        for (most, server, tool) in places {
-            let name = (shortened(server, NAME_CHARS), shortened(tool, NAME_CHARS));
-            if let Some(number) = self.numbers.get(&name) {
-                return *number;
-            }
-            if self.sources.len() < most {
-                self.sources.push(Source { server: name.0.clone(), tool: name.1.clone(), label });
-                let number = u32::try_from(self.sources.len()).unwrap_or(LAST_SOURCE);
-                self.numbers.insert(name, number);
-                return number;
-            }
-        }
-        LAST_SOURCE
-    }
-
-    fn origin(&self, argument: &str, number: u32, found: Found) -> Option<Origin> {
-        let Source { server, tool, label } = self.sources.get(number as usize - 1)?;
-        Some(Origin {
-            argument: shortened(argument, NAME_CHARS),
-            server: server.clone(),
-            tool: tool.clone(),
-            label: *label,
-            found,
-        })
-    }
-}
-
 /// The fingerprints of a text, and of those that are encoded in it.
 fn fingerprints(text: &str, depth: usize, grams: &mut Vec<u64>, values: &mut Vec<u64>) {
     grams::winnow(&letters(text), |hash| grams.push(hash));
@@ -274,23 +202,23 @@ fn fingerprints(text: &str, depth: usize, grams: &mut Vec<u64>, values: &mut Vec
 }
 
 /// Writes all texts and numbers of a value, each on a line of its own.
-fn write_texts(value: &Value, to: &mut dyn Write) {
-    let _infallible = match value {
+fn write_texts(value: &Value, to: &mut dyn Write) -> fmt::Result {
+    match value {
         Value::String(text) => writeln!(to, "{text}"),
         Value::Number(number) => writeln!(to, "{number}"),
-        Value::Array(items) => return items.iter().for_each(|item| write_texts(item, to)),
-        Value::Object(members) => {
-            return members.iter().for_each(|(name, member)| {
-                let _infallible = writeln!(to, "{name}");
-                write_texts(member, to);
-            });
-        }
+        Value::Array(items) => items.iter().try_for_each(|item| write_texts(item, to)),
+        Value::Object(members) => members.iter().try_for_each(|(name, member)| {
+            writeln!(to, "{name}")?;
+            write_texts(member, to)
+        }),
         Value::Null | Value::Bool(_) => Ok(()),
-    };
+    }
 }
 
-/// Keeps the first, and of each label that only the others have one: what is left out must not be what a policy asks for.
+/// Sorts origins, those with the strictest label and the most first. Keeps the first, and of each label that only the others
+/// have one: what is left out must not be what a policy asks for.
 fn keep_first(origins: &mut Vec<Origin>, most: usize) {
+    origins.sort_by_key(|origin| std::cmp::Reverse((origin.strictness(), origin.found)));
     let mut labels: BTreeSet<Label> = origins.iter().take(most).filter_map(|origin| origin.label).collect();
     let mut index = 0;
     origins.retain(|origin| {

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! result → pieces → letters → grams → fingerprints ┐
-//!                 → tokens                         ├ table (bounded: the oldest leave)
+//!                 → tokens                         ├ table (bounded: what has no label leaves first)
 //!                 → decoded (Base64, hex) → the same┘
 //! arguments, in the same steps ─────────────→ found → origins
 //! ```
@@ -18,6 +18,7 @@ mod letters;
 mod memory;
 mod origin;
 mod pieces;
+mod sources;
 mod table;
 #[cfg(test)]
 mod tests;

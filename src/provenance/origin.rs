@@ -10,7 +10,7 @@ use super::label::Label;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Origin {
-    /// The argument, by its name.
+    /// The argument, by its name; `tool name` for the name of the tool, which code chooses too.
     pub argument: String,
     /// The server that has returned the data.
     pub server: String,
@@ -21,6 +21,16 @@ pub struct Origin {
     pub label: Option<Label>,
     /// How much of it has been found.
     pub found: Found,
+}
+
+impl Origin {
+    /// The name of the tool, as if it were an argument.
+    pub(crate) const TOOL_NAME: &str = "tool name";
+
+    /// How strict its label is, for what matters most to come first.
+    pub(crate) fn strictness(&self) -> Option<Label> {
+        self.label.filter(|label| *label != Label::Trusted)
+    }
 }
 
 /// What has been found.
@@ -38,10 +48,10 @@ pub enum Found {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Provenance {
-    /// Evidence: what its arguments have in common with results, the most first.
+    /// Evidence: what its arguments have in common with results; those with the strictest label first, then the most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub origins: Vec<Origin>,
-    /// Certain: the labels of what the session has read, and the servers that have them.
+    /// Certain: the labels of the servers that the session has called, and so could read from.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub read: BTreeMap<Label, BTreeSet<String>>,
 }

@@ -1,6 +1,7 @@
-//! A table of fingerprints that never grows: the oldest leave.
+//! A table of fingerprints within bounds: those without a label leave first, and of those with one the oldest.
 
 use super::grams::mixed;
+use super::label::Label;
 
 /// How many fingerprints share a bucket.
 const WAYS: usize = 8;
@@ -14,63 +15,78 @@ const TAG_SHIFT: u32 = TIME_BITS + SOURCE_BITS;
 /// The last number of a source; the first is 1.
 pub(super) const LAST_SOURCE: u32 = (1 << SOURCE_BITS) - 1;
 
-/// How many units of time it takes to fill a table. The clock goes round after four times as many: by then an entry that is
-/// that old has long left.
+/// How many units of time it takes to fill a table. A clock goes round after four times as many: by then an entry that is
+/// that old has long left. Each label has a clock of its own, since only entries of the same one are compared.
 const UNITS: u64 = (1 << TIME_BITS) / 4;
+
+/// Data without a label, and with each.
+const CLASSES: usize = 1 + Label::ALL.len();
 
 /// How many buckets a table begins with.
 const FIRST_BUCKETS: usize = 1024;
 
-/// Fingerprints and the sources that they come from.
+/// Fingerprints and the sources that they come from: of each label one.
 #[derive(Debug)]
 pub(super) struct Table {
     /// 0 is none.
     entries: Vec<u64>,
     buckets: usize,
     most: usize,
-    /// How many have come.
-    count: u64,
+    /// How many of each class have come.
+    counts: [u64; CLASSES],
 }
 
 impl Table {
     /// A table of at most this many bytes. It takes them as it fills.
     pub(super) fn new(bytes: usize) -> Self {
         let most = (bytes / size_of::<u64>() / WAYS).max(1);
-        Self { entries: Vec::new(), buckets: 0, most, count: 0 }
+        Self { entries: Vec::new(), buckets: 0, most, counts: [0; CLASSES] }
     }
 
-    /// Notes that a source has this fingerprint. If another one had it before, `goes_before` says whether the new one (first)
-    /// takes the place of the other.
-    pub(super) fn insert(&mut self, hash: u64, source: u32, goes_before: impl Fn(u32, u32) -> bool) {
+    /// Notes that a source has this fingerprint. Of those with the same label the first is kept; one without a label gives
+    /// way to one that has any.
+    pub(super) fn insert(&mut self, hash: u64, source: u32, label: impl Fn(u32) -> Option<Label>) {
         // Those that are chosen of a text are small: as they are they would all be in the first buckets.
         let hash = mixed(hash);
-        self.count += 1;
-        let mut source = source.clamp(1, LAST_SOURCE);
-        if let Some(earlier) = self.source(hash).filter(|earlier| !goes_before(source, *earlier)) {
-            source = earlier;
-        }
-        let entry = tag(hash) | self.now() << SOURCE_BITS | u64::from(source);
+        let source = source.clamp(1, LAST_SOURCE);
+        let new = label(source);
+        self.counts[class(new)] += 1;
         if self.buckets == 0 {
-            self.resize(FIRST_BUCKETS.min(self.most));
+            self.resize(FIRST_BUCKETS.min(self.most), &label);
         }
-        while !self.place(entry) {
+        let now = self.now(new) << SOURCE_BITS;
+        let entry = |source: u32| tag(hash) | now | u64::from(source);
+        let range = self.range(hash);
+        let mut unlabelled = None;
+        for other in self.entries[range].iter_mut().filter(|other| is_of(**other, hash)) {
+            match label(source_of(*other)) {
+                earlier if earlier == new => {
+                    *other = entry(source_of(*other));
+                    return;
+                }
+                Some(_) if new.is_none() => return,
+                Some(_) => {}
+                None => unlabelled = Some(other),
+            }
+        }
+        if let Some(other) = unlabelled {
+            *other = entry(source);
+            return;
+        }
+        while !self.place(entry(source)) {
             if self.buckets == self.most {
-                self.replace_oldest(entry);
+                self.replace(entry(source), &label);
                 return;
             }
-            self.resize((self.buckets * 2).min(self.most));
+            self.resize((self.buckets * 2).min(self.most), &label);
         }
     }
 
-    /// The source of a fingerprint.
-    pub(super) fn find(&self, hash: u64) -> Option<u32> {
-        self.source(mixed(hash))
-    }
-
-    fn source(&self, hash: u64) -> Option<u32> {
-        let bucket = self.entries.get(self.range(hash))?;
-        let found = bucket.iter().find(|entry| **entry != 0 && tag(**entry) == tag(hash))?;
-        u32::try_from(*found & u64::from(LAST_SOURCE)).ok()
+    /// The sources of a fingerprint.
+    pub(super) fn find(&self, hash: u64) -> impl Iterator<Item = u32> {
+        let hash = mixed(hash);
+        let bucket = &self.entries[self.range(hash)];
+        bucket.iter().filter(move |entry| is_of(**entry, hash)).map(|entry| source_of(*entry))
     }
 
     /// Where the bucket of a hash, or of an entry, is.
@@ -84,33 +100,33 @@ impl Table {
     /// Puts an entry into its bucket. Returns whether there was room.
     fn place(&mut self, entry: u64) -> bool {
         let range = self.range(entry);
-        let bucket = &mut self.entries[range];
-        let same = bucket.iter().position(|other| *other != 0 && tag(*other) == tag(entry));
-        match same.or_else(|| bucket.iter().position(|other| *other == 0)) {
-            Some(place) => {
-                bucket[place] = entry;
-                true
-            }
-            None => false,
-        }
+        let free = self.entries[range].iter_mut().find(|other| **other == 0);
+        free.map(|free| *free = entry).is_some()
     }
 
-    /// The time, which goes round.
-    fn now(&self) -> u64 {
+    /// The time of a label, which goes round.
+    fn now(&self, label: Option<Label>) -> u64 {
         let unit = (self.most * WAYS) as u64 / UNITS;
-        self.count / unit.max(1) % (1 << TIME_BITS)
+        self.counts[class(label)] / unit.max(1) % (1 << TIME_BITS)
     }
 
-    fn replace_oldest(&mut self, entry: u64) {
-        let (range, now) = (self.range(entry), self.now());
+    /// Puts an entry into the place of another one in its full bucket, or leaves it out.
+    fn replace(&mut self, entry: u64, label: &impl Fn(u32) -> Option<Label>) {
+        let range = self.range(entry);
+        let class_of = |entry: u64| label(source_of(entry));
+        let mut counts = [0; CLASSES];
+        self.entries[range.clone()].iter().for_each(|other| counts[class(class_of(*other))] += 1);
+        let Some(leaving) = leaving(class_of(entry), &counts) else { return };
+        let now = self.now(leaving);
         let age = |other: u64| now.wrapping_sub(time(other)) % (1 << TIME_BITS);
-        if let Some(oldest) = self.entries[range].iter_mut().max_by_key(|other| age(**other)) {
+        let of_class = self.entries[range].iter_mut().filter(|other| class_of(**other) == leaving);
+        if let Some(oldest) = of_class.max_by_key(|other| age(**other)) {
             *oldest = entry;
         }
     }
 
     /// Grows in its place: twice as much memory would be taken otherwise.
-    fn resize(&mut self, buckets: usize) {
+    fn resize(&mut self, buckets: usize, label: &impl Fn(u32) -> Option<Label>) {
         let before = std::mem::replace(&mut self.buckets, buckets);
         self.entries.reserve_exact((buckets - before) * WAYS);
         self.entries.resize(buckets * WAYS, 0);
@@ -122,7 +138,7 @@ impl Table {
             self.entries[range].fill(0);
             for entry in moving.into_iter().filter(|entry| *entry != 0) {
                 if !self.place(entry) {
-                    self.replace_oldest(entry);
+                    self.replace(entry, label);
                 }
             }
         }
@@ -131,6 +147,32 @@ impl Table {
     pub(super) fn bytes(&self) -> usize {
         self.entries.capacity() * size_of::<u64>()
     }
+}
+
+/// Of which class an entry leaves a full bucket for a new one; `None` if the new one is left out.
+///
+/// What has no label, or a trusted one, never takes the place of the rest, and of that the larger share gives way: neither a
+/// flood of numbers from an echo nor one of web pages drives out what is confidential.
+fn leaving(new: Option<Label>, counts: &[usize; CLASSES]) -> Option<Option<Label>> {
+    const SHARING: [Option<Label>; 2] = [Some(Label::Untrusted), Some(Label::Confidential)];
+    let is_there = |label: &Option<Label>| counts[class(*label)] > 0;
+    if let Some(lowest) = [None, Some(Label::Trusted)].into_iter().find(is_there) {
+        return Some(lowest).filter(|lowest| *lowest <= new);
+    }
+    let larger = SHARING.into_iter().max_by_key(|label| (counts[class(*label)], *label == new));
+    larger.filter(|_| SHARING.contains(&new))
+}
+
+fn class(label: Option<Label>) -> usize {
+    label.map_or(0, |label| 1 + label as usize)
+}
+
+fn is_of(entry: u64, hash: u64) -> bool {
+    entry != 0 && tag(entry) == tag(hash)
+}
+
+fn source_of(entry: u64) -> u32 {
+    entry as u32 & LAST_SOURCE
 }
 
 /// What is kept of a hash.
@@ -151,49 +193,103 @@ mod tests {
         number + 1
     }
 
+    /// Of four sources the first has no label.
+    fn label(source: u32) -> Option<Label> {
+        [None, Some(Label::Trusted), Some(Label::Untrusted), Some(Label::Confidential)]
+            [(source as usize - 1) % CLASSES]
+    }
+
+    const UNLABELLED: u32 = 1;
+    const TRUSTED: u32 = 2;
+    const UNTRUSTED: u32 = 3;
+    const CONFIDENTIAL: u32 = 4;
+
+    fn found(table: &Table, numbers: std::ops::Range<u64>) -> usize {
+        numbers.filter(|number| table.find(hash(*number)).next().is_some()).count()
+    }
+
     #[test]
     fn what_is_put_in_is_found_while_the_table_grows() {
         let mut table = Table::new(1 << 20);
         for number in 0..20_000 {
-            table.insert(hash(number), 1 + (number % 7) as u32, |_, _| true);
+            table.insert(hash(number), 1 + (number % 7) as u32, label);
         }
         for number in 0..20_000 {
-            assert_eq!(table.find(hash(number)), Some(1 + (number % 7) as u32), "{number}");
+            let sources: Vec<u32> = table.find(hash(number)).collect();
+            assert_eq!(sources, [1 + (number % 7) as u32], "{number}");
         }
-        assert_eq!((20_000..100_000).filter(|number| table.find(hash(*number)).is_some()).count(), 0);
+        assert_eq!(found(&table, 20_000..100_000), 0);
         assert!(table.bytes() <= 1 << 20);
     }
 
     #[test]
     fn when_it_is_full_the_oldest_leave() {
-        let mut table = Table::new(256 * 1024);
-        for number in 0..1_000_000 {
-            table.insert(hash(number), 1, |_, _| true);
+        for source in [UNLABELLED, TRUSTED, UNTRUSTED, CONFIDENTIAL] {
+            let mut table = Table::new(256 * 1024);
+            for number in 0..1_000_000 {
+                table.insert(hash(number), source, label);
+            }
+            assert_eq!(table.bytes(), 256 * 1024);
+            let newest = found(&table, 990_000..1_000_000);
+            assert!(newest > 9_000, "{newest}");
+            assert_eq!(found(&table, 0..100_000), 0);
         }
-        assert_eq!(table.bytes(), 256 * 1024);
-        let found =
-            |range: std::ops::Range<u64>| range.filter(|number| table.find(hash(*number)).is_some()).count();
-        assert!(found(990_000..1_000_000) > 9_000, "{}", found(990_000..1_000_000));
-        assert_eq!(found(0..100_000), 0);
     }
 
     #[test]
-    fn a_source_that_goes_before_takes_the_place_of_another() {
+    fn a_fingerprint_has_a_source_of_each_label() {
         let mut table = Table::new(1 << 16);
-        for (source, expected) in [(3, 3), (2, 3), (4, 4), (1, 4)] {
-            table.insert(5 << 40, source, |new, earlier| new > earlier);
-            assert_eq!(table.find(5 << 40), Some(expected));
+        let sources = |table: &Table| table.find(5 << 40).collect::<Vec<u32>>();
+        for (source, expected) in [
+            (UNLABELLED + 4, &[5][..]),
+            (UNLABELLED, &[5]),
+            (UNTRUSTED + 4, &[7]),
+            (CONFIDENTIAL, &[7, 4]),
+            (UNTRUSTED, &[7, 4]),
+            (UNLABELLED, &[7, 4]),
+            (TRUSTED, &[7, 4, 2]),
+        ] {
+            table.insert(5 << 40, source, label);
+            assert_eq!(sources(&table), expected);
         }
-        assert_eq!(Table::new(1 << 16).find(5 << 40), None);
+        // Nor do they get lost when the table grows.
+        for number in 0..5_000 {
+            table.insert(hash(number), TRUSTED, label);
+        }
+        assert_eq!(sources(&table).len(), 3);
+        assert!(sources(&Table::new(1 << 16)).is_empty());
+    }
+
+    #[test]
+    fn a_flood_drives_out_nothing_that_has_a_stricter_label() {
+        for (flood, kept, of) in [
+            (UNLABELLED, TRUSTED, 2_000),
+            (UNLABELLED, UNTRUSTED, 2_000),
+            (UNLABELLED, CONFIDENTIAL, 2_000),
+            (TRUSTED, CONFIDENTIAL, 2_000),
+            (UNTRUSTED, CONFIDENTIAL, 1_000),
+            (CONFIDENTIAL, UNTRUSTED, 1_000),
+        ] {
+            // 8192 entries.
+            let mut table = Table::new(64 * 1024);
+            for number in 0..of {
+                table.insert(hash(number), kept, label);
+            }
+            for number in of..500_000 {
+                table.insert(hash(number), flood, label);
+            }
+            let found = found(&table, 0..of);
+            assert!(found as u64 + 20 > of, "{found} of {of} after a flood of {flood}");
+        }
     }
 
     #[test]
     fn the_newest_stay_after_any_number() {
         let mut table = Table::new(64 * 1024);
         for number in 0..3_000_000 {
-            table.insert(hash(number), 1, |_, _| true);
+            table.insert(hash(number), UNLABELLED, label);
         }
-        let found = (2_998_000..3_000_000).filter(|number| table.find(hash(*number)).is_some()).count();
+        let found = found(&table, 2_998_000..3_000_000);
         assert!(found > 1_950, "{found} of the last 2000");
     }
 }

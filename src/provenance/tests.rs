@@ -47,6 +47,114 @@ fn an_echo_takes_no_label_away() {
 }
 
 #[test]
+fn an_echo_adds_its_label_and_takes_none_away() {
+    let memory = memory();
+    let page = prose(2, 100);
+    for (first, second) in [("web", "mail"), ("mail", "web")] {
+        saw(&memory, first, "read", &page);
+        saw(&memory, second, "echo", &page);
+        let known = known(&memory, json!(page));
+        assert!(known.contains_from(Label::Untrusted) && known.contains_from(Label::Confidential));
+        assert_eq!(known.origins[0].label, Some(Label::Confidential));
+    }
+    let short = "ticket-4f9a77c21b";
+    saw(&memory, "web", "read", short);
+    saw(&memory, "mail", "echo", short);
+    assert_eq!(known(&memory, json!(short)).origins.len(), 2);
+}
+
+#[test]
+fn a_flood_of_numbers_takes_no_label_away() {
+    let memory = memory();
+    saw(&memory, "mail", "read", "ticket-4f9a77c21b ann.smith@example.com");
+    // As many as the table of values has places, and half as many again.
+    let mut text = String::new();
+    for number in 0..1_500_000_u64 {
+        text.push_str(&format!("{} ", number * 7_919 % 9_000_017 + 1_000_000));
+        if text.len() > 1 << 20 {
+            saw(&memory, "notes", "echo", &std::mem::take(&mut text));
+        }
+    }
+    for value in ["ticket-4f9a77c21b", "ann.smith@example.com"] {
+        assert!(known(&memory, json!(value)).contains_from(Label::Confidential), "{value}");
+    }
+}
+
+#[test]
+fn the_name_of_a_tool_is_looked_up() {
+    let memory = memory();
+    saw(&memory, "mail", "read", LETTER);
+    let known = memory.known_of(LETTER, &Map::new());
+    assert_eq!(known.origins[0].argument, Origin::TOOL_NAME);
+    assert!(known.contains_from(Label::Confidential));
+}
+
+#[test]
+fn millions_of_arguments_have_few_origins() {
+    let memory = memory();
+    saw(&memory, "mail", "read", "ticket-4f9a77c21b");
+    let value = Value::from("ticket-4f9a77c21b");
+    let arguments = (0..20_000).map(|number| (format!("a{number}"), value.clone())).collect();
+    assert!(memory.known(&arguments).origins.len() < 20);
+}
+
+#[test]
+fn servers_without_a_label_have_that_of_all_others() {
+    let labels = json!({"mail": "confidential", "*": "untrusted", "notes": "trusted"});
+    let memory = Memory::new(serde_json::from_value(labels.clone()).unwrap());
+    saw(&memory, "notes", "read", "x");
+    assert!(!memory.known(&Map::new()).is_tainted_by(Label::Untrusted));
+    saw(&memory, "anything", "read", LETTER);
+    assert!(memory.known(&Map::new()).is_tainted_by(Label::Untrusted));
+    assert!(known(&memory, json!(LETTER)).contains_from(Label::Untrusted));
+    // What its user says of a server goes before.
+    memory.label("anything", Label::Confidential);
+    assert!(known(&memory, json!(LETTER)).contains_from(Label::Confidential));
+    let again: Labels = serde_json::from_value(labels.clone()).unwrap();
+    assert_eq!(serde_json::to_value(again).unwrap(), labels);
+    let wrong = serde_json::from_value::<Labels>(json!({"git_*": "trusted"})).unwrap_err().to_string();
+    assert!(wrong.contains("`git_*` is no name of a server"), "{wrong}");
+}
+
+#[test]
+fn what_was_restored_may_have_read_from_servers_that_get_a_label_later() {
+    let memory = memory();
+    memory.label("notes", Label::Trusted);
+    assert!(memory.known(&Map::new()).read.is_empty());
+    memory.restored();
+    assert!(memory.known(&Map::new()).is_tainted_by(Label::Trusted));
+    let memory = Memory::default();
+    memory.restored();
+    assert!(memory.known(&Map::new()).read.is_empty());
+    memory.label("notes", Label::Confidential);
+    assert!(memory.known(&Map::new()).is_tainted_by(Label::Confidential));
+    let memory = Memory::new(serde_json::from_value(json!({"*": "untrusted"})).unwrap());
+    memory.restored();
+    assert!(memory.known(&Map::new()).is_tainted_by(Label::Untrusted));
+}
+
+#[test]
+fn sessions_that_share_a_memory_have_the_labels_of_both() {
+    let memory = memory();
+    saw(&memory, "notes", "read", LETTER);
+    memory.label_as(&Memory::new(serde_json::from_value(json!({"notes": "confidential"})).unwrap()));
+    assert!(known(&memory, json!(LETTER)).contains_from(Label::Confidential));
+    saw(&memory, "web", "read", "x");
+    assert!(memory.known(&Map::new()).is_tainted_by(Label::Untrusted));
+}
+
+#[test]
+fn what_is_decoded_is_bounded() {
+    // A run may be hexadecimal from its first or second digit on, and Base64 besides.
+    for unit in ["a", "0", "ab", "Q", "/+", "61", "3631", "WVdG"] {
+        let text = unit.repeat(20_000);
+        let mut given = Vec::new();
+        decoded::decoded(&text, |inner| given.push(inner.len()));
+        assert!(given.len() <= 3 && given.iter().sum::<usize>() <= 4 * text.len(), "{unit}: {given:?}");
+    }
+}
+
+#[test]
 fn names_that_code_makes_up_take_no_label_away() {
     let memory = memory();
     for number in 0..5_000 {

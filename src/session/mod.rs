@@ -12,6 +12,7 @@
 mod audience;
 mod cell;
 mod checkpoint;
+mod directory;
 mod end;
 mod error;
 mod offers;
@@ -33,6 +34,7 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use self::audience::{Audience, Ended, Event, Mailbox, Question};
 pub(crate) use self::cell::{Author, Cell, Outcome};
+use self::directory::session_directory;
 pub(crate) use self::end::End;
 pub use self::end::KernelState;
 pub use self::error::StartError;
@@ -72,6 +74,8 @@ pub(crate) struct ToolOptions {
     pub(crate) timeout: Duration,
     /// Who holds the session.
     pub(crate) face: Face,
+    /// Another session of the same client: what one of them reads, both have read.
+    pub(crate) beside: Option<Arc<Session>>,
 }
 
 /// A session. Stop it with [`stop`](Self::stop); dropping it ends the same processes, but does not wait.
@@ -132,7 +136,11 @@ impl Session {
             Some(options) => {
                 let audit = open_audit(config, options.face)?;
                 let standing = Standing::of_workspace(&config.state_dir);
-                let gate = Arc::new(Gate::new(options.policy, standing, options.timeout, audit));
+                let gate = Gate::new(options.policy, standing, options.timeout, audit);
+                let gate = Arc::new(match &options.beside {
+                    Some(other) => gate.beside(&other.gate),
+                    None => gate,
+                });
                 (Arc::clone(&gate), Some(Tools::open(config, options.registry, gate).await?))
             }
             // Code without tools makes no calls to decide about.
@@ -482,19 +490,4 @@ fn open_audit(config: &Config, face: Face) -> Result<Audit, AuditError> {
         face,
     };
     Audit::open(settings, config.variables.redactor().clone())
-}
-
-/// The longest path of the directory: `srt` makes sockets in it, whose paths are limited to 104 bytes (macOS) or 108
-/// (Linux).
-const DIRECTORY_BYTES: usize = 80;
-
-/// Makes a directory that only this user can enter.
-fn session_directory() -> std::io::Result<tempfile::TempDir> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix("ipybox-").rand_bytes(8);
-    match builder.tempdir() {
-        Ok(directory) if directory.path().as_os_str().len() <= DIRECTORY_BYTES => Ok(directory),
-        // `TMPDIR` leads too deep or nowhere.
-        _ => builder.tempdir_in("/tmp"),
-    }
 }

@@ -284,7 +284,7 @@ pub(super) async fn perform(
             on_record.error(&message);
             if let Some(expected) = expected {
                 // What a server says of an error, or prints before it ends, is its data too.
-                expected.arrived().enter(|to| to.write_str(&message));
+                expected.enter(|to| to.write_str(&message));
             }
             Answer::failed(message)
         }
@@ -293,9 +293,8 @@ pub(super) async fn perform(
 
 /// The answer, once it is entered what code is about to get.
 async fn entered(expected: Expected, received: Received) -> Answer {
-    let arrived = expected.arrived();
     let entering = apart(received.weight, move || {
-        arrived.enter(|to| received.output.write_texts(to));
+        expected.enter(|to| received.output.write_texts(to));
         received
     });
     match entering.await {

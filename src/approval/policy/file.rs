@@ -167,6 +167,7 @@ mod tests {
             "[labels]\nmail = 'secret'",
             "unknown variant `secret`, expected one of `trusted`, `untrusted`",
         );
+        refused("[labels]\n'git_*' = 'trusted'", "`git_*` is no name of a server");
         refused("[rule]\neffect = 'ask'", "expected a sequence");
         refused("rule = [5]", "expected a map");
         refused("[[rule]]\nname = 'a'\nname = 'b'", "line 3");
@@ -188,10 +189,15 @@ mod tests {
 
     #[test]
     fn the_policies_in_the_documentation_can_be_read() {
-        let chapter = include_str!("../../../docs/approval-policy.md");
-        let policies: Vec<&str> =
-            chapter.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-        assert!(policies.len() > 3);
+        let chapters =
+            [include_str!("../../../docs/approval-policy.md"), include_str!("../../../docs/provenance.md")];
+        let policies = |chapter: &'static str| {
+            let policies = chapter.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+            policies.collect::<Vec<&str>>()
+        };
+        let policies = chapters.map(policies);
+        assert!(policies[0].len() > 3 && !policies[1].is_empty());
+        let policies = policies.concat();
         for policy in policies {
             if let Err(error) = Policy::parse(policy) {
                 panic!("{}\n{policy}", words(&error));

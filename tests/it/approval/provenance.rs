@@ -9,8 +9,10 @@ use crate::support::{Ipybox, PATIENCE, Place, kernel_python, tool};
 
 /// A server that has a text, and takes others.
 const OFFICE: &str = r#"
-import pathlib, sys
+import base64, pathlib, sys
+import anyio
 from mcp.server.fastmcp import FastMCP
+from mcp.types import ImageContent
 server = FastMCP('office')
 directory = pathlib.Path(sys.argv[1])
 @server.tool(structured_output=False)
@@ -27,6 +29,16 @@ def post(text: str) -> str:
 def echo(text: str) -> str:
     "Returns a text."
     return text
+@server.tool(structured_output=False)
+def picture(encoding: str) -> ImageContent:
+    "Returns a text as the data of a picture."
+    data = base64.b64encode((directory / 'letter').read_text().replace('Ann', 'Zoë').encode(encoding)).decode()
+    return ImageContent(type='image', data=data, mimeType='image/png')
+@server.tool(structured_output=False)
+async def save(name: str, to: str) -> str:
+    "Writes a text to a file, and does not answer."
+    pathlib.Path(to).write_text((directory / name).read_text())
+    await anyio.sleep_forever()
 server.run()"#;
 
 const LETTER: &str = "Dear Ann, the merger with Example Ltd. will be announced on Friday; until then nobody must know of it, \
@@ -86,14 +98,14 @@ async fn a_question_says_what_an_argument_has_and_what_was_read() {
         ))
         .await;
     let question = ipybox.decide("allow once").await;
-    assert!(!question.contains("came from") && !question.contains("has read"), "{question}");
+    assert!(!question.contains("came from") && !question.contains("has had access"), "{question}");
     let question = ipybox.decide("allow once").await;
     assert!(question.contains("As far as can be seen, `text` has about "), "{question}");
     assert!(question.contains(" bytes that came from mail.read (confidential)."), "{question}");
-    assert!(question.contains("This session has read confidential data from mail."), "{question}");
+    assert!(question.contains("This session has had access to confidential data from mail."), "{question}");
     let question = ipybox.decide("allow once").await;
     assert!(!question.contains("came from"), "{question}");
-    let read = "This session has read untrusted data from web and confidential data from mail.";
+    let read = "This session has had access to untrusted data from web and confidential data from mail.";
     assert!(question.contains(read), "{question}");
     calling.answer().await.ok();
     ipybox.stop().await;
@@ -158,6 +170,79 @@ print(tried(letter[30:120]))"
     assert!(lines.next().is_some_and(|line| line.contains("stays here")), "{answer}");
     ipybox.stop().await;
     assert_eq!(posted(&place), ["How are you? The weather is fine here."]);
+}
+
+/// Labels decide about `chat`; everything else is allowed.
+const GUARDED: &str = "[[rule]]\nname = 'stays here'\nserver = 'chat'\ncontains_from = 'confidential'\neffect = 'deny'\n\
+                       [[rule]]\nname = 'told what to do'\nserver = 'chat'\ntainted_by = 'untrusted'\neffect = 'deny'\n\
+                       [[rule]]\nserver = ['chat', 'mail', 'web']\neffect = 'allow'\n";
+
+const TRYING: &str = "from mcptools import chat, mail, web\n\
+                      def tried(call, *args, **named):\n    \
+                          try: return call(*args, **named)\n    \
+                          except Exception as error: return str(error)\n";
+
+#[tokio::test]
+async fn the_name_of_a_tool_and_binary_data_carry_nothing_away() {
+    let place = Place::new();
+    let mut ipybox = start(&place, GUARDED, &[]).await;
+    let code = format!(
+        "{TRYING}import ipybox_runtime
+def sent(text):
+    return tried(chat.post.run, text=text)
+for encoding in 'latin-1', 'utf-16', 'utf-16-be':
+    picture, = mail.picture.run(encoding=encoding).attachments
+    print(sent(picture.data.decode(encoding)))
+letter = mail.read.run(name='letter')
+call = {{'server_name': 'chat', 'tool_name': letter, 'tool_args': {{}}}}
+print(tried(ipybox_runtime.ask_host, '/run', call))"
+    );
+    let answer = ipybox.cell(&code).await.ok();
+    let lines: Vec<&str> = answer.lines().collect();
+    assert_eq!(lines.len(), 4, "{answer}");
+    assert!(lines.iter().all(|line| line.ends_with(r#"rule 2 ("stays here")"#)), "{answer}");
+    ipybox.stop().await;
+    assert!(posted(&place).is_empty());
+}
+
+#[tokio::test]
+async fn a_further_session_knows_what_the_first_has_read() {
+    let place = Place::new();
+    let mut ipybox = start(&place, GUARDED, &[]).await;
+    let code = format!("{TRYING}print(mail.read.run(name='letter'), len(web.read.run(name='page')))");
+    let letter = ipybox.cell(&code).await.ok();
+    assert!(letter.contains("the merger with Example"), "{letter}");
+    let code = format!(
+        "{TRYING}print(tried(chat.post.run, text={LETTER:?}))\nprint(tried(chat.post.run, text='x'))"
+    );
+    let answer = ipybox.call("execute_ipython_cell", json!({"code": code, "session": "new"})).await.ok();
+    assert!(answer.contains("stays here") && answer.contains("told what to do"), "{answer}");
+    ipybox.stop().await;
+    assert!(posted(&place).is_empty());
+}
+
+#[tokio::test]
+async fn a_call_that_is_cancelled_was_made() {
+    let place = Place::new();
+    let mut ipybox = start(&place, GUARDED, &[]).await;
+    let code = format!(
+        "{TRYING}import asyncio, pathlib
+print(tried(chat.post.run, text='before'))
+file = pathlib.Path('page')
+saving = asyncio.ensure_future(web.save.run_async(name='page', to=str(file.absolute())))
+while not (file.exists() and file.read_text()):
+    await asyncio.sleep(0.01)
+saving.cancel()
+try: await saving
+except asyncio.CancelledError: pass
+print(tried(chat.post.run, text=file.read_text()))"
+    );
+    let answer = ipybox.cell(&code).await.ok();
+    let (first, second) = answer.split_once('\n').unwrap();
+    assert_eq!(first, "posted");
+    assert!(second.contains("told what to do"), "{answer}");
+    ipybox.stop().await;
+    assert_eq!(posted(&place), ["before"]);
 }
 
 #[tokio::test]
@@ -253,7 +338,7 @@ async fn a_label_is_given_in_the_question_about_a_registration() {
     };
     let list = servers(&[]);
     let line = |name: &str| list.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
-    assert!(line("mail").ends_with("(3 tools, confidential)"), "{list}");
+    assert!(line("mail").ends_with("(5 tools, confidential)"), "{list}");
     let wrong = servers(&["label", "mail", "secret"]);
     assert!(
         wrong.contains("`secret` is no label; there are `trusted`, `untrusted` and `confidential`"),

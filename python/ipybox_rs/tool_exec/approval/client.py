@@ -94,7 +94,7 @@ class Origin:
     """Where data comes from that an argument has: evidence, since code can rewrite what it sends.
 
     Attributes:
-        argument: The argument, by its name.
+        argument: The argument, by its name; `tool name` for the name of the tool, which code chooses too.
         server: The server that has returned the data.
         tool: Its tool.
         label: The server's label in the policy.
@@ -115,8 +115,9 @@ class Provenance:
     """What is known of the data that a call would send.
 
     Attributes:
-        origins: What its arguments have in common with what tools have returned, the most first: evidence.
-        read: The labels of what the session has read, with the servers that have them: certain.
+        origins: What its arguments have in common with what tools have returned: evidence. Those with the strictest
+            label first, then the most.
+        read: The labels of the servers that the session has called, with these servers: certain.
     """
 
     origins: tuple[Origin, ...]
