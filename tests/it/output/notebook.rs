@@ -107,7 +107,8 @@ async fn executed(place: &Place, variables: &[(&str, &str)]) -> Value {
     let output = path.with_file_name("again.ipynb");
     let kernels = place.temporary().join("jupyter");
     std::fs::create_dir_all(kernels.join("kernels/python3")).unwrap();
-    let argv = [kernel_python().to_str().unwrap(), "-m", "ipykernel_launcher", "-f", "{connection_file}"];
+    let python = kernel_python();
+    let argv = [python.to_str().unwrap(), "-m", "ipykernel_launcher", "-f", "{connection_file}"];
     let spec = json!({"argv": argv, "display_name": "Python 3", "language": "python"});
     std::fs::write(kernels.join("kernels/python3/kernel.json"), spec.to_string()).unwrap();
     let mut command = tokio::process::Command::new(tool("jupyter/bin/jupyter"));
