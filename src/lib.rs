@@ -98,6 +98,7 @@ pub mod lasting;
 mod library;
 mod mcp_client;
 mod mcp_server;
+mod notebook;
 mod oauth;
 mod output;
 #[doc(hidden)]
@@ -128,7 +129,7 @@ pub use approval::{AuditFilter, AuditReport, AuditReview, NoAuditHead, rfc3339_s
 pub use config::state_directory;
 pub use config::{
     ApprovalMode, ApprovalSettings, AuditSettings, Config, Error as ConfigError, Images, KernelSettings,
-    RemoteSettings, SandboxBackend, SandboxSettings, Settings, ToolServerSettings,
+    NotebookSettings, RemoteSettings, SandboxBackend, SandboxSettings, Settings, ToolServerSettings,
 };
 #[doc(hidden)]
 pub use gateway::{exec as sandbox_exec, run as sandbox_gateway};
@@ -139,6 +140,8 @@ pub use library::{
     CodeExecutor, CodeExecutorBuilder, KernelClient, KernelClientBuilder, Truncated,
 };
 pub use mcp_server::{Error as ServeError, serve_stdio};
+#[doc(hidden)]
+pub use notebook::{Export, ExportError, ExportFormat, export, read_notebook};
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use process::raise_descriptors;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::action::Action;
 use super::audit::{Audit, OpenCall};
 use super::batch::InBatch;
+use super::calls::Calls;
 use super::denied::Denied;
 use super::grant::{GivenGrant, Granting, Grants, Used};
 use super::notice::{Noticed, Watcher, how};
@@ -28,6 +29,8 @@ pub(crate) struct Gate {
     approver: Mutex<Approver>,
     /// Is told which questions users are asked.
     pub(super) watcher: OnceLock<Watcher>,
+    /// Notes the calls of code, for a notebook.
+    pub(super) calls: OnceLock<Arc<Calls>>,
 }
 
 /// The permission for one action, which cannot be changed. Only the gate makes it, from a recorded decision.
@@ -110,6 +113,7 @@ impl Gate {
             memory,
             approver,
             watcher: OnceLock::new(),
+            calls: OnceLock::new(),
         }
     }
 
@@ -173,7 +177,8 @@ impl Gate {
         let question = self.audit.question(&action);
         let action = Arc::new(action);
         let decision = self.judge(&action, approver, origin).await;
-        let recorded = question.decided(&decision).await;
+        let noted = self.note_call(&action, &decision);
+        let recorded = question.decided(&decision).await.map(|open| open.noted_by(noted));
         decision.outcome?;
         match recorded {
             Ok(on_record) => {

@@ -12,6 +12,7 @@
 mod action;
 mod audit;
 mod batch;
+mod calls;
 mod denied;
 mod earlier;
 mod gate;
@@ -38,6 +39,7 @@ pub(crate) use self::audit::{Audit, CellOutput, Face, LogSettings, OpenCall, dec
 pub use self::audit::{Contents as AuditContents, Error as AuditError};
 pub use self::batch::Batch;
 pub(crate) use self::batch::InBatch;
+pub(crate) use self::calls::{Calls, CellCalls};
 pub(crate) use self::denied::Denied;
 pub(crate) use self::gate::{Gate, Origin, Permit};
 pub use self::grant::{

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::audit::AuditArgs;
+use super::export::ExportArgs;
 use super::import::ImportArgs;
 use super::search::SearchArgs;
 use super::server_args::{LoginArgs, LogoutArgs, ServersArgs};
@@ -83,6 +84,8 @@ pub(crate) enum Command {
     /// Ends with 0 if the log is whole, with 1 if something in it was edited, removed, inserted, cut or moved, or it cannot be
     /// read, and with 3 if it is whole as far as it goes: the log begins after other records, or a session has no last one.
     Audit(AuditArgs),
+    /// Make a Python file, Markdown or a page of the notebook of a session
+    Export(ExportArgs),
     /// Tell whether ipybox can run here, with a sandbox or without, and what mends what is missing
     ///
     /// Tries what it tells, and leaves nothing behind. Ends with 0 if ipybox can run: without a sandbox, and with one
@@ -436,6 +439,7 @@ impl From<ServeArgs> for Settings {
         settings.mcp_configs = args.mcp_config;
         settings.long_cells = args.lasting.long_cells;
         settings.audit.file = args.audit_log;
+        settings.notebook = args.lasting.notebook.unwrap_or_default();
         if args.audit_contents {
             settings.audit.contents = AuditContents::Everything;
         }

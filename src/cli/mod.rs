@@ -5,6 +5,7 @@ mod args;
 mod attach;
 mod audit;
 mod doctor;
+mod export;
 mod greeting;
 mod import;
 mod json_rpc;
@@ -61,6 +62,7 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::ToolServer(args)) => tool_server::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Audit(args)) => audit::run(args),
         Some(Command::Doctor(args)) => doctor::run(args),
+        Some(Command::Export(args)) => export::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Import(args)) => import::run(args),
         Some(Command::JsonRpc) => unreachable!("it has a log of its own"),
         Some(Command::SandboxGateway) => Ok(ipybox::sandbox_gateway()),

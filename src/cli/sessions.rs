@@ -115,6 +115,9 @@ fn details(session: &KeptSession) -> String {
         session.process,
         session.log.display(),
     );
+    if let Some(notebook) = &session.notebook {
+        text.push_str(&format!("Notebook   {}\n", path(notebook)));
+    }
     for call in &session.calls {
         text.push_str(&format!("Call       {call}\n"));
     }

@@ -22,12 +22,12 @@ use crate::vault::Vault;
 pub(crate) use self::connectors::connector_at;
 use self::connectors::login_flags;
 pub use self::settings::{
-    ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, RemoteSettings, SandboxSettings,
-    Settings, ToolServerSettings,
+    ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, NotebookSettings, RemoteSettings,
+    SandboxSettings, Settings, ToolServerSettings,
 };
 pub use self::states::state_directory;
 use self::states::{create_private_dir, state_dir_name};
-pub(crate) use self::states::{sessions_dir, states_dir, workspace_state_dir};
+pub(crate) use self::states::{notebooks_dir, sessions_dir, states_dir, workspace_state_dir};
 pub use crate::sandbox::Backend as SandboxBackend;
 
 /// The prefix of variables that Jupyter's gateways accept from clients to configure a kernel's start.
@@ -144,6 +144,19 @@ pub(crate) enum Site {
     Remote(RemoteServer),
 }
 
+/// Where the notebook of a session is.
+#[derive(Debug, Clone)]
+pub(crate) enum NotebookPlace {
+    /// There is none.
+    None,
+    /// A new file in this directory.
+    Private(PathBuf),
+    /// This file, relative to the workspace.
+    Named(PathBuf),
+    /// A file beside this one, for another session.
+    Beside(PathBuf),
+}
+
 /// Settings that have been made usable: paths are absolute, directories exist.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -162,6 +175,9 @@ pub struct Config {
     pub(crate) tool_server: ToolServerSettings,
     pub(crate) approval: ApprovalSettings,
     pub(crate) audit: AuditSettings,
+    pub(crate) notebook: NotebookPlace,
+    /// The id of the session, if it has one already.
+    pub(crate) session: Option<String>,
     pub(crate) mcp_configs: Vec<PathBuf>,
     pub(crate) variables: Arc<Variables>,
 }
@@ -205,6 +221,11 @@ impl Config {
             Some(remote) => Site::Remote(RemoteServer::new(remote, &variables)?),
             None => Site::Local,
         };
+        let notebook = match settings.notebook {
+            NotebookSettings::Off => NotebookPlace::None,
+            NotebookSettings::Auto => NotebookPlace::Private(notebooks_dir(&state_dir)),
+            NotebookSettings::File(file) => NotebookPlace::Named(file),
+        };
         let mut config = Self {
             workspace,
             state_dir,
@@ -219,6 +240,8 @@ impl Config {
             tool_server: settings.tool_server,
             approval: settings.approval,
             audit: settings.audit,
+            notebook,
+            session: None,
             mcp_configs: settings.mcp_configs,
             variables,
         };
@@ -236,6 +259,10 @@ impl Config {
         config.mcp_configs.clear();
         config.kernel.checkpoint = false;
         config.tool_server.port = None;
+        config.session = None;
+        if let NotebookPlace::Named(file) = &self.notebook {
+            config.notebook = NotebookPlace::Beside(file.clone());
+        }
         config
     }
 

@@ -35,6 +35,8 @@ pub struct Settings {
     pub approval: ApprovalSettings,
     /// The log of cells, tool calls and decisions. Default: none.
     pub audit: AuditSettings,
+    /// The notebook to which cells are appended. Default: none.
+    pub notebook: NotebookSettings,
     /// Configuration files of MCP clients, whose servers are registered at the start. Default: none.
     pub mcp_configs: Vec<PathBuf>,
     /// Whether requests of MCP clients can stop waiting for their cells: an argument `wait`, and the tool
@@ -181,6 +183,19 @@ impl Default for AuditSettings {
     }
 }
 
+/// The notebook to which the cells of a session are appended, with what they show and call.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotebookSettings {
+    /// None.
+    #[default]
+    Off,
+    /// A new one in the workspace's state directory, for this user alone.
+    Auto,
+    /// This file, relative to the workspace. One that ipybox has begun is gone on with, others are left alone.
+    File(PathBuf),
+}
+
 /// The approval of tool calls, and of ipybox's own actions for its client.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -238,6 +253,7 @@ impl Default for Settings {
             tool_server: ToolServerSettings::default(),
             approval: ApprovalSettings::default(),
             audit: AuditSettings::default(),
+            notebook: NotebookSettings::default(),
             mcp_configs: Vec::new(),
             long_cells: false,
             environment: None,

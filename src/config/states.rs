@@ -41,6 +41,11 @@ pub(crate) fn sessions_dir(states: &Path) -> PathBuf {
     states.join("sessions")
 }
 
+/// Where the notebooks are that sessions of a workspace with this state directory make by themselves.
+pub(crate) fn notebooks_dir(state_dir: &Path) -> PathBuf {
+    state_dir.join("notebooks")
+}
+
 /// How much of a workspace's name its state directory shows. File names are limited to 255 bytes.
 const NAME_CHARS: usize = 40;
 

@@ -68,6 +68,8 @@ pub(crate) enum Shown {
         id: Option<String>,
         /// Whether its text goes on in streams, because it is too long for one message.
         is_begun: bool,
+        /// Whether it is the value of the last expression.
+        is_value: bool,
     },
     /// A new representation of an object shown before.
     Update {
@@ -236,6 +238,7 @@ impl Content {
                     bundle: data,
                     id: transient.id(),
                     is_begun: metadata.is_begun == true,
+                    is_value: kind == "execute_result",
                 })
             }
             "update_display_data" => {

@@ -31,8 +31,8 @@ pub(crate) use self::fold::{Fold, Image, ImageId, Missing, Settled, Taken, Trans
 pub(crate) use self::inquiry::{Inquiry, Insight};
 pub(crate) use self::launch::{KernelProcess, Launch, ShellCommands};
 pub(crate) use self::limits::Limits;
-pub(crate) use self::message::{Content, Message, PythonError, RateLimit, Shown};
-pub(crate) use self::terminal::plain;
+pub(crate) use self::message::{Content, Message, MimeBundle, PythonError, RateLimit, Shown};
+pub(crate) use self::terminal::{Terminal, plain};
 
 pub(crate) use self::remote::{CallHandler, RemoteLaunch, settle};
 

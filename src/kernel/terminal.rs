@@ -23,7 +23,7 @@ const SCREEN_COLUMNS: usize = 256;
 
 /// A stream as a terminal shows it.
 #[derive(Debug)]
-pub(super) struct Terminal {
+pub(crate) struct Terminal {
     /// Text that no cursor reaches any more.
     settled: String,
     rows: VecDeque<Row>,
@@ -59,7 +59,7 @@ impl Default for Terminal {
 
 impl Terminal {
     /// Writes text to the terminal.
-    pub(super) fn write(&mut self, text: &str) {
+    pub(crate) fn write(&mut self, text: &str) {
         let begun = mem::take(&mut self.unfinished) + text;
         let mut rest = begun.as_str();
         while !rest.is_empty() {
@@ -99,17 +99,17 @@ impl Terminal {
     }
 
     /// How much text, in bytes, no cursor reaches any more.
-    pub(super) fn settled_bytes(&self) -> usize {
+    pub(crate) fn settled_bytes(&self) -> usize {
         self.settled.len()
     }
 
     /// Takes the text that no cursor reaches any more.
-    pub(super) fn take_settled(&mut self) -> String {
+    pub(crate) fn take_settled(&mut self) -> String {
         mem::take(&mut self.settled)
     }
 
     /// All that is shown.
-    pub(super) fn into_text(mut self) -> String {
+    pub(crate) fn into_text(mut self) -> String {
         // An unfinished sequence is no sequence.
         let unfinished = mem::take(&mut self.unfinished);
         if !unfinished.is_empty() {
@@ -120,12 +120,12 @@ impl Terminal {
     }
 
     /// Whether nothing is shown.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.settled.is_empty() && self.rows.iter().all(|row| row.chars == 0) && self.rows.len() == 1
     }
 
     /// Whether the next text starts at the beginning of a line.
-    pub(super) fn is_at_line_start(&self) -> bool {
+    pub(crate) fn is_at_line_start(&self) -> bool {
         self.rows.back().is_none_or(|row| row.chars == 0)
     }
 

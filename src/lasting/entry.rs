@@ -43,6 +43,9 @@ pub(super) struct Description {
     pub(super) alone_since: Option<u64>,
     /// How long it waits for a client, in seconds.
     pub(super) keep_seconds: u64,
+    /// Its notebook.
+    #[serde(default)]
+    pub(super) notebook: Option<PathBuf>,
     /// Why it has ended: written for the next client, who will look for it.
     #[serde(default)]
     pub(super) ended: Option<String>,

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -82,23 +83,26 @@ pub async fn keep_session(settings: Settings, keep: Keep) -> Result<(), Error> {
     let unusable = |source| Error::Directory { path: entry.path().to_owned(), source };
     let _held = entry.hold().map_err(unusable)?;
     let likeness = Likeness::of(&settings);
-    let config = Config::new(settings)?;
+    let mut config = Config::new(settings)?;
+    config.session = Some(entry.id());
     for problem in config.variables().problems() {
         tracing::warn!("{problem}");
     }
     let (stop, asked_to_end) = (CancellationToken::new(), CancellationToken::new());
     end_on_signals(&asked_to_end).map_err(ServeError::Signals)?;
     let listener = UnixListener::bind(entry.socket()).map_err(unusable)?;
-    let description = Description {
+    let mut description = Description {
         workspace: config.workspace().to_owned(),
         likeness: likeness.clone(),
         process: std::process::id(),
         began: now(),
         alone_since: None,
         keep_seconds: keep.time.as_secs(),
+        notebook: None,
         ended: None,
     };
     let serving = Serving::open(&config, Codes::ClientAlone).await?;
+    description.notebook = serving.notebook().map(Path::to_owned);
     entry.describe(&description).map_err(unusable)?;
     let keeper = Arc::new(Keeper {
         serving,

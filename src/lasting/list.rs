@@ -30,7 +30,7 @@ const ENDING: Duration = Duration::from_secs(60);
 /// The kept sessions of a user, in one directory of states.
 #[derive(Debug)]
 pub struct KeptSessions {
-    states: PathBuf,
+    pub(super) states: PathBuf,
 }
 
 /// A session that is kept.
@@ -61,6 +61,8 @@ pub struct KeptSession {
     pub memory_bytes: Option<u64>,
     /// The file with its log.
     pub log: PathBuf,
+    /// The file of its notebook, if it has one. It is made by the first cell.
+    pub notebook: Option<PathBuf>,
 }
 
 impl KeptSessions {
@@ -187,6 +189,7 @@ fn session_of(entry: &Entry) -> Option<KeptSession> {
         memory_bytes: status.map_or_else(|| memory_of_family(description.process), |status| status.memory),
         calls: answers.map(|status| status.left).unwrap_or_default(),
         log: entry.log(),
+        notebook: description.notebook,
     })
 }
 

@@ -14,6 +14,7 @@ mod join;
 mod keeper;
 mod likeness;
 mod list;
+mod notebooks;
 mod relay;
 
 use std::path::PathBuf;
@@ -95,6 +96,21 @@ pub enum Error {
         id: String,
         /// Why.
         why: String,
+    },
+    /// There is no notebook to export.
+    #[error("find a notebook of `{}`: sessions write them with `--notebook auto`\nhint: name a file, or the id of a session", path.display())]
+    NoNotebook {
+        /// The workspace.
+        path: PathBuf,
+    },
+    /// There is no notebook of this session.
+    #[error(
+        "find the notebook of the session `{id}`: there is none\n\
+         hint: sessions write one with `--notebook`, and it is there after the first cell"
+    )]
+    NoNotebookOf {
+        /// The id.
+        id: String,
     },
     /// There is no such session.
     #[error("find the session `{id}`: {}", there_are(known))]

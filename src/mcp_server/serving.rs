@@ -1,6 +1,7 @@
 //! A session that serves its clients, one after the other.
 
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -111,6 +112,11 @@ impl Serving {
     /// Whether there has been a client.
     pub(crate) fn has_served(&self) -> bool {
         self.connections.load(Ordering::Relaxed) > 0
+    }
+
+    /// The notebook of the client's own session.
+    pub(crate) fn notebook(&self) -> Option<&Path> {
+        self.server.sessions.own().session.notebook()
     }
 
     /// Whether a client has called a tool, or a person has run a cell.

@@ -2,7 +2,7 @@
 
 /// Keeps as many characters of a text as it is allowed to.
 #[derive(Debug)]
-pub(super) struct Excerpt {
+pub(crate) struct Excerpt {
     limit: usize,
     /// The first `limit` characters: all, until there are more.
     head: String,
@@ -21,32 +21,32 @@ pub(crate) fn excerpt(text: &str, limit: usize) -> String {
 
 impl Excerpt {
     /// Keeps `limit` characters.
-    pub(super) fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self { limit, head: String::new(), head_chars: 0, rest: String::new(), chars: 0 }
     }
 
     /// How many characters were pushed.
-    pub(super) fn chars(&self) -> usize {
+    pub(crate) fn chars(&self) -> usize {
         self.chars
     }
 
     /// Whether `text` fits too.
-    pub(super) fn has_room_for(&self, text: &str) -> bool {
+    pub(crate) fn has_room_for(&self, text: &str) -> bool {
         self.chars.saturating_add(text.chars().count()) <= self.limit
     }
 
     /// Whether a part is missing.
-    pub(super) fn is_cut(&self) -> bool {
+    pub(crate) fn is_cut(&self) -> bool {
         self.chars > self.limit
     }
 
     /// The whole text, as long as nothing is missing.
-    pub(super) fn whole(&self) -> &str {
+    pub(crate) fn whole(&self) -> &str {
         &self.head
     }
 
     /// Appends text.
-    pub(super) fn push(&mut self, text: &str) {
+    pub(crate) fn push(&mut self, text: &str) {
         let chars = text.chars().count();
         self.chars += chars;
         let room = self.limit - self.head_chars;
@@ -61,7 +61,7 @@ impl Excerpt {
     }
 
     /// The text, or its beginning and end around a mark.
-    pub(super) fn into_string(self) -> String {
+    pub(crate) fn into_string(self) -> String {
         if !self.is_cut() {
             return self.head;
         }

@@ -7,7 +7,7 @@ mod late;
 mod record;
 mod unread;
 
-pub(crate) use self::excerpt::excerpt;
+pub(crate) use self::excerpt::{Excerpt, excerpt};
 pub(crate) use self::files::OutputFile;
 pub(crate) use self::images::{Places, SavedImage};
 pub(crate) use self::late::Late;

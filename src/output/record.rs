@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::excerpt::Excerpt;
 use super::files::{OUTPUTS, OutputFile};
@@ -90,6 +90,11 @@ impl Record {
             self.add(&settled.text).await;
         }
         taken.chunk
+    }
+
+    /// The file of an image that is shown, if it could be saved.
+    pub(crate) fn file_of(&self, id: ImageId) -> Option<&Path> {
+        self.images.get(&id).map(|image| image.path.as_path())
     }
 
     /// Records the rest.

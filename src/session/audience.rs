@@ -1,7 +1,7 @@
 //! Those who watch a session: they are told which cells run and what these show, without ever keeping a cell waiting.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
@@ -10,7 +10,8 @@ use tokio::sync::Notify;
 
 use super::cell::{Author, Outcome};
 use crate::approval::{Action, Notice};
-use crate::kernel::PythonError;
+use crate::kernel::{Content, PythonError};
+use crate::notebook::{Notebook, OpenCell};
 
 /// How many bytes of text may wait for a watcher. When more comes, the oldest is left out.
 const TEXT_BYTES: usize = 256 * 1024;
@@ -88,7 +89,7 @@ impl Ended {
 }
 
 /// Those who watch.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Audience {
     watchers: Mutex<Vec<Weak<Mailbox>>>,
     /// How many there are, to be asked without a lock.
@@ -96,6 +97,8 @@ pub(crate) struct Audience {
     cells: AtomicU64,
     /// The number of the last cell in the kernel.
     last: AtomicU64,
+    /// Where cells are written down, if they are.
+    notebook: Option<Arc<Notebook>>,
 }
 
 /// The events that wait for a watcher.
@@ -113,15 +116,31 @@ struct Waiting {
 }
 
 /// A cell, for those who watch.
-#[derive(Debug)]
 pub(super) struct Live {
     audience: Arc<Audience>,
     cell: u64,
     /// Whether it is told at all.
     is_told: bool,
+    /// `None` without a notebook.
+    written: Option<OpenCell>,
 }
 
 impl Audience {
+    /// Nobody, but for a notebook.
+    pub(super) fn new(notebook: Option<Arc<Notebook>>) -> Self {
+        Self { notebook, ..Self::default() }
+    }
+
+    /// Why cells of this author cannot be written down, if nobody was told yet.
+    pub(super) fn trouble(&self, author: Author) -> Option<String> {
+        self.notebook.as_ref().filter(|_| author != Author::Ourselves)?.trouble()
+    }
+
+    /// The notebook in which cells are written down.
+    pub(crate) fn notebook(&self) -> Option<&Arc<Notebook>> {
+        self.notebook.as_ref()
+    }
+
     /// Watches from now on, as long as the mailbox lives.
     pub(crate) fn join(&self) -> Arc<Mailbox> {
         let mailbox = Arc::new(Mailbox::default());
@@ -169,15 +188,19 @@ impl Audience {
     /// Begins to count anew: the kernel is a fresh one.
     pub(super) fn forget_cells(&self) {
         self.last.store(0, Ordering::Relaxed);
+        if let Some(notebook) = &self.notebook {
+            notebook.kernel_started();
+        }
     }
 
     /// A cell is given to the kernel.
     pub(super) fn begin(self: &Arc<Self>, code: &str, author: Author) -> Live {
         let cell = self.cells.fetch_add(1, Ordering::Relaxed);
         // The kernel does not count blank ones.
-        let number = match code.trim().is_empty() {
-            true => self.last_number(),
-            false => self.last.fetch_add(1, Ordering::Relaxed) + 1,
+        let is_counted = !code.trim().is_empty();
+        let number = match is_counted {
+            false => self.last_number(),
+            true => self.last.fetch_add(1, Ordering::Relaxed) + 1,
         };
         let is_told = author != Author::Ourselves;
         if is_told && self.is_watched() {
@@ -185,7 +208,15 @@ impl Audience {
             let code = if end < code.len() { &format!("{}\n…", &code[..end]) } else { code };
             self.tell(&Event::Began { cell, number, author, code: code.into() });
         }
-        Live { audience: Arc::clone(self), cell, is_told }
+        let author = match author {
+            Author::Agent => Some("agent"),
+            Author::Person(_) => Some("person"),
+            Author::Ourselves => None,
+        };
+        let written = self.notebook.as_ref().zip(author);
+        let written =
+            written.map(|(notebook, author)| notebook.begin(code, is_counted.then_some(number), author));
+        Live { audience: Arc::clone(self), cell, is_told, written }
     }
 
     fn watchers(&self) -> MutexGuard<'_, Vec<Weak<Mailbox>>> {
@@ -194,6 +225,20 @@ impl Audience {
 }
 
 impl Live {
+    /// A message of the kernel has come for it.
+    pub(super) fn came(&self, content: &Content) {
+        if let Some(written) = &self.written {
+            written.shown(content);
+        }
+    }
+
+    /// An image that the last message has shown is in this file.
+    pub(super) fn saved(&self, file: &Path) {
+        if let Some(written) = &self.written {
+            written.saved(file);
+        }
+    }
+
     /// It has shown a text.
     pub(super) fn text(&self, text: &str) {
         if self.is_told && self.audience.is_watched() {
@@ -203,6 +248,9 @@ impl Live {
 
     /// It has ended.
     pub(super) fn ended(&self, outcome: &Outcome) {
+        if let Some(written) = &self.written {
+            written.ended(outcome.for_notebook(), outcome.error.as_ref());
+        }
         if self.is_told && self.audience.is_watched() {
             self.audience.tell(&Event::Ended { cell: self.cell, end: Arc::new(Ended::of(outcome)) });
         }

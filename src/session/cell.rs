@@ -13,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 use super::audience::Live;
 use super::end::{End, KernelState};
 use crate::approval::{Approver, CellOutput};
-use crate::kernel::{self, Content, Event, Fold, Kernel, Message, Missing, PythonError, RateLimit};
+use crate::kernel::{self, Content, Event, Fold, ImageId, Kernel, Message, Missing, PythonError, RateLimit};
+use crate::notebook;
 use crate::output::{Late, Record, Recorded, SavedImage, Text, Unread};
 
 /// How long code that is to be stopped gets to begin, before it is interrupted anyway.
@@ -105,6 +106,17 @@ impl Outcome {
             End::Reset => "reset",
             End::Died(_) => "died",
             End::Unanswered | End::Unreachable(_) => "unknown",
+        }
+    }
+
+    /// How it ended, for the notebook.
+    pub(super) fn for_notebook(&self) -> notebook::Ended {
+        notebook::Ended {
+            word: self.word(),
+            words: self.end.words(),
+            late: self.late.excerpt.clone(),
+            notes: self.notes.clone(),
+            file: self.text.cut.as_ref().and_then(|cut| cut.file.clone()),
         }
     }
 
@@ -330,7 +342,11 @@ impl Course<'_> {
 
     /// Records what the cell shows. Returns its text.
     async fn keep(&mut self, content: Content, cell: &Cell) -> Option<String> {
-        let text = self.record.keep(self.fold.take(content)).await;
+        self.live.came(&content);
+        let taken = self.fold.take(content);
+        let images: Vec<ImageId> = taken.images.iter().map(|(id, _)| *id).collect();
+        let text = self.record.keep(taken).await;
+        images.into_iter().filter_map(|id| self.record.file_of(id)).for_each(|file| self.live.saved(file));
         if let (Some(unread), Some(text)) = (&cell.unread, &text) {
             unread.push(text);
         }

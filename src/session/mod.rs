@@ -18,6 +18,7 @@ mod error;
 mod offers;
 mod phase;
 mod queue;
+mod records;
 mod registrar;
 mod remote_packages;
 mod worker;
@@ -43,10 +44,10 @@ use self::offers::Offers;
 pub(crate) use self::phase::Phase;
 pub(crate) use self::queue::Pending;
 use self::queue::Queue;
+use self::records::{notebook, open_audit};
 use self::registrar::{Registrar, ours, permit, record_end};
 use crate::approval::{
-    Approver, Audit, AuditError, Effect, Face, Gate, GivenGrant, LogSettings, Origin, PastDecision, Policy,
-    Standing,
+    Approver, Audit, Effect, Face, Gate, GivenGrant, Origin, PastDecision, Policy, Standing,
 };
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
@@ -158,7 +159,11 @@ impl Session {
         let pool = tools.as_ref().map(|tools| Arc::clone(&tools.registrar.pool));
         let offers = tools.as_ref().and_then(|tools| tools.offers.clone());
         let checkpoint = tools.as_ref().and_then(|tools| tools.checkpoint.clone());
-        let audience = Arc::new(Audience::default());
+        let notebook = notebook(config);
+        if let Some(notebook) = &notebook {
+            gate.keep_calls(Arc::clone(notebook.calls()));
+        }
+        let audience = Arc::new(Audience::new(notebook));
         let (watching, watched) = (Arc::clone(&audience), Arc::clone(&audience));
         gate.watch(Box::new(move |notice| watching.notice(notice)));
         Ok(Self {
@@ -205,6 +210,11 @@ impl Session {
     /// Those who watch its cells.
     pub(crate) fn audience(&self) -> &Arc<Audience> {
         &self.audience
+    }
+
+    /// The file of its notebook, which may not be there yet.
+    pub(crate) fn notebook(&self) -> Option<&Path> {
+        self.audience.notebook().map(|notebook| notebook.path())
     }
 
     /// The newest decisions of the session, if an audit log is kept.
@@ -422,6 +432,9 @@ impl Session {
         }
         self.stopping.close();
         tokio::join!(self.queue.stop(), self.stopping.wait());
+        if let Some(notebook) = self.audience.notebook() {
+            notebook.close().await;
+        }
         // Here and not only by dropping: calls under way may hold the session for as long as the program runs.
         let directory = self.directory.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Err(error)) = directory.map(tempfile::TempDir::close) {
@@ -473,21 +486,4 @@ impl Drop for Tools {
             offers.abandon();
         }
     }
-}
-
-/// How many files the audit log has beside the one that is written, so that it never takes all of a disk.
-const KEPT_LOG_FILES: usize = 5;
-
-/// The audit log that the settings ask for.
-fn open_audit(config: &Config, face: Face) -> Result<Audit, AuditError> {
-    let Some(file) = &config.audit.file else { return Ok(Audit::off()) };
-    let settings = LogSettings {
-        path: file.clone(),
-        contents: config.audit.contents,
-        max_bytes: config.audit.max_bytes,
-        kept_files: KEPT_LOG_FILES,
-        workspace: config.workspace.clone(),
-        face,
-    };
-    Audit::open(settings, config.variables.redactor().clone())
 }

@@ -188,6 +188,7 @@ impl Worker {
         let late = self.late.drain().await;
         notes.extend(late.troubles);
         notes.extend(recorded.troubles);
+        notes.extend(self.audience.trouble(cell.author));
         if let Some(pool) = self.pool.as_ref().filter(|_| cell.has_tools) {
             notes.extend(pool.changes().await);
         }

@@ -26,8 +26,10 @@ from model import Model
 from report import Steps, expect, run
 
 ROOT = Path(__file__).resolve().parents[2]
-# The flags of sessions that outlive the client.
-LASTING = ["--keep-session", "30m", "--long-cells"]
+# The notebook of each session.
+NOTEBOOK = ["--notebook", "auto"]
+# The flags of sessions that outlive the client, too.
+LASTING = ["--keep-session", "30m", "--long-cells", *NOTEBOOK]
 
 MARKETPLACE = "ipybox-rs"
 FLAVOURS = ("default", "sandbox", "docker")
@@ -426,7 +428,7 @@ class Home:
             "--volume",
             f"{self.project}:/app/workspace",
         ]
-        expected += [f"ipyboxrs/ipybox:{VERSION}", "--approval", "auto"]
+        expected += [f"ipyboxrs/ipybox:{VERSION}", "--approval", "auto", *NOTEBOOK]
         words = self.start("docker")
         expect(words == expected, f"started as {words}")
 

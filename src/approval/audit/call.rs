@@ -10,13 +10,19 @@ use serde_json::Value;
 use super::event::{Announced, Asked, Event, Keep, Outcome, Verdict, millis};
 use super::handle::{Audit, Log};
 use super::shown;
+use crate::approval::calls::Ongoing;
 use crate::approval::gate::{By, Decision};
 use crate::approval::{Action, Answer, Batch, Target};
 use crate::provenance::Provenance;
 
 /// A permitted call. If dropped before its end is recorded, it is recorded as cancelled.
 #[must_use = "a call whose end is not told is recorded as cancelled"]
-pub(crate) struct OpenCall(Option<Running>);
+pub(crate) struct OpenCall {
+    /// `None` without a log.
+    running: Option<Running>,
+    /// `None` without a notebook.
+    noted: Option<Ongoing>,
+}
 
 struct Running {
     log: Arc<Log>,
@@ -60,7 +66,7 @@ impl Question {
     /// # Errors
     /// The log cannot be written: a permitted action must not run.
     pub(in crate::approval) async fn decided(self, decision: &Decision) -> io::Result<OpenCall> {
-        let Some(mut asking) = self.0 else { return Ok(OpenCall(None)) };
+        let Some(mut asking) = self.0 else { return Ok(OpenCall { running: None, noted: None }) };
         let Some(asked) = asking.asked.take() else { unreachable!("only this line and its drop take it") };
         let (log, call) = (&asking.log, asked.call.clone());
         let (by, earlier) = word(&decision.by);
@@ -83,13 +89,13 @@ impl Question {
         // Created before the wait for the write, in which this future may be dropped. A denied call has no
         // end to record.
         let running = Running { log: Arc::clone(log), call, begun: Instant::now() };
-        let mut open = OpenCall(is_permitted.then_some(running));
+        let mut open = OpenCall { running: is_permitted.then_some(running), noted: None };
         let written = log.writer.record(&event, asking.subject.keep(log, &decision.by)).await;
         if let Err(error) = &written
             && error.kind() != io::ErrorKind::TimedOut
         {
             // Without a recorded start, record no end. After a timeout the start may still be written.
-            open.0 = None;
+            open.running = None;
         }
         written.map(|()| open)
     }
@@ -113,32 +119,47 @@ impl Drop for Asking {
 }
 
 impl OpenCall {
+    /// Has the end of the call noted for the notebook, too.
+    pub(in crate::approval) fn noted_by(mut self, noted: Option<Ongoing>) -> Self {
+        self.noted = noted;
+        self
+    }
+
     /// Records the call's result, made by `value`, which is not called without a log.
     pub(crate) fn result(mut self, value: impl FnOnce() -> Value) {
-        if self.0.is_some() {
+        if let Some(noted) = self.noted.take() {
+            noted.end("result", None);
+        }
+        if self.running.is_some() {
             self.end(Outcome::Result, &value());
         }
     }
 
     /// The call begins now, and not when it was permitted.
     pub(crate) fn begin(&mut self) {
-        if let Some(running) = &mut self.0 {
+        if let Some(running) = &mut self.running {
             running.begun = Instant::now();
+        }
+        if let Some(noted) = &mut self.noted {
+            noted.begin();
         }
     }
 
     /// The kernel runs the action itself: no end is recorded.
     pub(crate) fn leave_to_the_kernel(mut self) {
-        self.0 = None;
+        (self.running, self.noted) = (None, None);
     }
 
     /// Records that the call failed, with its error message.
     pub(crate) fn error(mut self, message: &str) {
+        if let Some(noted) = self.noted.take() {
+            noted.end("error", Some(message));
+        }
         self.end(Outcome::Error, &Value::from(message));
     }
 
     fn end(&mut self, outcome: Outcome, value: &Value) {
-        let Some(Running { log, call, begun }) = self.0.take() else { return };
+        let Some(Running { log, call, begun }) = self.running.take() else { return };
         let (result, result_bytes) = match value {
             Value::String(text) => (shown::text(&log.redactor, text).into(), text.len()),
             Value::Null => (Value::Null, 0),
@@ -156,6 +177,9 @@ impl OpenCall {
 
 impl Drop for OpenCall {
     fn drop(&mut self) {
+        if let Some(noted) = self.noted.take() {
+            noted.end("cancelled", None);
+        }
         self.end(Outcome::Cancelled, &Value::Null);
     }
 }
@@ -243,6 +267,11 @@ fn word(by: &By) -> (&'static str, bool) {
 /// Whether somebody answered, agreed beforehand, or was asked in vain.
 fn is_from_outside(by: &By) -> bool {
     matches!(by, By::Answer(_) | By::Granted(_) | By::Consent | By::Expiry)
+}
+
+/// The decider as a word.
+pub(in crate::approval) fn decider(by: &By) -> &'static str {
+    word(by).0
 }
 
 fn answer_word(answer: Answer) -> &'static str {

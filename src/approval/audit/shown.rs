@@ -12,7 +12,7 @@ use crate::env::Redactor;
 pub(super) const LONGEST: usize = 64 * 1024;
 
 /// `text`, or its beginning and a mark with its length.
-pub(super) fn text(redactor: &Redactor, text: &str) -> String {
+pub(in crate::approval) fn text(redactor: &Redactor, text: &str) -> String {
     match text.len() <= LONGEST {
         true => redactor.redact(text).into_owned(),
         false => beginning(redactor, text, text.len()),
@@ -20,7 +20,7 @@ pub(super) fn text(redactor: &Redactor, text: &str) -> String {
 }
 
 /// `value`, or a text: the beginning of its JSON and a mark with its length. And the length in bytes.
-pub(super) fn json<T: Serialize + ?Sized>(redactor: &Redactor, value: &T) -> (Value, usize) {
+pub(in crate::approval) fn json<T: Serialize + ?Sized>(redactor: &Redactor, value: &T) -> (Value, usize) {
     let mut kept = Beginning { bytes: Vec::new(), limit: LONGEST + redactor.lookahead(), length: 0 };
     // Never happens: all logged values come from JSON.
     if serde_json::to_writer(&mut kept, value).is_err() {

@@ -16,7 +16,7 @@ fn bundle(value: Value) -> MimeBundle {
 
 fn object(id: Option<&str>, value: Value) -> Content {
     let id = id.map(str::to_owned);
-    Content::Shown(Shown::Object { bundle: bundle(value), id, is_begun: false })
+    Content::Shown(Shown::Object { bundle: bundle(value), id, is_begun: false, is_value: false })
 }
 
 fn plain_object(text: &str) -> Content {
@@ -139,7 +139,7 @@ fn cleared_output_is_gone() {
 fn a_long_object_goes_on_as_a_stream() {
     let begun = |text: &str| {
         let bundle = bundle(json!({"text/plain": text}));
-        Content::Shown(Shown::Object { bundle, id: None, is_begun: true })
+        Content::Shown(Shown::Object { bundle, id: None, is_begun: true, is_value: false })
     };
     check([stream("a"), begun("long "), stream("text\n"), stream("b")], "a\nlong text\nb");
     check([stream("a\n"), begun("long "), stream("text\n"), plain_object("2")], "a\nlong text\n2");

@@ -108,7 +108,7 @@ impl Transcript {
                 self.clear_if_pending(&mut taken);
                 self.write(text, &mut taken);
             }
-            Shown::Object { bundle, id, is_begun } => {
+            Shown::Object { bundle, id, is_begun, .. } => {
                 self.clear_if_pending(&mut taken);
                 match is_begun {
                     true => self.write_object(&bundle, &mut taken),

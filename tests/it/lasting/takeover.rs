@@ -351,3 +351,24 @@ async fn an_answer_that_a_stopped_client_never_read_is_told_again() {
     );
     client.stop().await;
 }
+
+#[tokio::test]
+async fn the_notebook_goes_on_with_the_next_client() {
+    let kept = Kept::new();
+    let flags = ["--notebook", "auto"];
+    let mut client = kept.client(&flags).await;
+    client.cell("x = 1").await.ok();
+    kill(client).await;
+    let mut client = kept.client(&flags).await;
+    client.cell("x + 1").await.ok();
+    let session = kept.sessions().remove(0);
+    let notebook = session["notebook"].as_str().unwrap().to_owned();
+    assert!(notebook.ends_with(&format!("-{}.ipynb", session["id"].as_str().unwrap())), "{notebook}");
+    let shown = kept.run(&["show", session["id"].as_str().unwrap()]);
+    assert!(String::from_utf8(shown.stdout).unwrap().contains(&format!("Notebook   {notebook}\n")));
+    let written = || std::fs::read_to_string(&notebook).unwrap_or_default();
+    eventually("both cells are written", || written().contains("\"x + 1\"")).await;
+    let text = written();
+    assert!(text.contains("\"x = 1\"") && text.matches("### Session").count() == 1, "{text}");
+    client.stop().await;
+}

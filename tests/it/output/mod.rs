@@ -1,8 +1,10 @@
 //! The output of cells, as the client gets it.
 
 pub(crate) mod displays;
+mod export;
 mod floods;
 pub(crate) mod images;
 pub(crate) mod long_output;
+pub(crate) mod notebook;
 pub(crate) mod streams;
 pub(crate) mod tracebacks;

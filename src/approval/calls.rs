@@ -1,0 +1,259 @@
+//! The calls that code has made in a cell, noted for the notebook of its session.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::action::{Action, Target};
+use super::audit::{decider, shown_json, shown_text};
+use super::gate::{Decision, Gate};
+use crate::env::Redactor;
+
+/// How many calls of a cell are noted.
+const MOST_CALLS: usize = 500;
+
+/// How many bytes of arguments and messages of a cell's calls are noted, together.
+const MOST_BYTES: usize = 256 * 1024;
+
+/// How many characters of an error's message or of a reason are noted.
+const MESSAGE_CHARS: usize = 1_000;
+
+/// Notes the calls of one session's code.
+pub(crate) struct Calls {
+    redactor: Redactor,
+    noted: Mutex<Noted>,
+}
+
+#[derive(Default)]
+struct Noted {
+    calls: Vec<Arc<Mutex<CallNote>>>,
+    bytes: usize,
+    left_out: usize,
+}
+
+/// A call as a notebook shows it. Secrets are replaced in it.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct CallNote {
+    server: String,
+    tool: String,
+    /// A text if they are long.
+    arguments: Value,
+    /// `accepted` or `denied`.
+    decision: &'static str,
+    /// Who decided, as in the audit log.
+    by: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    waited_ms: u64,
+    /// `result`, `error` or `cancelled`; nothing if it was denied, or goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_ms: Option<u64>,
+}
+
+/// The calls of a cell.
+#[derive(Debug, Default)]
+pub(crate) struct CellCalls {
+    pub(crate) calls: Vec<CallNote>,
+    /// How many more there were.
+    pub(crate) left_out: usize,
+}
+
+/// A permitted call whose end is to be noted.
+pub(super) struct Ongoing {
+    note: Arc<Mutex<CallNote>>,
+    redactor: Redactor,
+    begun: Instant,
+}
+
+impl Calls {
+    /// Secrets that `redactor` knows are replaced.
+    pub(crate) fn new(redactor: Redactor) -> Self {
+        Self { redactor, noted: Mutex::default() }
+    }
+
+    /// The calls since the last ones were taken.
+    pub(crate) fn take(&self) -> CellCalls {
+        let Noted { calls, left_out, .. } = std::mem::take(&mut *lock(&self.noted));
+        CellCalls { calls: calls.iter().map(|call| lock(call).clone()).collect(), left_out }
+    }
+
+    fn note(&self, action: &Action, decision: &Decision) -> Option<Ongoing> {
+        // An action for the client is no call of code.
+        if action.target == Target::Host {
+            return None;
+        }
+        let mut noted = lock(&self.noted);
+        if noted.calls.len() >= MOST_CALLS {
+            noted.left_out += 1;
+            return None;
+        }
+        let (arguments, bytes) = shown_json(&self.redactor, &action.tool_args);
+        let arguments = match noted.bytes + bytes <= MOST_BYTES {
+            true => arguments,
+            false => Value::from(format!("[{bytes} bytes, left out]")),
+        };
+        if noted.bytes + bytes <= MOST_BYTES {
+            noted.bytes += bytes;
+        }
+        let name = |name: &str| message(&self.redactor, name);
+        let denied = decision.outcome.as_ref().err();
+        let note = CallNote {
+            server: name(&action.server_name),
+            tool: name(&action.tool_name),
+            arguments,
+            decision: if denied.is_none() { "accepted" } else { "denied" },
+            by: decider(&decision.by),
+            reason: denied.map(|denied| message(&self.redactor, &denied.to_string())),
+            waited_ms: millis(decision.waited),
+            outcome: None,
+            error: None,
+            duration_ms: None,
+        };
+        let note = Arc::new(Mutex::new(note));
+        noted.calls.push(Arc::clone(&note));
+        let ongoing = Ongoing { note, redactor: self.redactor.clone(), begun: Instant::now() };
+        denied.is_none().then_some(ongoing)
+    }
+}
+
+impl Gate {
+    /// Notes the calls of code from now on. A gate has one such list at most.
+    pub(crate) fn keep_calls(&self, calls: Arc<Calls>) {
+        if self.calls.set(calls).is_err() {
+            tracing::debug!("the calls of the session are noted already");
+        }
+    }
+
+    pub(super) fn note_call(&self, action: &Action, decision: &Decision) -> Option<Ongoing> {
+        self.calls.get()?.note(action, decision)
+    }
+}
+
+impl Ongoing {
+    /// The call begins now, and not when it was permitted.
+    pub(super) fn begin(&mut self) {
+        self.begun = Instant::now();
+    }
+
+    /// The call has ended.
+    pub(super) fn end(&self, outcome: &'static str, error: Option<&str>) {
+        let mut note = lock(&self.note);
+        note.outcome = Some(outcome);
+        note.error = error.map(|error| message(&self.redactor, error));
+        note.duration_ms = Some(millis(self.begun.elapsed()));
+    }
+}
+
+fn message(redactor: &Redactor, text: &str) -> String {
+    let shown = shown_text(redactor, text);
+    match shown.char_indices().nth(MESSAGE_CHARS) {
+        Some((end, _)) => format!("{}…", &shown[..end]),
+        None => shown,
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, json};
+
+    use super::super::standing::Standing;
+    use super::super::{Approver, Audit, Effect, Policy};
+    use super::*;
+
+    fn gate(effect: Effect) -> (Gate, Arc<Calls>) {
+        let gate = Gate::new(Policy::always(effect), Standing::default(), Duration::ZERO, Audit::off());
+        let redactor = Redactor::default();
+        redactor.note("KEY", "the-secret");
+        let calls = Arc::new(Calls::new(redactor));
+        gate.keep_calls(Arc::clone(&calls));
+        (gate, calls)
+    }
+
+    fn action(target: Target, argument: &str) -> Action {
+        let arguments = Map::from_iter([("a".to_owned(), json!(argument))]);
+        Action::new("s".to_owned(), "t".to_owned(), arguments, target)
+    }
+
+    fn call(argument: &str) -> Action {
+        action(Target::Command("x".to_owned()), argument)
+    }
+
+    fn taken(calls: &Calls) -> Value {
+        let mut value = serde_json::to_value(calls.take().calls).unwrap();
+        for call in value.as_array_mut().unwrap() {
+            for time in ["waited_ms", "duration_ms"] {
+                call.as_object_mut().unwrap().remove(time);
+            }
+        }
+        value
+    }
+
+    #[tokio::test]
+    async fn calls_are_noted_with_their_ends_and_without_secrets() {
+        let (gate, calls) = gate(Effect::Allow);
+        let nobody = Approver::Nobody("a test");
+        for argument in ["the-secret", "2", "3"] {
+            let (_, on_record) = gate.decide(call(argument), &nobody).await.unwrap();
+            match argument {
+                "2" => on_record.error("no the-secret"),
+                "3" => drop(on_record),
+                _ => on_record.result(|| json!(1)),
+            }
+        }
+        let (_, running) = gate.decide(call("4"), &nobody).await.unwrap();
+        let (_, of_the_host) = gate.decide(action(Target::Host, "5"), &nobody).await.unwrap();
+        let accepted = json!({"server": "s", "tool": "t", "decision": "accepted", "by": "policy"});
+        let noted = |more: Value| {
+            let mut all = accepted.as_object().unwrap().clone();
+            all.extend(more.as_object().unwrap().clone());
+            Value::Object(all)
+        };
+        assert_eq!(
+            taken(&calls),
+            json!([
+                noted(json!({"arguments": {"a": "${KEY}"}, "outcome": "result"})),
+                noted(json!({"arguments": {"a": "2"}, "outcome": "error", "error": "no ${KEY}"})),
+                noted(json!({"arguments": {"a": "3"}, "outcome": "cancelled"})),
+                noted(json!({"arguments": {"a": "4"}})),
+            ])
+        );
+        drop((running, of_the_host));
+        assert_eq!(taken(&calls), json!([]));
+    }
+
+    #[tokio::test]
+    async fn what_was_denied_is_noted_with_the_reason() {
+        let (gate, calls) = gate(Effect::Deny);
+        assert!(gate.decide(call("1"), &Approver::Consent).await.is_err());
+        let noted = taken(&calls);
+        assert_eq!((&noted[0]["decision"], &noted[0]["by"]), (&json!("denied"), &json!("policy")));
+        assert!(noted[0]["reason"].as_str().unwrap().contains("s.t"), "{noted}");
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_calls_is_counted() {
+        let (gate, calls) = gate(Effect::Allow);
+        let long = "x".repeat(MOST_BYTES / 8);
+        for _ in 0..MOST_CALLS + 7 {
+            let (_, on_record) = gate.decide(call(&long), &Approver::Consent).await.unwrap();
+            on_record.result(|| Value::Null);
+        }
+        let CellCalls { calls, left_out } = calls.take();
+        assert_eq!((calls.len(), left_out), (MOST_CALLS, 7));
+        assert!(serde_json::to_vec(&calls).unwrap().len() < 2 * MOST_BYTES);
+    }
+}

@@ -1,0 +1,60 @@
+//! A notebook as a Python file, as Markdown, or as a page. Pure.
+//!
+//! What is in a notebook may come from hostile code: control characters are taken out, and nothing in the page is run.
+
+mod html;
+mod markdown;
+mod python;
+mod read;
+
+use self::read::Page;
+
+/// What a notebook is made into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ExportFormat {
+    /// Python in cells (`# %%`), which editors run one by one; without outputs.
+    Python,
+    /// Markdown.
+    Markdown,
+    /// One file of HTML, without scripts.
+    Html,
+}
+
+/// A notebook in another format.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Export {
+    /// Its text.
+    pub text: String,
+    /// The files that it refers to, by their names in the directory that it was made for.
+    pub files: Vec<(String, Vec<u8>)>,
+}
+
+/// Why a file cannot be made into something else.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// It is no notebook.
+    #[error("it is no Jupyter notebook")]
+    NoNotebook,
+    /// It has a version that is not known.
+    #[error("it is a notebook in version {0} of the format, and only version 4 is understood")]
+    Version(i64),
+}
+
+/// Makes a notebook into something else. Markdown refers to images in the directory `files`; without one it leaves them out.
+///
+/// # Errors
+/// It is no notebook of version 4.
+pub fn export(notebook: &[u8], format: ExportFormat, files: Option<&str>) -> Result<Export, ExportError> {
+    let page = Page::read(notebook)?;
+    Ok(match format {
+        ExportFormat::Python => Export { text: python::text(&page), files: Vec::new() },
+        ExportFormat::Markdown => markdown::export(&page, files),
+        ExportFormat::Html => Export { text: html::text(&page), files: Vec::new() },
+    })
+}
+
+#[cfg(test)]
+mod tests;
