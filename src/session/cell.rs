@@ -14,7 +14,7 @@ use super::audience::Live;
 use super::end::{End, KernelState};
 use crate::approval::{Approver, CellOutput};
 use crate::kernel::{self, Content, Event, Fold, Kernel, Message, Missing, PythonError, RateLimit};
-use crate::output::{Late, Record, Recorded, SavedImage, Text, Unread};
+use crate::output::{Late, Record, Recorded, SavedFile, SavedImage, Text, Unread};
 
 /// How long code that is to be stopped gets to begin, before it is interrupted anyway.
 const BEGIN_GRACE: Duration = Duration::from_secs(1);
@@ -73,6 +73,8 @@ pub(crate) struct Outcome {
     pub(crate) late: Text,
     /// Saved images, in order.
     pub(crate) images: Vec<SavedImage>,
+    /// Files that code has shown, in order.
+    pub(crate) files: Vec<SavedFile>,
     /// How it ended.
     pub(crate) end: End,
     /// The exception that ended its code. After an interrupt it shows where the code was.
@@ -88,6 +90,7 @@ impl Outcome {
             text: Text::default(),
             late: Text::default(),
             images: Vec::new(),
+            files: Vec::new(),
             end,
             error: None,
             notes: Vec::new(),

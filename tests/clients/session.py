@@ -78,6 +78,21 @@ class Session:
         texts = [part["text"] for part in wire["content"] if part["type"] == "text"]
         return Outcome("\n".join(texts), wire["isError"], content=wire["content"])
 
+    async def resources(self):
+        """The server's first page of resources as they are on the wire."""
+        listed = await self._connection.list_resources()
+        return [
+            each.model_dump(by_alias=True, mode="json") for each in listed.resources
+        ]
+
+    async def read(self, uri):
+        """The contents of a resource as they are on the wire; an error's message if it is refused."""
+        try:
+            result = await self._connection.read_resource(uri)
+        except RequestError as error:
+            return error.error.message
+        return [each.model_dump(by_alias=True, mode="json") for each in result.contents]
+
     async def cell(self, code, **arguments):
         """Calls `execute_ipython_cell`."""
         return await self.call("execute_ipython_cell", {"code": code, **arguments})
