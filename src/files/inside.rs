@@ -1,12 +1,13 @@
-//! Files below a directory that a stranger can write: opened only if they are regular files that the path itself names.
+//! Files below a directory that a stranger can write: opened only if they are regular files that the path itself names, and
+//! put where the path says and nowhere else.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path};
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 /// Opens a regular file below `root` for reading. No part of `path` may be a symbolic link, also one that stays inside: the
@@ -51,6 +52,39 @@ pub(crate) fn open(root: &Path, path: &Path) -> io::Result<File> {
         return Err(refused("it is a file with several names"));
     }
     Ok(file)
+}
+
+/// Puts a file with these bytes into `directory` of `root`, which is made if it is missing and must be no link. What has the
+/// name already is replaced, and never written to.
+///
+/// # Errors
+/// As for [`std::fs::write`].
+pub(crate) fn put(root: &Path, directory: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let root: OwnedFd = rustix::fs::openat(CWD, root, flags, Mode::empty())?;
+    match rustix::fs::mkdirat(
+        &root,
+        directory,
+        Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH,
+    ) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let opened = rustix::fs::openat(&root, directory, flags | OFlags::NOFOLLOW, Mode::empty());
+    let place: OwnedFd = opened.map_err(|error| match error {
+        Errno::LOOP | Errno::NOTDIR | Errno::MLINK => refused(&format!("`{directory}` is no directory")),
+        error => error.into(),
+    })?;
+    let spare = format!(".{:08x}", uuid::Uuid::new_v4().as_fields().0);
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
+    let mut file = File::from(rustix::fs::openat(&place, &spare, flags, mode)?);
+    let done = file.write_all(bytes).and_then(|()| Ok(rustix::fs::renameat(&place, &spare, &place, name)?));
+    if done.is_err() {
+        // The error says more than one of the removal.
+        rustix::fs::unlinkat(&place, &spare, AtFlags::empty()).ok();
+    }
+    done
 }
 
 fn refused(why: &str) -> io::Error {
@@ -99,5 +133,30 @@ mod tests {
             assert!(error.to_string().contains(why), "{path}: {error}");
         }
         assert_eq!(open(&root, Path::new("a/gone")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_file_is_put_where_its_path_says() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("root");
+        std::fs::create_dir(&root).unwrap();
+        std::fs::write(root.join("kept"), "kept").unwrap();
+        put(&root, "in", "new", b"one").unwrap();
+        put(&root, "in", "new", b"two").unwrap();
+        assert_eq!(std::fs::read(root.join("in/new")).unwrap(), b"two");
+
+        symlink("../kept", root.join("in/link")).unwrap();
+        put(&root, "in", "link", b"three").unwrap();
+        assert_eq!(std::fs::read(root.join("in/link")).unwrap(), b"three");
+        assert_eq!(std::fs::read(root.join("kept")).unwrap(), b"kept");
+
+        std::fs::create_dir(root.join("in/directory")).unwrap();
+        put(&root, "in", "directory", b"four").unwrap_err();
+        assert_eq!(std::fs::read_dir(root.join("in")).unwrap().count(), 3, "something is left behind");
+
+        symlink("..", root.join("out")).unwrap();
+        assert!(put(&root, "out", "new", b"five").unwrap_err().to_string().contains("no directory"));
+        assert!(put(&root, "kept", "new", b"five").unwrap_err().to_string().contains("no directory"));
+        assert!(!place.path().join("new").exists());
     }
 }

@@ -1,4 +1,5 @@
-"""`show_file(path)`: gives the client a copy of a file of the workspace, or of a table.
+"""`show_file(path)` gives the client a copy of a file of the workspace, or of a table; `uploaded_file(name)` finds one that
+the client has put into `uploads/`.
 
 The kernel reads the file, since it can read no more than its own code. Standard library and IPython only.
 """
@@ -14,14 +15,21 @@ KIND = "application/vnd.ipybox.file"
 # The longest file: in Base64 it fits in a message.
 FILE_BYTES = 24 * 1024 * 1024
 
+# Where clients put files.
+UPLOADS = "uploads"
+
 _workspace = ""
+# Asks the host, if the kernel has no access to its files.
+_ask = None
 
 
-def install():
-    """Let all code find `show_file`; the current directory is the workspace."""
-    global _workspace
+def install(ask=None):
+    """Let all code find the functions; the current directory is the workspace, or in its place if the host is asked."""
+    global _workspace, _ask
     _workspace = os.path.realpath(os.getcwd())
+    _ask = ask
     builtins.show_file = show_file
+    builtins.uploaded_file = uploaded_file
 
 
 def show_file(source, name=None):
@@ -49,6 +57,43 @@ def show_file(source, name=None):
     name = re.sub(r"\s", " ", os.path.basename(name))
     encoded = base64.b64encode(data).decode()
     publish_display_data({KIND: f"{name}\n{encoded}", "text/plain": f"<file {name}>"})
+
+
+def uploaded_file(name):
+    """The path of a file that the client has put into `uploads/` of the workspace.
+
+    A kernel on another machine gets a copy, each time anew.
+    """
+    if not isinstance(name, str) or os.path.basename(name) != name or not name:
+        raise ValueError(f"{name!r} is not the name of a file in `{UPLOADS}/`")
+    path = os.path.join(_workspace, UPLOADS, name)
+    if _ask is not None:
+        fetch(name, path)
+    elif not os.path.isfile(path):
+        raise FileNotFoundError(f"there is no `{UPLOADS}/{name}` in the workspace")
+    return path
+
+
+def fetch(name, path):
+    """Copy a file of the host."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    unfinished = f"{path}.{os.getpid()}.part"
+    try:
+        with open(unfinished, "wb") as file:
+            size = None
+            while size is None or file.tell() < size:
+                part = _ask("/upload", {"name": name, "from": file.tell()})
+                if "missing" in part:
+                    raise FileNotFoundError(part["missing"])
+                data = base64.b64decode(part["data"])
+                size = part["size"]
+                file.write(data)
+                if not data:
+                    break
+        os.replace(unfinished, path)
+    except BaseException:
+        os.unlink(unfinished)
+        raise
 
 
 def read_file(path):

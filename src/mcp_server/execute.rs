@@ -102,7 +102,8 @@ calls run one at a time, in the order in which they arrive.
 they run at its end, and `batch.results` has what they returned.
 - `await` works at top level; in async code use `await <tool_name>.run_async(...)`.
 - `!command` and IPython magics work. Plots are saved as files in `images/`.
-- `show_file(path)` gives the user a copy of a file of the workspace; it takes a table too, as CSV.
+- `show_file(path)` gives the user a copy of a file of the workspace, or of a table. `uploaded_file(name)` is the path of a \
+file that the user has put into `uploads/`.
 - Nobody can answer `input()` or a debugger: they raise an error.
 - What takes longer than your client waits runs in the background, in a task (`task = asyncio.create_task(...)`) or a \
 thread: let the cell end, keep results in variables, and look at them in later cells.

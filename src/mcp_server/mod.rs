@@ -9,6 +9,7 @@ mod calls;
 mod deliveries;
 mod earlier;
 mod execute;
+mod icons;
 mod install;
 mod instructions;
 mod left;
@@ -24,6 +25,7 @@ mod serving;
 mod sessions;
 mod skills;
 mod stdio;
+mod uploads;
 mod wait;
 
 use std::borrow::Cow;
@@ -218,8 +220,9 @@ impl McpServer {
 
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
-        let implementation =
-            Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")).with_title("ipybox");
+        let implementation = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
+            .with_title("ipybox")
+            .with_icons(icons::server());
         ServerConfig::new(
             ServerCapabilities::builder()
                 .enable_tools()
@@ -375,6 +378,10 @@ fn definitions(has_long_cells: bool) -> Vec<Tool> {
     [execute, register::definition(), install::definition(), reset::definition()]
         .into_iter()
         .chain(wait)
+        .map(|tool| {
+            let icons = icons::tool(&tool.name);
+            tool.with_icons(icons)
+        })
         .collect()
 }
 

@@ -40,6 +40,17 @@ async def bytes_of_a_file(bench):
     expect(base64.b64decode(content["blob"]) == bytes(range(256)), str(content))
 
 
+@step("a file that the client passes is there for the cell")
+async def passed_file(bench):
+    contents = {"uri": "sales.csv", "text": "region,sales\nnorth,5\n"}
+    outcome = await bench.server.call(
+        "execute_ipython_cell",
+        {"code": "print(open(uploaded_file('sales.csv')).read())"},
+        meta={"ipybox/files": [contents]},
+    )
+    expect(expect_success(outcome) == contents["text"].rstrip(), "other text", outcome)
+
+
 @step("long output is read in parts")
 async def parts(bench):
     expect_success(await bench.server.cell("print('x' * 10_000 + 'end')"))

@@ -56,8 +56,10 @@ class Session:
         listed = await self._connection.list_tools()
         return [tool.model_dump(by_alias=True, mode="json") for tool in listed.tools]
 
-    async def call(self, tool, arguments=None, *, on_progress=None, limit_secs=None):
-        """Calls a tool; `on_progress` gets each `Progress` as it arrives.
+    async def call(
+        self, tool, arguments=None, *, on_progress=None, limit_secs=None, meta=None
+    ):
+        """Calls a tool; `on_progress` gets each `Progress` as it arrives, `meta` is the request's `_meta`.
 
         `limit_secs` is for how long the client waits; exceeding it is an outcome that `is_refused`.
         """
@@ -71,6 +73,7 @@ class Session:
                 arguments or {},
                 progress_callback=report if on_progress else None,
                 read_timeout_seconds=limit_secs and limit(limit_secs),
+                meta=meta,
             )
         except RequestError as error:
             return Outcome(error.error.message, is_error=True, is_refused=True)

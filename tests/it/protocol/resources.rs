@@ -156,6 +156,53 @@ async fn generated_modules_are_resources() {
     ipybox.stop().await;
 }
 
+/// Runs a cell with files in the request's `_meta`.
+async fn cell_with(ipybox: &mut Ipybox, files: Value, code: &str) -> String {
+    let params = json!({
+        "name": "execute_ipython_cell", "arguments": {"code": code}, "_meta": {"ipybox/files": files},
+    });
+    ipybox.request("tools/call", params).await.answer().await.text
+}
+
+#[tokio::test]
+pub(crate) async fn files_that_a_client_passes_are_there_for_the_cell() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let blob = BASE64.encode(vec![7; 2_500_000]);
+    let files =
+        json!([{"uri": "file:///home/me/data.csv", "text": "a,b\n"}, {"uri": "big.bin", "blob": blob}]);
+    let code = "
+print(open(uploaded_file('data.csv')).read())
+data = open(uploaded_file('big.bin'), 'rb').read()
+len(data), set(data)";
+    assert_eq!(cell_with(&mut ipybox, files, code).await, "a,b\n\n(2500000, {7})");
+    // Or the client puts it there.
+    place.write("uploads/data.csv", "newer");
+    assert_eq!(ipybox.cell("print(open(uploaded_file('data.csv')).read())").await.ok(), "newer");
+    for (name, reason) in [("missing", "missing"), ("../.env", "is not the name"), (".", ".")] {
+        let text = ipybox.cell(&format!("uploaded_file({name:?})")).await.error();
+        assert!(text.contains("Error") && text.contains(reason), "{text}");
+    }
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn files_that_a_client_passes_replace_no_other() {
+    let place = Place::new();
+    place.write("victim", "as it was");
+    let mut ipybox = place.ipybox().await;
+    let code = "import os; os.mkdir('uploads'); os.symlink('../victim', 'uploads/data.csv')";
+    ipybox.cell(code).await.ok();
+    let file = json!([{"uri": "data.csv", "text": "passed"}]);
+    let text = cell_with(&mut ipybox, file.clone(), "print(open('uploads/data.csv').read())").await;
+    assert_eq!((text.as_str(), place.read("victim").as_str()), ("passed", "as it was"));
+    ipybox.cell("import shutil; shutil.rmtree('uploads'); os.symlink('.', 'uploads')").await.ok();
+    let text = cell_with(&mut ipybox, file, "print('it runs')").await;
+    assert!(text.contains("`uploads` is no directory") && !text.contains("it runs"), "{text}");
+    assert!(!place.workspace().join("data.csv").exists());
+    ipybox.stop().await;
+}
+
 /// Code in the kernel replaces the files behind resources.
 #[tokio::test]
 async fn nothing_else_is_read_whatever_code_makes_of_the_files() {
