@@ -129,7 +129,8 @@ pub use approval::{AuditFilter, AuditReport, AuditReview, NoAuditHead, rfc3339_s
 pub use config::state_directory;
 pub use config::{
     ApprovalMode, ApprovalSettings, AuditSettings, Config, Error as ConfigError, Images, KernelSettings,
-    NotebookSettings, RemoteSettings, SandboxBackend, SandboxSettings, Settings, ToolServerSettings,
+    NotebookSettings, RemoteSettings, ResourceLinks, SandboxBackend, SandboxSettings, Settings,
+    ToolServerSettings,
 };
 #[doc(hidden)]
 pub use gateway::{exec as sandbox_exec, run as sandbox_gateway};

@@ -1,9 +1,10 @@
-"""Draws the icon: a cell with its prompt, and three tools that it is connected to.
+"""Draws the icon: a cell with its prompt, and three tools that it is connected to; and a sign for each tool of the server.
 
-`draw.py FILE [--size PIXELS]` writes a PNG. Standard library only; edges are smoothed by drawing larger and averaging.
+`draw.py FILE [--size PIXELS] [--sign NAME]` writes a PNG. Those in `src/mcp_server/icons/` have 48 pixels, the signs 32. Standard library only; edges are smoothed by drawing larger and averaging.
 """
 
 import argparse
+import functools
 import struct
 import zlib
 
@@ -55,7 +56,27 @@ def colour(x, y):
     return BACKGROUND
 
 
-def pixel(column, row, size):
+SIGNS = {
+    # Each a colour and lines: from, to, width.
+    "execute": (PROMPT, [((18, 18), (32, 32), 7), ((32, 32), (18, 46), 7), ((36, 46), (48, 46), 7)]),
+    "register": (TOOLS[0], [((32, 16), (32, 48), 7), ((16, 32), (48, 32), 7)]),
+    "install": (TOOLS[2], [((32, 14), (32, 38), 7), ((21, 28), (32, 39), 7), ((43, 28), (32, 39), 7), ((16, 50), (48, 50), 7)]),
+    "reset": (TOOLS[1], [((20, 20), (44, 44), 7), ((44, 20), (20, 44), 7)]),
+    "wait": (TOOLS[1], [((32, 14), (32, 34), 7), ((32, 34), (44, 42), 7)]),
+}  # fmt: skip
+
+
+def sign_colour(name, x, y):
+    """The colour of a point of a tool's sign."""
+    if not rounded(x, y, (0, 0, UNIT, UNIT), 14):
+        return None
+    colour, lines = SIGNS[name]
+    if any(on_line(x, y, start, end, width) for start, end, width in lines):
+        return CELL
+    return colour
+
+
+def pixel(column, row, size, colour):
     """The average over the pixel, as RGBA."""
     red = green = blue = seen = 0
     for sample in range(SAMPLES * SAMPLES):
@@ -83,12 +104,12 @@ def chunk(kind, content):
     )
 
 
-def png(size):
+def png(size, colour):
     """The whole file."""
     # 8 bits for each of red, green, blue and alpha.
     header = struct.pack(">IIBBBBB", size, size, 8, 6, 0, 0, 0)
     rows = (
-        b"\0" + b"".join(pixel(column, row, size) for column in range(size))
+        b"\0" + b"".join(pixel(column, row, size, colour) for column in range(size))
         for row in range(size)
     )
     pixels = zlib.compress(b"".join(rows), 9)
@@ -105,9 +126,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("file")
     parser.add_argument("--size", type=int, default=512)
+    parser.add_argument("--sign", choices=SIGNS)
     options = parser.parse_args()
     with open(options.file, "wb") as file:
-        file.write(png(options.size))
+        sign = options.sign and functools.partial(sign_colour, options.sign)
+        file.write(png(options.size, sign or colour))
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ class CodeExecutionResult:
         truncated: Set if `text` is not all of it.
         late_text: What threads and tasks of earlier code have shown since the last result, after that code had ended.
         notes: Further notes: the kernel was restarted before, an image could not be saved.
+        files: Copies of the files that code has shown by `show_file`, in order.
     """
 
     text: str | None
@@ -38,6 +39,7 @@ class CodeExecutionResult:
     truncated: Truncated | None = None
     late_text: str | None = None
     notes: list[str] = field(default_factory=list)
+    files: list[Path] = field(default_factory=list)
 
     @classmethod
     def of(cls, wire: dict[str, Any]) -> CodeExecutionResult:
@@ -49,6 +51,7 @@ class CodeExecutionResult:
             truncated=Truncated(cut["chars"], file and Path(file)) if cut else None,
             late_text=wire["late_text"],
             notes=wire["notes"],
+            files=[Path(file) for file in wire["files"]],
         )
 
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::audit::AuditArgs;
 use super::export::ExportArgs;
 use super::import::ImportArgs;
+use super::reply_args::ReplyArgs;
 use super::search::SearchArgs;
 use super::server_args::{LoginArgs, LogoutArgs, ServersArgs};
 use super::session_args::{JoinArgs, LastingArgs, SessionKeeperArgs, SessionsArgs};
@@ -269,9 +270,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME", requires = "kernel_gateway_url")]
     pub(crate) kernel_name: Option<String>,
 
-    /// Whether replies show the images of a cell, besides links to their files
-    #[arg(long, value_name = "HOW", default_value = "inline")]
-    pub(crate) images: Images,
+    #[command(flatten)]
+    pub(crate) reply: ReplyArgs,
 
     /// Host that the tool server listens on; a loopback address
     #[arg(long, value_name = "HOST", default_value = "localhost")]
@@ -372,15 +372,6 @@ pub(crate) enum Approval {
     Policy,
 }
 
-/// What a cell's reply holds of its images.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Images {
-    /// Up to 4 images of up to 1 MiB, scaled down to 1568 pixels
-    Inline,
-    /// Links alone
-    Link,
-}
-
 /// The names that Python's logging has for its levels.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 #[value(rename_all = "UPPER")]
@@ -401,10 +392,7 @@ impl From<ServeArgs> for Settings {
         settings.tool_server.host = args.tool_server_host;
         settings.tool_server.port = args.tool_server_port;
         settings.tool_server.connect_timeout = args.connect_timeout;
-        settings.images = match args.images {
-            Images::Inline => ipybox::Images::Inline,
-            Images::Link => ipybox::Images::Link,
-        };
+        args.reply.apply(&mut settings);
         settings.approval.timeout = args.approval_timeout;
         settings.approval.page = args.approval_ui;
         settings.approval.mode = match (args.approval, args.approval_policy) {

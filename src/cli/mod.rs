@@ -11,6 +11,7 @@ mod import;
 mod json_rpc;
 mod logging;
 mod login;
+mod reply_args;
 mod search;
 mod server_args;
 mod servers;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::approval;
-use crate::env::{self, Variables};
+use crate::env::{self, IPYBOX_CONTAINER, Variables};
 use crate::jupyter;
 use crate::kernel::ShellCommands;
 use crate::mcp_client::Connector;
@@ -23,7 +23,7 @@ pub(crate) use self::connectors::connector_at;
 use self::connectors::login_flags;
 pub use self::settings::{
     ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, NotebookSettings, RemoteSettings,
-    SandboxSettings, Settings, ToolServerSettings,
+    ResourceLinks, SandboxSettings, Settings, ToolServerSettings,
 };
 pub use self::states::state_directory;
 use self::states::{create_private_dir, state_dir_name};
@@ -165,6 +165,7 @@ pub struct Config {
     /// How `ipybox login` is told which workspace this is.
     login_flags: String,
     pub(crate) images: Images,
+    pub(crate) resource_links: ResourceLinks,
     pub(crate) has_long_cells: bool,
     pub(crate) images_dir: PathBuf,
     pub(crate) kernel: KernelSettings,
@@ -231,6 +232,7 @@ impl Config {
             state_dir,
             login_flags,
             images: settings.images,
+            resource_links: settings.resource_links,
             has_long_cells: settings.long_cells,
             images_dir,
             kernel: settings.kernel,
@@ -279,6 +281,11 @@ impl Config {
     /// The workspace's real path.
     pub fn workspace(&self) -> &Path {
         &self.workspace
+    }
+
+    /// Whether ipybox runs in its container image.
+    pub(crate) fn is_in_container(&self) -> bool {
+        self.variables.in_process(IPYBOX_CONTAINER).is_some()
     }
 
     /// The state directories of the places besides the workspace that the application names for packages: the

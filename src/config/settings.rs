@@ -23,6 +23,8 @@ pub struct Settings {
     pub images: Images,
     /// Where images are saved, relative to the workspace. Default: `images`.
     pub images_dir: PathBuf,
+    /// Which MCP clients get links to resources in the answers of cells. Default: [`ResourceLinks::Auto`].
+    pub resource_links: ResourceLinks,
     /// How the kernel runs.
     pub kernel: KernelSettings,
     /// The sandbox that the kernel runs in. Default: none.
@@ -240,6 +242,19 @@ pub enum Images {
     Link,
 }
 
+/// Which MCP clients get links to resources in the answers of cells, besides their text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResourceLinks {
+    /// Those that are known to show them.
+    #[default]
+    Auto,
+    /// All.
+    Always,
+    /// None.
+    Never,
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -247,6 +262,7 @@ impl Default for Settings {
             state_dir: None,
             images: Images::default(),
             images_dir: PathBuf::from("images"),
+            resource_links: ResourceLinks::default(),
             kernel: KernelSettings::default(),
             sandbox: None,
             remote: None,

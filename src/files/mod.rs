@@ -1,6 +1,7 @@
 //! Files that other processes write too: documents that processes share, and files that a stranger may have
 //! made.
 
+pub(crate) mod inside;
 pub(crate) mod small;
 mod state;
 

@@ -196,9 +196,16 @@ pub(super) fn result(result: &CodeExecutionResult) -> Value {
         chars: usize,
         file: Option<&'a std::path::Path>,
     }
-    let CodeExecutionResult { text, images, truncated, late_text, notes } = result;
+    let CodeExecutionResult { text, images, files, truncated, late_text, notes } = result;
     let truncated = truncated.as_ref().map(|cut| Cut { chars: cut.chars, file: cut.file.as_deref() });
-    json!({"text": text, "images": images, "truncated": truncated, "late_text": late_text, "notes": notes})
+    json!({
+        "text": text,
+        "images": images,
+        "files": files,
+        "truncated": truncated,
+        "late_text": late_text,
+        "notes": notes,
+    })
 }
 
 /// A time in seconds. `null` is for ever: a century.

@@ -30,6 +30,7 @@ def main():
         import ipybox_processes
 
         ipybox_processes.install()
+    import ipybox_files
     import ipybox_input
     import ipybox_kernel
     import ipybox_loading
@@ -56,6 +57,7 @@ def main():
         ipybox_checkpoint.prepare(kernel.shell, host)
         kernel.save_variables = ipybox_checkpoint.save
     ipybox_input.refuse_input()
+    ipybox_files.install()
     ipybox_shell.undo_colors()
     # As in an interactive Python, but behind its library, of which no more is imported at the start than is needed: a
     # file of the workspace would hide what IPython and generated code import later.

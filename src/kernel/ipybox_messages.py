@@ -48,6 +48,7 @@ READ = (
     "image/webp",
     "image/svg+xml",
     "application/pdf",
+    "application/vnd.ipybox.file",
 )
 
 

@@ -27,7 +27,7 @@ use std::time::Duration;
 use serde_json::json;
 
 pub(crate) use self::death::Death;
-pub(crate) use self::fold::{Fold, Image, ImageId, Missing, Settled, Taken, Transcript};
+pub(crate) use self::fold::{AttachmentId, Fold, Image, Missing, Settled, ShownFile, Taken, Transcript};
 pub(crate) use self::inquiry::{Inquiry, Insight};
 pub(crate) use self::launch::{KernelProcess, Launch, ShellCommands};
 pub(crate) use self::limits::Limits;
@@ -42,8 +42,9 @@ use crate::jupyter::{self, KernelId};
 use crate::sandbox::Sandbox;
 
 /// The modules for every kernel; [`launch`] and [`remote`] have further ones.
-const SHARED_MODULES: [(&str, &str); 9] = python_modules![
+const SHARED_MODULES: [(&str, &str); 10] = python_modules![
     "ipybox_commands",
+    "ipybox_files",
     "ipybox_frames",
     "ipybox_hints",
     "ipybox_input",

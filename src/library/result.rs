@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::output::{Cut, SavedImage, Text};
+use crate::output::{Cut, SavedFile, SavedImage, Text};
 
 /// What code has shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub struct CodeExecutionResult {
     pub text: Option<String>,
     /// Saved images, in order.
     pub images: Vec<PathBuf>,
+    /// Copies of the files that code has shown by `show_file`, in order.
+    pub files: Vec<PathBuf>,
     /// Set if `text` is not all of it.
     pub truncated: Option<Truncated>,
     /// What threads and tasks of earlier code have shown since the last result, after that code had ended.
@@ -31,12 +33,18 @@ pub struct Truncated {
 }
 
 impl CodeExecutionResult {
-    pub(super) fn new(text: Text, late: Text, images: Vec<SavedImage>, notes: Vec<String>) -> Self {
+    pub(super) fn new(
+        text: Text,
+        late: Text,
+        (images, files): (Vec<SavedImage>, Vec<SavedFile>),
+        notes: Vec<String>,
+    ) -> Self {
         let some = |text: String| (!text.is_empty()).then_some(text);
         Self {
             truncated: text.cut.map(|Cut { chars, file, .. }| Truncated { chars, file }),
             text: some(text.excerpt),
             images: images.into_iter().map(|image| image.path).collect(),
+            files: files.into_iter().map(|file| file.path).collect(),
             late_text: some(late.excerpt),
             notes,
         }

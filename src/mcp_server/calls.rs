@@ -12,7 +12,7 @@ use super::arrivals::{Arrival, Turn};
 use super::asking::{About, AskVia, Followed, Leave, Ongoing, Waiting, has_tasks};
 use super::earlier::name_of;
 use super::progress::{self, Listener, Progress};
-use super::{Call, Handler, execute, reply, reset, wait};
+use super::{Call, Handler, execute, reply, reset, resources, uploads, wait};
 
 impl Handler {
     /// Begins a call, and runs it until it is done, the client must ask its user, or the request does not wait longer.
@@ -24,6 +24,12 @@ impl Handler {
         let arguments = request.arguments.clone().unwrap_or_default();
         if request.name == wait::NAME && self.server.has_long_cells {
             return self.wait_for_cell(arguments, request, context).await;
+        }
+        if request.name == execute::NAME
+            && let Err(refusal) = uploads::put(self.server.session().workspace(), &context.meta.0.0).await
+        {
+            drop(Turn::of(&context.extensions));
+            return Ok(reply::failure(refusal).into());
         }
         let ask_via = AskVia::of(context);
         let (approver, questions) = ask_via.approver(&self.server.attached);
@@ -49,6 +55,7 @@ impl Handler {
             cancelled: cancelled.clone(),
             approver,
             unread: cell.map(|(_, unread)| unread),
+            has_links: resources::are_wanted(self.server.resource_links, context),
         };
         let (server, name) = (Arc::clone(&self.server), request.name.to_string());
         let wait = execute::wait_of(&arguments).filter(|_| is_long);

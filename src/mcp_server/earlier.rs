@@ -5,7 +5,7 @@ use std::time::Duration;
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use serde_json::Value;
 
-use crate::output::excerpt;
+use crate::output::{OutputFile, excerpt};
 use crate::session::Session;
 
 /// How many characters of a lost answer are repeated: the output of a cell with its default limit, and the
@@ -80,7 +80,7 @@ impl Earlier {
     ) -> Self {
         let mut earlier = Self::new(call, text, why, after);
         if text.chars().nth(chars_of(why)).is_some() {
-            earlier.rest = match session.keep_output(text).await {
+            earlier.rest = match OutputFile::keep(session.workspace(), text).await {
                 Ok(path) => format!("; the whole is in {}", path.display()),
                 Err(error) => format!("; the whole could not be saved: {error}"),
             };

@@ -102,6 +102,8 @@ calls run one at a time, in the order in which they arrive.
 they run at its end, and `batch.results` has what they returned.
 - `await` works at top level; in async code use `await <tool_name>.run_async(...)`.
 - `!command` and IPython magics work. Plots are saved as files in `images/`.
+- `show_file(path)` gives the user a copy of a file of the workspace, or of a table. `uploaded_file(name)` is the path of a \
+file that the user has put into `uploads/`.
 - Nobody can answer `input()` or a debugger: they raise an error.
 - What takes longer than your client waits runs in the background, in a task (`task = asyncio.create_task(...)`) or a \
 thread: let the cell end, keep results in variables, and look at them in later cells.
@@ -205,8 +207,12 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
             }
             // Only the text of a cancelled cell is sent, with the next answer.
             let images = if cancelled.is_cancelled() { Images::Link } else { server.images };
-            let pictures = pictures_of(&mut outcome, images).await;
-            reply::cell(&outcome, max_output_chars, pictures)
+            let resources = server.shelf.add(&outcome);
+            let mut shown = pictures_of(&mut outcome, images).await;
+            if call.has_links {
+                shown.extend(resources.into_iter().map(ContentBlock::resource_link));
+            }
+            reply::cell(&outcome, max_output_chars, shown)
         }
         Err(error) => reply::error(&error),
     }

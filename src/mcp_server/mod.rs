@@ -9,7 +9,9 @@ mod calls;
 mod deliveries;
 mod earlier;
 mod execute;
+mod icons;
 mod install;
+mod instructions;
 mod left;
 mod lines;
 mod news;
@@ -18,13 +20,15 @@ mod progress;
 mod register;
 mod reply;
 mod reset;
+mod resources;
 mod serving;
 mod sessions;
+mod skills;
 mod stdio;
+mod uploads;
 mod wait;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,8 +36,10 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CancelledNotificationParam,
-    CustomRequest, CustomResult, ErrorCode, GetTaskParams, GetTaskResult, Implementation, JsonObject,
-    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool, UpdateTaskParams,
+    CustomRequest, CustomResult, ErrorCode, GetSkillRequestParams, GetSkillResult, GetTaskParams,
+    GetTaskResult, Implementation, JsonObject, ListResourceTemplatesResult, ListResourcesResult,
+    ListSkillsResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ServerCapabilities, ServerConfig, Tool, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -49,36 +55,18 @@ use self::earlier::{Earlier, Why, name_of, text_of};
 use self::left::Left;
 use self::news::News;
 use self::progress::Progress;
+use self::resources::Shelf;
 pub(crate) use self::serving::{Codes, Serving};
 use self::sessions::Sessions;
+use self::skills::Skills;
 pub(crate) use self::stdio::end_on_signals;
 pub use self::stdio::{Error, serve_stdio};
 pub use crate::approval::Answer as PromptAnswer;
 use crate::approval::Approver;
-use crate::config::{Config, Images};
+use crate::config::{Config, Images, ResourceLinks};
 use crate::output::Unread;
 pub use crate::people::{By, Heard, Said, named_rows};
 use crate::session::Session;
-
-/// What a model should know before it sees the tools.
-const INSTRUCTIONS: &str = "\
-Runs Python in a stateful IPython kernel and lets that Python call the tools of other MCP servers.
-
-1. `register_mcp_server` connects to an MCP server once and writes a typed Python API for its tools to \
-`mcptools/<server_name>/` in the workspace, one module per tool.
-2. `execute_ipython_cell` runs code that uses it:
-   from mcptools.<server_name> import <tool_name>
-   result = <tool_name>.run(<tool_name>.Params(...))
-   `print(<tool_name>)` shows its parameters and result; `from mcptools import search; search(\"what to do\")` finds tools \
-and shows how they are called. `run` returns a `Result` model where the tool declares \
-one, else a string, whose `attachments` are images and files. Where the strings are JSON, \
-`ipybox_runtime.infer_result(<tool_name>, result)` gives the module a `run_parsed` that returns a model.
-
-Combine several tool calls in one cell with loops and conditions, and print only what you need: \
-intermediate results stay out of your context. Servers registered earlier work without registering again.";
-
-/// How many registered servers the instructions list: some 250 tokens.
-const LISTED_SERVERS: usize = 40;
 
 /// The MCP server's state, shared by its tools and by the clients that come one after the other.
 pub(crate) struct McpServer {
@@ -98,6 +86,12 @@ pub(crate) struct McpServer {
     news: News,
     /// How a cell's reply returns images.
     images: Images,
+    /// Which clients get links to resources.
+    resource_links: ResourceLinks,
+    /// The resources that answers have named.
+    shelf: Shelf,
+    /// The skills for every client.
+    skills: Skills,
     /// Whether requests can stop waiting for their cells.
     has_long_cells: bool,
 }
@@ -135,6 +129,8 @@ struct Call {
     approver: Approver,
     /// Gets what a cell prints, if a request may stop waiting for it.
     unread: Option<Arc<Unread>>,
+    /// Whether the answer has links to resources.
+    has_links: bool,
 }
 
 impl McpServer {
@@ -149,6 +145,9 @@ impl McpServer {
             deliveries: Deliveries::default(),
             news: News::default(),
             images: config.images,
+            resource_links: config.resource_links,
+            shelf: Shelf::default(),
+            skills: Skills::new(config),
             has_long_cells: config.has_long_cells,
         }
     }
@@ -223,15 +222,19 @@ impl McpServer {
 
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
-        let implementation =
-            Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")).with_title("ipybox");
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_tasks().build())
-            .with_server_info(implementation)
-            .with_instructions(
-                INSTRUCTIONS.to_owned()
-                    + &registered(&self.server.session().servers())
-                    + &offered(&self.server.session().offered()),
-            )
+        let implementation = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
+            .with_title("ipybox")
+            .with_icons(icons::server());
+        ServerConfig::new(
+            ServerCapabilities::builder()
+                .enable_tools()
+                .enable_resources()
+                .enable_tasks()
+                .enable_skills()
+                .build(),
+        )
+        .with_server_info(implementation)
+        .with_instructions(instructions::of(self.server.session()))
     }
 
     async fn list_tools(
@@ -240,6 +243,46 @@ impl ServerHandler for Handler {
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         Ok(ListToolsResult::with_all_items(definitions(self.server.has_long_cells)))
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        resources::list(&self.server, request)
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(resources::templates())
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        answer_panics(resources::read(&self.server, &request.uri, &context)).await.map(Into::into)
+    }
+
+    async fn list_skills(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListSkillsResult, ErrorData> {
+        Ok(self.server.skills.list())
+    }
+
+    async fn get_skill(
+        &self,
+        request: GetSkillRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetSkillResult, ErrorData> {
+        self.server.skills.get(&request.uri)
     }
 
     /// Answers unknown methods, and requests whose parameters have the wrong form.
@@ -251,6 +294,10 @@ impl ServerHandler for Handler {
         if request.method == "tools/call" {
             let message = "`params` of `tools/call` must be an object with a string `name` and an object `arguments`, and may have an \
                  object `inputResponses` and a string `requestState`";
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        if let Some(params) = resources::params_of(&request.method) {
+            let message = format!("`params` of `{}` must be {params}", request.method);
             return Err(ErrorData::invalid_params(message, None));
         }
         let message = format!("there is no method `{}`", request.method);
@@ -327,40 +374,16 @@ impl ServerHandler for Handler {
     }
 }
 
-/// The part of the instructions that lists the registered servers. Only their names, which ipybox validates:
-/// a server's own description is not trusted here.
-fn registered(servers: &BTreeMap<String, usize>) -> String {
-    if servers.is_empty() {
-        return String::new();
-    }
-    let shown = servers.iter().take(LISTED_SERVERS);
-    let mut names: Vec<_> = shown.map(|(name, tools)| format!("`{name}` ({tools})")).collect();
-    if servers.len() > LISTED_SERVERS {
-        names.push(format!("{} more in `mcptools/`", servers.len() - LISTED_SERVERS));
-    }
-    format!(
-        "\n\nRegistered, with the number of their tools: {}. Find tools by \
-         `from mcptools import search`.",
-        names.join(", ")
-    )
-}
-
-/// The part of the instructions that lists the servers that are being registered.
-fn offered(names: &[String]) -> String {
-    if names.is_empty() {
-        return String::new();
-    }
-    let shown = names.iter().take(LISTED_SERVERS).map(|name| format!("`{name}`"));
-    let shown = shown.collect::<Vec<_>>().join(", ");
-    format!("\n\nBeing registered, as the user has configured: {shown}. The first cell waits for them.")
-}
-
 fn definitions(has_long_cells: bool) -> Vec<Tool> {
     let wait = has_long_cells.then(wait::definition);
     let execute = execute::definition(has_long_cells);
     [execute, register::definition(), install::definition(), reset::definition()]
         .into_iter()
         .chain(wait)
+        .map(|tool| {
+            let icons = icons::tool(&tool.name);
+            tool.with_icons(icons)
+        })
         .collect()
 }
 
@@ -401,16 +424,6 @@ mod tests {
     async fn a_panic_is_answered() {
         let answer: Result<(), _> = answer_panics(async { panic!("on purpose") }).await;
         assert!(answer.unwrap_err().message.contains("panic"));
-    }
-
-    #[test]
-    fn a_new_session_knows_what_is_registered() {
-        assert_eq!(registered(&BTreeMap::new()), "");
-        let few = BTreeMap::from([("git".to_owned(), 12), ("time".to_owned(), 2)]);
-        assert!(registered(&few).contains(": `git` (12), `time` (2). "), "{}", registered(&few));
-        let many = (0..1_000).map(|number| (format!("server_with_a_long_name_{number:04}"), 7)).collect();
-        let text = registered(&many);
-        assert!(text.contains("960 more") && text.len() < 2_000, "{text}");
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Makes tool results of outcomes and errors: pure.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use rmcp::model::{CallToolResult, ContentBlock};
 
 use crate::approval::Denied;
 use crate::kernel::PythonError;
-use crate::output::{Cut, SavedImage, Text};
+use crate::output::{Cut, SavedFile, SavedImage, Text};
 use crate::registry::Registration;
 use crate::session::{End, Outcome};
 use crate::text::describe;
@@ -68,17 +69,15 @@ pub(super) fn registration(name: &str, registration: &Registration) -> CallToolR
     CallToolResult::success(blocks)
 }
 
-/// The result of a cell: its output, links to its images, and how it ended if not well; then the images to show.
-pub(super) fn cell(
-    outcome: &Outcome,
-    max_output_chars: usize,
-    pictures: Vec<ContentBlock>,
-) -> CallToolResult {
+/// The result of a cell: its output, links to its images and files, and how it ended if not well; then what is `shown` beside
+/// the text.
+pub(super) fn cell(outcome: &Outcome, max_output_chars: usize, shown: Vec<ContentBlock>) -> CallToolResult {
     let mut sections = outcome.notes.clone();
     sections.push(late(&outcome.late));
     sections.push(outcome.text.excerpt.clone());
     sections.push(cut_notice(outcome.text.cut.as_ref()));
     sections.push(image_links(&outcome.images));
+    sections.push(file_links(&outcome.files));
     sections.push(outcome.end.words());
     let error = outcome.error.as_ref().map(PythonError::text).unwrap_or_default();
     // Wrong use of a magic is reported in the output already.
@@ -87,7 +86,7 @@ pub(super) fn cell(
     }
     let is_error = !matches!(outcome.end, End::Finished) || outcome.error.is_some();
     let mut content = vec![block(joined(sections))];
-    content.extend(pictures);
+    content.extend(shown);
     if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) }
 }
 
@@ -125,16 +124,27 @@ fn image_links(images: &[SavedImage]) -> String {
     let mut links = "Generated images:\n\n".to_owned();
     for SavedImage { path, .. } in images {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        let path = path.display().to_string();
-        // Markdown ends a bare URL at these.
-        let is_bare = !path.contains([' ', '(', ')']);
-        let _infallible = if is_bare {
-            writeln!(links, "- [{stem}]({path})")
-        } else {
-            writeln!(links, "- [{stem}](<{path}>)")
-        };
+        let _infallible = writeln!(links, "- {}", link(&stem, path));
     }
     links
+}
+
+fn file_links(files: &[SavedFile]) -> String {
+    if files.is_empty() {
+        return String::new();
+    }
+    let mut links = "Shown files (copies):\n\n".to_owned();
+    for file in files {
+        let _infallible = writeln!(links, "- {}, {} bytes", link(&file.name(), &file.path), file.bytes);
+    }
+    links
+}
+
+fn link(name: &str, path: &Path) -> String {
+    let path = path.display().to_string();
+    // Markdown ends a bare URL at these.
+    let is_bare = !path.contains([' ', '(', ')']);
+    if is_bare { format!("[{name}]({path})") } else { format!("[{name}](<{path}>)") }
 }
 
 /// Cuts out the middle of a text that is longer than `limit` characters: an exception says most at its ends.
@@ -166,7 +176,8 @@ mod tests {
 
     fn outcome(end: End) -> Outcome {
         let (text, late) = (Text::default(), Text::default());
-        Outcome { text, late, images: Vec::new(), end, error: None, notes: Vec::new() }
+        let (images, files) = (Vec::new(), Vec::new());
+        Outcome { text, late, images, files, end, error: None, notes: Vec::new() }
     }
 
     fn raised(error: PythonError) -> Outcome {
@@ -196,6 +207,15 @@ mod tests {
         check(
             &Outcome { images, ..outcome(End::Finished) },
             "Generated images:\n\n- [0a1b2c3d](/w/images/0a1b2c3d.png)\n- [1a1b2c3d](</w (1)/images/1a1b2c3d.png>)\n",
+        );
+    }
+
+    #[test]
+    fn files_are_markdown_links_with_their_lengths() {
+        let files = vec![SavedFile { path: "/w/.ipybox/files/0a1b2c3d-a.csv".into(), bytes: 1234 }];
+        check(
+            &Outcome { files, ..outcome(End::Finished) },
+            "Shown files (copies):\n\n- [a.csv](/w/.ipybox/files/0a1b2c3d-a.csv), 1234 bytes\n",
         );
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::env::Redactor;
-use crate::kernel::{Content, MimeBundle, PythonError, Shown, Terminal};
+use crate::kernel::{Content, MimeBundle, PythonError, Shown, ShownFile, Terminal};
 use crate::output::{Excerpt, excerpt};
 
 /// How many outputs of a cell are kept.
@@ -248,7 +248,7 @@ impl Tape {
 
     /// Keeps a representation of an object, if there is room for it.
     fn keep(&mut self, object: &mut Object, kind: &str, value: &Value) {
-        let Some(text) = value.as_str() else { return };
+        let Some(text) = value.as_str().filter(|_| kind != ShownFile::MIME_TYPE) else { return };
         if is_image(kind) {
             match self.images_left.checked_sub(text.len()) {
                 Some(left) => {

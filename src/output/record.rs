@@ -1,4 +1,4 @@
-//! Records a cell's output: an excerpt for the reply, long texts and images in files of the workspace.
+//! Records a cell's output: an excerpt for the reply; long texts, images and files in the workspace.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use super::excerpt::Excerpt;
 use super::files::{OUTPUTS, OutputFile};
 use super::images::{self, Places, SavedImage};
-use crate::kernel::{Image, ImageId, Settled, Taken};
+use super::shown_files::{self, FILES, MOST_FILES, SavedFile};
+use crate::kernel::{AttachmentId, Image, Settled, ShownFile, Taken};
 
 /// How many bytes of images are held in memory for the reply; further images are in their files only.
 const HELD_BYTES: usize = 32 * 1024 * 1024;
@@ -19,7 +20,8 @@ pub(crate) struct Record {
     limit: usize,
     excerpt: Excerpt,
     whole: Whole,
-    images: BTreeMap<ImageId, SavedImage>,
+    images: BTreeMap<AttachmentId, SavedImage>,
+    files: BTreeMap<AttachmentId, SavedFile>,
     troubles: Vec<String>,
 }
 
@@ -40,6 +42,8 @@ pub(crate) struct Recorded {
     pub(crate) text: Text,
     /// Saved images, in order.
     pub(crate) images: Vec<SavedImage>,
+    /// Files that code has shown, in order.
+    pub(crate) files: Vec<SavedFile>,
     /// What could not be saved, and why.
     pub(crate) troubles: Vec<String>,
 }
@@ -73,6 +77,7 @@ impl Record {
             excerpt: Excerpt::new(limit),
             whole: Whole::Excerpt,
             images: BTreeMap::new(),
+            files: BTreeMap::new(),
             troubles: Vec::new(),
         }
     }
@@ -81,6 +86,9 @@ impl Record {
     pub(crate) async fn keep(&mut self, taken: Taken) -> Option<String> {
         for (id, image) in taken.images {
             self.save(id, image).await;
+        }
+        for (id, file) in taken.files {
+            self.save_file(id, file).await;
         }
         for id in taken.discarded {
             self.discard(id).await;
@@ -93,7 +101,7 @@ impl Record {
     }
 
     /// The file of an image that is shown, if it could be saved.
-    pub(crate) fn file_of(&self, id: ImageId) -> Option<&Path> {
+    pub(crate) fn file_of(&self, id: AttachmentId) -> Option<&Path> {
         self.images.get(&id).map(|image| image.path.as_path())
     }
 
@@ -112,10 +120,11 @@ impl Record {
         let mut excerpt = self.excerpt.into_string();
         excerpt.truncate(excerpt.trim_end().len());
         let images = self.images.into_values().collect();
-        Recorded { text: Text { excerpt, cut }, images, troubles: self.troubles }
+        let files = self.files.into_values().collect();
+        Recorded { text: Text { excerpt, cut }, images, files, troubles: self.troubles }
     }
 
-    async fn save(&mut self, id: ImageId, image: Image) {
+    async fn save(&mut self, id: AttachmentId, image: Image) {
         let places = self.places.clone();
         let save = move || images::save(&places, image);
         match tokio::task::spawn_blocking(save).await.map_err(io::Error::other).flatten() {
@@ -134,13 +143,29 @@ impl Record {
         }
     }
 
-    async fn discard(&mut self, id: ImageId) {
-        let Some(image) = self.images.remove(&id) else { return };
-        let places = self.places.clone();
-        let remove = move || images::remove(&places, &image);
+    async fn save_file(&mut self, id: AttachmentId, file: ShownFile) {
+        if self.files.len() >= MOST_FILES {
+            return self
+                .trouble(format!("Only the first {MOST_FILES} of the files were kept that were shown"));
+        }
+        let workspace = self.places.workspace.clone();
+        let save = move || shown_files::save(&workspace, &file);
+        match tokio::task::spawn_blocking(save).await.map_err(io::Error::other).flatten() {
+            Ok(saved) => drop(self.files.insert(id, saved)),
+            Err(error) => self.trouble(format!("A file could not be saved in `{FILES}/`: {error}")),
+        }
+    }
+
+    async fn discard(&mut self, id: AttachmentId) {
+        let (image, file, places) = (self.images.remove(&id), self.files.remove(&id), self.places.clone());
+        let remove = move || match (image, file) {
+            (Some(image), _) => images::remove(&places, &image),
+            (None, Some(file)) => shown_files::remove(&places.workspace, &file),
+            (None, None) => Ok(()),
+        };
         if let Err(error) = tokio::task::spawn_blocking(remove).await.map_err(io::Error::other).flatten() {
             // Code in the kernel may have moved it.
-            tracing::debug!(%error, "could not remove an image that is shown no more");
+            tracing::debug!(%error, "could not remove what is shown no more");
         }
     }
 

@@ -13,9 +13,11 @@ use tokio_util::sync::CancellationToken;
 use super::audience::Live;
 use super::end::{End, KernelState};
 use crate::approval::{Approver, CellOutput};
-use crate::kernel::{self, Content, Event, Fold, ImageId, Kernel, Message, Missing, PythonError, RateLimit};
+use crate::kernel::{
+    self, AttachmentId, Content, Event, Fold, Kernel, Message, Missing, PythonError, RateLimit,
+};
 use crate::notebook;
-use crate::output::{Late, Record, Recorded, SavedImage, Text, Unread};
+use crate::output::{Late, Record, Recorded, SavedFile, SavedImage, Text, Unread};
 
 /// How long code that is to be stopped gets to begin, before it is interrupted anyway.
 const BEGIN_GRACE: Duration = Duration::from_secs(1);
@@ -74,6 +76,8 @@ pub(crate) struct Outcome {
     pub(crate) late: Text,
     /// Saved images, in order.
     pub(crate) images: Vec<SavedImage>,
+    /// Files that code has shown, in order.
+    pub(crate) files: Vec<SavedFile>,
     /// How it ended.
     pub(crate) end: End,
     /// The exception that ended its code. After an interrupt it shows where the code was.
@@ -89,6 +93,7 @@ impl Outcome {
             text: Text::default(),
             late: Text::default(),
             images: Vec::new(),
+            files: Vec::new(),
             end,
             error: None,
             notes: Vec::new(),
@@ -344,7 +349,7 @@ impl Course<'_> {
     async fn keep(&mut self, content: Content, cell: &Cell) -> Option<String> {
         self.live.came(&content);
         let taken = self.fold.take(content);
-        let images: Vec<ImageId> = taken.images.iter().map(|(id, _)| *id).collect();
+        let images: Vec<AttachmentId> = taken.images.iter().map(|(id, _)| *id).collect();
         let text = self.record.keep(taken).await;
         images.into_iter().filter_map(|id| self.record.file_of(id)).for_each(|file| self.live.saved(file));
         if let (Some(unread), Some(text)) = (&cell.unread, &text) {

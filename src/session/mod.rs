@@ -24,7 +24,7 @@ mod remote_packages;
 mod worker;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ use crate::environment::{self, Environment};
 use crate::import::offered_at_start;
 use crate::kernel::{Inquiry, Insight};
 use crate::mcp_client::Tell;
-use crate::output::{OutputFile, Places};
+use crate::output::Places;
 use crate::registry::{Registration, Registry};
 use crate::servers::{ByGate, Pool};
 use crate::site::{self, Installer};
@@ -85,7 +85,7 @@ pub(crate) struct Session {
     gate: Arc<Gate>,
     tools: Option<Tools>,
     installer: Installer,
-    workspace: PathBuf,
+    places: Places,
     /// The tasks that close the connections to MCP servers when the session stops.
     stopping: TaskTracker,
     /// Those who watch its cells.
@@ -167,11 +167,19 @@ impl Session {
         let (watching, watched) = (Arc::clone(&audience), Arc::clone(&audience));
         gate.watch(Box::new(move |notice| watching.notice(notice)));
         Ok(Self {
-            queue: Queue::start(kernels, Arc::clone(&gate), pool, offers, checkpoint, places, watched),
+            queue: Queue::start(
+                kernels,
+                Arc::clone(&gate),
+                pool,
+                offers,
+                checkpoint,
+                places.clone(),
+                watched,
+            ),
             gate,
             tools,
             installer,
-            workspace: config.workspace.clone(),
+            places,
             stopping: TaskTracker::new(),
             audience,
             directory: Mutex::new(Some(directory)),
@@ -189,7 +197,12 @@ impl Session {
 
     /// The workspace's real path.
     pub(crate) fn workspace(&self) -> &Path {
-        &self.workspace
+        &self.places.workspace
+    }
+
+    /// Where files of cells are kept.
+    pub(crate) fn places(&self) -> &Places {
+        &self.places
     }
 
     /// The progress of starting, until the first cell can run.
@@ -351,7 +364,7 @@ impl Session {
             Installer::Local(installer) => installer.check(package)?,
             Installer::Remote => {
                 remote_packages::check(package).map_err(InstallError::Remote)?;
-                environment::check_requirement(package, &self.workspace)?;
+                environment::check_requirement(package, &self.places.workspace)?;
             }
         }
         let on_record = match client {
@@ -403,13 +416,6 @@ impl Session {
             Installer::Local(installer) => Ok(installer.environment(progress).await?),
             Installer::Remote => Err(site::Error::RemotePython.into()),
         }
-    }
-
-    /// Writes a text to a file beside the long outputs of cells, and returns its path.
-    pub(crate) async fn keep_output(&self, text: &str) -> std::io::Result<PathBuf> {
-        let mut file = OutputFile::create(&self.workspace).await?;
-        file.append(text).await?;
-        file.finish().await.map(|(path, _is_whole)| path)
     }
 
     /// Begins to stop, and does not wait.

@@ -193,7 +193,8 @@ impl Worker {
             notes.extend(pool.changes().await);
         }
         let images = late.images.into_iter().chain(recorded.images).collect();
-        let outcome = Outcome { text: recorded.text, late: late.text, images, error, end, notes };
+        let files = late.files.into_iter().chain(recorded.files).collect();
+        let outcome = Outcome { text: recorded.text, late: late.text, images, files, error, end, notes };
         if let Some(live) = live {
             live.ended(&outcome);
         }

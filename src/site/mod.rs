@@ -8,6 +8,7 @@ mod local;
 mod modules;
 mod remote;
 mod sandboxed;
+mod uploads;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio_util::task::TaskTracker;
 
 use super::Error;
-use super::modules;
+use super::{modules, uploads};
 use crate::config::{Config, RemoteServer};
 use crate::jupyter::KernelId;
 use crate::kernel::{CallHandler, Kernel, RemoteLaunch, settle};
@@ -77,9 +77,11 @@ impl CallHandler for Calls {
         let (workspace, tool_server) = (self.workspace.clone(), self.tool_server.clone());
         Box::pin(async move {
             match (path.as_str(), tool_server) {
-                ("/files" | "/source", _) => {
-                    let reading =
-                        tokio::task::spawn_blocking(move || modules::answer(&workspace, &path, &body));
+                ("/files" | "/source" | "/upload", _) => {
+                    let reading = tokio::task::spawn_blocking(move || match path.as_str() {
+                        "/upload" => uploads::answer(&workspace, &body),
+                        _ => modules::answer(&workspace, &path, &body),
+                    });
                     let answer = reading.await.unwrap_or_else(|error| Err(error.to_string()));
                     (
                         200,

@@ -56,8 +56,10 @@ class Session:
         listed = await self._connection.list_tools()
         return [tool.model_dump(by_alias=True, mode="json") for tool in listed.tools]
 
-    async def call(self, tool, arguments=None, *, on_progress=None, limit_secs=None):
-        """Calls a tool; `on_progress` gets each `Progress` as it arrives.
+    async def call(
+        self, tool, arguments=None, *, on_progress=None, limit_secs=None, meta=None
+    ):
+        """Calls a tool; `on_progress` gets each `Progress` as it arrives, `meta` is the request's `_meta`.
 
         `limit_secs` is for how long the client waits; exceeding it is an outcome that `is_refused`.
         """
@@ -71,12 +73,28 @@ class Session:
                 arguments or {},
                 progress_callback=report if on_progress else None,
                 read_timeout_seconds=limit_secs and limit(limit_secs),
+                meta=meta,
             )
         except RequestError as error:
             return Outcome(error.error.message, is_error=True, is_refused=True)
         wire = result.model_dump(by_alias=True, mode="json")
         texts = [part["text"] for part in wire["content"] if part["type"] == "text"]
         return Outcome("\n".join(texts), wire["isError"], content=wire["content"])
+
+    async def resources(self):
+        """The server's first page of resources as they are on the wire."""
+        listed = await self._connection.list_resources()
+        return [
+            each.model_dump(by_alias=True, mode="json") for each in listed.resources
+        ]
+
+    async def read(self, uri):
+        """The contents of a resource as they are on the wire; an error's message if it is refused."""
+        try:
+            result = await self._connection.read_resource(uri)
+        except RequestError as error:
+            return error.error.message
+        return [each.model_dump(by_alias=True, mode="json") for each in result.contents]
 
     async def cell(self, code, **arguments):
         """Calls `execute_ipython_cell`."""

@@ -26,6 +26,20 @@ const IMAGES: [(&str, &str); 6] = [
 
 const SVG: &str = "image/svg+xml";
 
+/// A file that code has named by `show_file`, as the kernel sent it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ShownFile {
+    /// Its name. Code chooses it.
+    pub(crate) name: String,
+    /// Its bytes.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl ShownFile {
+    /// The MIME type of a file: its name, a line break, and its bytes in Base64. `ipybox_files.py` makes it.
+    pub(crate) const MIME_TYPE: &str = "application/vnd.ipybox.file";
+}
+
 /// An image, as the kernel sent it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Image {
@@ -43,6 +57,12 @@ pub(super) fn images(bundle: &MimeBundle) -> Vec<Image> {
         Some(Image { extension, bytes })
     };
     IMAGES.into_iter().filter_map(image).collect()
+}
+
+/// The file among an object's representations.
+pub(super) fn file(bundle: &MimeBundle) -> Option<ShownFile> {
+    let (name, data) = text(bundle, ShownFile::MIME_TYPE)?.split_once('\n')?;
+    Some(ShownFile { name: name.to_owned(), bytes: decode(data)? })
 }
 
 /// Decodes Base64, possibly in lines.
@@ -126,7 +146,8 @@ mod tests {
             let list = script.split_once(&format!("\n{name} = (")).unwrap().1.split_once(')').unwrap().0;
             Vec::from_iter(list.split('"').skip(1).step_by(2))
         };
-        assert_eq!(listed("READ"), IMAGES.map(|(mime_type, _)| mime_type));
+        let read = IMAGES.map(|(mime_type, _)| mime_type).into_iter().chain([ShownFile::MIME_TYPE]);
+        assert_eq!(listed("READ"), Vec::from_iter(read));
         let texts = listed("TEXTS");
         assert_eq!(texts.len(), 5);
         texts.into_iter().for_each(|mime_type| check(json!({mime_type: "x"}), Some("x"), &[]));
@@ -138,6 +159,26 @@ mod tests {
         check(json!({"image/png": "iVBO\nRw==\n", "text/plain": figure}), None, &["png"]);
         check(json!({"image/png": "iVBORw==", "text/plain": "cat"}), Some("cat"), &["png"]);
         check(json!({"image/png": "%", "text/plain": figure}), Some(figure), &[]);
+    }
+
+    #[test]
+    fn a_file_has_a_name_and_bytes() {
+        let file_of = |content: &str| {
+            let Value::Object(bundle) =
+                json!({ ShownFile::MIME_TYPE: content, "text/plain": "<file a.bin>" })
+            else {
+                unreachable!()
+            };
+            file(&bundle)
+        };
+        let shown = ShownFile { name: "a.bin".to_owned(), bytes: b"\x01\x02".to_vec() };
+        assert_eq!(file_of("a.bin\nAQI="), Some(shown));
+        assert_eq!(file_of("a.bin\n").unwrap().bytes, b"");
+        for wrong in ["", "a.bin", "a.bin\n%"] {
+            assert_eq!(file_of(wrong), None, "{wrong}");
+        }
+        let script = include_str!("../ipybox_files.py");
+        assert!(script.contains(&format!("KIND = \"{}\"", ShownFile::MIME_TYPE)));
     }
 
     #[test]

@@ -9,8 +9,8 @@ mod scenarios;
 mod tests;
 mod transcript;
 
-pub(crate) use self::bundle::Image;
-pub(crate) use self::transcript::{ImageId, Settled, Taken, Transcript};
+pub(crate) use self::bundle::{Image, ShownFile};
+pub(crate) use self::transcript::{AttachmentId, Settled, Taken, Transcript};
 
 use super::message::{Content, Message, PythonError, RateLimit, Shown};
 

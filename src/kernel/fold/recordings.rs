@@ -27,7 +27,7 @@ fn messages(recording: &Path) -> Vec<Message> {
 #[derive(Default)]
 struct Shown {
     text: String,
-    images: Vec<(ImageId, &'static str)>,
+    images: Vec<(AttachmentId, &'static str)>,
 }
 
 impl Shown {

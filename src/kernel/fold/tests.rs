@@ -39,7 +39,7 @@ fn clear(is_delayed: bool) -> Content {
 #[derive(Debug, Default)]
 struct Record {
     text: String,
-    images: Vec<ImageId>,
+    images: Vec<AttachmentId>,
     chunks: String,
     longest_settled: usize,
 }

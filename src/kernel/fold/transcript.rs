@@ -6,7 +6,7 @@
 
 use std::mem;
 
-use super::bundle::{self, Image};
+use super::bundle::{self, Image, ShownFile};
 use crate::kernel::message::{MimeBundle, Shown};
 use crate::kernel::terminal::{Terminal, plain};
 
@@ -16,18 +16,18 @@ const HELD_BYTES: usize = 256 * 1024;
 /// What a piece costs besides its text, in bytes.
 const PIECE_BYTES: usize = 128;
 
-/// The number of an image, in order of appearance.
+/// The number of an image or a file, in order of appearance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ImageId(u32);
+pub(crate) struct AttachmentId(u32);
 
 /// Streams and shown objects, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
     joined: Joined,
     pieces: Vec<Piece>,
-    images: u32,
-    /// The images of pieces that are settled.
-    settled_images: Vec<ImageId>,
+    attachments: u32,
+    /// The attachments of pieces that are settled.
+    settled_attachments: Vec<AttachmentId>,
     /// How much text was added since text was last settled.
     held_bytes: usize,
     /// Whether the next thing that is shown replaces everything before it.
@@ -42,9 +42,11 @@ pub(crate) struct Taken {
     /// The text that it added, as written, for readers of chunks.
     pub(crate) chunk: Option<String>,
     /// Images that it showed.
-    pub(crate) images: Vec<(ImageId, Image)>,
-    /// Images that are no longer shown.
-    pub(crate) discarded: Vec<ImageId>,
+    pub(crate) images: Vec<(AttachmentId, Image)>,
+    /// Files that it showed.
+    pub(crate) files: Vec<(AttachmentId, ShownFile)>,
+    /// Images and files that are no longer shown.
+    pub(crate) discarded: Vec<AttachmentId>,
     /// Text that will not change any more.
     pub(crate) settled: Option<Settled>,
 }
@@ -57,6 +59,7 @@ impl Taken {
             (one, other) => one.or(other),
         };
         self.images.extend(next.images);
+        self.files.extend(next.files);
         self.discarded.extend(next.discarded);
         self.settled = match (self.settled, next.settled) {
             (Some(one), Some(other)) if !other.is_anew => {
@@ -88,7 +91,7 @@ enum Piece {
 struct Object {
     id: Option<String>,
     text: Option<String>,
-    images: Vec<ImageId>,
+    attachments: Vec<AttachmentId>,
 }
 
 /// Joins text and objects: objects are on lines of their own.
@@ -175,17 +178,31 @@ impl Transcript {
 
     fn object(&mut self, bundle: &MimeBundle, id: Option<String>, taken: &mut Taken) -> Object {
         let images = bundle::images(bundle);
-        let text = bundle::best_text(bundle, &images).map(|text| plain(&text));
+        let file = bundle::file(bundle);
+        let text = match file {
+            Some(_) => None,
+            None => bundle::best_text(bundle, &images).map(|text| plain(&text)),
+        };
         let bytes = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         self.held_bytes += PIECE_BYTES + bytes(&text) + bytes(&id);
-        let mut ids = Vec::new();
+        let mut attachments = Vec::new();
         for image in images {
-            let id = ImageId(self.images);
-            self.images += 1;
-            ids.push(id);
-            taken.images.push((id, image));
+            let number = self.number(&mut attachments);
+            taken.images.push((number, image));
         }
-        Object { id, text, images: ids }
+        if let Some(file) = file {
+            let number = self.number(&mut attachments);
+            taken.files.push((number, file));
+        }
+        Object { id, text, attachments }
+    }
+
+    /// The number of the next attachment, which is added to those of its object.
+    fn number(&mut self, attachments: &mut Vec<AttachmentId>) -> AttachmentId {
+        let id = AttachmentId(self.attachments);
+        self.attachments += 1;
+        attachments.push(id);
+        id
     }
 
     /// Updates a shown object. If it is settled, or was never shown here, it is shown again.
@@ -198,7 +215,7 @@ impl Transcript {
         let object = self.object(bundle, id, taken);
         taken.chunk.clone_from(&object.text);
         if let Piece::Object(before) = mem::replace(&mut self.pieces[place], Piece::Object(object)) {
-            taken.discarded.extend(before.images);
+            taken.discarded.extend(before.attachments);
         }
     }
 
@@ -210,10 +227,10 @@ impl Transcript {
 
     fn clear(&mut self, taken: &mut Taken) {
         self.is_clear_pending = false;
-        taken.discarded.append(&mut self.settled_images);
+        taken.discarded.append(&mut self.settled_attachments);
         for piece in self.pieces.drain(..) {
             if let Piece::Object(object) = piece {
-                taken.discarded.extend(object.images);
+                taken.discarded.extend(object.attachments);
             }
         }
         self.joined = Joined::default();
@@ -240,7 +257,7 @@ impl Transcript {
         match piece {
             Piece::Stream(terminal) => self.joined.push_stream(&terminal.into_text()),
             Piece::Object(object) => {
-                self.settled_images.extend(object.images);
+                self.settled_attachments.extend(object.attachments);
                 if let Some(text) = object.text {
                     self.joined.push_object(&text);
                 }

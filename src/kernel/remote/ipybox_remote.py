@@ -25,6 +25,7 @@ def adapt(settings):
     os.environ.update(settings["environment"])
     sys.meta_path.insert(0, Sources(settings["sources"]))
     import ipybox_carrier
+    import ipybox_files
     import ipybox_imports
     import ipybox_input
     import ipybox_ipykernel
@@ -57,6 +58,7 @@ def adapt(settings):
         is_only_escape = settings["shell_commands"] == "only_escape"
         ipybox_commands.ask_first(shell, is_only_escape)
     ipybox_input.refuse_input()
+    ipybox_files.install(ipybox_runtime.ask_host)
     ipybox_ipykernel.refuse_input(kernel, ipybox_input.refuse)
     ipybox_ipykernel.wake_loop_by_signals()
     ipybox_shell.undo_colors()

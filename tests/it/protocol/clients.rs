@@ -91,6 +91,13 @@ fn cells_by_the_python_sdk_2_without_initialize() {
 }
 
 #[test]
+fn resources_by_every_python_sdk() {
+    for client in [First, SecondInitialize, SecondDiscover] {
+        client.runs("resources.py", &[]);
+    }
+}
+
+#[test]
 fn bad_input_by_every_python_sdk() {
     for client in [First, SecondInitialize, SecondDiscover] {
         client.runs("bad_input.py", &[]);
@@ -202,9 +209,15 @@ fn the_inspector_lists_and_calls() {
     for era in ["legacy", "modern"] {
         let listed = inspect(era, &["--method", "tools/list"]);
         assert!(listed.to_string().contains("register_mcp_server"), "{listed}");
+        let listed = inspect(era, &["--method", "resources/list"]);
+        assert!(listed.to_string().contains("skill://codeact/SKILL.md"), "{listed}");
+        let read = inspect(era, &["--method", "resources/read", "--uri", "skill://codeact/SKILL.md"]);
+        assert!(read.to_string().contains("# Act by code"), "{read}");
         let call = ["--method", "tools/call", "--tool-name", "execute_ipython_cell", "--tool-args-json"];
         let called = inspect(era, &[&call[..], &[r#"{"code": "6 * 7"}"#]].concat());
         assert!(called.to_string().contains(r#""text":"42""#), "{called}");
+        let shown = inspect(era, &[&call[..], &[r#"{"code": "show_file(b'content', 'a.txt')"}"#]].concat());
+        assert!(shown.to_string().contains("resource_link"), "{shown}");
         // With the modern one the Inspector knows tasks: it fetches the result.
         let called = inspect(
             era,

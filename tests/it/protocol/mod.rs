@@ -2,5 +2,6 @@
 
 mod clients;
 pub(crate) mod requests;
+pub(crate) mod resources;
 mod undelivered_answers;
 mod unread_pipes;

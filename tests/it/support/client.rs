@@ -72,7 +72,8 @@ impl Reply {
         let result = &response["result"];
         assert!(result.is_object(), "a protocol error: {response}");
         let content = result["content"].as_array().unwrap();
-        let (images, texts): (Vec<_>, Vec<_>) = content.iter().partition(|block| block["type"] == "image");
+        let content = content.iter().filter(|block| block["type"] != "resource_link");
+        let (images, texts): (Vec<_>, Vec<_>) = content.partition(|block| block["type"] == "image");
         let texts: Vec<&str> = texts.into_iter().map(|block| block["text"].as_str().unwrap()).collect();
         let images = images.into_iter().map(|block| {
             let file = BASE64.decode(block["data"].as_str().unwrap()).unwrap();

@@ -1,0 +1,51 @@
+//! The flags for what replies hold besides text.
+
+use clap::ValueEnum;
+use ipybox::Settings;
+
+/// What the reply of a cell holds besides text.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReplyArgs {
+    /// Whether replies show the images of a cell, besides links to their files
+    #[arg(long, value_name = "HOW", default_value = "inline")]
+    images: Images,
+
+    /// Which clients get links to the resources that a reply names, besides its text
+    #[arg(long, value_name = "WHICH", default_value = "auto")]
+    resource_links: ResourceLinks,
+}
+
+/// What a cell's reply holds of its images.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Images {
+    /// Up to 4 images of up to 1 MiB, scaled down to 1568 pixels
+    Inline,
+    /// Links alone
+    Link,
+}
+
+/// Which clients get links to resources.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ResourceLinks {
+    /// Clients that are known to show them
+    Auto,
+    /// All clients
+    Always,
+    /// None
+    Never,
+}
+
+impl ReplyArgs {
+    /// Adds them to the settings.
+    pub(super) fn apply(&self, settings: &mut Settings) {
+        settings.images = match self.images {
+            Images::Inline => ipybox::Images::Inline,
+            Images::Link => ipybox::Images::Link,
+        };
+        settings.resource_links = match self.resource_links {
+            ResourceLinks::Auto => ipybox::ResourceLinks::Auto,
+            ResourceLinks::Always => ipybox::ResourceLinks::Always,
+            ResourceLinks::Never => ipybox::ResourceLinks::Never,
+        };
+    }
+}

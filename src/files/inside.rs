@@ -1,0 +1,162 @@
+//! Files below a directory that a stranger can write: opened only if they are regular files that the path itself names, and
+//! put where the path says and nowhere else.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
+
+/// Opens a regular file below `root` for reading. No part of `path` may be a symbolic link, also one that stays inside: the
+/// stranger may not be allowed to read what we can. For the same reason the file may have no second name.
+///
+/// # Errors
+/// As for [`File::open`], and [`io::ErrorKind::InvalidInput`] for anything else than such a file. It never waits.
+pub(crate) fn open(root: &Path, path: &Path) -> io::Result<File> {
+    let mut parts = Vec::new();
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => parts.push(name),
+            _ => return Err(refused("its path leads elsewhere")),
+        }
+    }
+    let Some((name, directories)) = parts.split_last() else { return Err(refused("it is a directory")) };
+    let directory_flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let mut directory: OwnedFd = rustix::fs::openat(CWD, root, directory_flags, Mode::empty())?;
+    for part in directories {
+        let flags = directory_flags | OFlags::NOFOLLOW;
+        directory =
+            rustix::fs::openat(&directory, *part, flags, Mode::empty()).map_err(|error| match error {
+                // Linux says of a link to a directory that it is none.
+                Errno::LOOP | Errno::NOTDIR | Errno::MLINK => refused("a part of its path is no directory"),
+                error => error.into(),
+            })?;
+    }
+    // Opening a FIFO would wait for a writer.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(&directory, *name, flags, Mode::empty()).map_err(|error| match error {
+        Errno::LOOP | Errno::MLINK => refused("it is a symbolic link"),
+        // A socket, or a FIFO's other end.
+        Errno::NXIO | Errno::OPNOTSUPP => refused("it is not a regular file"),
+        error => error.into(),
+    })?;
+    let file = File::from(file);
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(refused("it is not a regular file"));
+    }
+    if metadata.nlink() > 1 {
+        return Err(refused("it is a file with several names"));
+    }
+    Ok(file)
+}
+
+/// Puts a file with these bytes into `directory` of `root`, which is made if it is missing and must be no link. What has the
+/// name already is replaced, and never written to.
+///
+/// # Errors
+/// As for [`std::fs::write`].
+pub(crate) fn put(root: &Path, directory: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let root: OwnedFd = rustix::fs::openat(CWD, root, flags, Mode::empty())?;
+    match rustix::fs::mkdirat(
+        &root,
+        directory,
+        Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH,
+    ) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let opened = rustix::fs::openat(&root, directory, flags | OFlags::NOFOLLOW, Mode::empty());
+    let place: OwnedFd = opened.map_err(|error| match error {
+        Errno::LOOP | Errno::NOTDIR | Errno::MLINK => refused(&format!("`{directory}` is no directory")),
+        error => error.into(),
+    })?;
+    let spare = format!(".{:08x}", uuid::Uuid::new_v4().as_fields().0);
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
+    let mut file = File::from(rustix::fs::openat(&place, &spare, flags, mode)?);
+    let done = file.write_all(bytes).and_then(|()| Ok(rustix::fs::renameat(&place, &spare, &place, name)?));
+    if done.is_err() {
+        // The error says more than one of the removal.
+        rustix::fs::unlinkat(&place, &spare, AtFlags::empty()).ok();
+    }
+    done
+}
+
+fn refused(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn only_regular_files_that_the_path_names_are_opened() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("root");
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        for file in ["root/a/b/file", "root/.env", "outside", "root/a/twice"] {
+            std::fs::write(place.path().join(file), "content").unwrap();
+        }
+        std::fs::hard_link(root.join("a/twice"), root.join("a/again")).unwrap();
+        symlink("../../outside", root.join("a/far")).unwrap();
+        symlink("../.env", root.join("a/near")).unwrap();
+        symlink("b", root.join("a/link")).unwrap();
+        symlink("/dev/zero", root.join("a/zero")).unwrap();
+        nix::unistd::mkfifo(&root.join("a/fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let _listener = UnixListener::bind(root.join("a/socket")).unwrap();
+
+        assert_eq!(io::read_to_string(open(&root, Path::new("a/b/file")).unwrap()).unwrap(), "content");
+        for (path, why) in [
+            ("a/far", "symbolic link"),
+            ("a/near", "symbolic link"),
+            ("a/zero", "symbolic link"),
+            ("a/link/file", "no directory"),
+            ("a/b/file/more", "no directory"),
+            ("a/fifo", "not a regular file"),
+            ("a/socket", "not a regular file"),
+            ("a/b", "not a regular file"),
+            ("a/again", "several names"),
+            ("a/../.env", "leads elsewhere"),
+            ("/etc/passwd", "leads elsewhere"),
+            ("", "directory"),
+        ] {
+            let error = open(&root, Path::new(path)).unwrap_err();
+            assert!(error.to_string().contains(why), "{path}: {error}");
+        }
+        assert_eq!(open(&root, Path::new("a/gone")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_file_is_put_where_its_path_says() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("root");
+        std::fs::create_dir(&root).unwrap();
+        std::fs::write(root.join("kept"), "kept").unwrap();
+        put(&root, "in", "new", b"one").unwrap();
+        put(&root, "in", "new", b"two").unwrap();
+        assert_eq!(std::fs::read(root.join("in/new")).unwrap(), b"two");
+
+        symlink("../kept", root.join("in/link")).unwrap();
+        put(&root, "in", "link", b"three").unwrap();
+        assert_eq!(std::fs::read(root.join("in/link")).unwrap(), b"three");
+        assert_eq!(std::fs::read(root.join("kept")).unwrap(), b"kept");
+
+        std::fs::create_dir(root.join("in/directory")).unwrap();
+        put(&root, "in", "directory", b"four").unwrap_err();
+        assert_eq!(std::fs::read_dir(root.join("in")).unwrap().count(), 3, "something is left behind");
+
+        symlink("..", root.join("out")).unwrap();
+        assert!(put(&root, "out", "new", b"five").unwrap_err().to_string().contains("no directory"));
+        assert!(put(&root, "kept", "new", b"five").unwrap_err().to_string().contains("no directory"));
+        assert!(!place.path().join("new").exists());
+    }
+}

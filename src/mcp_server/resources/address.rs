@@ -1,0 +1,237 @@
+//! The addresses of resources: pure.
+//!
+//! `ipybox://<kind>/<name>`, and behind it which part is wanted: `?from=<byte>&bytes=<count>`. Names have letters, digits
+//! and `.-_` only, so that an address has one spelling and needs no decoding.
+
+use std::path::{Path, PathBuf};
+
+use crate::output::{FILES, OUTPUTS, Places};
+
+const SCHEME: &str = "ipybox://";
+
+/// The longest address that is looked at, in bytes.
+const LONGEST: usize = 512;
+
+/// The extensions of images.
+const IMAGES: [&str; 6] = ["gif", "jpg", "pdf", "png", "svg", "webp"];
+
+/// Which file a resource is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Address {
+    /// All of a cell's output.
+    Output(String),
+    /// An image that a cell has shown.
+    Image(String),
+    /// A file that a cell has shown.
+    File(String),
+    /// A generated module, by its package and its file.
+    Module { package: String, file: String },
+}
+
+/// Which part of a resource is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Whole,
+    /// So many bytes from this one on; as many as one answer has if it does not say.
+    Bytes {
+        from: u64,
+        count: Option<u64>,
+    },
+}
+
+/// Why a URI is not the address of a resource.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// It is no address of ours.
+    Unknown,
+    /// It asks for a part in words that are not understood.
+    Part,
+}
+
+impl Address {
+    /// Reads a URI.
+    pub(super) fn parse(uri: &str) -> Result<(Self, Part), Refusal> {
+        if uri.len() > LONGEST {
+            return Err(Refusal::Unknown);
+        }
+        let (place, query) = match uri.split_once('?') {
+            Some((place, query)) => (place, Some(query)),
+            None => (uri, None),
+        };
+        let (kind, name) =
+            place.strip_prefix(SCHEME).and_then(|path| path.split_once('/')).ok_or(Refusal::Unknown)?;
+        let address = Self::of(kind, name).ok_or(Refusal::Unknown)?;
+        let part = query.map_or(Some(Part::Whole), Part::parse).ok_or(Refusal::Part)?;
+        Ok((address, part))
+    }
+
+    fn of(kind: &str, name: &str) -> Option<Self> {
+        let (stem, extension) = name.rsplit_once('.').unwrap_or((name, ""));
+        match kind {
+            "outputs" if is_digits(stem) && extension == "txt" => Some(Self::Output(name.to_owned())),
+            "images" if is_digits(stem) && IMAGES.contains(&extension) => Some(Self::Image(name.to_owned())),
+            "files" => {
+                let (digits, rest) = name.split_once('-')?;
+                let is_ours = is_digits(digits) && !rest.is_empty() && rest.chars().all(is_plain);
+                is_ours.then(|| Self::File(name.to_owned()))
+            }
+            "mcptools" => {
+                let (package, file) = name.split_once('/')?;
+                let is_module = is_identifier(package) && is_identifier(file.strip_suffix(".py")?);
+                is_module.then(|| Self::Module { package: package.to_owned(), file: file.to_owned() })
+            }
+            _ => None,
+        }
+    }
+
+    /// The address of a file that an answer names; `None` if code has given the file a name that has none.
+    pub(super) fn of_file(kind: &str, path: &Path) -> Option<Self> {
+        Self::of(kind, path.file_name()?.to_str()?)
+    }
+
+    /// The URI of the whole.
+    pub(super) fn uri(&self) -> String {
+        match self {
+            Self::Output(name) => format!("{SCHEME}outputs/{name}"),
+            Self::Image(name) => format!("{SCHEME}images/{name}"),
+            Self::File(name) => format!("{SCHEME}files/{name}"),
+            Self::Module { package, file } => format!("{SCHEME}mcptools/{package}/{file}"),
+        }
+    }
+
+    /// The name of its file.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Output(name) | Self::Image(name) | Self::File(name) => name,
+            Self::Module { file, .. } => file,
+        }
+    }
+
+    /// A trusted directory, and the path of the file below it.
+    pub(super) fn place(&self, places: &Places) -> (PathBuf, PathBuf) {
+        let in_workspace = |path: PathBuf| (places.workspace.clone(), path);
+        match self {
+            Self::Output(name) => in_workspace(Path::new(OUTPUTS).join(name)),
+            Self::Image(name) => match places.images.strip_prefix(&places.workspace) {
+                Ok(directory) => in_workspace(directory.join(name)),
+                Err(_) => (places.images.clone(), name.into()),
+            },
+            Self::File(name) => in_workspace(Path::new(FILES).join(name)),
+            Self::Module { package, file } => in_workspace(Path::new("mcptools").join(package).join(file)),
+        }
+    }
+
+    /// Whether the file stays as it is, as long as nobody tampers with it.
+    pub(super) fn is_lasting(&self) -> bool {
+        !matches!(self, Self::Module { .. })
+    }
+}
+
+impl Part {
+    fn parse(query: &str) -> Option<Self> {
+        let (mut from, mut count) = (None, None);
+        for pair in query.split('&') {
+            let (name, number) = pair.split_once('=')?;
+            let number = number.parse().ok().filter(|_| number.bytes().all(|digit| digit.is_ascii_digit()));
+            let slot = match name {
+                "from" => &mut from,
+                "bytes" => &mut count,
+                _ => return None,
+            };
+            if slot.replace(number?).is_some() {
+                return None;
+            }
+        }
+        (count != Some(0)).then_some(Self::Bytes { from: from.unwrap_or(0), count })
+    }
+}
+
+fn is_digits(stem: &str) -> bool {
+    stem.len() == 8 && stem.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn is_plain(char: char) -> bool {
+    char.is_ascii_alphanumeric() || ".-_".contains(char)
+}
+
+fn is_identifier(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_read_and_written() {
+        for uri in [
+            "ipybox://outputs/0a1b2c3d.txt",
+            "ipybox://images/0a1b2c3d.png",
+            "ipybox://files/0a1b2c3d-a-report.final.pdf",
+            "ipybox://mcptools/git/get_file.py",
+            "ipybox://mcptools/git/__init__.py",
+        ] {
+            let (address, part) = Address::parse(uri).unwrap();
+            assert_eq!((address.uri().as_str(), part), (uri, Part::Whole));
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for uri in [
+            "",
+            "ipybox://",
+            "ipybox://outputs/",
+            "ipybox://outputs/0a1b2c3d.png",
+            "ipybox://outputs/../../.env",
+            "ipybox://outputs/..%2f..%2f.env",
+            "ipybox://outputs/0a1b2c3d.txt/",
+            "ipybox://outputs/0A1B2C3D.txt",
+            "ipybox://outputs/0a1b2c3d.txt#x",
+            "IPYBOX://outputs/0a1b2c3d.txt",
+            "ipybox://images/0a1b2c3d.exe",
+            "ipybox://images/sub/0a1b2c3d.png",
+            "ipybox://files/0a1b2c3d-",
+            "ipybox://files/0a1b2c3d-../.env",
+            "ipybox://files/0a1b2c3d-a\0b",
+            "ipybox://files/.env",
+            "ipybox://mcptools/git/../../.env",
+            "ipybox://mcptools/../.py",
+            "ipybox://mcptools/git/.py",
+            "ipybox://mcptools/git/secret.txt",
+            "ipybox://mcptools//get_file.py",
+            "ipybox://workspace/data.csv",
+            "file:///etc/passwd",
+            "skill://codeact/SKILL.md",
+        ] {
+            assert_eq!(Address::parse(uri), Err(Refusal::Unknown), "{uri}");
+        }
+        let long = format!("ipybox://files/0a1b2c3d-{}", "x".repeat(LONGEST));
+        assert_eq!(Address::parse(&long), Err(Refusal::Unknown));
+    }
+
+    #[test]
+    fn a_part_is_two_numbers() {
+        let part_of = |query: &str| Address::parse(&format!("ipybox://outputs/0a1b2c3d.txt?{query}"));
+        let check = |query: &str, from: u64, count: Option<u64>| {
+            assert_eq!(part_of(query).unwrap().1, Part::Bytes { from, count }, "{query}");
+        };
+        check("from=0", 0, None);
+        check("from=10&bytes=5", 10, Some(5));
+        check("bytes=5", 0, Some(5));
+        check("bytes=5&from=18446744073709551615", u64::MAX, Some(5));
+        for wrong in
+            ["", "from", "from=", "from=-1", "from=+1", "from=1&from=2", "bytes=0", "to=3", "from=1&"]
+        {
+            assert_eq!(part_of(wrong), Err(Refusal::Part), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn images_outside_of_the_workspace_are_found() {
+        let places = |images: &str| Places { workspace: "/w".into(), images: images.into() };
+        let image = Address::Image("0a1b2c3d.png".to_owned());
+        assert_eq!(image.place(&places("/w/images")), ("/w".into(), "images/0a1b2c3d.png".into()));
+        assert_eq!(image.place(&places("/plots")), ("/plots".into(), "0a1b2c3d.png".into()));
+    }
+}

@@ -1,0 +1,84 @@
+//! The directories of kept files below `<workspace>/.ipybox`: how they are opened, and which old files are removed.
+//!
+//! Code in the kernel can write there too: no symbolic link out of the workspace is followed.
+
+use std::ffi::OsStr;
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::Path;
+use std::time::SystemTime;
+
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
+
+/// The directory that kernel and host write.
+const DIRECTORY: &str = ".ipybox";
+
+/// Which files of a directory are kept, the newest ones.
+pub(super) struct Kept {
+    /// How many.
+    pub(super) files: usize,
+    /// How much they may hold together, before a new one.
+    pub(super) bytes: u64,
+    /// Whether a file of this name is one of them. Others are left alone.
+    pub(super) is_ours: fn(&str) -> bool,
+}
+
+/// Opens a directory below `.ipybox`, which is made if it is missing.
+pub(super) fn open_directory(workspace: &Path, directory: &str) -> io::Result<Dir> {
+    let root = Dir::open_ambient_dir(workspace, cap_std::ambient_authority())?;
+    root.create_dir_all(directory)?;
+    let ignore = Path::new(DIRECTORY).join(".gitignore");
+    if !root.exists(&ignore)
+        && let Err(error) = root.write(&ignore, "*\n")
+    {
+        tracing::debug!(%error, "could not write a .gitignore");
+    }
+    root.open_dir(directory)
+}
+
+/// Keeps a file that is being written from being removed by another server.
+pub(super) fn hold(file: &File) {
+    // Some file systems have no locks.
+    if let Err(error) = file.try_lock() {
+        tracing::debug!(%error, "could not lock a file of output");
+    }
+}
+
+impl Kept {
+    /// Removes the oldest files so that there is room for a new one.
+    pub(super) fn prune(&self, directory: &Dir) -> io::Result<()> {
+        let mut files = Vec::new();
+        for entry in directory.entries()? {
+            let entry = entry?;
+            let name = entry.file_name();
+            // Another server in this workspace may have removed it already.
+            let Ok(metadata) = entry.metadata() else { continue };
+            if metadata.is_file() && (self.is_ours)(&name.to_string_lossy()) {
+                let modified =
+                    metadata.modified().map_or(SystemTime::UNIX_EPOCH, cap_std::time::SystemTime::into_std);
+                files.push((modified, metadata.len(), name));
+            }
+        }
+        files.sort_by(|one, other| other.cmp(one));
+        let mut bytes = 0;
+        for (place, (_, length, name)) in files.iter().enumerate() {
+            bytes += length;
+            if (place + 1 >= self.files || bytes > self.bytes) && !is_being_written(directory, name) {
+                match directory.remove_file(name) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a server, this one or another, has the file open.
+fn is_being_written(directory: &Dir, name: &OsStr) -> bool {
+    // Code in the kernel may have put a pipe in its place meanwhile.
+    let without_waiting = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = directory.open_with(name, OpenOptions::new().read(true).custom_flags(without_waiting));
+    file.map(cap_std::fs::File::into_std)
+        .is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+}
