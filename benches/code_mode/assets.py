@@ -99,3 +99,11 @@ TAU1 = Checkout(
     ),
     "c6a86d987a60db22cfa9cda8479da8beb0e031b9313a1ad7e36d8162dd57894f",
 )
+
+MCPMARK = Checkout(
+    "--mcpmark",
+    "https://github.com/eval-sys/mcpmark",
+    "89d7967ce5aa67dca6b6674c8adb0a7bf272a69a",
+    ("tasks/postgres/standard/security/*/*",),
+    "d8cffc1b8695aa4afd37aa76feeb507cd52fb2a2c019c1d7a8034b479599cdb8",
+)

