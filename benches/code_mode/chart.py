@@ -148,7 +148,7 @@ KINDS = {
         (
             "office",
             by_task,
-            "Eight shapes of work: tokens sent (the scale is logarithmic)",
+            "Eight shapes of work: tokens sent (logarithmic, from 1,000)",
         )
     ],
     "tau": [

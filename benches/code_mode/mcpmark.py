@@ -139,9 +139,9 @@ def read(suite):
 async def rows(suite, program, directory, count):
     """The figures of all tasks."""
     with postgres(directory) as libpq:
-        os.environ.update(libpq)
         databases = Databases(suite, libpq)
-        async with tools(NAME, "postgres.py", directory, suite) as server:
+        serving = tools(NAME, "postgres.py", directory, suite, **libpq)
+        async with serving as server:
 
             def begin(task):
                 databases.fresh(task.name)

@@ -39,11 +39,11 @@ class Tools:
 
 
 @asynccontextmanager
-async def tools(name, program, directory, path):
+async def tools(name, program, directory, path, **variables):
     """Runs a server of `servers/`; `path` is where its suite's modules are."""
     announcement = Path(directory) / f"{name}.port"
     log = Path(directory) / f"{name}.log"
-    environment = {**os.environ, "PYTHONPATH": str(path)}
+    environment = {**os.environ, "PYTHONPATH": str(path), **variables}
     with log.open("a") as file:
         process = await asyncio.create_subprocess_exec(
             sys.executable,

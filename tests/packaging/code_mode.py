@@ -20,6 +20,7 @@ import chart
 import office
 import recorded
 import recordings
+import tables
 from arms import Arm, Misfit, Program, compact
 
 COUNT = account.byte_counter()
@@ -119,6 +120,24 @@ def charts_are_of_the_figures():
         )
 
 
+def the_page_has_the_figures():
+    """Its tables are made of the published figures, and so is what it says of recorded runs."""
+    page = (ROOT / "docs/code-mode.md").read_text()
+    for name, table in tables.every().items():
+        hint = "`python3 benches/code_mode/tables.py` makes it"
+        check(
+            table in page,
+            f"docs/code-mode.md does not have the table `{name}`\nhint: {hint}",
+        )
+    played = [row for row in tables.rows_of("recorded") if row["model"] == "gpt-4o"]
+    calls, fit = (
+        sum(row["calls"] for row in played),
+        sum(not row["misfits"] for row in played),
+    )
+    line = f"{len(played)} runs, {calls:,} calls | all | {fit} |"
+    check(line in page, f"docs/code-mode.md does not say `{line}`")
+
+
 def published_figures_add_up():
     """Of every row: the whole is the sum of its parts."""
     for file in chart.RESULTS.glob("*.json"):
@@ -139,6 +158,7 @@ async def main():
     program = Program(str(Path(options.binary).resolve()), options.python)
     published_figures_add_up()
     charts_are_of_the_figures()
+    the_page_has_the_figures()
     with tempfile.TemporaryDirectory(prefix="ipybox-code-mode-") as directory:
         await every_arm_reaches_the_end_state(program, Path(directory))
         await recordings_are_played_again(program, Path(directory))
