@@ -63,6 +63,7 @@ COVERED = {
     "cargo bench --bench provenance -- SEEN -- OTHERS": "benches/provenance.rs",
     "python3 benches/decisions.py --help": "benches/decisions.py",
     "python3 benches/first_minutes.py --help": "benches/first_minutes.py",
+    "uv run benches/code_mode/run.py --binary target/release/ipybox": "tests/packaging/code_mode.py",
 }
 """Commands that are not run here, and the file by which they are."""
 

@@ -185,6 +185,12 @@ fn the_pictures_are_current() {
 }
 
 #[test]
+fn the_benchmark_of_code_mode_counts_and_verifies() {
+    let python = path(kernel_python());
+    passes("packaging/code_mode.py", &["--binary", program(), "--python", &python]);
+}
+
+#[test]
 fn every_block_of_the_documentation_does_what_it_says() {
     passes("docs/run.py", &["--binary", program(), "--tools", &all_tools()]);
 }

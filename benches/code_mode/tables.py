@@ -1,0 +1,145 @@
+"""The tables of the page, made of the files of figures: `python3 benches/code_mode/tables.py`. Standard library only."""
+
+import json
+
+from chart import RESULTS, WAYS, by_calls, mean, ways_of
+
+
+def table(head, rows):
+    """In Markdown."""
+    lines = [f"| {' | '.join(map(str, line))} |" for line in [head, *rows]]
+    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
+
+
+def rows_of(name):
+    """The rows of a file of figures."""
+    file = RESULTS / f"{name}.json"
+    return json.loads(file.read_text())["rows"] if file.exists() else []
+
+
+def of_tasks(rows):
+    """The rows of each task, by way."""
+    found = {}
+    for row in rows:
+        found.setdefault((row["suite"], row["task"]), {})[row["arm"]] = row
+    return found
+
+
+def sent(row):
+    return f"{row['sent']:,} in {row['turns']}"
+
+
+def office_sent(rows):
+    """Tokens sent, and turns."""
+    lines = []
+    for (_, task), ways in of_tasks(rows).items():
+        direct, code = ways["direct"], ways["ipybox"]
+        lines.append(
+            [
+                task,
+                *(sent(ways[way]) for way in ("direct", "ipybox", "hybrid")),
+                f"{direct['sent'] / code['sent']:.1f}×",
+                f"{direct['sent_with_needed_servers'] / code['sent']:.1f}×",
+            ]
+        )
+    head = ["shape", "direct", "ipybox", "both", "direct / ipybox"]
+    return table([*head, "with no other servers"], lines)
+
+
+def office_parts(rows):
+    """What the tokens are, and how long the tools took."""
+    lines = []
+    for (_, task), ways in of_tasks(rows).items():
+        direct, code = ways["direct"], ways["ipybox"]
+        learning = code["learning"]
+        lines.append(
+            [
+                task,
+                f"{direct['results']:,}",
+                f"{code['results']:,}",
+                f"{direct['written']:,}",
+                f"{code['written']:,}",
+                f"{learning['written'] + learning['results']}",
+                f"{direct['seconds'] * 1000:,.0f}",
+                f"{code['seconds'] * 1000:,.0f}",
+            ]
+        )
+    return table(
+        [
+            "shape",
+            "results, direct",
+            "results, ipybox",
+            "written, direct",
+            "written, ipybox",
+            "looking up, in both",
+            "ms, direct",
+            "ms, ipybox",
+        ],
+        lines,
+    )
+
+
+def by_number_of_calls(rows):
+    """Means over tasks with as many calls."""
+    ways, groups = ways_of(rows), by_calls(rows, "").groups
+    lines = [
+        [label, *(f"{group[way]:,.0f}" for way in ways)]
+        for label, group in groups.items()
+    ]
+    return table(["reference (tasks)", *(WAYS[way] for way in ways)], lines)
+
+
+def wins(rows):
+    """In how many tasks ipybox is sent less, and how much all tasks are sent."""
+    tasks = of_tasks(rows)
+    ways, lines = ways_of(rows), []
+    for way in ways:
+        chosen = [task[way] for task in tasks.values()]
+        fewer = sum(
+            task["ipybox"]["sent"] < task[way]["sent"] for task in tasks.values()
+        )
+        lines.append(
+            [
+                WAYS[way],
+                f"{mean(row['sent'] for row in chosen):,.0f}",
+                f"{mean(row['turns'] for row in chosen):.1f}",
+                f"{mean(row['written'] for row in chosen):,.0f}",
+                f"{mean(row['results'] for row in chosen):,.0f}",
+                f"{1000 * mean(row['seconds'] for row in chosen):,.0f}",
+                "" if way == "ipybox" else f"{fewer} of {len(tasks)}",
+            ]
+        )
+    head = ["", "sent", "turns", "written", "results", "ms"]
+    return table([*head, "ipybox is sent less"], lines)
+
+
+def every():
+    """All tables of the page that can be made of the files that are there."""
+    found = {}
+    if rows := rows_of("office"):
+        found["office"] = office_sent(rows)
+        found["office, parts"] = office_parts(rows)
+    for suite in ("tau airline", "tau retail"):
+        if rows := [row for row in rows_of("tau") if row["suite"] == suite]:
+            found[suite] = by_number_of_calls(rows)
+            found[f"{suite}, means"] = wins(rows)
+    if rows := rows_of("m3tooleval"):
+        found["m3tooleval"] = by_number_of_calls(rows)
+        found["m3tooleval, means"] = wins(rows)
+    if rows := rows_of("mcpmark"):
+        found["mcpmark"] = office_like(rows)
+    return found
+
+
+def office_like(rows):
+    """Tokens sent, and turns, of each task."""
+    lines = [
+        [task, *(sent(ways[way]) for way in ("direct", "ipybox", "hybrid"))]
+        for (_, task), ways in of_tasks(rows).items()
+    ]
+    return table(["task", "direct", "ipybox", "both"], lines)
+
+
+if __name__ == "__main__":
+    for name, text in every().items():
+        print(f"{name}\n\n{text}\n")
