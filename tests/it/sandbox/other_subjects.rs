@@ -2,7 +2,7 @@
 
 use crate::approval::shell_commands;
 use crate::cells::{execution, kernel_deaths};
-use crate::output::{displays, images, long_output, streams, tracebacks};
+use crate::output::{displays, images, long_output, notebook, streams, tracebacks};
 use crate::protocol::requests;
 use crate::support::{Setting, with_kernels};
 use crate::tools::{calls, content, inference, registration, resources, search};
@@ -35,6 +35,8 @@ once_more_in_a_sandbox! { bwrap, "bwrap":
     displays::progress_bars_collapse_to_their_final_state
     streams::what_threads_and_tasks_print_later_is_told_apart
     images::a_plot_is_shown_as_it_was_saved
+    notebook::cells_are_written_as_jupyter_writes_them
+    notebook::ipybox_chooses_a_private_place
     requests::output_is_told_as_progress_while_it_is_produced
     requests::a_cancelled_cell_is_interrupted_and_the_next_one_runs
     registration::code_that_runs_already_sees_a_new_registration
