@@ -2,7 +2,7 @@
 
 use crate::approval::shell_commands;
 use crate::cells::execution;
-use crate::output::{displays, images, long_output, streams, tracebacks};
+use crate::output::{displays, images, long_output, notebook, streams, tracebacks};
 use crate::protocol::{requests, resources as served};
 use crate::support::jupyter::Server;
 use crate::support::{Setting, with_kernels};
@@ -54,6 +54,7 @@ once_more_by_both_kernels! {
     images::a_plot_is_shown_as_it_was_saved
     served::files_that_a_client_passes_are_there_for_the_cell
     served::a_file_that_a_cell_shows_is_a_resource
+    notebook::cells_are_written_as_jupyter_writes_them
     requests::output_is_told_as_progress_while_it_is_produced
     requests::a_cancelled_cell_is_interrupted_and_the_next_one_runs
     registration::code_that_runs_already_sees_a_new_registration

@@ -2,7 +2,7 @@
 
 use crate::approval::shell_commands;
 use crate::cells::{execution, kernel_deaths};
-use crate::output::{displays, images, long_output, streams, tracebacks};
+use crate::output::{displays, images, long_output, notebook, streams, tracebacks};
 use crate::protocol::{requests, resources as served};
 use crate::support::{Setting, with_kernels};
 use crate::tools::{calls, content, inference, registration, resources, search};
@@ -38,6 +38,8 @@ once_more_in_a_sandbox! { bwrap, "bwrap":
     served::files_that_a_client_passes_are_there_for_the_cell
     served::a_file_that_a_cell_shows_is_a_resource
     served::what_cannot_be_shown_is_an_error_with_the_reason
+    notebook::cells_are_written_as_jupyter_writes_them
+    notebook::ipybox_chooses_a_private_place
     requests::output_is_told_as_progress_while_it_is_produced
     requests::a_cancelled_cell_is_interrupted_and_the_next_one_runs
     registration::code_that_runs_already_sees_a_new_registration
