@@ -236,7 +236,7 @@ mod tests {
         let row = serde_json::to_value(Row::of(1, &call, None)).unwrap();
         assert_eq!(row["arguments"][0]["chars"], text.chars().count());
         let shown = row["arguments"][0]["value"].as_str().unwrap();
-        assert!(shown.len() < CELL_CHARS + 40 && shown.ends_with(r"\tend é\u200b'"), "{shown}");
+        assert!(shown.len() < CELL_CHARS + 80 && shown.ends_with(r"\tend é\u200b'"), "{shown}");
         // Neither a long text nor its place can hide what matters.
         let hidden = json!({"map": {"comment": text, "pay": 1_000_000, "to": "eve@example.com"}});
         let row = serde_json::to_value(Row::of(1, &call_for_tests("s", hidden), None)).unwrap();

@@ -39,8 +39,8 @@ async fn check_refused(connection: &Connection, tool: &str, value: Value, expect
 /// Bad answers fail the calls that they are answers to, and good ones arrive before and after.
 async fn check(connection: Connection) {
     let _turn = LARGE.lock().await;
-    check_refused(&connection, "deep", json!({"depth": 100_000}), "nested more than 127 levels deep").await;
-    check_refused(&connection, "deep", json!({"depth": 200}), "nested more than 127 levels deep").await;
+    check_refused(&connection, "deep", json!({"depth": 100_000}), "nested more than 120 levels deep").await;
+    check_refused(&connection, "deep", json!({"depth": 200}), "nested more than 120 levels deep").await;
     check_refused(&connection, "malformed", json!({}), "the server's answer").await;
     check_refused(&connection, "empty", json!({"bytes": 10 << 20}), "so many values").await;
     check_refused(&connection, "text", json!({"bytes": 41 << 20}), "longer than 40 MiB").await;
@@ -84,7 +84,7 @@ async fn the_pages_of_a_list_have_a_sum() {
     let told =
         |list: &'static str| async move { stdio(list).await.list_tools().await.unwrap_err().to_string() };
     assert!(told("pages").await.contains("the server's answer is refused: it "));
-    assert!(told("deep").await.contains("nested more than 127 levels deep"));
+    assert!(told("deep").await.contains("nested more than 120 levels deep"));
     assert_eq!(
         told("thick").await,
         "the list of tools is refused: its pages would take more than 32 MiB of memory"
