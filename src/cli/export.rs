@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::ValueEnum;
 use ipybox::lasting::KeptSessions;
-use ipybox::{Export, ExportFormat, export, read_notebook};
+use ipybox::{ExportFormat, export, read_notebook};
 
 /// The flags of `ipybox export`.
 #[derive(Debug, clap::Args)]
@@ -63,31 +63,21 @@ pub(super) fn run(args: ExportArgs) -> anyhow::Result<()> {
     let content =
         read_notebook(&notebook).with_context(|| format!("read the notebook `{}`", notebook.display()))?;
     let files = args.output.as_deref().map(files_beside);
-    let directory = files.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy());
-    let Export { text, files: images, .. } = export(&content, args.to.into(), directory.as_deref())
+    let made = export(&content, args.to.into(), files.as_deref())
         .with_context(|| format!("export `{}`", notebook.display()))?;
-    let Some(output) = args.output else {
-        return match std::io::stdout().write_all(text.as_bytes()) {
-            // A reader that has had enough is no error.
-            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                Err(error).context("write the result")
-            }
-            _ => Ok(()),
-        };
-    };
-    if let Some(directory) = files.filter(|_| !images.is_empty()) {
-        let failed = || format!("write images to `{}`", directory.display());
-        std::fs::create_dir_all(&directory).with_context(failed)?;
-        for (name, bytes) in images {
-            std::fs::write(directory.join(name), bytes).with_context(failed)?;
-        }
+    if let (Some(output), Some(files)) = (&args.output, &files) {
+        return made.save(output, files).with_context(|| format!("write `{}`", output.display()));
     }
-    std::fs::write(&output, text).with_context(|| format!("write `{}`", output.display()))
+    match std::io::stdout().write_all(made.text.as_bytes()) {
+        // A reader that has had enough is no error.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(error).context("write the result")
+        }
+        _ => Ok(()),
+    }
 }
 
-/// The directory for the images of a file.
-fn files_beside(output: &Path) -> PathBuf {
-    let mut name = output.file_stem().unwrap_or_default().to_owned();
-    name.push("_files");
-    output.with_file_name(name)
+/// The name of the directory for the images of a file.
+fn files_beside(output: &Path) -> String {
+    format!("{}_files", output.file_stem().unwrap_or_default().to_string_lossy())
 }

@@ -12,6 +12,7 @@ mod document;
 mod export;
 mod place;
 mod record;
+mod stream;
 mod tape;
 mod writer;
 

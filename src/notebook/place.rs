@@ -11,17 +11,15 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
-use serde_json::Value;
-
-use super::document::{self, SEPARATOR, Text};
+use super::document::{self, Document, SEPARATOR, Text};
 use crate::files::create_private_directory;
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 
 /// The size below which a notebook is kept, in bytes. Browsers are slow with larger ones.
 pub(super) const MOST_BYTES: usize = 32 * 1024 * 1024;
 
 /// The largest file that is read: one that somebody has changed may be larger.
-pub(super) const READ_BYTES: u64 = 2 * MOST_BYTES as u64;
+pub(super) const READ_BYTES: u64 = MOST_BYTES as u64 / 8 * 9;
 
 /// How long to wait for another process that writes it.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -110,7 +108,7 @@ impl Place {
     pub(super) fn check(&self) -> io::Result<()> {
         let directory = self.directory()?;
         match self.open(&directory) {
-            Ok(file) => read(&file).map(drop),
+            Ok(file) => document(&content(&file)?).map(drop),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
         }
@@ -130,7 +128,7 @@ impl Place {
                 finish(file, known.begin_bytes, known.has_cells, known.tail, cells)
             }
             None => {
-                let Text { begin, tail, has_cells } = shortened(read(&current)?, added);
+                let Text { begin, tail, has_cells } = shortened(document(&content(&current)?)?, added);
                 file.write_all(begin.as_bytes())?;
                 finish(file, begin.len() as u64, has_cells, tail, cells)
             }
@@ -178,7 +176,7 @@ impl Place {
         loop {
             let file = match self.open(directory) {
                 Ok(file) => file,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && Instant::now() <= deadline => {
                     self.make(directory)?;
                     continue;
                 }
@@ -290,26 +288,28 @@ impl Stamp {
     }
 }
 
-fn read(mut file: &File) -> io::Result<Value> {
+fn content(mut file: &File) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     file.rewind()?;
     if file.take(READ_BYTES + 1).read_to_end(&mut content)? as u64 > READ_BYTES {
         let why = format!("it is larger than {READ_BYTES} bytes");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
-    document::read(&content).map_err(|refusal| io::Error::new(io::ErrorKind::InvalidData, refusal))
+    Ok(content)
+}
+
+fn document(content: &[u8]) -> io::Result<Document<'_>> {
+    document::read(content).map_err(|refusal| io::Error::new(io::ErrorKind::InvalidData, refusal))
 }
 
 /// A notebook with room for so many bytes.
-fn shortened(mut notebook: Value, added: u64) -> Text {
+fn shortened(mut notebook: Document<'_>, added: u64) -> Text {
     let added = usize::try_from(added).unwrap_or(MOST_BYTES);
-    let text = document::text_of(notebook.clone());
-    if text.begin.len() + added < MOST_BYTES {
-        return text;
+    if notebook.cells_bytes() + added >= MOST_BYTES {
+        // Room for further ones too, so that it is not read for each of them.
+        notebook.shorten((MOST_BYTES / 4 * 3).saturating_sub(added));
     }
-    // Room for further ones too, so that it is not read for each of them.
-    document::shorten(&mut notebook, (MOST_BYTES / 4 * 3).saturating_sub(added));
-    document::text_of(notebook)
+    notebook.text()
 }
 
 fn copy(mut from: &File, to: &mut File, bytes: u64) -> io::Result<()> {

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::stream::Stream;
 use crate::env::Redactor;
-use crate::kernel::{Content, MimeBundle, PythonError, Shown, ShownFile, Terminal};
-use crate::output::{Excerpt, excerpt};
+use crate::kernel::{Content, MimeBundle, PythonError, Shown, ShownFile};
+use crate::output::excerpt;
 
 /// How many outputs of a cell are kept.
 const MOST_OUTPUTS: usize = 400;
@@ -23,12 +24,6 @@ const IMAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// How many characters of an exception are kept: its name, its text, its traceback.
 const ERROR_CHARS: [usize; 3] = [200, 4_000, 32_000];
-
-/// From how many bytes on text that no cursor reaches any more is handed on.
-const SETTLED_BYTES: usize = 64 * 1024;
-
-/// How many lines a cursor can go back, at least.
-const ROWS: usize = 128;
 
 /// Collects outputs.
 pub(super) struct Tape {
@@ -75,63 +70,6 @@ pub(super) struct Outputs {
     pub(super) left_out: usize,
     /// Whether text is missing.
     pub(super) is_cut: bool,
-}
-
-#[derive(Debug)]
-struct Stream {
-    /// Text that moved no cursor so far, and that a cursor may still reach. A terminal would show it as it is.
-    unmoved: String,
-    /// What a terminal shows, from the first cursor that moved on.
-    terminal: Option<Terminal>,
-    kept: Excerpt,
-    limit: usize,
-}
-
-impl Stream {
-    fn new(limit: usize) -> Self {
-        Self { unmoved: String::new(), terminal: None, kept: Excerpt::new(limit), limit }
-    }
-
-    fn write(&mut self, text: &str, redactor: &Redactor) {
-        if self.terminal.is_none() && memchr::memchr3(b'\r', 0x08, 0x1b, text.as_bytes()).is_none() {
-            self.unmoved.push_str(text);
-            if self.unmoved.len() > SETTLED_BYTES {
-                let end =
-                    memchr::memrchr_iter(b'\n', self.unmoved.as_bytes()).nth(ROWS).map_or(0, |end| end + 1);
-                self.kept.push(&redactor.redact(&self.unmoved[..end]));
-                self.unmoved.drain(..end);
-            }
-            // A line that never ends.
-            if self.unmoved.len() > 2 * SETTLED_BYTES {
-                self.move_on();
-            }
-            return;
-        }
-        self.move_on();
-        let Some(terminal) = &mut self.terminal else { return };
-        terminal.write(text);
-        if terminal.settled_bytes() > SETTLED_BYTES {
-            self.kept.push(&redactor.redact(&terminal.take_settled()));
-        }
-    }
-
-    fn move_on(&mut self) {
-        let unmoved = std::mem::take(&mut self.unmoved);
-        self.terminal.get_or_insert_default().write(&unmoved);
-    }
-
-    fn is_at_line_start(&self) -> bool {
-        match &self.terminal {
-            Some(terminal) => terminal.is_at_line_start(),
-            None => self.unmoved.is_empty() || self.unmoved.ends_with('\n'),
-        }
-    }
-
-    fn finish(mut self, redactor: &Redactor) -> Excerpt {
-        let rest = self.unmoved + &self.terminal.map(Terminal::into_text).unwrap_or_default();
-        self.kept.push(&redactor.redact(&rest));
-        self.kept
-    }
 }
 
 impl Tape {
@@ -260,7 +198,14 @@ impl Tape {
             return;
         }
         let room = self.text_left / 2;
-        let redacted = self.redactor.redact(text);
+        let redacted = match kind {
+            // Its texts, as they are without escapes.
+            "application/json" => match serde_json::from_str(text) {
+                Ok(value) => self.redactor.redact_json(value).to_string().into(),
+                Err(_) => self.redactor.redact(text),
+            },
+            _ => self.redactor.redact(text),
+        };
         let kept = match text.len() <= room {
             true => redacted.into_owned(),
             // Half a document would be another one.

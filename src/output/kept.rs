@@ -4,7 +4,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -28,10 +28,13 @@ pub(super) fn open_directory(workspace: &Path, directory: &str) -> io::Result<Di
     let root = Dir::open_ambient_dir(workspace, cap_std::ambient_authority())?;
     root.create_dir_all(directory)?;
     let ignore = Path::new(DIRECTORY).join(".gitignore");
-    if !root.exists(&ignore)
-        && let Err(error) = root.write(&ignore, "*\n")
-    {
-        tracing::debug!(%error, "could not write a .gitignore");
+    // Whatever is there already is not opened: code may have put a pipe there.
+    let made = root.open_with(&ignore, OpenOptions::new().write(true).create_new(true));
+    match made.and_then(|mut file| file.write_all(b"*\n")) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            tracing::debug!(%error, "could not write a .gitignore");
+        }
+        _ => {}
     }
     root.open_dir(directory)
 }

@@ -214,7 +214,7 @@ impl Ongoing {
             let mut turn = tokio::select! {
                 biased;
                 // First, since the end of a connection cancels its requests too.
-                () = leave.come() => return self.left(&caller),
+                () = leave.come() => return self.left(caller),
                 next = self.come(cancelled) => match next {
                     Next::Done(done) => return Followed::Answered(done),
                     Next::Questions => {
@@ -224,10 +224,6 @@ impl Ongoing {
                 },
                 turn = caller.turn() => turn,
             };
-            if self.cancel.is_cancelled() {
-                // Requests that will be rejected anyway are not shown.
-                turn.drop_of(&caller);
-            }
             while let Some(sheet) = Sheet::next(&mut turn.questions) {
                 let may_give_grant = sheet.may_give_grant();
                 let over = CancellationToken::new();
@@ -266,9 +262,10 @@ impl Ongoing {
                 }
                 if is_taken_back {
                     drop(turn);
-                    return self.left(&caller);
+                    return self.left(caller);
                 }
                 if self.cancel.is_cancelled() {
+                    // Requests that will be rejected anyway are not shown.
                     turn.drop_of(&caller);
                 }
                 // If the user does not answer, the timeouts of the waiting requests begin now, not when each is shown.
@@ -285,8 +282,8 @@ impl Ongoing {
     }
 
     /// Goes on without the request that has waited.
-    fn left(mut self, caller: &Caller<'_>) -> Followed<CallToolResult> {
-        self.give_back(caller.withdraw());
+    fn left(mut self, caller: Caller<'_>) -> Followed<CallToolResult> {
+        self.give_back(caller.leave());
         Followed::Left(Box::new(self))
     }
 

@@ -1,7 +1,7 @@
 //! The questions of calls that run at the same time, in one kernel or several: what waits while the user is asked comes with
 //! the next question, whichever call asks it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,10 +25,20 @@ pub(in crate::mcp_server) struct Together {
 
 #[derive(Default)]
 struct State {
-    callers: u64,
+    /// The calls whose requests wait, and those that go on without theirs.
+    callers: BTreeMap<u64, Presence>,
+    /// The number of the last one.
+    last: u64,
     /// The call that has asked last.
     asked: u64,
     waiting: Vec<Shared>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    Here,
+    /// Its questions are for whoever asks those of calls for which no request waits.
+    Left,
 }
 
 struct Shared {
@@ -56,14 +66,10 @@ pub(super) struct Turn<'a> {
 impl Together {
     pub(super) fn caller<'a>(&'a self, left: &'a Left) -> Caller<'a> {
         let mut state = self.state();
-        state.callers += 1;
-        Caller { together: self, left, number: state.callers }
-    }
-
-    fn put(&self, caller: u64, requests: impl IntoIterator<Item = ApprovalRequest>) {
-        let shared = requests.into_iter().map(|request| Shared { caller, request });
-        self.state().waiting.extend(shared);
-        self.came.notify_waiters();
+        state.last += 1;
+        let number = state.last;
+        state.callers.insert(number, Presence::Here);
+        Caller { together: self, left, number }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -74,13 +80,30 @@ impl Together {
 impl<'a> Caller<'a> {
     /// Has questions of this call asked, by this one or another.
     pub(super) fn share(&self, requests: impl IntoIterator<Item = ApprovalRequest>) {
-        self.together.put(self.number, requests);
+        let shared = requests.into_iter().map(|request| Shared { caller: self.number, request });
+        self.together.state().waiting.extend(shared);
+        self.together.came.notify_waiters();
     }
 
-    /// Takes back the questions of this call that wait.
-    pub(super) fn withdraw(&self) -> Vec<ApprovalRequest> {
+    /// Takes back the questions of this call that wait, which goes on without its request. Those that another call asks just
+    /// now can be asked again as those of all such calls.
+    pub(super) fn leave(self) -> Vec<ApprovalRequest> {
+        self.end(Some(Presence::Left))
+    }
+
+    fn end(&self, presence: Option<Presence>) -> Vec<ApprovalRequest> {
+        let mut state = self.together.state();
+        if state.callers.get(&self.number) == Some(&Presence::Here) {
+            match presence {
+                Some(presence) => state.callers.insert(self.number, presence),
+                None => state.callers.remove(&self.number),
+            };
+        }
+        if state.asked == self.number {
+            state.asked = 0;
+        }
         let is_own = |shared: &mut Shared| shared.caller == self.number;
-        self.together.state().waiting.extract_if(.., is_own).map(|shared| shared.request).collect()
+        state.waiting.extract_if(.., is_own).map(|shared| shared.request).collect()
     }
 
     /// Waits until this call has questions, or one for which no request waits, and until nobody else asks. Cancellation
@@ -139,11 +162,7 @@ impl<'a> Caller<'a> {
 
 impl Drop for Caller<'_> {
     fn drop(&mut self) {
-        self.withdraw();
-        let mut state = self.together.state();
-        if state.asked == self.number {
-            state.asked = 0;
-        }
+        drop(self.end(None));
     }
 }
 
@@ -167,13 +186,19 @@ fn caller_of(callers: &[(Arc<Action>, u64)], request: &ApprovalRequest) -> Optio
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut of_none = Vec::new();
-        for request in self.questions.drain(..) {
-            match caller_of(&self.callers, &request) {
-                Some(caller) => self.together.put(caller, [request]),
-                None => of_none.push(request),
+        let (mut of_none, mut ended) = (Vec::new(), Vec::new());
+        {
+            let mut state = self.together.state();
+            for request in self.questions.drain(..) {
+                let caller = caller_of(&self.callers, &request);
+                match (caller, caller.and_then(|caller| state.callers.get(&caller))) {
+                    (Some(caller), Some(Presence::Here)) => state.waiting.push(Shared { caller, request }),
+                    (None, _) | (_, Some(Presence::Left)) => of_none.push(request),
+                    (Some(_), None) => ended.push(request),
+                }
             }
         }
+        self.together.came.notify_waiters();
         self.left.give_back(of_none.into_iter());
     }
 }

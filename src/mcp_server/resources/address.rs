@@ -12,6 +12,9 @@ const SCHEME: &str = "ipybox://";
 /// The longest address that is looked at, in bytes.
 const LONGEST: usize = 512;
 
+/// The name of the session's notebook, whatever that of its file is.
+const NOTEBOOK: &str = "session.ipynb";
+
 /// The extensions of images.
 const IMAGES: [&str; 6] = ["gif", "jpg", "pdf", "png", "svg", "webp"];
 
@@ -26,6 +29,8 @@ pub(super) enum Address {
     File(String),
     /// A generated module, by its package and its file.
     Module { package: String, file: String },
+    /// The notebook of the session.
+    Notebook,
 }
 
 /// Which part of a resource is wanted.
@@ -75,6 +80,7 @@ impl Address {
                 let is_ours = is_digits(digits) && !rest.is_empty() && rest.chars().all(is_plain);
                 is_ours.then(|| Self::File(name.to_owned()))
             }
+            "notebook" if name == NOTEBOOK => Some(Self::Notebook),
             "mcptools" => {
                 let (package, file) = name.split_once('/')?;
                 let is_module = is_identifier(package) && is_identifier(file.strip_suffix(".py")?);
@@ -96,6 +102,7 @@ impl Address {
             Self::Image(name) => format!("{SCHEME}images/{name}"),
             Self::File(name) => format!("{SCHEME}files/{name}"),
             Self::Module { package, file } => format!("{SCHEME}mcptools/{package}/{file}"),
+            Self::Notebook => format!("{SCHEME}notebook/{NOTEBOOK}"),
         }
     }
 
@@ -104,26 +111,25 @@ impl Address {
         match self {
             Self::Output(name) | Self::Image(name) | Self::File(name) => name,
             Self::Module { file, .. } => file,
+            Self::Notebook => NOTEBOOK,
         }
     }
 
-    /// A trusted directory, and the path of the file below it.
-    pub(super) fn place(&self, places: &Places) -> (PathBuf, PathBuf) {
+    /// A trusted directory, and the path of the file below it; `None` if it is the notebook, and there is none.
+    pub(super) fn place(&self, places: &Places, notebook: Option<&Path>) -> Option<(PathBuf, PathBuf)> {
         let in_workspace = |path: PathBuf| (places.workspace.clone(), path);
-        match self {
+        Some(match self {
             Self::Output(name) => in_workspace(Path::new(OUTPUTS).join(name)),
-            Self::Image(name) => match places.images.strip_prefix(&places.workspace) {
-                Ok(directory) => in_workspace(directory.join(name)),
-                Err(_) => (places.images.clone(), name.into()),
-            },
+            Self::Image(name) => below(&places.workspace, &places.images.join(name)),
+            Self::Notebook => below(&places.workspace, notebook?),
             Self::File(name) => in_workspace(Path::new(FILES).join(name)),
             Self::Module { package, file } => in_workspace(Path::new("mcptools").join(package).join(file)),
-        }
+        })
     }
 
     /// Whether the file stays as it is, as long as nobody tampers with it.
     pub(super) fn is_lasting(&self) -> bool {
-        !matches!(self, Self::Module { .. })
+        !matches!(self, Self::Module { .. } | Self::Notebook)
     }
 }
 
@@ -143,6 +149,17 @@ impl Part {
             }
         }
         (count != Some(0)).then_some(Self::Bytes { from: from.unwrap_or(0), count })
+    }
+}
+
+/// The workspace and a path in it, or else the directory of a file and its name.
+fn below(workspace: &Path, file: &Path) -> (PathBuf, PathBuf) {
+    match file.strip_prefix(workspace) {
+        Ok(path) => (workspace.to_owned(), path.to_owned()),
+        Err(_) => {
+            let name = file.file_name().unwrap_or_default();
+            (file.parent().unwrap_or(Path::new("/")).to_owned(), name.into())
+        }
     }
 }
 
@@ -170,6 +187,7 @@ mod tests {
             "ipybox://files/0a1b2c3d-a-report.final.pdf",
             "ipybox://mcptools/git/get_file.py",
             "ipybox://mcptools/git/__init__.py",
+            "ipybox://notebook/session.ipynb",
         ] {
             let (address, part) = Address::parse(uri).unwrap();
             assert_eq!((address.uri().as_str(), part), (uri, Part::Whole));
@@ -200,6 +218,7 @@ mod tests {
             "ipybox://mcptools/git/.py",
             "ipybox://mcptools/git/secret.txt",
             "ipybox://mcptools//get_file.py",
+            "ipybox://notebook/other.ipynb",
             "ipybox://workspace/data.csv",
             "file:///etc/passwd",
             "skill://codeact/SKILL.md",
@@ -228,10 +247,15 @@ mod tests {
     }
 
     #[test]
-    fn images_outside_of_the_workspace_are_found() {
+    fn what_is_outside_of_the_workspace_is_found() {
         let places = |images: &str| Places { workspace: "/w".into(), images: images.into() };
         let image = Address::Image("0a1b2c3d.png".to_owned());
-        assert_eq!(image.place(&places("/w/images")), ("/w".into(), "images/0a1b2c3d.png".into()));
-        assert_eq!(image.place(&places("/plots")), ("/plots".into(), "0a1b2c3d.png".into()));
+        let place = |root: &str, path: &str| Some((root.into(), path.into()));
+        assert_eq!(image.place(&places("/w/images"), None), place("/w", "images/0a1b2c3d.png"));
+        assert_eq!(image.place(&places("/plots"), None), place("/plots", "0a1b2c3d.png"));
+        let notebook = |file: &str| Address::Notebook.place(&places("/plots"), Some(Path::new(file)));
+        assert_eq!(notebook("/w/a/run.ipynb"), place("/w", "a/run.ipynb"));
+        assert_eq!(notebook("/state/run.ipynb"), place("/state", "run.ipynb"));
+        assert_eq!(Address::Notebook.place(&places("/plots"), None), None);
     }
 }

@@ -34,7 +34,7 @@ const FRESH_MS: u64 = 60 * 60 * 1000;
 /// Reads one resource at a time, to bound memory however many are asked for at once.
 static TURNSTILE: Mutex<()> = Mutex::const_new(());
 
-/// One page of the resources: skills, what answers have named, the overviews of generated packages.
+/// One page of the resources: skills, the notebook, what answers have named, the overviews of generated packages.
 pub(super) fn list(
     server: &McpServer,
     request: Option<PaginatedRequestParams>,
@@ -46,7 +46,12 @@ pub(super) fn list(
         let title = format!("Python package of `{name}`, with {tools} tools");
         Some(resource.with_title(title).with_mime_type(media_type(address.name())))
     });
-    let all = server.skills.resources().into_iter().chain(server.shelf.all()).chain(packages);
+    let notebook = server.session().notebook().filter(|file| file.exists()).map(|_| {
+        let address = Address::Notebook;
+        let resource = Resource::new(address.uri(), address.name());
+        resource.with_title("Notebook of this session").with_mime_type(media_type(address.name()))
+    });
+    let all = server.skills.resources().into_iter().chain(notebook).chain(server.shelf.all()).chain(packages);
     page(all.collect(), request.and_then(|request| request.cursor))
 }
 
@@ -107,7 +112,8 @@ pub(super) async fn read(
         return Ok(result(content, is_cacheable.then_some((FRESH_MS, CacheScope::Private))));
     }
     let (address, part) = Address::parse(uri).map_err(|refusal| refused(uri, &refusal))?;
-    let (root, path) = address.place(server.session().places());
+    let place = address.place(server.session().places(), server.session().notebook());
+    let (root, path) = place.ok_or_else(|| refused(uri, &Refusal::Unknown))?;
     let is_lasting = address.is_lasting() && part == Part::Whole;
     let turn = TURNSTILE.lock().await;
     let reading = tokio::task::spawn_blocking(move || {

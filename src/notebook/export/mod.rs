@@ -1,4 +1,4 @@
-//! A notebook as a Python file, as Markdown, or as a page. Pure.
+//! A notebook as a Python file, as Markdown, or as a page.
 //!
 //! What is in a notebook may come from hostile code: control characters are taken out, and nothing in the page is run.
 
@@ -7,7 +7,11 @@ mod markdown;
 mod python;
 mod read;
 
+use std::io::{self, Write as _};
+use std::path::Path;
+
 use self::read::Page;
+use crate::files::inside;
 
 /// What a notebook is made into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +58,38 @@ pub fn export(notebook: &[u8], format: ExportFormat, files: Option<&str>) -> Res
         ExportFormat::Markdown => markdown::export(&page, files),
         ExportFormat::Html => Export { text: html::text(&page), files: Vec::new() },
     })
+}
+
+impl Export {
+    /// Writes it to `output`, and its files into the directory `files` beside that. What is there already is replaced, and no
+    /// link is followed: code in a kernel may have made it. Blocks.
+    ///
+    /// # Errors
+    /// `output` is something else than a regular file, or the files cannot be written.
+    pub fn save(&self, output: &Path, files: &str) -> io::Result<()> {
+        let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why);
+        match std::fs::symlink_metadata(output) {
+            Ok(there) if there.is_symlink() => {
+                return Err(refused("it is a symbolic link, which is not followed"));
+            }
+            Ok(there) if !there.is_file() => return Err(refused("it is not a regular file")),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let directory = match output.parent() {
+            Some(directory) if directory != Path::new("") => directory,
+            _ => Path::new("."),
+        };
+        for (name, bytes) in &self.files {
+            inside::put(directory, files, name, bytes)?;
+        }
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+        let mut file = tempfile::Builder::new().permissions(mode).tempfile_in(directory)?;
+        file.write_all(self.text.as_bytes())?;
+        file.persist(output)?;
+        Ok(())
+    }
 }
 
 #[cfg(test)]

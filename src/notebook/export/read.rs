@@ -33,6 +33,8 @@ pub(super) enum Cell {
 pub(super) struct Code {
     pub(super) number: Option<u64>,
     pub(super) source: String,
+    /// Whether Python has understood it, as far as its outputs tell, and nothing was left out of its source.
+    pub(super) is_python: bool,
     pub(super) outputs: Vec<Output>,
     /// How it ended, if not by itself.
     pub(super) end: Option<&'static str>,
@@ -74,16 +76,21 @@ impl Page {
 
 impl Cell {
     fn read(cell: &Value) -> Option<Self> {
-        let source = plain(&joined(&cell["source"])?);
+        let written = joined(&cell["source"])?;
+        let source = plain(&written);
         if cell["cell_type"] != "code" {
             return Some(Self::Words(source));
         }
         let ours = &cell["metadata"][OURS];
-        let outputs = cell["outputs"].as_array().into_iter().flatten();
+        let outputs = || cell["outputs"].as_array().into_iter().flatten();
+        let is_broken = |output: &Value| {
+            ["SyntaxError", "IndentationError", "TabError"].iter().any(|name| output["ename"] == *name)
+        };
         Some(Self::Code(Code {
             number: cell["execution_count"].as_u64(),
+            is_python: source == written && !outputs().any(is_broken),
             source,
-            outputs: outputs.filter_map(Output::read).collect(),
+            outputs: outputs().filter_map(Output::read).collect(),
             end: ours["end"].as_str().and_then(end),
             calls: ours["calls"].as_array().into_iter().flatten().map(call).collect(),
             time: time(cell),
@@ -115,7 +122,7 @@ impl Output {
         });
         let words = text("text/plain").filter(|text| !is_placeholder(text));
         let markdown = || text("text/markdown").map(|text| Self::Markdown(plain(&text)));
-        let html = || text("text/html").map(Self::Html);
+        let html = || text("text/html").map(|html| Self::Html(plain(&html)));
         let latex = || text("text/latex").map(|text| Self::Text(plain(&text)));
         let any = || text("text/plain").map(|text| Self::Text(plain(&text)));
         image

@@ -1,5 +1,7 @@
 use std::os::unix::fs::symlink;
 
+use serde_json::Value;
+
 use super::*;
 
 fn cell(number: usize) -> String {

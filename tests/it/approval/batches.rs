@@ -246,37 +246,28 @@ print(len([call for call in batch if call.error is None]))";
 }
 
 #[tokio::test]
-async fn what_several_kernels_want_is_one_question() {
+async fn what_several_kernels_want_meanwhile_is_one_question() {
     let place = Place::new();
     let mut ipybox = start(&place, &["--approval", "ask"]).await;
-    let other = ipybox.call("execute_ipython_cell", json!({"code": "1", "session": "new"})).await.ok();
-    let other = other.split('`').nth(1).unwrap().to_owned();
-    let mut running = Vec::new();
-    for (session, who) in [("main", "ann"), (&*other, "bo")] {
-        let code = format!(
-            "from mcptools.mail import send\nfor number in range(20): send.run(to=f'{who}-{{number}}')\nprint('done')"
-        );
-        let cell = json!({"code": code, "session": session});
-        running.push(ipybox.start_call("execute_ipython_cell", cell).await);
+    let send = |to: &str| format!("from mcptools.mail import send\nprint(send.run(to='{to}'))");
+    let first = ipybox.start_cell(&send("ann")).await;
+    let question = ipybox.question().await;
+    // While it is open, two other kernels want something too.
+    let mut others = Vec::new();
+    for to in ["bo", "cy"] {
+        let cell = json!({"code": send(to), "session": "new"});
+        let meta = json!({ "progressToken": to });
+        let call = json!({"name": "execute_ipython_cell", "arguments": cell, "_meta": meta});
+        others.push(ipybox.request("tools/call", call).await);
     }
-    let (mut questions, mut joined) = (0, 0);
-    let both = async { futures::future::join_all(running.into_iter().map(Reply::answer)).await };
-    let mut both = Box::pin(both);
-    let answers = loop {
-        let question = tokio::select! {
-            answers = &mut both => break answers,
-            question = ipybox.question() => question,
-        };
-        let text = question["params"]["message"].as_str().unwrap();
-        (questions, joined) =
-            (questions + 1, joined + usize::from(text.contains("'ann-") && text.contains("'bo-")));
-        ipybox.respond(&question, json!({"action": "accept", "content": {"decision": "allow once"}})).await;
-    };
-    for answer in answers {
-        assert!(answer.ok().ends_with("done"));
+    let is_waiting = |message: &&String| message.starts_with("waiting for approval");
+    eventually("both wait", || ipybox.progress().iter().filter(is_waiting).count() == 2).await;
+    ipybox.respond(&question, json!({"action": "accept", "content": {"decision": "allow once"}})).await;
+    assert!(first.answer().await.ok().contains("sent to ann"));
+    let table = give(&mut ipybox, json!({"decision": "allow once"})).await;
+    assert!(table.contains("these 2 calls") && table.contains("'bo'") && table.contains("'cy'"), "{table}");
+    for other in others {
+        assert!(other.answer().await.ok().contains("sent to "));
     }
-    // A question takes what the other kernel wants meanwhile with it.
-    assert!(joined > 0 && questions < 40, "{joined} of {questions}");
-    assert_eq!(sent(&place).split_whitespace().count(), 40);
     ipybox.stop().await;
 }

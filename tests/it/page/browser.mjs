@@ -14,6 +14,9 @@ const browser = await puppeteer.launch({
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
   args: ["--no-sandbox", "--force-prefers-reduced-motion"],
   headless: "shell",
+  // By a pipe, so that the browser ends with this process however that ends: it would go on asking for its page, on a port
+  // that is somebody else's by then.
+  pipe: true,
   protocolTimeout: 240_000,
 });
 

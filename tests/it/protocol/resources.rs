@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use crate::support::{Ipybox, Place, kernel_python, probe};
+use crate::support::{Ipybox, Place, eventually, kernel_python, probe};
 
 /// The content of a resource.
 async fn read(ipybox: &mut Ipybox, uri: &str) -> Value {
@@ -379,5 +379,36 @@ async fn wrong_parameters_are_named() {
     }
     let listed = ipybox.request("resources/templates/list", json!({})).await.response().await.unwrap();
     assert_eq!(listed["result"]["resourceTemplates"].as_array().unwrap().len(), 4);
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn the_notebook_of_the_session_is_a_resource() {
+    const URI: &str = "ipybox://notebook/session.ipynb";
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.cell("1").await.ok();
+    assert!(listed(&mut ipybox, "notebook").await.is_empty());
+    refused(&mut ipybox, URI).await;
+    ipybox.stop().await;
+
+    let python = kernel_python();
+    let mut ipybox =
+        place.start(&["--python", python.to_str().unwrap(), "--notebook", "notes/run.ipynb"]).await;
+    ipybox.initialize().await;
+    ipybox.cell("print('in the notebook')").await.ok();
+    eventually("the notebook is written", || {
+        let text = std::fs::read_to_string(place.workspace().join("notes/run.ipynb"));
+        text.is_ok_and(|text| text.contains("in the notebook"))
+    })
+    .await;
+    assert_eq!(listed(&mut ipybox, "notebook").await, [URI]);
+    let content = read(&mut ipybox, URI).await;
+    assert_eq!(content["mimeType"], "application/x-ipynb+json");
+    let notebook: Value = serde_json::from_str(content["text"].as_str().unwrap()).unwrap();
+    assert_eq!(notebook["nbformat"], 4);
+    // Code that puts a link in its place shows nothing else.
+    ipybox.cell("import os\nos.rename('notes', 'moved')\nos.symlink('/etc', 'notes')").await.ok();
+    assert!(refused(&mut ipybox, URI).await.1.contains("no directory"));
     ipybox.stop().await;
 }

@@ -236,6 +236,8 @@ def refused(action):
 def send(host, port):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.settimeout(0.5)
+        # Never the port itself, from which it would hear itself.
+        sender.bind(("", port % 60000 + 2000))
         # A query for `example.com`, which any name server would answer.
         query = struct.pack(">6H", 7, 256, 1, 0, 0, 0) + b"\7example\3com\0" + struct.pack(">2H", 1, 1)
         sender.sendto(query, (host, port))
