@@ -53,6 +53,7 @@ TOP = {
     "SECURITY.md",
     "docs",
     "examples",
+    "packaging",
     "sandbox-default.json",
     "src",
 }
