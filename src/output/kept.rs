@@ -85,3 +85,24 @@ fn is_being_written(directory: &Dir, name: &OsStr) -> bool {
     file.map(cap_std::fs::File::into_std)
         .is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_code_puts_beside_the_files_is_not_opened() {
+        let workspace = tempfile::tempdir().unwrap();
+        let ignore = workspace.path().join(DIRECTORY).join(".gitignore");
+        open_directory(workspace.path(), ".ipybox/files").unwrap();
+        assert_eq!(std::fs::read_to_string(&ignore).unwrap(), "*\n");
+        std::fs::remove_file(&ignore).unwrap();
+        nix::unistd::mkfifo(&ignore, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        open_directory(workspace.path(), ".ipybox/files").unwrap();
+        // A link that leads nowhere is not followed either.
+        std::fs::remove_file(&ignore).unwrap();
+        std::os::unix::fs::symlink("../made", &ignore).unwrap();
+        open_directory(workspace.path(), ".ipybox/files").unwrap();
+        assert!(!workspace.path().join("made").exists());
+    }
+}

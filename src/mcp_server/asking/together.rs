@@ -202,3 +202,41 @@ impl Drop for Turn<'_> {
         self.left.give_back(of_none.into_iter());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+
+    use super::*;
+    use crate::approval::Target;
+
+    fn request(tool: &str) -> ApprovalRequest {
+        let target = Target::Command("c".to_owned());
+        ApprovalRequest::for_tests(Action::new("s".to_owned(), tool.to_owned(), Map::new(), target))
+    }
+
+    fn tools(questions: &VecDeque<ApprovalRequest>) -> Vec<&str> {
+        questions.iter().map(ApprovalRequest::tool_name).collect()
+    }
+
+    #[tokio::test]
+    async fn what_is_not_answered_can_be_asked_again_by_whoever_is_there() {
+        let (together, left) = (Together::default(), Left::default());
+        let callers = [(); 3].map(|()| together.caller(&left));
+        for (caller, tool) in callers.iter().zip(["own", "leaving", "ended"]) {
+            caller.share([request(tool)]);
+        }
+        let [own, leaving, ended] = callers;
+        let turn = own.turn().await;
+        assert_eq!(tools(&turn.questions), ["own", "leaving", "ended"]);
+        // Their questions are being asked just now.
+        assert!(leaving.leave().is_empty());
+        drop(ended);
+        drop(turn);
+        assert_eq!(tools(&left.questions_now()), ["leaving"]);
+        assert_eq!(tools(&own.turn().await.questions), ["own"]);
+        // Of nobody's calls alone none is asked.
+        let other = together.caller(&left);
+        assert!(tokio::time::timeout(std::time::Duration::from_millis(50), other.turn()).await.is_err());
+    }
+}

@@ -107,3 +107,43 @@ fn odd_notebooks_are_read_as_far_as_they_go() {
     check("{}", ExportError::NoNotebook);
     check(r#"{"nbformat": 3, "worksheets": []}"#, ExportError::Version(3));
 }
+
+#[test]
+fn what_is_written_follows_no_link_and_waits_for_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name);
+    let made = Export { text: "text".to_owned(), files: vec![("1.png".to_owned(), b"image".to_vec())] };
+    let save = |name: &str| made.save(&path(name), "run_files").map_err(|error| error.to_string());
+    save("run.md").unwrap();
+    save("run.md").unwrap();
+    assert_eq!(std::fs::read_to_string(path("run.md")).unwrap(), "text");
+    assert_eq!(std::fs::read(path("run_files/1.png")).unwrap(), b"image");
+
+    std::fs::write(path("kept"), "kept").unwrap();
+    std::os::unix::fs::symlink("kept", path("link.md")).unwrap();
+    nix::unistd::mkfifo(&path("pipe.md"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    std::fs::remove_file(path("run_files/1.png")).unwrap();
+    std::os::unix::fs::symlink("../kept", path("run_files/1.png")).unwrap();
+    assert!(save("link.md").unwrap_err().contains("a symbolic link"));
+    assert!(save("pipe.md").unwrap_err().contains("not a regular file"));
+    save("run.md").unwrap();
+    assert_eq!(std::fs::read(path("run_files/1.png")).unwrap(), b"image");
+    std::fs::remove_dir_all(path("run_files")).unwrap();
+    std::fs::create_dir(path("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", path("run_files")).unwrap();
+    assert!(save("run.md").unwrap_err().contains("no directory"));
+    assert_eq!(std::fs::read_to_string(path("kept")).unwrap(), "kept");
+    assert_eq!(std::fs::read_dir(path("elsewhere")).unwrap().count(), 0);
+}
+
+#[test]
+fn what_was_no_python_is_none_in_the_file() {
+    let broken = code(
+        "x = \"\"\"",
+        json!([{"output_type": "error", "ename": "SyntaxError", "evalue": "", "traceback": []}]),
+    );
+    let escaped = code("s = \"\u{1b}]0;\"; EVIL(\"\u{7}\")", json!([]));
+    let text = exported(json!([broken, escaped, code("y", json!([]))]), ExportFormat::Python);
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
+    assert_eq!(lines, ["y"], "{text}");
+}
