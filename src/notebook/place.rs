@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::document::{self, Document, SEPARATOR, Text};
 use crate::files::create_private_directory;
+use crate::output::Kept;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 
 /// The size below which a notebook is kept, in bytes. Browsers are slow with larger ones.
@@ -25,9 +26,9 @@ pub(super) const READ_BYTES: u64 = MOST_BYTES as u64 / 8 * 9;
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How many notebooks of earlier sessions are kept where ipybox chooses the place, and how many bytes.
-const KEPT_FILES: usize = 50;
-const KEPT_BYTES: u64 = 512 * 1024 * 1024;
+/// Which notebooks of earlier sessions are kept where ipybox chooses the place: 50 beside a new one.
+const KEPT: Kept =
+    Kept { files: 51, bytes: 512 * 1024 * 1024, is_ours: |name: &str| name.ends_with(".ipynb") };
 
 /// The file of a notebook.
 #[derive(Debug)]
@@ -265,7 +266,7 @@ impl Place {
                 }
                 let opened = Dir::open_ambient_dir(directory, authority)?;
                 if self.known.is_none() {
-                    prune(&opened)?;
+                    KEPT.prune(&opened)?;
                 }
                 Ok(opened)
             }
@@ -327,32 +328,6 @@ fn finish(file: &mut File, begin: u64, has_cells: bool, tail: String, cells: &[S
     file.write_all([separator, &added, &tail].concat().as_bytes())?;
     let begin_bytes = begin + (separator.len() + added.len()) as u64;
     Ok(Known { stamp: Stamp::of(file)?, begin_bytes, tail, has_cells: has_cells || !cells.is_empty() })
-}
-
-/// Removes the oldest notebooks of ipybox, so that there is room for a new one.
-fn prune(directory: &Dir) -> io::Result<()> {
-    let mut files = Vec::new();
-    for entry in directory.entries()? {
-        let entry = entry?;
-        let name = entry.file_name();
-        // Another process may have removed it already.
-        let Ok(metadata) = entry.metadata() else { continue };
-        if metadata.is_file() && name.to_string_lossy().ends_with(".ipynb") {
-            files.push((metadata.modified().ok().map(|time| time.into_std()), metadata.len(), name));
-        }
-    }
-    files.sort_by(|one, other| other.cmp(one));
-    let mut bytes = 0;
-    for (place, (_, length, name)) in files.iter().enumerate() {
-        bytes += length;
-        if place + 1 > KEPT_FILES || bytes > KEPT_BYTES {
-            match directory.remove_file(name) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -14,13 +14,13 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 const DIRECTORY: &str = ".ipybox";
 
 /// Which files of a directory are kept, the newest ones.
-pub(super) struct Kept {
+pub(crate) struct Kept {
     /// How many.
-    pub(super) files: usize,
+    pub(crate) files: usize,
     /// How much they may hold together, before a new one.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// Whether a file of this name is one of them. Others are left alone.
-    pub(super) is_ours: fn(&str) -> bool,
+    pub(crate) is_ours: fn(&str) -> bool,
 }
 
 /// Opens a directory below `.ipybox`, which is made if it is missing.
@@ -49,7 +49,7 @@ pub(super) fn hold(file: &File) {
 
 impl Kept {
     /// Removes the oldest files so that there is room for a new one.
-    pub(super) fn prune(&self, directory: &Dir) -> io::Result<()> {
+    pub(crate) fn prune(&self, directory: &Dir) -> io::Result<()> {
         let mut files = Vec::new();
         for entry in directory.entries()? {
             let entry = entry?;

@@ -149,6 +149,11 @@ impl Sheet {
         Ok(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
     }
 
+    /// Whether several requests are asked.
+    pub(in crate::mcp_server) fn is_table(&self) -> bool {
+        self.requests.len() > 1
+    }
+
     /// The text of a table, as the user reads it.
     pub(in crate::mcp_server) fn text(&self) -> Result<String, TooLong> {
         Ok(format!("{}\n\n{}", self.heading(), tables(&self.requests)?))

@@ -227,13 +227,13 @@ async fn ask_all(
         // Whether more can come is asked above.
         complete_batches(&mut requests, &mut waiting).await;
         while let Some(sheet) = Sheet::next(&mut waiting) {
-            let text = sheet.text();
+            let text = sheet.is_table().then(|| sheet.text());
             let requests = sheet.into_requests();
             let rows = requests.len();
             let asked = requests.into_iter().filter_map(|request| open(request, &state, timeout));
             let asked: Vec<_> = asked.collect();
             // The numbers of the rows are those of the questions only if none is missing.
-            if let (Ok(text), [_, _, ..], true) = (text, &asked[..], asked.len() == rows) {
+            if let Some(Ok(text)) = text.filter(|_| asked.len() == rows) {
                 let questions = asked.iter().map(|(_, question, _)| question.number).collect();
                 audience.tell(&Event::Together { questions, text: text.into() });
             }

@@ -25,6 +25,18 @@ const SOUND: &str = "
     if (wide > 0) throw new Error(`the page is ${wide} pixels wider than the screen`);
     if (page.troubles.length) throw new Error(page.troubles.join('; '));";
 
+/// Shows the page in a window of this width with these colours: it is sound there.
+async fn look(browser: &mut Browser, name: &str, width: u32, scheme: &str) {
+    browser
+        .run(&format!(
+            "await page.emulateMediaFeatures([{{name: 'prefers-color-scheme', value: {scheme:?}}}]);
+             await page.setViewport({{width: {width}, height: 740}});
+             {SOUND}"
+        ))
+        .await;
+    browser.screenshot(name).await;
+}
+
 #[tokio::test]
 async fn a_call_is_allowed_by_keyboard_alone() {
     let place = Place::new();
@@ -95,14 +107,7 @@ async fn two_hundred_calls_are_one_table() {
     for (name, width, scheme) in
         [("200-dark", 1280, "dark"), ("200-narrow", 360, "light"), ("200-narrow-dark", 360, "dark")]
     {
-        browser
-            .run(&format!(
-                "await page.emulateMediaFeatures([{{name: 'prefers-color-scheme', value: {scheme:?}}}]);
-                 await page.setViewport({{width: {width}, height: 740}});
-                 {SOUND}"
-            ))
-            .await;
-        browser.screenshot(name).await;
+        look(&mut browser, name, width, scheme).await;
     }
     browser.run("await page.evaluate(() => document.querySelector('tr.row').scrollIntoView());").await;
     browser.screenshot("200-narrow-rows").await;
@@ -156,14 +161,7 @@ async fn details_show_what_would_change_in_a_file() {
         )
         .await;
     for (name, width, scheme) in [("diff-light", 1280, "light"), ("diff-narrow-dark", 360, "dark")] {
-        browser
-            .run(&format!(
-                "await page.emulateMediaFeatures([{{name: 'prefers-color-scheme', value: {scheme:?}}}]);
-                 await page.setViewport({{width: {width}, height: 740}});
-                 {SOUND}"
-            ))
-            .await;
-        browser.screenshot(name).await;
+        look(&mut browser, name, width, scheme).await;
     }
     browser.run("await page.keyboard.press('d');").await;
     assert!(running.answer().await.error().contains("rejected"));
