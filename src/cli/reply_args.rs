@@ -13,6 +13,10 @@ pub(crate) struct ReplyArgs {
     /// Which clients get links to the resources that a reply names, besides its text
     #[arg(long, value_name = "WHICH", default_value = "auto")]
     resource_links: ResourceLinks,
+
+    /// Show no tables and plots to users of clients that can show them (MCP Apps)
+    #[arg(long)]
+    no_views: bool,
 }
 
 /// What a cell's reply holds of its images.
@@ -47,5 +51,6 @@ impl ReplyArgs {
             ResourceLinks::Always => ipybox::ResourceLinks::Always,
             ResourceLinks::Never => ipybox::ResourceLinks::Never,
         };
+        settings.views = !self.no_views;
     }
 }

@@ -166,6 +166,8 @@ pub struct Config {
     login_flags: String,
     pub(crate) images: Images,
     pub(crate) resource_links: ResourceLinks,
+    /// Whether clients that can show views get them.
+    pub(crate) has_views: bool,
     pub(crate) has_long_cells: bool,
     pub(crate) images_dir: PathBuf,
     pub(crate) kernel: KernelSettings,
@@ -233,6 +235,7 @@ impl Config {
             login_flags,
             images: settings.images,
             resource_links: settings.resource_links,
+            has_views: settings.views,
             has_long_cells: settings.long_cells,
             images_dir,
             kernel: settings.kernel,

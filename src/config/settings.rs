@@ -25,6 +25,8 @@ pub struct Settings {
     pub images_dir: PathBuf,
     /// Which MCP clients get links to resources in the answers of cells. Default: [`ResourceLinks::Auto`].
     pub resource_links: ResourceLinks,
+    /// Whether MCP clients that can show tables and plots as views (MCP Apps) get them. Default: yes.
+    pub views: bool,
     /// How the kernel runs.
     pub kernel: KernelSettings,
     /// The sandbox that the kernel runs in. Default: none.
@@ -263,6 +265,7 @@ impl Default for Settings {
             images: Images::default(),
             images_dir: PathBuf::from("images"),
             resource_links: ResourceLinks::default(),
+            views: true,
             kernel: KernelSettings::default(),
             sandbox: None,
             remote: None,

@@ -21,6 +21,7 @@ import ipybox_inquiry
 import ipybox_messages
 import ipybox_shell
 import ipybox_tracebacks
+import ipybox_views
 from ipybox_loading import ImportingPackage, after_import
 from IPython.core import interactiveshell
 from IPython.core.compilerop import CachingCompiler
@@ -132,6 +133,8 @@ class Kernel:
         self._handler = signal.default_int_handler
         self._is_in_cell = False
         self._is_interrupted = False
+        # Whether the client of the newest cell shows views.
+        self._has_views = False
         # When an interrupt was last ignored.
         self._ignored = -math.inf
         self.shell = InteractiveShell.instance(config=ipybox_shell.configuration())
@@ -144,6 +147,7 @@ class Kernel:
         after_import("asyncio", self._use_loop)
         after_import("mcptools", ImportingPackage.adopt)
         after_import("wurlitzer", show_output_once)
+        ipybox_views.install(self.shell, after_import, lambda: self._has_views)
 
     def serve(self):
         """Report that the kernel is ready, and handle requests for ever."""
@@ -151,6 +155,7 @@ class Kernel:
         while True:
             request = self._next_request()
             if request["type"] == "execute_request":
+                self._has_views = request["content"]["has_views"]
                 self._execute(request["cell"].encode(), request["content"]["code"])
             elif request["type"] in ipybox_inquiry.ANSWERS:
                 self._answer(request)
@@ -181,7 +186,7 @@ class Kernel:
             return
         readable = {
             name: as_text(value)
-            for name, value in data.items()
+            for name, value in ipybox_views.with_view(data).items()
             if name in ipybox_messages.READ
         }
         content = {"data": readable, "transient": display_id(transient)}

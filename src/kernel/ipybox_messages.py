@@ -1,6 +1,8 @@
-"""Contents of messages in the form that ipybox reads, with bounded lengths. Standard library only."""
+"""Contents of messages in the form that ipybox reads, with bounded lengths. Standard library and IPython only."""
 
 import json
+
+import ipybox_views
 
 # The longest text in a message, in characters.
 PIECE_CHARS = 64 * 1024
@@ -49,6 +51,7 @@ READ = (
     "image/svg+xml",
     "application/pdf",
     "application/vnd.ipybox.file",
+    ipybox_views.KIND,
 )
 
 

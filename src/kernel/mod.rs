@@ -27,7 +27,9 @@ use std::time::Duration;
 use serde_json::json;
 
 pub(crate) use self::death::Death;
-pub(crate) use self::fold::{AttachmentId, Fold, Image, Missing, Settled, ShownFile, Taken, Transcript};
+pub(crate) use self::fold::{
+    AttachmentId, FileRole, Fold, Image, Missing, Settled, ShownFile, Taken, Transcript,
+};
 pub(crate) use self::inquiry::{Inquiry, Insight};
 pub(crate) use self::launch::{KernelProcess, Launch, ShellCommands};
 pub(crate) use self::limits::Limits;
@@ -42,7 +44,7 @@ use crate::jupyter::{self, KernelId};
 use crate::sandbox::Sandbox;
 
 /// The modules for every kernel; [`launch`] and [`remote`] have further ones.
-const SHARED_MODULES: [(&str, &str); 10] = python_modules![
+const SHARED_MODULES: [(&str, &str); 11] = python_modules![
     "ipybox_commands",
     "ipybox_files",
     "ipybox_frames",
@@ -53,6 +55,7 @@ const SHARED_MODULES: [(&str, &str); 10] = python_modules![
     "ipybox_messages",
     "ipybox_shell",
     "ipybox_tracebacks",
+    "ipybox_views",
 ];
 
 /// Why a kernel could not be started or communicated with.
@@ -180,7 +183,7 @@ impl Kernel {
 
     /// Runs code of our own to its end and returns other messages that arrived meanwhile.
     async fn run(&mut self, code: String) -> Result<Vec<Message>, Error> {
-        let mut fold = Fold::new(self.execute(code).await?);
+        let mut fold = Fold::new(self.execute(code, false).await?);
         let mut others = Vec::new();
         while !fold.is_complete() {
             match self.next().await? {
@@ -196,14 +199,15 @@ impl Kernel {
 
     /// Sends `code` to be run and returns the id that its messages will carry.
     ///
-    /// A byte order mark at its beginning is left out, as Python does in files.
-    pub(crate) async fn execute(&mut self, mut code: String) -> Result<String, Error> {
+    /// A byte order mark at its beginning is left out, as Python does in files. If `has_views`, objects that a client can
+    /// show as more than text come with their views.
+    pub(crate) async fn execute(&mut self, mut code: String, has_views: bool) -> Result<String, Error> {
         if code.starts_with('\u{feff}') {
             code.remove(0);
         }
         match self {
-            Self::Own(kernel) => kernel.execute(&code),
-            Self::Remote(kernel) => kernel.execute(&code).await,
+            Self::Own(kernel) => kernel.execute(&code, has_views),
+            Self::Remote(kernel) => kernel.execute(&code, has_views).await,
         }
     }
 

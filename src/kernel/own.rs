@@ -161,12 +161,12 @@ impl OwnKernel {
     }
 
     /// Sends `code` to be run and returns the id that its messages will carry.
-    pub(super) fn execute(&mut self, code: &str) -> Result<String, Error> {
+    pub(super) fn execute(&mut self, code: &str, has_views: bool) -> Result<String, Error> {
         if let Some(status) = self.has_ended()? {
             return Err(Error::Ended(self.death(status)));
         }
         let id = uuid::Uuid::new_v4().simple().to_string();
-        self.send("execute_request", &id, &json!({ "code": code }))?;
+        self.send("execute_request", &id, &json!({ "code": code, "has_views": has_views }))?;
         Ok(id)
     }
 

@@ -92,6 +92,7 @@ impl CodeExecution {
                 unread: None,
                 approver,
                 has_tools: true,
+                has_views: false,
                 author: Author::Agent,
             };
             session.execute(cell).await.outcome().await

@@ -12,7 +12,7 @@ use super::arrivals::{Arrival, Turn};
 use super::asking::{About, AskVia, Followed, Leave, Ongoing, Waiting, has_tasks};
 use super::earlier::name_of;
 use super::progress::{self, Listener, Progress};
-use super::{Call, Handler, execute, reply, reset, resources, uploads, wait};
+use super::{Call, Handler, execute, reply, reset, resources, uploads, views, wait};
 
 impl Handler {
     /// Begins a call, and runs it until it is done, the client must ask its user, or the request does not wait longer.
@@ -56,6 +56,7 @@ impl Handler {
             approver,
             unread: cell.map(|(_, unread)| unread),
             has_links: resources::are_wanted(self.server.resource_links, context),
+            has_views: self.server.has_views && views::are_shown_by(context),
         };
         let (server, name) = (Arc::clone(&self.server), request.name.to_string());
         let wait = execute::wait_of(&arguments).filter(|_| is_long);

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::sessions::Chosen;
-use super::{Call, McpServer, parse, pictures, reply, schema, wait};
+use super::{Call, McpServer, parse, pictures, reply, schema, views, wait};
 use crate::config::Images;
 use crate::output::Unread;
 use crate::session::{Author, Cell, DEFAULT_TIMEOUT, Outcome};
@@ -193,6 +193,7 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
         unread: call.unread.clone(),
         approver: call.approver,
         has_tools: true,
+        has_views: call.has_views,
         author: Author::Agent,
     };
     call.turn.come().await;
@@ -212,7 +213,8 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
             if call.has_links {
                 shown.extend(resources.into_iter().map(ContentBlock::resource_link));
             }
-            reply::cell(&outcome, max_output_chars, shown)
+            let result = reply::cell(&outcome, max_output_chars, shown);
+            if call.has_views { views::tell(result, &outcome.views) } else { result }
         }
         Err(error) => reply::error(&error),
     }

@@ -26,6 +26,7 @@ mod sessions;
 mod skills;
 mod stdio;
 mod uploads;
+mod views;
 mod wait;
 
 use std::borrow::Cow;
@@ -94,6 +95,8 @@ pub(crate) struct McpServer {
     skills: Skills,
     /// Whether requests can stop waiting for their cells.
     has_long_cells: bool,
+    /// Whether clients that can show views get them.
+    has_views: bool,
 }
 
 /// The handler for rmcp, of one connection with a client. The server is shared, since tools may outlive the request that
@@ -131,6 +134,8 @@ struct Call {
     unread: Option<Arc<Unread>>,
     /// Whether the answer has links to resources.
     has_links: bool,
+    /// Whether the client shows views.
+    has_views: bool,
 }
 
 impl McpServer {
@@ -149,6 +154,7 @@ impl McpServer {
             shelf: Shelf::default(),
             skills: Skills::new(config),
             has_long_cells: config.has_long_cells,
+            has_views: config.has_views,
         }
     }
 
@@ -240,9 +246,11 @@ impl ServerHandler for Handler {
     async fn list_tools(
         &self,
         _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(definitions(self.server.has_long_cells)))
+        let tools = definitions(self.server.has_long_cells);
+        let has_views = self.server.has_views && views::are_shown_by(&context);
+        Ok(ListToolsResult::with_all_items(if has_views { views::add_to(tools) } else { tools }))
     }
 
     async fn list_resources(
@@ -310,6 +318,13 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let _open = self.connection.calls.token();
+        if request.name == views::NAME {
+            // No model sees its answer, so that news would be lost with it; and it waits for no cell.
+            drop(Turn::of(&context.extensions));
+            let arguments = request.arguments.unwrap_or_default();
+            let places = self.server.session().places();
+            return answer_panics(async { Ok(views::read(places, arguments).await) }).await.map(Into::into);
+        }
         let call = CallId { connection: self.connection.number, id: context.id.clone() };
         self.server.deliveries.begin(&request, &call, &context);
         self.server.ask_kernel_if_due().await;

@@ -177,7 +177,7 @@ mod tests {
     fn outcome(end: End) -> Outcome {
         let (text, late) = (Text::default(), Text::default());
         let (images, files) = (Vec::new(), Vec::new());
-        Outcome { text, late, images, files, end, error: None, notes: Vec::new() }
+        Outcome { text, late, images, files, views: Vec::new(), end, error: None, notes: Vec::new() }
     }
 
     fn raised(error: PythonError) -> Outcome {

@@ -265,6 +265,7 @@ fn question(session: &Session) -> Cell {
         unread: None,
         approver: Approver::Nobody("the names of variables are read without tools"),
         has_tools: false,
+        has_views: false,
         author: Author::Ourselves,
     }
 }

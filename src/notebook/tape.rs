@@ -186,7 +186,7 @@ impl Tape {
 
     /// Keeps a representation of an object, if there is room for it.
     fn keep(&mut self, object: &mut Object, kind: &str, value: &Value) {
-        let Some(text) = value.as_str().filter(|_| kind != ShownFile::MIME_TYPE) else { return };
+        let Some(text) = value.as_str().filter(|_| !ShownFile::is_of(kind)) else { return };
         if is_image(kind) {
             match self.images_left.checked_sub(text.len()) {
                 Some(left) => {

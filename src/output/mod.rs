@@ -15,5 +15,5 @@ pub(crate) use self::images::{Places, SavedImage};
 pub(crate) use self::kept::Kept;
 pub(crate) use self::late::Late;
 pub(crate) use self::record::{Cut, Record, Recorded, Text};
-pub(crate) use self::shown_files::{FILES, SavedFile};
+pub(crate) use self::shown_files::{FILES, SavedFile, VIEWS};
 pub(crate) use self::unread::Unread;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use super::excerpt::Excerpt;
 use super::files::{OUTPUTS, OutputFile};
 use super::images::{self, Places, SavedImage};
-use super::shown_files::{self, FILES, MOST_FILES, SavedFile};
-use crate::kernel::{AttachmentId, Image, Settled, ShownFile, Taken};
+use super::shown_files::{self, MOST_FILES, SavedFile};
+use crate::kernel::{AttachmentId, FileRole, Image, Settled, ShownFile, Taken};
 
 /// How many bytes of images are held in memory for the reply; further images are in their files only.
 const HELD_BYTES: usize = 32 * 1024 * 1024;
@@ -22,6 +22,7 @@ pub(crate) struct Record {
     whole: Whole,
     images: BTreeMap<AttachmentId, SavedImage>,
     files: BTreeMap<AttachmentId, SavedFile>,
+    views: BTreeMap<AttachmentId, SavedFile>,
     troubles: Vec<String>,
 }
 
@@ -44,6 +45,8 @@ pub(crate) struct Recorded {
     pub(crate) images: Vec<SavedImage>,
     /// Files that code has shown, in order.
     pub(crate) files: Vec<SavedFile>,
+    /// The files of views and images, in order.
+    pub(crate) views: Vec<PathBuf>,
     /// What could not be saved, and why.
     pub(crate) troubles: Vec<String>,
 }
@@ -78,6 +81,7 @@ impl Record {
             whole: Whole::Excerpt,
             images: BTreeMap::new(),
             files: BTreeMap::new(),
+            views: BTreeMap::new(),
             troubles: Vec::new(),
         }
     }
@@ -119,9 +123,12 @@ impl Record {
         };
         let mut excerpt = self.excerpt.into_string();
         excerpt.truncate(excerpt.trim_end().len());
+        let images = self.images.iter().map(|(id, image)| (*id, &image.path));
+        let views = self.views.iter().map(|(id, view)| (*id, &view.path)).chain(images);
+        let views = BTreeMap::from_iter(views).into_values().cloned().collect();
         let images = self.images.into_values().collect();
         let files = self.files.into_values().collect();
-        Recorded { text: Text { excerpt, cut }, images, files, troubles: self.troubles }
+        Recorded { text: Text { excerpt, cut }, images, files, views, troubles: self.troubles }
     }
 
     async fn save(&mut self, id: AttachmentId, image: Image) {
@@ -144,23 +151,40 @@ impl Record {
     }
 
     async fn save_file(&mut self, id: AttachmentId, file: ShownFile) {
-        if self.files.len() >= MOST_FILES {
+        let role = file.role;
+        if self.files_of(role).len() >= MOST_FILES {
+            let what = match role {
+                FileRole::Copy => "files",
+                FileRole::View => "views",
+            };
             return self
-                .trouble(format!("Only the first {MOST_FILES} of the files were kept that were shown"));
+                .trouble(format!("Only the first {MOST_FILES} of the {what} were kept that were shown"));
         }
         let workspace = self.places.workspace.clone();
         let save = move || shown_files::save(&workspace, &file);
         match tokio::task::spawn_blocking(save).await.map_err(io::Error::other).flatten() {
-            Ok(saved) => drop(self.files.insert(id, saved)),
-            Err(error) => self.trouble(format!("A file could not be saved in `{FILES}/`: {error}")),
+            Ok(saved) => drop(self.files_of(role).insert(id, saved)),
+            Err(error) => {
+                let place = shown_files::directory_of(role);
+                self.trouble(format!("A file could not be saved in `{place}/`: {error}"));
+            }
+        }
+    }
+
+    fn files_of(&mut self, role: FileRole) -> &mut BTreeMap<AttachmentId, SavedFile> {
+        match role {
+            FileRole::Copy => &mut self.files,
+            FileRole::View => &mut self.views,
         }
     }
 
     async fn discard(&mut self, id: AttachmentId) {
-        let (image, file, places) = (self.images.remove(&id), self.files.remove(&id), self.places.clone());
+        let (image, places) = (self.images.remove(&id), self.places.clone());
+        let mut file = |role| self.files_of(role).remove(&id).map(|file| (file, role));
+        let file = file(FileRole::Copy).or_else(|| file(FileRole::View));
         let remove = move || match (image, file) {
             (Some(image), _) => images::remove(&places, &image),
-            (None, Some(file)) => shown_files::remove(&places.workspace, &file),
+            (None, Some((file, role))) => shown_files::remove(&places.workspace, &file, role),
             (None, None) => Ok(()),
         };
         if let Err(error) = tokio::task::spawn_blocking(remove).await.map_err(io::Error::other).flatten() {

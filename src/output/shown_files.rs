@@ -1,4 +1,5 @@
-//! Files that code has named by `show_file`: copies in `<workspace>/.ipybox/files/<8 hex digits>-<name>`.
+//! Files that the kernel has sent, as `<8 hex digits>-<name>`: copies of what code has named by `show_file` in
+//! `<workspace>/.ipybox/files/`, views of objects in `<workspace>/.ipybox/views/`.
 //!
 //! The kernel sends their bytes, so that the host opens no path that code chooses.
 
@@ -8,21 +9,23 @@ use std::path::{Path, PathBuf};
 use cap_std::fs::OpenOptions;
 
 use super::kept::{self, Kept};
-use crate::kernel::ShownFile;
+use crate::kernel::{FileRole, ShownFile};
 
 /// The directory of the copies in the workspace.
 pub(crate) const FILES: &str = ".ipybox/files";
+/// The directory of the views.
+pub(crate) const VIEWS: &str = ".ipybox/views";
 
-/// How many files a cell can show. There are as many copies of earlier cells.
+/// How many copies a cell can show, and how many views. There are as many of earlier cells.
 pub(super) const MOST_FILES: usize = 32;
 
-/// Which copies are kept.
+/// Which of each directory are kept.
 const KEPT: Kept = Kept { files: 2 * MOST_FILES, bytes: 512 * 1024 * 1024, is_ours };
 
 /// The longest name after the digits, in characters. File systems allow 255 bytes.
 const NAME_CHARS: usize = 100;
 
-/// A copy of a file.
+/// A file of the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SavedFile {
     /// Where it is saved.
@@ -39,16 +42,25 @@ impl SavedFile {
     }
 }
 
-/// Saves a copy. Blocks.
+/// The directory of the files with this role.
+pub(super) fn directory_of(role: FileRole) -> &'static str {
+    match role {
+        FileRole::Copy => FILES,
+        FileRole::View => VIEWS,
+    }
+}
+
+/// Saves a file. Blocks.
 pub(super) fn save(workspace: &Path, file: &ShownFile) -> io::Result<SavedFile> {
-    let directory = kept::open_directory(workspace, FILES)?;
+    let place = directory_of(file.role);
+    let directory = kept::open_directory(workspace, place)?;
     KEPT.prune(&directory)?;
     loop {
         let name = format!("{:08x}-{}", uuid::Uuid::new_v4().as_fields().0, harmless(&file.name));
         match directory.open_with(&name, OpenOptions::new().write(true).create_new(true)) {
             Ok(mut copy) => {
                 copy.write_all(&file.bytes)?;
-                let path = workspace.join(FILES).join(name);
+                let path = workspace.join(place).join(name);
                 return Ok(SavedFile { path, bytes: file.bytes.len() as u64 });
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -57,9 +69,10 @@ pub(super) fn save(workspace: &Path, file: &ShownFile) -> io::Result<SavedFile> 
     }
 }
 
-/// Removes a copy. Blocks.
-pub(super) fn remove(workspace: &Path, file: &SavedFile) -> io::Result<()> {
-    kept::open_directory(workspace, FILES)?.remove_file(file.path.file_name().unwrap_or_default())
+/// Removes a file. Blocks.
+pub(super) fn remove(workspace: &Path, file: &SavedFile, role: FileRole) -> io::Result<()> {
+    kept::open_directory(workspace, directory_of(role))?
+        .remove_file(file.path.file_name().unwrap_or_default())
 }
 
 /// A name of letters, digits and `.-_`, which no shell, URI or file system reads otherwise.
@@ -74,7 +87,7 @@ fn harmless(name: &str) -> String {
     }
 }
 
-/// Whether a file of this name is a copy of ours.
+/// Whether a file of this name is one of ours.
 pub(super) fn is_ours(name: &str) -> bool {
     name.split_once('-').is_some_and(|(digits, name)| {
         digits.len() == 8 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) && harmless(name) == name
@@ -86,7 +99,7 @@ mod tests {
     use super::*;
 
     fn shown(name: &str) -> ShownFile {
-        ShownFile { name: name.to_owned(), bytes: b"content".to_vec() }
+        ShownFile { name: name.to_owned(), bytes: b"content".to_vec(), role: FileRole::Copy }
     }
 
     #[test]
@@ -96,7 +109,7 @@ mod tests {
         assert_eq!(std::fs::read(&saved.path).unwrap(), b"content");
         assert_eq!((saved.name().as_str(), saved.bytes), ("report.pdf", 7));
         assert!(is_ours(saved.path.file_name().unwrap().to_str().unwrap()));
-        remove(workspace.path(), &saved).unwrap();
+        remove(workspace.path(), &saved, FileRole::Copy).unwrap();
         assert!(!saved.path.exists());
     }
 

@@ -3,6 +3,7 @@
 //! The grace periods for code that does not react to interrupts are set here. The worker replaces a kernel
 //! that is lost.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,6 +53,8 @@ pub(crate) struct Cell {
     pub(crate) approver: Approver,
     /// Whether its code may call tools, so that it waits for servers that are yet to be registered.
     pub(crate) has_tools: bool,
+    /// Whether its reader has views.
+    pub(crate) has_views: bool,
     /// Whose cell it is.
     pub(crate) author: Author,
 }
@@ -78,6 +81,8 @@ pub(crate) struct Outcome {
     pub(crate) images: Vec<SavedImage>,
     /// Files that code has shown, in order.
     pub(crate) files: Vec<SavedFile>,
+    /// The files of views and images, in order.
+    pub(crate) views: Vec<PathBuf>,
     /// How it ended.
     pub(crate) end: End,
     /// The exception that ended its code. After an interrupt it shows where the code was.
@@ -94,6 +99,7 @@ impl Outcome {
             late: Text::default(),
             images: Vec::new(),
             files: Vec::new(),
+            views: Vec::new(),
             end,
             error: None,
             notes: Vec::new(),

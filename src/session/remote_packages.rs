@@ -41,6 +41,7 @@ pub(super) fn cell(package: &str, cancel: CancellationToken) -> Cell {
         unread: None,
         approver: Approver::Nobody("packages are installed without tools"),
         has_tools: false,
+        has_views: false,
         author: Author::Ourselves,
     }
 }

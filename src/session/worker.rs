@@ -152,7 +152,7 @@ impl Worker {
                 biased;
                 () = cell.cancel.cancelled() => return Ok(Outcome::not_run(End::NotRun)),
                 () = generation.cancelled() => return Ok(Outcome::not_run(End::Reset)),
-                request = self.send(&cell.code) => request?,
+                request = self.send(cell) => request?,
             };
             notes.extend(self.lost.take());
             notes.extend(self.checkpoint.iter().flat_map(|checkpoint| checkpoint.notes()));
@@ -194,7 +194,9 @@ impl Worker {
         }
         let images = late.images.into_iter().chain(recorded.images).collect();
         let files = late.files.into_iter().chain(recorded.files).collect();
-        let outcome = Outcome { text: recorded.text, late: late.text, images, files, error, end, notes };
+        let views = late.views.into_iter().chain(recorded.views).collect();
+        let outcome =
+            Outcome { text: recorded.text, late: late.text, images, files, views, error, end, notes };
         if let Some(live) = live {
             live.ended(&outcome);
         }
@@ -222,9 +224,9 @@ impl Worker {
     }
 
     /// Sends code to the kernel, or to a fresh one if the kernel has died since the last cell.
-    async fn send(&mut self, code: &str) -> Result<String, Error> {
+    async fn send(&mut self, Cell { code, has_views, .. }: &Cell) -> Result<String, Error> {
         if let Some(kernel) = self.kernel.as_mut() {
-            match kernel.execute(code.to_owned()).await {
+            match kernel.execute(code.clone(), *has_views).await {
                 Ok(request) => return Ok(request),
                 // The remote kernel runs on, and may be reachable again later.
                 Err(error @ kernel::Error::Disconnected(_)) => return Err(site::Error::Kernel(error).into()),
@@ -242,7 +244,7 @@ impl Worker {
         }
         self.start_kernel().await?;
         let Some(kernel) = self.kernel.as_mut() else { return Err(Error::Stopped) };
-        Ok(kernel.execute(code.to_owned()).await.map_err(site::Error::Kernel)?)
+        Ok(kernel.execute(code.clone(), *has_views).await.map_err(site::Error::Kernel)?)
     }
 
     /// Reads the remaining messages of a kernel that accepts no requests any more. Returns how it ended if

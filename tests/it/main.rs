@@ -21,3 +21,4 @@ mod starting;
 mod support;
 mod tool_server;
 mod tools;
+mod views;

@@ -26,18 +26,36 @@ const IMAGES: [(&str, &str); 6] = [
 
 const SVG: &str = "image/svg+xml";
 
-/// A file that code has named by `show_file`, as the kernel sent it.
+/// A file that the kernel sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ShownFile {
     /// Its name. Code chooses it.
     pub(crate) name: String,
     /// Its bytes.
     pub(crate) bytes: Vec<u8>,
+    /// What it is for.
+    pub(crate) role: FileRole,
+}
+
+/// What a file is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileRole {
+    /// Code has named it by `show_file`.
+    Copy,
+    /// It is a view: what clients that have views show instead of an object's text.
+    View,
 }
 
 impl ShownFile {
-    /// The MIME type of a file: its name, a line break, and its bytes in Base64. `ipybox_files.py` makes it.
-    pub(crate) const MIME_TYPE: &str = "application/vnd.ipybox.file";
+    /// The MIME type of a copy: its name, a line break, and its bytes in Base64. `ipybox_files.py` makes it.
+    const COPY: &str = "application/vnd.ipybox.file";
+    /// The MIME type of a view: its name, a line break, and its text. `ipybox_views.py` makes it.
+    const VIEW: &str = "application/vnd.ipybox.view";
+
+    /// Whether a representation of this MIME type is a file.
+    pub(crate) fn is_of(mime_type: &str) -> bool {
+        [Self::COPY, Self::VIEW].contains(&mime_type)
+    }
 }
 
 /// An image, as the kernel sent it.
@@ -61,8 +79,11 @@ pub(super) fn images(bundle: &MimeBundle) -> Vec<Image> {
 
 /// The file among an object's representations.
 pub(super) fn file(bundle: &MimeBundle) -> Option<ShownFile> {
-    let (name, data) = text(bundle, ShownFile::MIME_TYPE)?.split_once('\n')?;
-    Some(ShownFile { name: name.to_owned(), bytes: decode(data)? })
+    if let Some((name, data)) = text(bundle, ShownFile::COPY).and_then(|file| file.split_once('\n')) {
+        return Some(ShownFile { name: name.to_owned(), bytes: decode(data)?, role: FileRole::Copy });
+    }
+    let (name, data) = text(bundle, ShownFile::VIEW)?.split_once('\n')?;
+    Some(ShownFile { name: name.to_owned(), bytes: data.as_bytes().to_vec(), role: FileRole::View })
 }
 
 /// Decodes Base64, possibly in lines.
@@ -144,13 +165,15 @@ mod tests {
         let script = include_str!("../ipybox_messages.py");
         let listed = |name: &str| {
             let list = script.split_once(&format!("\n{name} = (")).unwrap().1.split_once(')').unwrap().0;
-            Vec::from_iter(list.split('"').skip(1).step_by(2))
+            let list = list.replace("ipybox_views.KIND", &format!("\"{}\"", ShownFile::VIEW));
+            Vec::from_iter(list.split('"').skip(1).step_by(2).map(str::to_owned))
         };
-        let read = IMAGES.map(|(mime_type, _)| mime_type).into_iter().chain([ShownFile::MIME_TYPE]);
+        let read =
+            IMAGES.map(|(mime_type, _)| mime_type).into_iter().chain([ShownFile::COPY, ShownFile::VIEW]);
         assert_eq!(listed("READ"), Vec::from_iter(read));
         let texts = listed("TEXTS");
         assert_eq!(texts.len(), 5);
-        texts.into_iter().for_each(|mime_type| check(json!({mime_type: "x"}), Some("x"), &[]));
+        texts.into_iter().for_each(|mime_type| check(json!({ mime_type: "x" }), Some("x"), &[]));
     }
 
     #[test]
@@ -164,21 +187,35 @@ mod tests {
     #[test]
     fn a_file_has_a_name_and_bytes() {
         let file_of = |content: &str| {
-            let Value::Object(bundle) =
-                json!({ ShownFile::MIME_TYPE: content, "text/plain": "<file a.bin>" })
+            let Value::Object(bundle) = json!({ ShownFile::COPY: content, "text/plain": "<file a.bin>" })
             else {
                 unreachable!()
             };
             file(&bundle)
         };
-        let shown = ShownFile { name: "a.bin".to_owned(), bytes: b"\x01\x02".to_vec() };
+        let shown = ShownFile { name: "a.bin".to_owned(), bytes: b"\x01\x02".to_vec(), role: FileRole::Copy };
         assert_eq!(file_of("a.bin\nAQI="), Some(shown));
         assert_eq!(file_of("a.bin\n").unwrap().bytes, b"");
         for wrong in ["", "a.bin", "a.bin\n%"] {
             assert_eq!(file_of(wrong), None, "{wrong}");
         }
         let script = include_str!("../ipybox_files.py");
-        assert!(script.contains(&format!("KIND = \"{}\"", ShownFile::MIME_TYPE)));
+        assert!(script.contains(&format!("KIND = \"{}\"", ShownFile::COPY)));
+    }
+
+    #[test]
+    fn a_view_is_a_text_with_a_name() {
+        let Value::Object(bundle) =
+            json!({ ShownFile::VIEW: "table.jsonl\n{}\n[1]", "text/plain": "a table" })
+        else {
+            unreachable!()
+        };
+        let view =
+            ShownFile { name: "table.jsonl".to_owned(), bytes: b"{}\n[1]".to_vec(), role: FileRole::View };
+        assert_eq!(file(&bundle), Some(view));
+        assert_eq!(best_text(&bundle, &[]).as_deref(), Some("a table"));
+        let script = include_str!("../ipybox_views.py");
+        assert!(script.contains(&format!("KIND = \"{}\"", ShownFile::VIEW)));
     }
 
     #[test]

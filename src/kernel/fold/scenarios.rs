@@ -69,7 +69,7 @@ async fn messages(steps: &[Step], place: &Path) -> Vec<Message> {
     for step in steps {
         if let Some(code) = &step.code {
             let name = format!("cell-{}", names.len() + 1);
-            names.insert(kernel.execute(code.clone()).await.unwrap(), name);
+            names.insert(kernel.execute(code.clone(), false).await.unwrap(), name);
         }
         let mut until = step.until.as_deref();
         let mut said = String::new();

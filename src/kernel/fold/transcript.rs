@@ -6,7 +6,7 @@
 
 use std::mem;
 
-use super::bundle::{self, Image, ShownFile};
+use super::bundle::{self, FileRole, Image, ShownFile};
 use crate::kernel::message::{MimeBundle, Shown};
 use crate::kernel::terminal::{Terminal, plain};
 
@@ -179,9 +179,9 @@ impl Transcript {
     fn object(&mut self, bundle: &MimeBundle, id: Option<String>, taken: &mut Taken) -> Object {
         let images = bundle::images(bundle);
         let file = bundle::file(bundle);
-        let text = match file {
-            Some(_) => None,
-            None => bundle::best_text(bundle, &images).map(|text| plain(&text)),
+        let text = match &file {
+            Some(file) if file.role == FileRole::Copy => None,
+            _ => bundle::best_text(bundle, &images).map(|text| plain(&text)),
         };
         let bytes = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         self.held_bytes += PIECE_BYTES + bytes(&text) + bytes(&id);

@@ -41,6 +41,11 @@ def refuse_input(kernel, refuse):
     kernel.getpass = refuse
 
 
+def wants_views(kernel):
+    """Tells whether the client of the newest cell shows views."""
+    return lambda: bool(kernel.get_parent("shell").get("content", {}).get("has_views"))
+
+
 def wake_loop_by_signals():
     """Make an interrupt end an `await` at once, and not when the event loop happens to wake.
 

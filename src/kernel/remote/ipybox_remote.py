@@ -30,10 +30,12 @@ def adapt(settings):
     import ipybox_input
     import ipybox_ipykernel
     import ipybox_limits
+    import ipybox_loading
     import ipybox_runtime
     import ipybox_session
     import ipybox_shell
     import ipybox_streams
+    import ipybox_views
 
     try:
         ipybox_limits.limit(**settings["limits"])
@@ -59,6 +61,8 @@ def adapt(settings):
         ipybox_commands.ask_first(shell, is_only_escape)
     ipybox_input.refuse_input()
     ipybox_files.install(ipybox_runtime.ask_host)
+    wants_views = ipybox_ipykernel.wants_views(kernel)
+    ipybox_views.install(shell, ipybox_loading.after_import, wants_views)
     ipybox_ipykernel.refuse_input(kernel, ipybox_input.refuse)
     ipybox_ipykernel.wake_loop_by_signals()
     ipybox_shell.undo_colors()

@@ -5,6 +5,7 @@ import inspect
 import json
 
 import ipybox_messages
+import ipybox_views
 
 # The message types with output.
 SHOWN = (
@@ -106,20 +107,24 @@ def send_in_pieces(send):
     def send_pieces(stream, message_or_type, content=None, *args, **kwargs):
         if isinstance(message_or_type, dict):
             message = message_or_type
-            for kind, piece in ipybox_messages.pieces(
-                message["msg_type"], message["content"]
-            ):
+            for kind, piece in pieces_of(message["msg_type"], message["content"]):
                 renamed = {**message, "content": piece}
                 if kind != message["msg_type"]:
                     renamed["msg_type"] = kind
                     renamed["header"] = {**message["header"], "msg_type": kind}
                 sent = send(stream, renamed, *args, **kwargs)
         else:
-            for kind, piece in ipybox_messages.pieces(message_or_type, content):
+            for kind, piece in pieces_of(message_or_type, content):
                 sent = send(stream, kind, piece, *args, **kwargs)
         return sent
 
     return send_pieces
+
+
+def pieces_of(kind, content):
+    if kind in ("display_data", "execute_result", "update_display_data"):
+        content = {**content, "data": ipybox_views.with_view(content["data"])}
+    return ipybox_messages.pieces(kind, content)
 
 
 def pack(message):

@@ -225,7 +225,7 @@ impl RemoteKernel {
     }
 
     /// Sends a request to run code. A broken connection gets a while to be reopened.
-    pub(super) async fn execute(&mut self, code: &str) -> Result<String, Error> {
+    pub(super) async fn execute(&mut self, code: &str, has_views: bool) -> Result<String, Error> {
         let back = self.state.wait_for(|state| matches!(state, State::Connected));
         if tokio::time::timeout(SHORT_PATIENCE, back).await.is_err()
             && let State::Broken(why) = &*self.state.borrow()
@@ -244,6 +244,8 @@ impl RemoteKernel {
             "user_expressions": {},
             "allow_stdin": false,
             "stop_on_error": false,
+            // For `ipybox_ipykernel.py`.
+            "has_views": has_views,
         });
         let (id, request) = Parts::request(Channel::Shell, "execute_request", &content);
         self.ask(Request::Execute(request))?;

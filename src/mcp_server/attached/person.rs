@@ -162,6 +162,7 @@ impl Person {
                 unread: Some(Arc::clone(&unread)),
                 approver: person.attached().approver(NOBODY),
                 has_tools: true,
+                has_views: false,
                 author: Author::Person(person.number),
             };
             let pending = person.place().session.execute(cell).await;

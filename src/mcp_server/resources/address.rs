@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::output::{FILES, OUTPUTS, Places};
+use crate::output::{FILES, OUTPUTS, Places, VIEWS};
 
 const SCHEME: &str = "ipybox://";
 
@@ -20,13 +20,15 @@ const IMAGES: [&str; 6] = ["gif", "jpg", "pdf", "png", "svg", "webp"];
 
 /// Which file a resource is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Address {
+pub(in crate::mcp_server) enum Address {
     /// All of a cell's output.
     Output(String),
     /// An image that a cell has shown.
     Image(String),
     /// A file that a cell has shown.
     File(String),
+    /// A view of what a cell has shown.
+    View(String),
     /// A generated module, by its package and its file.
     Module { package: String, file: String },
     /// The notebook of the session.
@@ -80,6 +82,10 @@ impl Address {
                 let is_ours = is_digits(digits) && !rest.is_empty() && rest.chars().all(is_plain);
                 is_ours.then(|| Self::File(name.to_owned()))
             }
+            "views" => match Self::of("files", name)? {
+                Self::File(name) => Some(Self::View(name)),
+                _ => None,
+            },
             "notebook" if name == NOTEBOOK => Some(Self::Notebook),
             "mcptools" => {
                 let (package, file) = name.split_once('/')?;
@@ -91,7 +97,7 @@ impl Address {
     }
 
     /// The address of a file that an answer names; `None` if code has given the file a name that has none.
-    pub(super) fn of_file(kind: &str, path: &Path) -> Option<Self> {
+    pub(in crate::mcp_server) fn of_file(kind: &str, path: &Path) -> Option<Self> {
         Self::of(kind, path.file_name()?.to_str()?)
     }
 
@@ -101,28 +107,34 @@ impl Address {
             Self::Output(name) => format!("{SCHEME}outputs/{name}"),
             Self::Image(name) => format!("{SCHEME}images/{name}"),
             Self::File(name) => format!("{SCHEME}files/{name}"),
+            Self::View(name) => format!("{SCHEME}views/{name}"),
             Self::Module { package, file } => format!("{SCHEME}mcptools/{package}/{file}"),
             Self::Notebook => format!("{SCHEME}notebook/{NOTEBOOK}"),
         }
     }
 
     /// The name of its file.
-    pub(super) fn name(&self) -> &str {
+    pub(in crate::mcp_server) fn name(&self) -> &str {
         match self {
-            Self::Output(name) | Self::Image(name) | Self::File(name) => name,
+            Self::Output(name) | Self::Image(name) | Self::File(name) | Self::View(name) => name,
             Self::Module { file, .. } => file,
             Self::Notebook => NOTEBOOK,
         }
     }
 
     /// A trusted directory, and the path of the file below it; `None` if it is the notebook, and there is none.
-    pub(super) fn place(&self, places: &Places, notebook: Option<&Path>) -> Option<(PathBuf, PathBuf)> {
+    pub(in crate::mcp_server) fn place(
+        &self,
+        places: &Places,
+        notebook: Option<&Path>,
+    ) -> Option<(PathBuf, PathBuf)> {
         let in_workspace = |path: PathBuf| (places.workspace.clone(), path);
         Some(match self {
             Self::Output(name) => in_workspace(Path::new(OUTPUTS).join(name)),
             Self::Image(name) => below(&places.workspace, &places.images.join(name)),
             Self::Notebook => below(&places.workspace, notebook?),
             Self::File(name) => in_workspace(Path::new(FILES).join(name)),
+            Self::View(name) => in_workspace(Path::new(VIEWS).join(name)),
             Self::Module { package, file } => in_workspace(Path::new("mcptools").join(package).join(file)),
         })
     }
@@ -185,6 +197,7 @@ mod tests {
             "ipybox://outputs/0a1b2c3d.txt",
             "ipybox://images/0a1b2c3d.png",
             "ipybox://files/0a1b2c3d-a-report.final.pdf",
+            "ipybox://views/0a1b2c3d-table.jsonl",
             "ipybox://mcptools/git/get_file.py",
             "ipybox://mcptools/git/__init__.py",
             "ipybox://notebook/session.ipynb",

@@ -18,12 +18,13 @@ use rmcp::{ErrorData, RoleServer};
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use self::address::{Address, Part, Refusal};
+pub(super) use self::address::Address;
+use self::address::{Part, Refusal};
 use self::content::{Failure, MOST_BYTES};
 pub(super) use self::links::are_wanted;
 use self::media::media_type;
 pub(super) use self::shelf::Shelf;
-use super::McpServer;
+use super::{McpServer, views};
 
 /// How many resources one answer lists.
 const PAGE: usize = 50;
@@ -108,7 +109,7 @@ pub(super) async fn read(
 ) -> Result<ReadResourceResult, ErrorData> {
     let is_cacheable =
         context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
-    if let Some(content) = server.skills.read(uri) {
+    if let Some(content) = server.skills.read(uri).or_else(|| views::page(uri)) {
         return Ok(result(content, is_cacheable.then_some((FRESH_MS, CacheScope::Private))));
     }
     let (address, part) = Address::parse(uri).map_err(|refusal| refused(uri, &refusal))?;

@@ -7,11 +7,8 @@ mod invited;
 mod kept;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::time::timeout;
 
-use crate::support::{Ipybox, PATIENCE, Place, environment, kernel_python, repository, tool};
+use crate::support::{Browser, Ipybox, Place, kernel_python, tool};
 
 /// A server whose one tool takes what it is given.
 const TAKES_ALL: &str = "
@@ -141,38 +138,9 @@ impl Visitor {
     }
 }
 
-/// A real browser.
-struct Browser {
-    _child: Child,
-    input: ChildStdin,
-    output: Lines<BufReader<ChildStdout>>,
-}
-
 impl Browser {
     fn start() -> Self {
-        let mut child = Command::new(tool("bin/node"))
-            .arg(repository().join("tests/it/page/browser.mjs"))
-            .arg(tool("npm"))
-            .env_clear()
-            .envs(environment())
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let input = child.stdin.take().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { _child: child, input, output }
-    }
-
-    /// Runs the body of a function of `page`, `browser` and `open`, and returns its result.
-    async fn run(&mut self, body: &str) -> Value {
-        let line = format!("{}\n", json!({"do": body}));
-        self.input.write_all(line.as_bytes()).await.unwrap();
-        let answer = timeout(PATIENCE, self.output.next_line()).await.expect("the browser does not answer");
-        let answer: Value = serde_json::from_str(&answer.unwrap().expect("the browser has ended")).unwrap();
-        assert!(answer.get("error").is_none(), "{body}\n{}", answer["error"].as_str().unwrap_or_default());
-        answer["ok"].clone()
+        Self::run_by("tests/it/page/browser.mjs", "page", &[])
     }
 
     /// Opens the page and enters it, by keyboard alone.
@@ -187,13 +155,5 @@ impl Browser {
              await page.waitForFunction(() => document.getElementById('state').textContent === 'Connected');"
         ))
         .await;
-    }
-
-    /// A screenshot, if `IPYBOX_SCREENSHOTS` names a directory for them.
-    async fn screenshot(&mut self, name: &str) {
-        if let Some(directory) = std::env::var_os("IPYBOX_SCREENSHOTS") {
-            let path = std::path::Path::new(&directory).join(format!("{name}.png"));
-            self.run(&format!("await page.screenshot({{path: {:?}}});", path.to_str().unwrap())).await;
-        }
     }
 }

@@ -7,6 +7,7 @@ use crate::protocol::{requests, resources as served};
 use crate::support::jupyter::Server;
 use crate::support::{Setting, with_kernels};
 use crate::tools::{calls, content, inference, registration, resources, search};
+use crate::views::without_browser as views;
 
 /// Makes a test of each test of another suite, whose kernels run in this setting then.
 macro_rules! once_more {
@@ -64,7 +65,11 @@ once_more_by_both_kernels! {
     tracebacks::a_failed_call_shows_its_message_and_the_lines_of_the_users_code
     tracebacks::wrong_names_are_answered_with_the_right_ones
     tracebacks::a_package_that_changes_is_imported_anew
+    views::plots_have_views_wherever_they_are_made
 }
+
+// Whose kernels have the libraries.
+once_more! { with_libraries, JUPYTER_SERVER: views::tables_of_all_kinds_have_views_and_short_texts }
 
 // The kernel is the Jupyter Server's; the server is another: how it starts, interrupts, restarts and passes messages on.
 once_more! { kernel_gateway, KERNEL_GATEWAY:

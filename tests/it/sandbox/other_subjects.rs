@@ -6,6 +6,7 @@ use crate::output::{displays, images, long_output, notebook, streams, tracebacks
 use crate::protocol::{requests, resources as served};
 use crate::support::{Setting, with_kernels};
 use crate::tools::{calls, content, inference, registration, resources, search};
+use crate::views::without_browser as views;
 
 /// Makes a test of each test of another suite, which starts its sessions in a sandbox of this backend then.
 macro_rules! once_more_in_a_sandbox {
@@ -48,6 +49,8 @@ once_more_in_a_sandbox! { bwrap, "bwrap":
     shell_commands::commands_run_as_ever_where_everything_is_allowed
     tracebacks::a_failed_call_shows_its_message_and_the_lines_of_the_users_code
     tracebacks::wrong_names_are_answered_with_the_right_ones
+    views::plots_have_views_wherever_they_are_made
+    views::tables_of_all_kinds_have_views_and_short_texts
 }
 
 // What runs inside is the same, gateway and kernel: here is what depends on who makes the network, mounts and processes.

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses what it needs")]
 
+mod browser;
 mod client;
 mod environment;
 pub(crate) mod jupyter;
@@ -21,6 +22,7 @@ use serde_json::{Value, json};
 use self::jupyter::{Jupyter, Server};
 use self::relay::Relay;
 
+pub(crate) use self::browser::Browser;
 pub(crate) use self::client::{Ipybox, Reply};
 pub(crate) use self::environment::{environment, equipped};
 pub(crate) use self::tools::{kernel_python, repository, tool};

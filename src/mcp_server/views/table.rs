@@ -1,0 +1,335 @@
+//! Rows of a table, sorted and filtered: pure.
+//!
+//! `ipybox_views.py` writes tables, and code can write others in their place: a line about the table, and a line for each
+//! row, an array of values. Rows are parsed one at a time, so that a table takes no more memory than its text.
+
+use std::cmp::Ordering;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// How many rows are looked at.
+const MOST_ROWS: usize = 50_000;
+/// The longest line, in bytes.
+const LINE_BYTES: usize = 2 * 1024 * 1024;
+/// How many rows an answer has unless it is asked for fewer, and at most.
+const ROWS: usize = 50;
+const MOST_ROWS_AT_ONCE: usize = 1000;
+/// How long the rows of an answer are, in bytes, except for the first.
+const ANSWER_BYTES: usize = 512 * 1024;
+/// The greatest whole number to which JavaScript has all smaller ones.
+const EXACT: u64 = 1 << 53;
+
+/// Which rows are wanted, and in which order.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Query {
+    rows: Option<usize>,
+    sort: Option<Sort>,
+    #[serde(default)]
+    filters: Vec<Filter>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sort {
+    column: usize,
+    #[serde(default)]
+    descending: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Filter {
+    /// Any column if it is missing.
+    column: Option<usize>,
+    is: Test,
+    #[serde(default)]
+    value: String,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+enum Test {
+    #[serde(rename = "containing")]
+    Containing,
+    #[serde(rename = "=")]
+    Equal,
+    #[serde(rename = "!=")]
+    Unequal,
+    #[serde(rename = "<")]
+    Less,
+    #[serde(rename = "<=")]
+    AtMost,
+    #[serde(rename = ">")]
+    Greater,
+    #[serde(rename = ">=")]
+    AtLeast,
+    #[serde(rename = "empty")]
+    Empty,
+    #[serde(rename = "filled")]
+    Filled,
+}
+
+/// The line about the table.
+#[derive(Debug, Deserialize)]
+struct Head {
+    title: String,
+    /// How many rows the table has, of which the file may have the first.
+    rows: u64,
+    columns: Vec<Column>,
+    /// How many further columns it has.
+    left_out: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Column {
+    name: String,
+    #[serde(rename = "type")]
+    kind: String,
+    index: bool,
+}
+
+/// A value by which rows are sorted: numbers, then texts in any case of letters, then what is missing.
+#[derive(Debug, PartialEq)]
+enum Key {
+    Number(f64),
+    Text(String),
+    Missing,
+}
+
+/// Rows of a table from this one on, of those that the filters let through.
+///
+/// # Errors
+/// It is no table, or has no such column.
+pub(super) fn page(text: &str, from: u64, query: &Query) -> Result<Value, String> {
+    let mut lines = text.lines();
+    let head: Head = lines
+        .next()
+        .filter(|line| line.len() <= LINE_BYTES)
+        .and_then(|line| serde_json::from_str(line).ok())
+        .ok_or("the view is no table")?;
+    let lines: Vec<&str> = lines.take(MOST_ROWS).collect();
+    let columns = head.columns.len();
+    let asked = query.filters.iter().filter_map(|filter| filter.column);
+    if let Some(column) = asked.chain(query.sort.iter().map(|sort| sort.column)).find(|at| *at >= columns) {
+        return Err(format!("the table has no column {column}: it has {columns}, counted from 0"));
+    }
+    let rows = chosen(&lines, query)?;
+    let first = usize::try_from(from).unwrap_or(usize::MAX).min(rows.len());
+    let most = query.rows.unwrap_or(ROWS).clamp(1, MOST_ROWS_AT_ONCE);
+    let (mut shown, mut left) = (Vec::new(), ANSWER_BYTES);
+    for &row in rows[first..].iter().take(most) {
+        let Some(rest) = left.checked_sub(lines[row].len()).or(shown.is_empty().then_some(0)) else { break };
+        left = rest;
+        let values = parse(lines[row])?.into_iter().take(columns).map(exact);
+        shown.push(json!({ "number": row + 1, "values": Vec::from_iter(values) }));
+    }
+    Ok(json!({
+        "title": head.title,
+        "columns": head.columns,
+        "left_out": head.left_out,
+        "rows": head.rows,
+        "held": lines.len(),
+        "matching": rows.len(),
+        "from": first,
+        "page": shown,
+    }))
+}
+
+/// The numbers of the rows that the filters let through, in order.
+fn chosen(lines: &[&str], query: &Query) -> Result<Vec<usize>, String> {
+    let Query { sort, filters, .. } = query;
+    if sort.is_none() && filters.is_empty() {
+        return Ok((0..lines.len()).collect());
+    }
+    let mut keys = Vec::new();
+    for (number, line) in lines.iter().enumerate() {
+        let values = parse(line)?;
+        if filters.iter().all(|filter| filter.lets_through(&values)) {
+            let key = sort.as_ref().map_or(Key::Missing, |sort| Key::of(values.get(sort.column)));
+            keys.push((key, number));
+        }
+    }
+    let is_descending = sort.as_ref().is_some_and(|sort| sort.descending);
+    keys.sort_by(|(one, _), (other, _)| one.order(other, is_descending));
+    Ok(keys.into_iter().map(|(_, number)| number).collect())
+}
+
+fn parse(line: &str) -> Result<Vec<Value>, String> {
+    if line.len() > LINE_BYTES {
+        return Err(format!("a row of the table has more than {LINE_BYTES} bytes"));
+    }
+    serde_json::from_str(line).map_err(|error| format!("a row of the table is none: {error}"))
+}
+
+/// A value that JavaScript reads as it is.
+fn exact(value: Value) -> Value {
+    let is_exact = |value: &Value| match (value.as_i64(), value.as_u64()) {
+        (Some(whole), _) => whole.unsigned_abs() <= EXACT,
+        (None, whole) => whole.is_none(),
+    };
+    match value {
+        Value::Number(_) if !is_exact(&value) => value.to_string().into(),
+        Value::Array(_) | Value::Object(_) => value.to_string().into(),
+        value => value,
+    }
+}
+
+impl Key {
+    fn of(value: Option<&Value>) -> Self {
+        match value {
+            None | Some(Value::Null) => Self::Missing,
+            Some(Value::Number(number)) => Self::Number(number.as_f64().unwrap_or_default()),
+            Some(Value::Bool(truth)) => Self::Number(f64::from(u8::from(*truth))),
+            Some(value) => Self::Text(text(value).to_lowercase()),
+        }
+    }
+
+    /// What is missing comes last in both directions.
+    fn order(&self, other: &Self, is_descending: bool) -> Ordering {
+        let rank = |key: &Self| match key {
+            Self::Number(_) => 0,
+            Self::Text(_) => 1,
+            Self::Missing => 2,
+        };
+        let order = match (self, other) {
+            (Self::Missing, _) | (_, Self::Missing) => return rank(self).cmp(&rank(other)),
+            (Self::Number(one), Self::Number(other)) => one.total_cmp(other),
+            (Self::Text(one), Self::Text(other)) => one.cmp(other),
+            _ => rank(self).cmp(&rank(other)),
+        };
+        if is_descending { order.reverse() } else { order }
+    }
+}
+
+impl Filter {
+    fn lets_through(&self, values: &[Value]) -> bool {
+        match self.column {
+            Some(column) => self.fits(values.get(column).unwrap_or(&Value::Null)),
+            None => values.iter().any(|value| self.fits(value)),
+        }
+    }
+
+    fn fits(&self, value: &Value) -> bool {
+        let order = || self.compared_with(value);
+        match self.is {
+            Test::Empty => value.is_null(),
+            Test::Filled => !value.is_null(),
+            _ if value.is_null() => false,
+            Test::Containing => text(value).to_lowercase().contains(&self.value.to_lowercase()),
+            Test::Equal => order().is_eq(),
+            Test::Unequal => order().is_ne(),
+            Test::Less => order().is_lt(),
+            Test::AtMost => order().is_le(),
+            Test::Greater => order().is_gt(),
+            Test::AtLeast => order().is_ge(),
+        }
+    }
+
+    /// Compares as numbers if both are, otherwise as texts in any case of letters.
+    fn compared_with(&self, value: &Value) -> Ordering {
+        match (value.as_f64(), self.value.trim().parse::<f64>()) {
+            (Some(number), Ok(bound)) => number.total_cmp(&bound),
+            _ => text(value).to_lowercase().cmp(&self.value.to_lowercase()),
+        }
+    }
+}
+
+/// A value as the page shows it.
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = r#"{"title":"T","rows":1000,"columns":[{"name":"name","type":"str","index":false},{"name":"size","type":"float64","index":false}],"left_out":0}
+["b",2]
+["A",10.5]
+["c",null]
+["a",-1]
+[null,9007199254740993]"#;
+
+    fn query(query: Value) -> Query {
+        serde_json::from_value(query).unwrap()
+    }
+
+    /// The numbers of the rows on a page.
+    #[track_caller]
+    fn check(asked: Value, expected: &[u64]) {
+        let page = page(TABLE, 0, &query(asked.clone())).unwrap();
+        let numbers = page["page"].as_array().unwrap().iter().map(|row| row["number"].as_u64().unwrap());
+        assert_eq!(Vec::from_iter(numbers), expected, "{asked}");
+    }
+
+    #[test]
+    fn rows_are_sorted() {
+        check(json!({}), &[1, 2, 3, 4, 5]);
+        check(json!({"sort": {"column": 0}}), &[2, 4, 1, 3, 5]);
+        check(json!({"sort": {"column": 0, "descending": true}}), &[3, 1, 2, 4, 5]);
+        check(json!({"sort": {"column": 1}}), &[4, 1, 2, 5, 3]);
+        check(json!({"sort": {"column": 1, "descending": true}}), &[5, 2, 1, 4, 3]);
+    }
+
+    #[test]
+    fn rows_are_filtered() {
+        let filter = |column: Option<usize>, is: &str, value: &str| json!({"filters": [{"column": column, "is": is, "value": value}]});
+        check(filter(Some(0), "containing", "A"), &[2, 4]);
+        check(filter(None, "containing", "1"), &[2, 4, 5]);
+        check(filter(Some(0), "=", "a"), &[2, 4]);
+        check(filter(Some(1), "=", "2"), &[1]);
+        check(filter(Some(1), "!=", "2"), &[2, 4, 5]);
+        check(filter(Some(1), "<", "2.5"), &[1, 4]);
+        check(filter(Some(1), "<=", "2"), &[1, 4]);
+        check(filter(Some(1), ">", " 2 "), &[2, 5]);
+        check(filter(Some(1), ">=", "2"), &[1, 2, 5]);
+        check(filter(Some(1), "empty", ""), &[3]);
+        check(filter(Some(0), "filled", ""), &[1, 2, 3, 4]);
+        check(
+            json!({"filters": [{"is": "filled", "column": 1}, {"is": ">", "column": 1, "value": "0"}], "sort": {"column": 1}}),
+            &[1, 2, 5],
+        );
+    }
+
+    #[test]
+    fn pages_make_the_whole() {
+        let page_from = |from| page(TABLE, from, &query(json!({"rows": 2}))).unwrap();
+        let lengths = [0, 2, 4, 5, u64::MAX].map(|from| page_from(from)["page"].as_array().unwrap().len());
+        assert_eq!(lengths, [2, 2, 1, 0, 0]);
+        let page = page_from(4);
+        assert_eq!((&page["rows"], &page["held"], &page["matching"]), (&json!(1000), &json!(5), &json!(5)));
+        // A number that JavaScript does not have is a text.
+        assert_eq!(page["page"][0]["values"], json!([null, "9007199254740993"]));
+    }
+
+    #[test]
+    fn long_rows_make_short_pages() {
+        let head = TABLE.lines().next().unwrap();
+        let row = json!(["x".repeat(ANSWER_BYTES / 3), 1]).to_string();
+        let table = format!("{head}\n{}", [row.as_str(); 10].join("\n"));
+        assert_eq!(page(&table, 0, &Query::default()).unwrap()["page"].as_array().unwrap().len(), 2);
+        let row = json!(["x".repeat(ANSWER_BYTES * 2), 1]).to_string();
+        let table = format!("{head}\n{row}\n{row}");
+        assert_eq!(page(&table, 0, &Query::default()).unwrap()["page"].as_array().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_is_no_table_is_refused() {
+        for (text, expected) in [
+            ("", "no table"),
+            ("[]", "no table"),
+            (&TABLE.replace(r#""title":"T","#, ""), "no table"),
+            (&format!("{TABLE}\n{{}}"), "is none"),
+            (&format!("{TABLE}\n{}", "[".repeat(1000)), "is none"),
+            (&format!("{TABLE}\n[\"{}\"]", "x".repeat(LINE_BYTES)), "more than"),
+        ] {
+            let error = page(text, 0, &query(json!({"sort": {"column": 0}}))).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+        let error = page(TABLE, 0, &query(json!({"sort": {"column": 2}}))).unwrap_err();
+        assert_eq!(error, "the table has no column 2: it has 2, counted from 0");
+        // What a row has beyond its columns is not shown.
+        let table = format!("{}\n[1,2,3]", TABLE.lines().next().unwrap());
+        assert_eq!(page(&table, 0, &Query::default()).unwrap()["page"][0]["values"], json!([1, 2]));
+    }
+}
