@@ -69,12 +69,12 @@
 //! # The walks of the data
 //!
 //! ```text
-//! a call          MCP client → mcp_server → session → kernel → output → mcp_server → MCP client
-//! a call back     Python in the kernel → HTTP → tool_server → approval → servers → mcp_client → MCP server
-//! a registration  mcp_server → session → registry → mcp_client → codegen → files in mcptools/<name>/
+//! a call          MCP client → mcp_server → session → kernel → output → session → mcp_server → MCP client
+//! a call back     code in the kernel → tool_server → approval → servers → mcp_client → MCP server
+//! a registration  mcp_server → session → approval → registry → mcp_client → codegen → files in mcptools/<name>/
 //! ```
 //!
-//! `ARCHITECTURE.md` describes each room. The library is what the `ipybox` binary is made of.
+//! `ARCHITECTURE.md` explains them, and shows all rooms. The library is what the `ipybox` binary is made of.
 
 mod approval;
 mod budget;

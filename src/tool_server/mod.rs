@@ -4,8 +4,8 @@
 //! secrets, whether the call may run) is decided on this side. The listener is on a loopback address.
 //!
 //! ```text
-//! Endpoint    in the process of a kernel: calls alone, a token for each kernel ToolServer  a process of its
-//! own: calls; and with another token, its host registers servers and approves calls
+//! Endpoint    in a session's process: calls of its kernels alone, with a token for each kernel
+//! ToolServer  standing alone: calls; and with another token, its host registers servers and approves calls
 //! ```
 
 mod access;

@@ -3,6 +3,7 @@
 - links between the Markdown files of the repository lead to files, and to headings that are there;
 - every page is in the summary, and only pages are;
 - every decision is in the list of decisions, by its title;
+- ARCHITECTURE.md is short, links every page about the architecture, and its glossary has words of the program;
 - the table of flags has the flags of `--help` (with `--binary`);
 - the messages in the tables of troubleshooting are the program's;
 - the texts for models have every page whole;
@@ -23,7 +24,9 @@ from urllib.parse import unquote
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCS = REPOSITORY / "docs"
 DECISIONS = DOCS / "decisions"
-"""For developers: these files are no pages of the book, and have a list of their own."""
+ARCHITECTURE = DOCS / "architecture"
+FOR_DEVELOPERS = [DECISIONS, ARCHITECTURE]
+"""These files are no pages of the book: the first have a list of their own, ARCHITECTURE.md links the others."""
 sys.path.insert(0, str(REPOSITORY / "packaging"))
 
 import book
@@ -33,6 +36,9 @@ NOT_OURS = {".git", "node_modules", "target"}
 
 SHORTEST_FRAGMENT = 8
 """Characters of a message between two `…` from which on they are looked for; less would be found anywhere."""
+
+MOST_WORDS, MOST_TERMS = 1800, 40
+"""Of ARCHITECTURE.md and its glossary: what a newcomer reads in ten minutes."""
 
 EXTERNAL = re.compile(r"[a-z][a-z0-9+.-]*:|//")
 
@@ -113,7 +119,7 @@ def problems_of_the_summary():
     there = {
         file.relative_to(DOCS).as_posix()
         for file in DOCS.rglob("*.md")
-        if not file.is_relative_to(DECISIONS)
+        if not any(file.is_relative_to(directory) for directory in FOR_DEVELOPERS)
     }
     there.discard("SUMMARY.md")
     for file in sorted(there - set(listed)):
@@ -138,6 +144,26 @@ def problems_of_the_decisions():
             yield f"docs/decisions/README.md calls {name} `{title}`, which is not its title"
     for name in sorted(every):
         yield f"docs/decisions/README.md has no line for {name}"
+
+
+def problems_of_the_architecture():
+    text = (REPOSITORY / "ARCHITECTURE.md").read_text()
+    if (count := len(text.split())) > MOST_WORDS:
+        yield f"ARCHITECTURE.md has {count} words instead of {MOST_WORDS}: what else could be in docs/architecture?"
+    linked = {(REPOSITORY / target).resolve() for target in links(text)}
+    for file in sorted(set(ARCHITECTURE.rglob("*.md")) - linked):
+        yield f"ARCHITECTURE.md does not link {file.relative_to(REPOSITORY)}"
+    glossary = text.partition("\n## Glossary\n")[2]
+    rows = re.findall(r"^\| (.+?) \|", glossary, re.MULTILINE)[1:]
+    terms = [term for row in rows for term in row.split(", ")]
+    if not 0 < len(terms) <= MOST_TERMS:
+        yield f"the glossary has {len(terms)} terms instead of at most {MOST_TERMS}"
+    code = source()
+    for term in terms:
+        # A name in Rust, or words of a comment.
+        words = re.escape(term).replace(r"\ ", r"[ _]?")
+        if not re.search(rf"(?<![a-z]){words}(?:e?s)?(?![a-z])", code, re.IGNORECASE):
+            yield f"nothing in src/ is called `{term}`, as the glossary says"
 
 
 def problems_of_flags(binary):
@@ -302,6 +328,7 @@ def main():
         "links lead somewhere": problems_of_links(),
         "every page is in the summary": problems_of_the_summary(),
         "every decision is in the list": problems_of_the_decisions(),
+        "ARCHITECTURE.md is a short way in": problems_of_the_architecture(),
         "messages are the program's": problems_of_messages(),
         "texts for models are whole": problems_of_texts_for_models(),
     }

@@ -1,6 +1,5 @@
 //! Whether a server is ipybox itself, whose tools its own code must not call. Pure.
 
-use crate::approval::OURSELVES;
 use crate::mcp_client::{Reach, ServerParameters, chosen_arguments};
 
 /// Names of the programs and packages that ipybox is shipped as.
@@ -8,7 +7,7 @@ const PACKAGES: &[&str] = &["ipybox", "ipybox-rs", "ipyboxrs/ipybox"];
 
 /// Whether the server `name` is ipybox.
 pub(super) fn is_ipybox(name: &str, parameters: &ServerParameters) -> bool {
-    if name == OURSELVES {
+    if name == env!("CARGO_PKG_NAME") {
         return true;
     }
     let Reach::Stdio(stdio) = &parameters.reach else { return false };

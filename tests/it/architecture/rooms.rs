@@ -1,63 +1,115 @@
-//! What the rooms of `src/` know of each other, and whether the table of rooms allows it.
+//! What the rooms of `src/` know of each other, and whether their layers and the law allow it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::law::{Law, Names};
 use super::modules::{Mention, Modules, Target, crate_name};
 use super::names::Segments;
-use super::table::{Never, Row};
+use super::picture::Layer;
 
-/// The rooms of the table with the code that is in them. A folder that has a row of its own is a room in another.
+/// The rooms of the picture with the code that is in them. A folder that has a rule of its own is a room in another.
 pub(super) struct Rooms {
     modules: Modules,
     mentions: Vec<Mention>,
-    /// What each room never knows, by the path of its module.
-    never: BTreeMap<Segments, Never>,
-    /// What is wrong with the table itself.
+    /// What holds for each room, by the path of its module.
+    rules: BTreeMap<Segments, Rules>,
+    /// The rooms that may name a crate.
+    crates: BTreeMap<String, Vec<Segments>>,
+    /// What is wrong with the picture and the law themselves.
     faults: Vec<String>,
 }
 
+/// What holds for a room.
+#[derive(Debug, Default)]
+struct Rules {
+    /// Counted from the top.
+    layer: usize,
+    only: Option<Names>,
+    never: Names,
+}
+
 impl Rooms {
-    pub(super) fn new(modules: Modules, rows: Vec<Row>) -> Self {
+    pub(super) fn new(modules: Modules, layers: Vec<Layer>, law: Law) -> Self {
         let mentions = modules.mentions();
-        let mut rooms = Self { modules, mentions, never: BTreeMap::new(), faults: Vec::new() };
-        for row in rows {
-            for name in row.rooms {
-                rooms.add(&name, row.never.clone());
+        let (rules, crates) = (BTreeMap::new(), BTreeMap::new());
+        let mut rooms = Self { modules, mentions, rules, crates, faults: Vec::new() };
+        for (number, layer) in layers.into_iter().enumerate() {
+            for name in layer.rooms {
+                rooms.add(&name, number);
             }
         }
-        let missing = rooms.modules.at_the_root().filter(|path| !rooms.never.contains_key(*path));
-        let missing: Vec<String> = missing.map(|path| format!("`{}` has no row", path.join("/"))).collect();
+        let missing = rooms.modules.at_the_root().filter(|path| !rooms.rules.contains_key(*path));
+        let missing: Vec<String> =
+            missing.map(|path| format!("`{}` is not in the picture", path.join("/"))).collect();
         rooms.faults.extend(missing);
+        rooms.enact(law);
         rooms
     }
 
-    fn add(&mut self, name: &str, never: Never) {
+    /// Adds a room of the picture.
+    fn add(&mut self, name: &str, layer: usize) {
         let path = segments(name.trim_end_matches(".rs").trim_end_matches('/'));
         let file = if name.ends_with('/') { format!("{name}mod.rs") } else { name.to_owned() };
         if self.modules.file(&path) != Some(file.as_str()) {
             self.faults.push(format!("there is no `src/{name}`"));
         }
-        for word in never.everybody_but.iter().flatten() {
-            if !self.modules.contain(&segments(word)) {
-                self.faults.push(format!("`{name}` may know `{word}`, which is no room and no module"));
-            }
-        }
-        for word in &never.names {
-            if !self.modules.contain(&segments(word)) && !self.modules.may_name(word) {
-                self.faults.push(format!("`{name}` never knows `{word}`, which is no room, module or crate"));
-            }
-        }
-        if self.never.insert(path, never).is_some() {
-            self.faults.push(format!("`{name}` has two rows"));
+        if self.rules.insert(path, Rules { layer, ..Rules::default() }).is_some() {
+            self.faults.push(format!("`{name}` is in the picture twice"));
         }
     }
 
-    /// Where the table names what is not there, or does not name what is there.
+    fn enact(&mut self, law: Law) {
+        for (name, names) in law.only {
+            self.check_names("knows only", &name, &names, false);
+            if let Some(rules) = self.rules_of(&name) {
+                rules.only = Some(names);
+            }
+        }
+        for (name, names) in law.never {
+            self.check_names("never knows", &name, &names, true);
+            if let Some(rules) = self.rules_of(&name) {
+                rules.never = names;
+            }
+        }
+        for (name, rooms) in law.crates {
+            if !self.modules.may_name(&name) {
+                self.faults.push(format!("`{name}` is no crate that may be named"));
+            }
+            let unknown = rooms.iter().filter(|room| !self.rules.contains_key(&segments(room)));
+            let unknown: Vec<String> =
+                unknown.map(|room| format!("`{room}` may name `{name}`, and is no room")).collect();
+            self.faults.extend(unknown);
+            let rooms = rooms.iter().map(|room| segments(room)).collect();
+            self.crates.insert(crate_name(&name), rooms);
+        }
+    }
+
+    /// The rules of a room which the law names: one of the picture, or a folder in one, which becomes a room by that.
+    fn rules_of(&mut self, name: &str) -> Option<&mut Rules> {
+        let path = segments(name);
+        let around = self.rules.get(&path[..1]).map(|rules| rules.layer);
+        let Some(layer) = around.filter(|_| self.modules.contain(&path)) else {
+            self.faults.push(format!("the law names `{name}`, which is no room"));
+            return None;
+        };
+        Some(self.rules.entry(path).or_insert(Rules { layer, ..Rules::default() }))
+    }
+
+    fn check_names(&mut self, verb: &str, room: &str, names: &[String], may_be_crates: bool) {
+        for name in names {
+            let is_crate = may_be_crates && self.modules.may_name(name);
+            if !is_crate && !self.modules.contain(&segments(name)) {
+                self.faults.push(format!("`{room}` {verb} `{name}`, which does not exist"));
+            }
+        }
+    }
+
+    /// Where the picture or the law names what is not there, or does not name what is there.
     pub(super) fn faults(&self) -> &[String] {
         &self.faults
     }
 
-    /// Where a room knows what the table forbids.
+    /// Where a room knows what it must not.
     pub(super) fn violations(&self) -> Vec<String> {
         let judged = self.mentions.iter().filter_map(|mention| {
             let room = self.room_of(&mention.module)?;
@@ -68,13 +120,14 @@ impl Rooms {
         judged.collect()
     }
 
-    /// What the table says in `room` of `target`, if it forbids it.
+    /// What `room` knows against its rules, if `target` is such a thing.
     fn forbidden(&self, room: &[String], target: &Target) -> Option<String> {
-        let never = &self.never[room];
+        let rules = &self.rules[room];
         let path = match target {
             Target::Outside(path) => {
-                let word = never.names.iter().find(|word| crate_name(word) == path[0]);
-                return word.map(|word| format!("`{word}`"));
+                let is_reserved = self.crates.get(&path[0]).is_some_and(|rooms| !may_name(rooms, room));
+                let is_named = rules.never.iter().any(|word| crate_name(word) == path[0]);
+                return (is_reserved || is_named).then(|| format!("`{}`", path[0]));
             }
             Target::Inside(path) if path.is_empty() => return Some("the whole crate".to_owned()),
             Target::Inside(path) => path,
@@ -83,29 +136,40 @@ impl Rooms {
         if known == room {
             return None;
         }
-        if let Some(word) = never.names.iter().find(|word| path.starts_with(&segments(word))) {
+        if self.rules[known].layer < rules.layer {
+            return Some(format!("`{}`, which is in a layer above it", known.join("/")));
+        }
+        if let Some(word) = rules.never.iter().find(|word| path.starts_with(&segments(word))) {
             return Some(format!("`{word}`"));
         }
-        let exceptions = never.everybody_but.as_ref()?;
+        let exceptions = rules.only.as_ref()?;
         let is_exception = exceptions.iter().any(|word| path.starts_with(&segments(word)));
         (!is_exception).then(|| format!("`{}`", known.join("/")))
     }
 
-    /// The exceptions of "everybody" that no code needs.
-    pub(super) fn needless_exceptions(&self) -> Vec<String> {
-        let exceptions = self.never.iter().flat_map(|(room, never)| {
-            never.everybody_but.iter().flatten().map(move |exception| (room, exception))
-        });
-        let needless = exceptions.filter(|(room, exception)| {
+    /// What the law permits and no code needs.
+    pub(super) fn needless_permissions(&self) -> Vec<String> {
+        let only = self
+            .rules
+            .iter()
+            .flat_map(|(room, rules)| rules.only.iter().flatten().map(move |exception| (room, exception)));
+        let unused = only.filter(|(room, exception)| {
             let exception = segments(exception);
             !self.mentions.iter().any(|mention| {
                 self.room_of(&mention.module) == Some(*room)
                     && matches!(&mention.target, Target::Inside(path) if path.starts_with(&exception))
             })
         });
-        needless
-            .map(|(room, exception)| format!("`{}` does not know `{exception}`", room.join("/")))
-            .collect()
+        let unused = unused.map(|(room, name)| format!("`{}` does not know `{name}`", room.join("/")));
+        let crates = self.crates.iter().flat_map(|(name, rooms)| rooms.iter().map(move |room| (room, name)));
+        let unnamed = crates.filter(|(room, name)| {
+            !self.mentions.iter().any(|mention| {
+                mention.module.starts_with(room)
+                    && matches!(&mention.target, Target::Outside(path) if path[0] == **name)
+            })
+        });
+        let unnamed = unnamed.map(|(room, name)| format!("`{}` does not name `{name}`", room.join("/")));
+        unused.chain(unnamed).collect()
     }
 
     /// The places that name one of `paths`, which are of other crates, in those folders and files of `src/` for which
@@ -148,8 +212,13 @@ impl Rooms {
     /// The innermost room that a module, or what is in one, belongs to. The root is no room.
     fn room_of(&self, path: &[String]) -> Option<&Segments> {
         let paths = (1..=path.len()).rev().map(|length| &path[..length]);
-        paths.filter_map(|path| self.never.get_key_value(path)).map(|(room, _)| room).next()
+        paths.filter_map(|path| self.rules.get_key_value(path)).map(|(room, _)| room).next()
     }
+}
+
+/// Whether `room` is one of `rooms`, or in one.
+fn may_name(rooms: &[Segments], room: &[String]) -> bool {
+    rooms.iter().any(|path| room.starts_with(path))
 }
 
 /// The path of a room or module from the root.
@@ -158,14 +227,14 @@ fn segments(name: &str) -> Segments {
 }
 
 mod tests {
-    use super::Rooms;
+    use super::{Law, Rooms};
     use crate::architecture::modules::Modules;
-    use crate::architecture::table::rows;
+    use crate::architecture::picture::layers;
 
-    const ALL_ALLOWED: &str = "| `kernel/`, `mcp/`, `describe.rs` | all | – |";
+    const ONE_LAYER: &str = "ALL\n  kernel/, mcp/, describe.rs  all";
 
     /// A small crate. `kernel` has `own`, and `mcp` has `wire`.
-    fn rooms(table: &str, own: &str, wire: &str) -> Rooms {
+    fn rooms_in(picture: &str, law: &str, own: &str, wire: &str) -> Rooms {
         let texts = [
             ("lib.rs", "mod kernel; mod mcp; mod describe; pub use mcp::Client;"),
             ("kernel/mod.rs", "mod own;"),
@@ -176,126 +245,133 @@ mod tests {
         ];
         let crates = ["rmcp", "tokio_util"].map(str::to_owned).into();
         let text_of = |file: &str| Some(texts.iter().find(|(name, _)| *name == file)?.1.to_owned());
-        let head = "| room | what it is | never knows |\n|---|---|---|\n";
-        Rooms::new(Modules::of(crates, text_of), rows(&format!("{head}{table}\n")))
+        let layers = layers(&format!("## The rooms\n```text\n{picture}\n```\n"));
+        Rooms::new(Modules::of(crates, text_of), layers, Law::read(law))
+    }
+
+    fn rooms(law: &str, own: &str, wire: &str) -> Rooms {
+        rooms_in(ONE_LAYER, law, own, wire)
     }
 
     #[track_caller]
-    fn check(never: &str, own: &str, expected: &[&str]) {
-        let table = format!("| `kernel/` | all | {never} |\n| `mcp/`, `describe.rs` | all | – |");
-        let rooms = rooms(&table, own, "");
+    fn check(law: &str, own: &str, expected: &[&str]) {
+        let rooms = rooms(law, own, "");
         assert_eq!(rooms.faults().join("; "), "");
         assert_eq!(rooms.violations(), expected);
     }
 
     #[test]
-    fn a_room_may_know_what_its_row_does_not_forbid() {
-        check("–", "use crate::mcp::Client; use rmcp::model;", &[]);
-        check("`mcp`", "use crate::describe::describe; use crate::kernel::own;", &[]);
+    fn a_room_may_know_what_no_rule_forbids() {
+        check("", "use crate::mcp::Client; use rmcp::model;", &[]);
+        check("never.kernel = ['mcp']", "use crate::describe::describe; use crate::kernel::own;", &[]);
     }
 
     #[test]
     fn a_forbidden_room_is_found_with_its_place() {
         let found = "`kernel` never knows `mcp`: src/kernel/own.rs:2 names crate::mcp::wire::Line";
-        check("`mcp`", "\nuse crate::mcp::wire::Line;", &[found]);
-        check(
-            "`mcp/wire`",
-            "\nuse crate::mcp::wire::Line;",
-            &[&found.replace("knows `mcp`", "knows `mcp/wire`")],
-        );
-        check("`mcp/wire`", "use crate::mcp::Client;", &[]);
+        check("never.kernel = ['mcp']", "\nuse crate::mcp::wire::Line;", &[found]);
+        let law = "never.kernel = ['mcp/wire']";
+        check(law, "\nuse crate::mcp::wire::Line;", &[&found.replace("knows `mcp`", "knows `mcp/wire`")]);
+        check(law, "use crate::mcp::Client;", &[]);
     }
 
     #[test]
     fn a_forbidden_room_is_found_behind_a_public_name() {
-        check(
-            "`mcp`",
-            "use crate::Client;",
-            &["`kernel` never knows `mcp`: src/kernel/own.rs:1 names crate::mcp::Client"],
-        );
+        let found = "`kernel` never knows `mcp`: src/kernel/own.rs:1 names crate::mcp::Client";
+        check("never.kernel = ['mcp']", "use crate::Client;", &[found]);
+    }
+
+    #[test]
+    fn a_room_of_a_layer_above_is_found() {
+        let picture = "TOP\n  mcp/  one\nBOTTOM\n  kernel/, describe.rs  two";
+        let text = "use crate::mcp::Client; use crate::describe::describe;";
+        let found = "`kernel` never knows `mcp`, which is in a layer above it: src/kernel/own.rs:1 names crate::mcp::Client";
+        assert_eq!(rooms_in(picture, "", text, "use crate::kernel::own;").violations(), [found]);
     }
 
     #[test]
     fn a_forbidden_crate_is_found() {
         let text = "fn f() { tokio_util::io::read(); }";
-        check(
-            "`tokio-util`",
-            text,
-            &["`kernel` never knows `tokio-util`: src/kernel/own.rs:1 names tokio_util::io::read"],
-        );
+        let found = "`kernel` never knows `tokio_util`: src/kernel/own.rs:1 names tokio_util::io::read";
+        check("never.kernel = ['tokio-util']", text, &[found]);
+        check("crates.tokio-util = ['mcp']", text, &[found]);
+        check("crates.tokio-util = ['kernel']", text, &[]);
     }
 
     #[test]
-    fn everybody_is_every_other_room() {
-        check("everybody", "use super::own; use crate::kernel::own::f; use rmcp::model;", &[]);
+    fn only_is_no_other_room() {
+        check("only.kernel = []", "use super::own; use crate::kernel::own::f; use rmcp::model;", &[]);
         let text = "use crate::mcp::wire; use crate::describe::describe;";
         let [wire, describe] = [
             "`kernel` never knows `mcp`: src/kernel/own.rs:1 names crate::mcp::wire",
             "`kernel` never knows `describe`: src/kernel/own.rs:1 names crate::describe::describe",
         ];
-        check("everybody", text, &[wire, describe]);
-        check("everybody but `describe`", text, &[wire]);
-        check("everybody but `mcp/wire`", text, &[describe]);
-        check("everybody but `describe`, `mcp/wire`", text, &[]);
+        check("only.kernel = []", text, &[wire, describe]);
+        check("only.kernel = ['describe']", text, &[wire]);
+        check("only.kernel = ['mcp/wire']", text, &[describe]);
+        check("only.kernel = ['describe', 'mcp/wire']", text, &[]);
     }
 
     #[test]
     fn nobody_imports_the_whole_crate() {
-        check(
-            "–",
-            "use crate::*;",
-            &["`kernel` never knows the whole crate: src/kernel/own.rs:1 names crate::"],
-        );
+        let found = "`kernel` never knows the whole crate: src/kernel/own.rs:1 names crate::";
+        check("", "use crate::*;", &[found]);
     }
 
     #[test]
     fn a_room_in_another_has_rules_of_its_own() {
-        let table = "| `kernel/`, `describe.rs` | all | – |\n| `mcp/` | all | `describe` |\n| `mcp/wire/` | all | `kernel` |";
-        let text = "use crate::describe::describe; use crate::kernel::own;";
-        let rooms = rooms(table, "", text);
-        assert_eq!(rooms.faults(), ["there is no `src/mcp/wire/`"], "it is a file");
+        let law = "never.mcp = ['describe']\nnever.'mcp/wire' = ['kernel']";
+        let rooms = rooms(law, "", "use crate::describe::describe; use crate::kernel::own;");
+        assert_eq!(rooms.faults(), [""; 0]);
         let found = "`mcp/wire` never knows `kernel`: src/mcp/wire.rs:1 names crate::kernel::own";
         assert_eq!(rooms.violations(), [found]);
     }
 
     #[test]
-    fn the_table_names_what_is_there() {
-        let faults = |table: &str| rooms(table, "", "").faults().to_vec();
-        assert_eq!(faults(ALL_ALLOWED), [""; 0]);
-        assert_eq!(faults("| `kernel/`, `describe.rs` | all | – |"), ["`mcp` has no row"]);
-        assert_eq!(faults(&format!("{ALL_ALLOWED}\n| `tools/` | none | – |")), ["there is no `src/tools/`"]);
-        assert_eq!(faults(&format!("{ALL_ALLOWED}\n| `mcp/` | again | – |")), ["`mcp/` has two rows"]);
-        let unknown =
-            "| `kernel/` | all | everybody but `wire`; `zeromq` |\n| `mcp/`, `describe.rs` | all | – |";
-        let expected = [
-            "`kernel/` may know `wire`, which is no room and no module",
-            "`kernel/` never knows `zeromq`, which is no room, module or crate",
-        ];
-        assert_eq!(faults(unknown), expected);
+    fn the_picture_has_every_room_once() {
+        let faults = |picture: &str| rooms_in(picture, "", "", "").faults().to_vec();
+        assert_eq!(faults(ONE_LAYER), [""; 0]);
+        assert_eq!(faults("ALL\n  kernel/, describe.rs  all"), ["`mcp` is not in the picture"]);
+        assert_eq!(faults(&format!("{ONE_LAYER}\n  tools/  none")), ["there is no `src/tools/`"]);
+        assert_eq!(faults(&format!("{ONE_LAYER}\n  mcp/  again")), ["`mcp/` is in the picture twice"]);
     }
 
     #[test]
-    fn a_needless_exception_is_found() {
-        let table =
-            "| `kernel/` | all | everybody but `describe`, `mcp` |\n| `mcp/`, `describe.rs` | all | – |";
-        let rooms = rooms(table, "use crate::mcp::Client;", "");
-        assert_eq!(rooms.needless_exceptions(), ["`kernel` does not know `describe`"]);
+    fn the_law_names_what_is_there() {
+        let law = "crates.zeromq = ['tools']\nonly.kernel = ['wire', 'rmcp']\nnever.kernel = ['zeromq']\nnever.tools = []";
+        let expected = [
+            "`kernel` knows only `wire`, which does not exist",
+            "`kernel` knows only `rmcp`, which does not exist",
+            "`kernel` never knows `zeromq`, which does not exist",
+            "the law names `tools`, which is no room",
+            "`zeromq` is no crate that may be named",
+            "`tools` may name `zeromq`, and is no room",
+        ];
+        assert_eq!(rooms(law, "", "").faults(), expected);
+    }
+
+    #[test]
+    fn a_needless_permission_is_found() {
+        let law = "crates.rmcp = ['kernel', 'mcp']\nonly.kernel = ['describe', 'mcp']";
+        let rooms = rooms(law, "use crate::mcp::Client; use rmcp::model;", "");
+        let expected = ["`kernel` does not know `describe`", "`mcp` does not name `rmcp`"];
+        assert_eq!(rooms.needless_permissions(), expected);
     }
 
     #[test]
     fn pairs_and_circles_are_found() {
-        let one_way = rooms(ALL_ALLOWED, "use crate::mcp::wire; use crate::describe::describe;", "");
+        let one_way = rooms("", "use crate::mcp::wire; use crate::describe::describe;", "");
         assert_eq!(Vec::from_iter(one_way.pairs()), [("kernel", "describe"), ("kernel", "mcp")]);
         assert_eq!(Vec::from_iter(one_way.circles()), []);
         let text = "fn f() { crate::kernel::own::f(); }";
-        let circle = rooms(ALL_ALLOWED, "use crate::mcp::wire; use crate::describe::describe;", text);
+        let circle = rooms("", "use crate::mcp::wire; use crate::describe::describe;", text);
         assert_eq!(Vec::from_iter(circle.circles()), [("kernel", "mcp"), ("mcp", "kernel")]);
     }
 
     #[test]
     fn namings_are_found() {
         let text = "fn f(gate: Gate) { assert!(gate.decide(rmcp::model::new())); }";
-        let rooms = rooms(ALL_ALLOWED, text, "");
+        let rooms = rooms("", text, "");
         let found = ["src/kernel/own.rs:1 names rmcp::model::new"];
         assert_eq!(rooms.namings(&["rmcp::model"], |room| room == "kernel"), found);
         assert_eq!(rooms.namings(&["rmcp::model"], |room| room != "kernel"), [""; 0]);
