@@ -105,8 +105,10 @@ struct Arguments {
     library: Option<Library>,
     #[serde(default)]
     from: u64,
-    #[serde(flatten)]
-    query: table::Query,
+    rows: Option<usize>,
+    sort: Option<table::Sort>,
+    #[serde(default)]
+    filters: Vec<table::Filter>,
 }
 
 fn definition() -> Tool {
@@ -143,7 +145,7 @@ fn definition() -> Tool {
 
 /// Reads a part of a view.
 pub(super) async fn read(places: &Places, arguments: JsonObject) -> CallToolResult {
-    let Arguments { view, library, from, query } = match parse(arguments) {
+    let Arguments { view, library, from, rows, sort, filters } = match parse(arguments) {
         Ok(arguments) => arguments,
         Err(refusal) => return reply::failure(refusal),
     };
@@ -157,6 +159,7 @@ pub(super) async fn read(places: &Places, arguments: JsonObject) -> CallToolResu
         let shown: String = name.chars().take(200).collect();
         return reply::failure(format!("there is no view `{shown}`: answers have names of views"));
     };
+    let query = table::Query { rows, sort, filters };
     let is_table = name.ends_with("-table.jsonl");
     let turn = TURNSTILE.lock().await;
     let reading = tokio::task::spawn_blocking(move || {

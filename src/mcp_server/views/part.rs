@@ -46,6 +46,7 @@ pub(super) fn of_file(root: &Path, path: &Path, from: u64) -> Result<Value, Stri
     let unread = |error: std::io::Error| format!("the view is not read: {error}");
     let mut file = inside::open(root, path).map_err(unread)?;
     let size = file.metadata().map_err(unread)?.len();
+    let from = from.min(size);
     file.seek(SeekFrom::Start(from)).map_err(unread)?;
     let mut bytes = Vec::new();
     file.take(PART_BYTES as u64).read_to_end(&mut bytes).map_err(unread)?;

@@ -21,17 +21,19 @@ const ANSWER_BYTES: usize = 512 * 1024;
 const EXACT: u64 = 1 << 53;
 
 /// Which rows are wanted, and in which order.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default)]
+#[cfg_attr(test, derive(Deserialize), serde(default))]
 pub(super) struct Query {
-    rows: Option<usize>,
-    sort: Option<Sort>,
-    #[serde(default)]
-    filters: Vec<Filter>,
+    /// How many.
+    pub(super) rows: Option<usize>,
+    pub(super) sort: Option<Sort>,
+    /// All of which let a row through.
+    pub(super) filters: Vec<Filter>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Sort {
+pub(super) struct Sort {
     column: usize,
     #[serde(default)]
     descending: bool,
@@ -39,7 +41,7 @@ struct Sort {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Filter {
+pub(super) struct Filter {
     /// Any column if it is missing.
     column: Option<usize>,
     is: Test,

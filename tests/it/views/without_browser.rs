@@ -132,7 +132,8 @@ HTML('<b>bold</b>')";
         call(&mut ipybox, "read_view", json!({"view": views(&shown)[1]})).await["structuredContent"].clone();
     let spec = BASE64.decode(part["data"].as_str().unwrap()).unwrap();
     let spec: Value = serde_json::from_slice(&spec).unwrap();
-    assert_eq!(spec["data"][0]["y"], json!([1, null]));
+    // ipykernel 6 makes a text of what JSON does not have.
+    assert!([json!([1, null]), json!([1, "nan"])].contains(&spec["data"][0]["y"]), "{spec}");
 }
 
 #[tokio::test]
