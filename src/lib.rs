@@ -130,7 +130,7 @@ pub use config::state_directory;
 pub use config::{
     ApprovalMode, ApprovalSettings, AuditSettings, Config, Error as ConfigError, Images, KernelSettings,
     NotebookSettings, RemoteSettings, ResourceLinks, SandboxBackend, SandboxSettings, Settings,
-    ToolServerSettings,
+    ToolServerSettings, UnusableNotebook,
 };
 #[doc(hidden)]
 pub use gateway::{exec as sandbox_exec, run as sandbox_gateway};

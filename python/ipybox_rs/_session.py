@@ -25,6 +25,7 @@ class Session:
         self.host = self._held.host
         self.number = _host.number()
         self.working_dir = Path()
+        self.notebook: Path | None = None
         self._is_stopped = False
 
     @classmethod
@@ -41,6 +42,8 @@ class Session:
             session.abandon()
             raise
         session.working_dir = Path(started["working_dir"])
+        if started["notebook"] is not None:
+            session.notebook = Path(started["notebook"])
         return session
 
     async def request(self, method: str, **params: Any) -> Any:

@@ -106,6 +106,7 @@ class CodeExecutor:
         registry: Registry | None = None,
         sandbox_backend: Literal["srt", "bwrap"] = "srt",
         checkpoint: bool = False,
+        notebook: str | os.PathLike[str] | None = None,
         sandbox_workspace_config: bool = False,
         allow_home_workspace: bool = False,
         kernel_memory_limit: int | None = None,
@@ -158,6 +159,8 @@ class CodeExecutor:
             sandbox_backend: The program that makes the sandbox: sandbox-runtime, or bubblewrap directly (Linux).
             checkpoint: Whether variables are saved after each piece of code, so that a later kernel can have them back
                 by `ipybox_checkpoint.restore()`. Excludes `kernel_gateway_url`.
+            notebook: The Jupyter notebook to which code is appended, with what it shows and calls: a file that ends with
+                `.ipynb`, relative to the working directory, or `"auto"` for a new one in the state directory.
             sandbox_workspace_config: Whether `sandbox-config.json` in the working directory is what `sandbox_config`
                 names, if it is there.
             allow_home_workspace: Whether the working directory may be the home directory, or contain it, in a sandbox.
@@ -222,6 +225,10 @@ class CodeExecutor:
             "approve_shell_cmds": bool(approve_shell_cmds),
             "require_shell_escape": bool(require_shell_escape),
             "checkpoint": bool(checkpoint),
+            # The host reads a relative path from the working directory.
+            "notebook": None
+            if _checks.path("notebook", notebook) is None
+            else os.fspath(notebook),
             "approval_policy": None
             if approval_policy is None
             else approval_policy.text,
@@ -321,6 +328,15 @@ class CodeExecutor:
             RuntimeError: The executor has not been started.
         """
         return self._running().working_dir
+
+    @property
+    def notebook(self) -> Path | None:
+        """The file of the notebook, which is there after the first code; `None` without one.
+
+        Raises:
+            RuntimeError: The executor has not been started.
+        """
+        return self._running().notebook
 
     def _running(self) -> Session:
         if self._session is None:

@@ -1,6 +1,6 @@
 //! The flags of sessions that outlive their clients.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Subcommand;
@@ -27,7 +27,7 @@ pub(crate) struct LastingArgs {
 
     /// Append each cell with its outputs and tool calls to a Jupyter notebook: a file that ends with `.ipynb`, relative to the
     /// workspace, or `auto` for a new one in the state directory
-    #[arg(long, value_name = "FILE", value_parser = notebook)]
+    #[arg(long, value_name = "FILE")]
     pub(crate) notebook: Option<NotebookSettings>,
 }
 
@@ -87,17 +87,6 @@ pub(crate) enum SessionsAction {
     },
 }
 
-/// `auto`, or a file.
-fn notebook(text: &str) -> Result<NotebookSettings, String> {
-    match text {
-        "auto" => Ok(NotebookSettings::Auto),
-        file if Path::new(file).extension().is_some_and(|extension| extension == "ipynb") => {
-            Ok(NotebookSettings::File(file.into()))
-        }
-        _ => Err("neither `auto` nor a file whose name ends with `.ipynb`".to_owned()),
-    }
-}
-
 /// A duration: a number with `s`, `m` or `h`; seconds without.
 fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = match text.char_indices().last() {
@@ -116,15 +105,6 @@ fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_notebook_is_a_file_or_auto() {
-        assert_eq!(notebook("auto"), Ok(NotebookSettings::Auto));
-        assert_eq!(notebook("a/b.ipynb"), Ok(NotebookSettings::File("a/b.ipynb".into())));
-        for wrong in ["", "Auto", "a.txt", ".ipynb", "ipynb"] {
-            notebook(wrong).unwrap_err();
-        }
-    }
 
     #[test]
     fn durations_have_units() {

@@ -23,7 +23,7 @@ pub(crate) use self::connectors::connector_at;
 use self::connectors::login_flags;
 pub use self::settings::{
     ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, NotebookSettings, RemoteSettings,
-    ResourceLinks, SandboxSettings, Settings, ToolServerSettings,
+    ResourceLinks, SandboxSettings, Settings, ToolServerSettings, UnusableNotebook,
 };
 pub use self::states::state_directory;
 use self::states::{create_private_dir, state_dir_name};

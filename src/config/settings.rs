@@ -1,7 +1,8 @@
 //! The settings of a user, in groups.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use super::SandboxBackend;
@@ -200,6 +201,26 @@ pub enum NotebookSettings {
     File(PathBuf),
 }
 
+/// A text that says of no notebook where it is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is neither `auto` nor a file whose name ends with `.ipynb`")]
+pub struct UnusableNotebook(String);
+
+impl FromStr for NotebookSettings {
+    type Err = UnusableNotebook;
+
+    /// `auto`, or a file.
+    fn from_str(text: &str) -> Result<Self, UnusableNotebook> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            file if Path::new(file).extension().is_some_and(|extension| extension == "ipynb") => {
+                Ok(Self::File(file.into()))
+            }
+            _ => Err(UnusableNotebook(text.to_owned())),
+        }
+    }
+}
+
 /// The approval of tool calls, and of ipybox's own actions for its client.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -307,5 +328,20 @@ impl Default for KernelSettings {
 impl Default for ToolServerSettings {
     fn default() -> Self {
         Self { host: "localhost".to_owned(), port: None, connect_timeout: DEFAULT_CONNECT_TIMEOUT }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notebook_is_a_file_or_auto() {
+        let parsed = str::parse::<NotebookSettings>;
+        assert_eq!(parsed("auto"), Ok(NotebookSettings::Auto));
+        assert_eq!(parsed("a/b.ipynb"), Ok(NotebookSettings::File("a/b.ipynb".into())));
+        for wrong in ["", "Auto", "a.txt", ".ipynb", "ipynb"] {
+            assert!(parsed(wrong).unwrap_err().to_string().starts_with(&format!("`{wrong}` is neither")));
+        }
     }
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::wire::{Failure, Seconds};
 use crate::approval::{AuditContents, Face, Policy};
-use crate::config::{AuditSettings, SandboxBackend};
+use crate::config::{AuditSettings, SandboxBackend, UnusableNotebook};
 use crate::env::ProcessEnvironment;
 use crate::library::{CodeExecutorBuilder, KernelClient, KernelClientBuilder};
 use crate::registry::Registry;
@@ -41,6 +41,8 @@ pub(super) struct SessionOptions {
     require_shell_escape: bool,
     #[serde(default)]
     checkpoint: bool,
+    /// As `--notebook` has it.
+    notebook: Option<String>,
     /// As text, in TOML.
     approval_policy: Option<String>,
     #[serde(default, deserialize_with = "present")]
@@ -137,6 +139,10 @@ impl SessionOptions {
         builder = set(builder, self.approve_tool_calls, B::approve_tool_calls);
         builder = set(builder, self.approval_timeout, |builder, time| builder.approval_timeout(time.0));
         builder = set(builder, self.audit, |builder, audit| builder.audit(audit.into()));
+        if let Some(text) = self.notebook {
+            let unusable = |error| Failure::new("settings", format!("use `notebook`: {error}"));
+            builder = builder.notebook(text.parse().map_err(|error: UnusableNotebook| unusable(error))?);
+        }
         if let Some(text) = self.approval_policy {
             builder = builder.approval_policy(policy(&text)?);
         }

@@ -124,13 +124,13 @@ impl Sessions {
         } else {
             Session::Kernel(Arc::new(options.kernel().start().await?))
         };
-        let workspace = match &session {
-            Session::Executor(executor) => executor.working_dir(),
-            Session::Kernel(kernel) => kernel.working_dir(),
+        let (workspace, notebook) = match &session {
+            Session::Executor(executor) => (executor.working_dir(), executor.notebook()),
+            Session::Kernel(kernel) => (kernel.working_dir(), None),
         };
-        let workspace = json!(workspace);
+        let started = json!({"working_dir": workspace, "notebook": notebook});
         self.sessions.put(number, session);
-        Ok(json!({"working_dir": workspace}))
+        Ok(started)
     }
 
     pub(super) async fn execute(&self, run: Run) -> Result<Value, Failure> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::kernel_client::KernelClientBuilder;
 use crate::approval::{Effect, Face, Policy};
-use crate::config::{AuditSettings, SandboxBackend};
+use crate::config::{AuditSettings, NotebookSettings, SandboxBackend};
 use crate::registry::Registry;
 
 /// The options of a [`CodeExecutor`](super::CodeExecutor), each with a default.
@@ -197,6 +197,13 @@ impl CodeExecutorBuilder {
     /// A log of cells, tool calls and decisions; default: none.
     pub fn audit(mut self, settings: AuditSettings) -> Self {
         self.kernel.settings.audit = settings;
+        self
+    }
+
+    /// The notebook to which code is appended, with what it shows and calls; default: none.
+    /// [`CodeExecutor::notebook`](super::CodeExecutor::notebook) says where it is.
+    pub fn notebook(mut self, settings: NotebookSettings) -> Self {
+        self.kernel.settings.notebook = settings;
         self
     }
 

@@ -67,6 +67,11 @@ impl CodeExecutor {
         self.session.workspace()
     }
 
+    /// The file of the notebook, which is there after the first code; `None` without one.
+    pub fn notebook(&self) -> Option<&Path> {
+        self.session.notebook()
+    }
+
     /// The interpreter that runs the kernel.
     ///
     /// # Errors
