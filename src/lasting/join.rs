@@ -164,12 +164,13 @@ impl Hears {
                 let text = self.cells.entry(cell).or_default().take(&text, self.has_colours);
                 (!text.is_empty()).then_some(Heard::Text { cell, text })?
             }
-            Heard::Ended { cell, error, words, images, file } => {
+            Heard::Ended { cell, error, words, images, files, file } => {
                 self.cells.remove(&cell);
                 let path = |path: PathBuf| PathBuf::from(plain(&path.to_string_lossy()));
-                let images = images.into_iter().map(path).collect();
+                let [images, files] =
+                    [images, files].map(|paths| paths.into_iter().map(path).collect::<Vec<_>>());
                 let (error, file) = (error.map(|error| plain(&error)), file.map(path));
-                Heard::Ended { cell, error, words: plain(&words), images, file }
+                Heard::Ended { cell, error, words: plain(&words), images, files, file }
             }
             Heard::Began { cell, number, by, code } => {
                 self.cells.insert(cell, Coloured::default());

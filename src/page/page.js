@@ -218,6 +218,7 @@ function endCell(id, end) {
   cell.isOver = true;
   cell.how.textContent = end.error ? "ended with an exception" : "ended";
   end.images.forEach((path, index) => showImage(cell, path, index));
+  end.files.forEach((path) => cell.element.append(make("p", "quiet", `A shown file is in ${path}`)));
   for (const text of [end.error, end.words]) {
     if (text) cell.element.append(Object.assign(make("pre", "error", text), { tabIndex: 0 }));
   }

@@ -126,12 +126,13 @@ impl Scene {
                 cell.left_out += bytes;
                 json!({"event": "left_out", "cell": cell.cell, "bytes": bytes})
             }
-            Heard::Ended { cell, error, words, images, file } => {
+            Heard::Ended { cell, error, words, images, files, file } => {
                 let cell = self.cells.iter_mut().find(|shown| shown.cell == cell)?;
                 let end = json!({
                     "error": error.map(|error| view::block(&error, Use::Text)),
                     "words": view::block(&words, Use::Text),
-                    "images": images.iter().map(|image| visible::line(&image.to_string_lossy())).collect::<Vec<_>>(),
+                    "images": lines(&images),
+                    "files": lines(&files),
                     "file": file.map(|file| visible::line(&file.to_string_lossy())),
                 });
                 cell.images = images;
@@ -230,6 +231,11 @@ impl Cell {
     }
 }
 
+/// Paths, each as a line.
+fn lines(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().map(|path| visible::line(&path.to_string_lossy())).collect()
+}
+
 fn now() -> String {
     Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true)
 }
@@ -258,8 +264,8 @@ mod tests {
         for cell in 0..20 {
             scene.take(Heard::Began { cell, number: cell, by: By::Agent, code: String::new() });
             if cell > 0 {
-                let (error, words, images, file) = (None, String::new(), Vec::new(), None);
-                scene.take(Heard::Ended { cell, error, words, images, file });
+                let (error, words, images, files, file) = (None, String::new(), Vec::new(), Vec::new(), None);
+                scene.take(Heard::Ended { cell, error, words, images, files, file });
             }
         }
         let cells: Vec<u64> = scene.cells.iter().map(|cell| cell.cell).collect();

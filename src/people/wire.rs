@@ -106,6 +106,8 @@ pub enum Heard {
         words: String,
         /// The files of its images.
         images: Vec<PathBuf>,
+        /// The copies of files that it has shown.
+        files: Vec<PathBuf>,
         /// The file with all of its text, if there was much.
         file: Option<PathBuf>,
     },

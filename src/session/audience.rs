@@ -72,6 +72,8 @@ pub(crate) struct Ended {
     pub(crate) words: String,
     /// The files of its images.
     pub(crate) images: Vec<PathBuf>,
+    /// The copies of files that it has shown.
+    pub(crate) files: Vec<PathBuf>,
     /// The file with all of its text, if there was much.
     pub(crate) file: Option<PathBuf>,
 }
@@ -83,6 +85,7 @@ impl Ended {
             error: outcome.error.clone(),
             words: outcome.end.words(),
             images: outcome.images.iter().map(|image| image.path.clone()).collect(),
+            files: outcome.files.iter().map(|file| file.path.clone()).collect(),
             file: outcome.text.cut.as_ref().and_then(|cut| cut.file.clone()),
         }
     }

@@ -8,6 +8,7 @@ mod screen;
 mod shared;
 
 use std::io::IsTerminal as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ipybox::lasting;
@@ -30,10 +31,12 @@ pub(crate) fn run(args: JoinArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// What is shown at the end of a cell: its exception, how it ended, its files.
-fn end_of(error: Option<&str>, words: &str, images: &[std::path::PathBuf]) -> String {
+fn end_of(error: Option<&str>, words: &str, images: &[PathBuf], files: &[PathBuf]) -> String {
     let mut text = String::new();
-    for image in images {
-        text.push_str(&format!("[image: {}]\n", image.display()));
+    for (what, paths) in [("image", images), ("file", files)] {
+        for path in paths {
+            text.push_str(&format!("[{what}: {}]\n", path.display()));
+        }
     }
     for part in [error.unwrap_or_default(), words] {
         if !part.is_empty() {

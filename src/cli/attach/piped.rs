@@ -30,11 +30,11 @@ pub(super) fn run(mut joined: Joined) -> anyhow::Result<ExitCode> {
                 was_left_out = true;
                 print_message(&format!("{bytes} bytes of output were left out: they came too fast"));
             }
-            Heard::Ended { cell, error, words, images, file } if own == Some(cell) => {
+            Heard::Ended { cell, error, words, images, files, file } if own == Some(cell) => {
                 print(if is_in_line { "\n" } else { "" })?;
-                print(&end_of(None, "", &images))?;
+                print(&end_of(None, "", &images, &files))?;
                 // Nothing can be done for a user whose stderr is closed.
-                write!(io::stderr(), "{}", end_of(error.as_deref(), &words, &[])).ok();
+                write!(io::stderr(), "{}", end_of(error.as_deref(), &words, &[], &[])).ok();
                 if let Some(file) = file.filter(|_| was_left_out) {
                     print_message(&format!("all output is in {}", file.display()));
                 }

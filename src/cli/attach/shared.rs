@@ -244,9 +244,9 @@ impl Shared {
                 self.lock().was_left_out = true;
                 self.screen.show_line(&left_out_note(bytes));
             }
-            Heard::Ended { cell, error, words, images, file } => {
+            Heard::Ended { cell, error, words, images, files, file } => {
                 let error = error.map(|error| self.traceback(&error));
-                let mut text = end_of(error.as_deref(), &words, &images);
+                let mut text = end_of(error.as_deref(), &words, &images, &files);
                 let mut state = self.lock();
                 if std::mem::take(&mut state.was_left_out)
                     && let Some(file) = file

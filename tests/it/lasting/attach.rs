@@ -64,6 +64,9 @@ async fn a_person_and_an_agent_share_a_kernel() {
     prompt.types("1/0\r").await;
     prompt.shows("\u{1b}[31mZeroDivisionError: division by zero").await;
     prompt.shows("In [6]: ").await;
+    prompt.types("show_file(b'content', 'a.txt')\r").await;
+    prompt.shows("-a.txt]").await;
+    prompt.shows("In [7]: ").await;
     prompt.types("\u{4}").await;
     assert!(prompt.ended().await.success());
     assert_eq!(client.cell("y").await.ok().lines().last(), Some("42"));

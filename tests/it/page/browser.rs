@@ -208,14 +208,15 @@ async fn a_registration_can_be_labelled() {
 }
 
 #[tokio::test]
-async fn an_image_and_an_exception_are_shown() {
+async fn an_image_a_file_and_an_exception_are_shown() {
     let place = Place::new();
     let (mut ipybox, url, code) = start(&place, &[], json!({})).await;
     let mut browser = Browser::start();
     browser.enter(&url, &code).await;
     let drawing = "from IPython.display import display, Image\nimport base64\n\
          display(Image(base64.b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==')))\n\
-         for step in range(3):\n    print(f'\\r{step}', end='')\nprint()\n1/0";
+         for step in range(3):\n    print(f'\\r{step}', end='')\nprint()\n\
+         show_file(b'content', 'a.txt')\n1/0";
     ipybox.cell(drawing).await.error();
     browser
         .run(&format!(
@@ -223,6 +224,7 @@ async fn an_image_and_an_exception_are_shown() {
              await page.waitForFunction(() => document.querySelector('.cell .error').textContent.includes('ZeroDivisionError'));
              const output = await page.$eval('.cell .output', (output) => output.textContent);
              if (output !== '2\\n') throw new Error(JSON.stringify(output));
+             await page.waitForFunction(() => /shown file is in .*-a\\.txt/.test(document.querySelector('.cell').textContent));
              {SOUND}"
         ))
         .await;
