@@ -112,6 +112,8 @@ mod search;
 mod servers;
 mod session;
 mod site;
+#[doc(hidden)]
+pub mod telemetry;
 mod text;
 mod tool_client;
 mod tool_server;

@@ -5,10 +5,12 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::text::plain;
@@ -156,6 +158,21 @@ impl Redactor {
         beginning
     }
 
+    /// The JSON of `value`, or its beginning of about `length` bytes and a mark with its length, with each value that must
+    /// not be shown replaced.
+    pub(crate) fn redact_json_beginning<T: Serialize + ?Sized>(&self, value: &T, length: usize) -> String {
+        let mut beginning = Beginning::new(length + self.lookahead());
+        // Never happens: what is shown comes from JSON.
+        if serde_json::to_writer(&mut beginning, value).is_err() {
+            return String::new();
+        }
+        let (text, all) = (String::from_utf8_lossy(&beginning.bytes), beginning.length);
+        match all <= length {
+            true => self.redact(&text).into_owned(),
+            false => format!("{}… [{all} bytes in all]", self.redact_beginning(&text, length)),
+        }
+    }
+
     /// How many bytes beyond `length` [`redact_beginning`](Self::redact_beginning) reads.
     pub(crate) fn lookahead(&self) -> usize {
         self.secrets().longest()
@@ -164,6 +181,32 @@ impl Redactor {
     /// `value` with each value that must not be shown replaced in its texts, keys and numbers.
     pub(crate) fn redact_json(&self, value: Value) -> Value {
         redact_json(&self.secrets(), value)
+    }
+}
+
+/// Keeps the first bytes of what is written, and counts all.
+pub(crate) struct Beginning {
+    pub(crate) bytes: Vec<u8>,
+    limit: usize,
+    pub(crate) length: usize,
+}
+
+impl Beginning {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { bytes: Vec::new(), limit, length: 0 }
+    }
+}
+
+impl Write for Beginning {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = self.limit.saturating_sub(self.bytes.len()).min(bytes.len());
+        self.bytes.extend_from_slice(&bytes[..room]);
+        self.length += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -230,6 +273,15 @@ mod tests {
         let value = json!({"a secret": [1, null, true, {"b": "secret"}], "pin": 12345});
         let expected = json!({"a ${KEY}": [1, null, true, {"b": "${KEY}"}], "pin": "${PIN}"});
         assert_eq!(redactor.redact_json(value), expected);
+    }
+
+    #[test]
+    fn the_beginning_of_json_has_no_secret_either() {
+        let redactor = redactor(&[("KEY", "secret")]);
+        assert_eq!(redactor.redact_json_beginning(&json!({"a": "secret"}), 100), r#"{"a":"${KEY}"}"#);
+        let long = redactor.redact_json_beginning(&json!(["secret".repeat(50)]), 60);
+        assert!(long.starts_with(r#"["${KEY}${KEY}"#) && long.ends_with("… [304 bytes in all]"), "{long}");
+        assert!(!long.replace("${KEY}", "").contains("se"), "{long}");
     }
 
     #[test]

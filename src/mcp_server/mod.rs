@@ -25,6 +25,7 @@ mod serving;
 mod sessions;
 mod skills;
 mod stdio;
+mod traced;
 mod uploads;
 mod wait;
 
@@ -64,9 +65,11 @@ pub use self::stdio::{Error, serve_stdio};
 pub use crate::approval::Answer as PromptAnswer;
 use crate::approval::Approver;
 use crate::config::{Config, Images, ResourceLinks};
+use crate::env::Redactor;
 use crate::output::Unread;
 pub use crate::people::{By, Heard, Said, named_rows};
 use crate::session::Session;
+use crate::telemetry::Link;
 
 /// The MCP server's state, shared by its tools and by the clients that come one after the other.
 pub(crate) struct McpServer {
@@ -94,6 +97,10 @@ pub(crate) struct McpServer {
     skills: Skills,
     /// Whether requests can stop waiting for their cells.
     has_long_cells: bool,
+    /// The connections with clients, for spans.
+    link: Link,
+    /// Takes secrets out of what spans have.
+    redactor: Redactor,
 }
 
 /// The handler for rmcp, of one connection with a client. The server is shared, since tools may outlive the request that
@@ -149,6 +156,8 @@ impl McpServer {
             shelf: Shelf::default(),
             skills: Skills::new(config),
             has_long_cells: config.has_long_cells,
+            link: Link::to_client(),
+            redactor: config.variables.redactor().clone(),
         }
     }
 
