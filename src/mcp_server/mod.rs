@@ -65,7 +65,6 @@ pub use self::stdio::{Error, serve_stdio};
 pub use crate::approval::Answer as PromptAnswer;
 use crate::approval::Approver;
 use crate::config::{Config, Images, ResourceLinks};
-use crate::env::Redactor;
 use crate::output::Unread;
 pub use crate::people::{By, Heard, Said, named_rows};
 use crate::session::Session;
@@ -99,8 +98,6 @@ pub(crate) struct McpServer {
     has_long_cells: bool,
     /// The connections with clients, for spans.
     link: Link,
-    /// Takes secrets out of what spans have.
-    redactor: Redactor,
 }
 
 /// The handler for rmcp, of one connection with a client. The server is shared, since tools may outlive the request that
@@ -157,7 +154,6 @@ impl McpServer {
             skills: Skills::new(config),
             has_long_cells: config.has_long_cells,
             link: Link::to_client(),
-            redactor: config.variables.redactor().clone(),
         }
     }
 

@@ -70,7 +70,8 @@ pub(super) fn call(
 ) -> Operation {
     let tool = TOOLS.into_iter().find(|tool| *tool == request.name);
     let operation = begin(server, "tools/call", tool.map_or(Target::None, Target::Tool), context);
-    operation.has_arguments(|length| server.redactor.redact_json_beginning(&request.arguments, length));
+    let variables = &server.sessions.config().variables;
+    operation.has_arguments(|length| variables.redactor().redact_json_beginning(&request.arguments, length));
     operation
 }
 
@@ -112,7 +113,8 @@ fn completed(server: &McpServer, operation: &mut Operation, result: &CallToolRes
         Some(true) => operation.tool_fails(),
         _ => operation.succeeds(),
     }
-    operation.has_result(|length| server.redactor.redact_beginning(&text_of(result), length));
+    let variables = &server.sessions.config().variables;
+    operation.has_result(|length| variables.redactor().redact_beginning(&text_of(result), length));
 }
 
 /// A request that waited for a call has its answer.

@@ -19,5 +19,6 @@ mod sandbox;
 mod shutdown;
 mod starting;
 mod support;
+mod telemetry;
 mod tool_server;
 mod tools;
