@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -55,6 +56,7 @@ class Session:
             "code": code,
             "timeout": timeout,
             "max_output_chars": max_output_chars,
+            "context": _trace_context(),
         }
         try:
             return CodeExecutionResult.of(await self.request("execute", **options))
@@ -139,6 +141,7 @@ class CodeExecution(AsyncIterator[Event], Generic[Event]):
         else:
             self._params = None
             numbers["session"] = self._session.number
+            params = {**params, "context": _trace_context()}
             self._waiting = host.call("session/stream", {**numbers, **params})
         try:
             event = await asyncio.wrap_future(self._waiting, loop=loop)
@@ -169,6 +172,16 @@ class CodeExecution(AsyncIterator[Event], Generic[Event]):
     def __del__(self) -> None:
         with contextlib.suppress(Exception):
             self._close()
+
+
+def _trace_context() -> dict[str, str]:
+    """The current span of OpenTelemetry, if the application uses that: spans of the code are its children."""
+    propagate = sys.modules.get("opentelemetry.propagate")
+    context: dict[str, str] = {}
+    if propagate is not None:
+        propagate.inject(context)
+    names = ("traceparent", "tracestate")
+    return {name: context[name] for name in names if name in context}
 
 
 def _of_cancelled(cancelled: Cancelled) -> CodeExecutionResult:

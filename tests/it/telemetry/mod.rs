@@ -1,5 +1,6 @@
 //! Spans and metrics, as a collector gets them.
 
+mod clients;
 mod collector;
 mod contents;
 mod exports;
@@ -14,7 +15,7 @@ use crate::support::{Ipybox, Place, kernel_python, test_server, tool};
 
 /// A client's span, as the recommendation of W3C writes it.
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
-const PARENT: &str = "00f067aa0ba902b7";
+const PARENT: &str = "00f067aa04c902b7";
 
 /// The `_meta` of a request in that span.
 fn traced() -> Value {
