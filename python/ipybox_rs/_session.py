@@ -7,6 +7,7 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -176,10 +177,11 @@ class CodeExecution(AsyncIterator[Event], Generic[Event]):
 
 def _trace_context() -> dict[str, str]:
     """The current span of OpenTelemetry, if the application uses that: spans of the code are its children."""
-    propagate = sys.modules.get("opentelemetry.propagate")
     context: dict[str, str] = {}
-    if propagate is not None:
-        propagate.inject(context)
+    if "opentelemetry.trace" in sys.modules:
+        # Importing it fails if it is configured wrongly, which is for the application to notice.
+        with contextlib.suppress(Exception):
+            import_module("opentelemetry.propagate").inject(context)
     names = ("traceparent", "tracestate")
     return {name: context[name] for name in names if name in context}
 

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -161,11 +162,23 @@ impl Redactor {
     /// The JSON of `value`, or its beginning of about `length` bytes and a mark with its length, with each value that must
     /// not be shown replaced.
     pub(crate) fn redact_json_beginning<T: Serialize + ?Sized>(&self, value: &T, length: usize) -> String {
-        let mut beginning = Beginning::new(length + self.lookahead());
+        let mut beginning = Beginning::before(length, self);
         // Never happens: what is shown comes from JSON.
         if serde_json::to_writer(&mut beginning, value).is_err() {
             return String::new();
         }
+        self.marked(&beginning, length)
+    }
+
+    /// The same of a text, which is never held whole.
+    pub(crate) fn redact_text_beginning(&self, text: &dyn fmt::Display, length: usize) -> String {
+        let mut beginning = Beginning::before(length, self);
+        // Writing to memory does not fail.
+        write!(beginning, "{text}").ok();
+        self.marked(&beginning, length)
+    }
+
+    fn marked(&self, beginning: &Beginning, length: usize) -> String {
         let (text, all) = (String::from_utf8_lossy(&beginning.bytes), beginning.length);
         match all <= length {
             true => self.redact(&text).into_owned(),
@@ -174,7 +187,7 @@ impl Redactor {
     }
 
     /// How many bytes beyond `length` [`redact_beginning`](Self::redact_beginning) reads.
-    pub(crate) fn lookahead(&self) -> usize {
+    fn lookahead(&self) -> usize {
         self.secrets().longest()
     }
 
@@ -192,8 +205,10 @@ pub(crate) struct Beginning {
 }
 
 impl Beginning {
-    pub(crate) fn new(limit: usize) -> Self {
-        Self { bytes: Vec::new(), limit, length: 0 }
+    /// Keeps what [`Redactor::redact_beginning`] needs for so many bytes: one more than it looks at, so that it sees that
+    /// the text goes on.
+    pub(crate) fn before(length: usize, redactor: &Redactor) -> Self {
+        Self { bytes: Vec::new(), limit: length + redactor.lookahead() + 1, length: 0 }
     }
 }
 
@@ -279,9 +294,12 @@ mod tests {
     fn the_beginning_of_json_has_no_secret_either() {
         let redactor = redactor(&[("KEY", "secret")]);
         assert_eq!(redactor.redact_json_beginning(&json!({"a": "secret"}), 100), r#"{"a":"${KEY}"}"#);
-        let long = redactor.redact_json_beginning(&json!(["secret".repeat(50)]), 60);
-        assert!(long.starts_with(r#"["${KEY}${KEY}"#) && long.ends_with("… [304 bytes in all]"), "{long}");
-        assert!(!long.replace("${KEY}", "").contains("se"), "{long}");
+        for length in 55..65 {
+            let long = redactor.redact_json_beginning(&json!(["secret".repeat(50)]), length);
+            let begins = long.starts_with(r#"["${KEY}${KEY}"#);
+            assert!(begins && long.ends_with("… [304 bytes in all]"), "{length}: {long}");
+            assert!(!long.replace("${KEY}", "").contains("se"), "{length}: {long}");
+        }
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl Traced {
     pub(super) fn result(&self, operation: &Operation, output: &ToolOutput) {
         operation.has_result(|length| match &output.structured {
             Some(value) => self.redactor.redact_json_beginning(value, length),
-            None => self.redactor.redact_beginning(&output.to_string(), length),
+            None => self.redactor.redact_text_beginning(output, length),
         });
     }
 }

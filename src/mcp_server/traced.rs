@@ -114,7 +114,7 @@ fn completed(server: &McpServer, operation: &mut Operation, result: &CallToolRes
         _ => operation.succeeds(),
     }
     let variables = &server.sessions.config().variables;
-    operation.has_result(|length| variables.redactor().redact_beginning(&text_of(result), length));
+    operation.has_result(|length| variables.redactor().redact_text_beginning(&text_of(result), length));
 }
 
 /// A request that waited for a call has its answer.

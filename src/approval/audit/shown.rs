@@ -19,7 +19,7 @@ pub(in crate::approval) fn text(redactor: &Redactor, text: &str) -> String {
 
 /// `value`, or a text: the beginning of its JSON and a mark with its length. And the length in bytes.
 pub(in crate::approval) fn json<T: Serialize + ?Sized>(redactor: &Redactor, value: &T) -> (Value, usize) {
-    let mut kept = Beginning::new(LONGEST + redactor.lookahead());
+    let mut kept = Beginning::before(LONGEST, redactor);
     // Never happens: all logged values come from JSON.
     if serde_json::to_writer(&mut kept, value).is_err() {
         return (Value::Null, kept.length);
@@ -68,5 +68,15 @@ mod tests {
             "{shown}"
         );
         assert!(!shown.contains("the-s") && length == 110_008);
+    }
+
+    #[test]
+    fn a_secret_at_the_cut_is_not_told_in_part() {
+        for before in 0..30 {
+            let text = format!("{}{}", "x".repeat(LONGEST - before), "the-secret".repeat(10));
+            let (shown, _) = json(&redactor(), &json!({"a": text}));
+            let shown = shown.as_str().unwrap().replace("${KEY}", "");
+            assert!(!shown.contains("the"), "{before}: {}", &shown[LONGEST - 40..]);
+        }
     }
 }
