@@ -59,6 +59,9 @@
 //!
 //! `cli`, on by default, is for the program `ipybox` alone. Turn it off for a library: `default-features = false`.
 //!
+//! `otel`, on by default too, has sessions make spans and metrics by the global providers of the crate `opentelemetry`; see
+//! `docs/telemetry.md`.
+//!
 //! # What may change
 //!
 //! The version is 0.1: a minor version may change anything here, and `CHANGELOG.md` lists the changes.
@@ -112,6 +115,8 @@ mod search;
 mod servers;
 mod session;
 mod site;
+#[doc(hidden)]
+pub mod telemetry;
 mod text;
 mod tool_client;
 mod tool_server;

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -58,6 +60,7 @@ class Session:
             "code": code,
             "timeout": timeout,
             "max_output_chars": max_output_chars,
+            "context": _trace_context(),
         }
         try:
             return CodeExecutionResult.of(await self.request("execute", **options))
@@ -142,6 +145,7 @@ class CodeExecution(AsyncIterator[Event], Generic[Event]):
         else:
             self._params = None
             numbers["session"] = self._session.number
+            params = {**params, "context": _trace_context()}
             self._waiting = host.call("session/stream", {**numbers, **params})
         try:
             event = await asyncio.wrap_future(self._waiting, loop=loop)
@@ -172,6 +176,17 @@ class CodeExecution(AsyncIterator[Event], Generic[Event]):
     def __del__(self) -> None:
         with contextlib.suppress(Exception):
             self._close()
+
+
+def _trace_context() -> dict[str, str]:
+    """The current span of OpenTelemetry, if the application uses that: spans of the code are its children."""
+    context: dict[str, str] = {}
+    if "opentelemetry.trace" in sys.modules:
+        # Importing it fails if it is configured wrongly, which is for the application to notice.
+        with contextlib.suppress(Exception):
+            import_module("opentelemetry.propagate").inject(context)
+    names = ("traceparent", "tracestate")
+    return {name: context[name] for name in names if name in context}
 
 
 def _of_cancelled(cancelled: Cancelled) -> CodeExecutionResult:

@@ -8,7 +8,8 @@ use tokio::sync::watch;
 use super::action::Action;
 use super::audit::OpenCall;
 use super::denied::Denied;
-use super::gate::{Gate, Permit};
+use super::gate::Gate;
+use super::permit::Permit;
 
 /// Calls that code in the kernel has announced together: `with mcptools.batch(title)`.
 #[derive(Debug)]
@@ -110,7 +111,8 @@ impl Gate {
         actions: Vec<Action>,
     ) -> Vec<Result<(Permit, OpenCall), Denied>> {
         let batch = Arc::new(Batch::new(title.to_owned(), actions.len()));
-        let approver = &self.approver();
+        let (approver, context) = self.current();
+        let approver = &approver;
         let deciding = actions.into_iter().enumerate().map(|(index, action)| {
             let place = Place { batch: Arc::clone(&batch), index, has_arrived: AtomicBool::new(false) };
             let place = InBatch(Arc::new(place));
@@ -121,7 +123,7 @@ impl Gate {
                 decided
             }
         });
-        futures::future::join_all(deciding).await
+        context.around(futures::future::join_all(deciding)).await
     }
 }
 

@@ -10,11 +10,13 @@ use super::calls::Calls;
 use super::denied::Denied;
 use super::grant::{GivenGrant, Granting, Grants, Used};
 use super::notice::{Noticed, Watcher, how};
+use super::permit::{self, Permit};
 use super::policy::{Effect, Judgement, Policy};
 use super::queue::{ApprovalQueue, Approver};
 use super::request::{Answer, ApprovalRequest, Reply, held_for};
 use super::standing::Standing;
 use crate::provenance::Memory;
+use crate::telemetry::{self, Context};
 
 /// Decides about all actions of a session, and records each decision before it takes effect.
 pub(crate) struct Gate {
@@ -25,17 +27,13 @@ pub(crate) struct Gate {
     pub(super) audit: Audit,
     /// What the session has read, and others of its client; `None` if nobody needs to know.
     pub(super) memory: Option<Arc<Memory>>,
-    /// Decides about the current calls of code in the kernel.
-    approver: Mutex<Approver>,
+    /// Decides about the current calls of code in the kernel, whose cell has this context.
+    current: Mutex<(Approver, Context)>,
     /// Is told which questions users are asked.
     pub(super) watcher: OnceLock<Watcher>,
     /// Notes the calls of code, for a notebook.
     pub(super) calls: OnceLock<Arc<Calls>>,
 }
-
-/// The permission for one action, which cannot be changed. Only the gate makes it, from a recorded decision.
-#[derive(Debug)]
-pub(crate) struct Permit(Arc<Action>);
 
 /// A decision and how it came about.
 #[derive(Debug)]
@@ -81,27 +79,11 @@ pub(crate) enum Origin {
 /// The reason if code calls a tool while no cell runs, for instance a thread of an earlier cell.
 const NO_CELL: &str = "no cell is running";
 
-impl Permit {
-    /// Permits `action`; `_on_record` proves that the decision is recorded.
-    fn new(action: Arc<Action>, _on_record: &OpenCall) -> Self {
-        Self(action)
-    }
-
-    pub(super) fn action(&self) -> &Action {
-        &self.0
-    }
-
-    /// The permitted action.
-    pub(crate) fn into_action(self) -> Action {
-        Arc::unwrap_or_clone(self.0)
-    }
-}
-
 impl Gate {
     /// Decides by `policy`; approval requests must be answered within `timeout`. Decisions are recorded in
     /// `audit`.
     pub(crate) fn new(policy: Policy, standing: Standing, timeout: Duration, audit: Audit) -> Self {
-        let (approver, grants) = (Mutex::new(Approver::Nobody(NO_CELL)), Arc::default());
+        let (current, grants) = (Mutex::new((Approver::Nobody(NO_CELL), Context::default())), Arc::default());
         let labels = || policy.labels().clone().or(standing.labels());
         let memory = (!policy.is_open()).then(|| Arc::new(Memory::new(labels())));
         Self {
@@ -111,7 +93,7 @@ impl Gate {
             timeout,
             audit,
             memory,
-            approver,
+            current,
             watcher: OnceLock::new(),
             calls: OnceLock::new(),
         }
@@ -130,14 +112,24 @@ impl Gate {
     /// Sets the approver for calls of code in the kernel; without one, calls that need approval are denied. A cell begins or
     /// ends.
     pub(crate) fn set_approver(&self, approver: Option<Approver>) {
+        self.set_cell(approver, Context::default());
+    }
+
+    /// The same; the calls are made in the context of the cell.
+    pub(crate) fn set_cell(&self, approver: Option<Approver>, context: Context) {
         self.grants.change_cell();
         let approver = approver.unwrap_or(Approver::Nobody(NO_CELL));
-        *self.approver.lock().unwrap_or_else(PoisonError::into_inner) = approver;
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = (approver, context);
     }
 
     /// The approver of the current calls of code in the kernel.
     pub(crate) fn approver(&self) -> Approver {
-        self.approver.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current().0
+    }
+
+    /// The same, with the context of the cell that runs.
+    pub(super) fn current(&self) -> (Approver, Context) {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Decides about a call of code in the kernel.
@@ -145,7 +137,8 @@ impl Gate {
     /// # Errors
     /// As for [`decide`](Self::decide).
     pub(crate) async fn decide_for_code(&self, action: Action) -> Result<(Permit, OpenCall), Denied> {
-        self.decide(action, &self.approver()).await
+        let (approver, context) = self.current();
+        context.around(self.decide(action, &approver)).await
     }
 
     /// Decides about `action`, and records the decision before it takes effect. If the policy says to ask,
@@ -175,15 +168,17 @@ impl Gate {
     ) -> Result<(Permit, OpenCall), Denied> {
         let action = self.with_known(action).await;
         let question = self.audit.question(&action);
+        let shown = telemetry::Decision::begin(&action.server_name, &action.tool_name, question.call());
         let action = Arc::new(action);
         let decision = self.judge(&action, approver, origin).await;
+        let context = permit::show(shown, &decision, &action);
         let noted = self.note_call(&action, &decision);
         let recorded = question.decided(&decision).await.map(|open| open.noted_by(noted));
         decision.outcome?;
         match recorded {
             Ok(on_record) => {
                 self.hold_grant(&decision.by);
-                Ok((Permit::new(action, &on_record), on_record))
+                Ok((Permit::new(action, context, &on_record), on_record))
             }
             Err(error) => Err(Denied::Unrecorded { call: call_of(&action), why: error.to_string() }),
         }

@@ -21,6 +21,7 @@ mod history;
 mod like;
 mod notice;
 mod origins;
+mod permit;
 mod policy;
 mod queue;
 mod request;
@@ -41,7 +42,7 @@ pub use self::batch::Batch;
 pub(crate) use self::batch::InBatch;
 pub(crate) use self::calls::{Calls, CellCalls};
 pub(crate) use self::denied::Denied;
-pub(crate) use self::gate::{Gate, Origin, Permit};
+pub(crate) use self::gate::{Gate, Origin};
 pub use self::grant::{
     GivenGrant, Grant, Life as GrantLife, Outside as OutsideGrant, Pattern as GrantPattern,
 };
@@ -49,6 +50,7 @@ pub(crate) use self::grant::{choice as grant_choice, offer as grant_offer};
 pub(crate) use self::history::PastDecision;
 pub(crate) use self::notice::{EXPIRED, Notice, next_question, words as answer_in_words};
 pub(crate) use self::origins::provenance;
+pub(crate) use self::permit::Permit;
 pub use self::policy::{Effect, Policy, PolicyError};
 pub(crate) use self::queue::{ApprovalQueue, Approver};
 pub use self::request::Answer;

@@ -4,7 +4,8 @@ use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use super::action::Action;
-use super::gate::{Gate, Permit};
+use super::gate::Gate;
+use super::permit::Permit;
 use crate::provenance::{Memory, Reading};
 
 /// From this size on arguments and results are looked at by a thread of their own, in bytes.

@@ -2,6 +2,7 @@
 
 use anyhow::Context as _;
 use ipybox::json_rpc;
+use ipybox::telemetry::exporting;
 
 use super::args::LogLevel;
 use super::logging;
@@ -13,7 +14,7 @@ pub(super) fn run(level: LogLevel) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("start the async runtime")?;
-    let served = runtime.block_on(json_rpc::serve(receiver, set_level));
+    let served = runtime.block_on(exporting(json_rpc::serve(receiver, set_level)));
     // A read of stdin cannot be interrupted; do not wait for it.
     runtime.shutdown_background();
     served.context("talk to the program that started this one")

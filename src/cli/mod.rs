@@ -30,6 +30,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Parser as _;
 use ipybox::Config;
+use ipybox::telemetry::exporting;
 
 use self::args::{Approval, Args, Command, LogLevel, ServeArgs};
 
@@ -113,7 +114,7 @@ fn serve(args: ServeArgs) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("start the async runtime")?;
-    let served = runtime.block_on(greeting::greeting(&workspace, ipybox::serve_stdio(config)));
+    let served = runtime.block_on(exporting(greeting::greeting(&workspace, ipybox::serve_stdio(config))));
     // A read of a terminal cannot be interrupted; do not wait for it.
     runtime.shutdown_background();
     Ok(served?)

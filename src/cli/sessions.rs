@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use ipybox::Settings;
 use ipybox::lasting::{self, Keep, KeptSession, KeptSessions};
+use ipybox::telemetry::exporting;
 
 use super::args::ServeArgs;
 use super::session_args::{SessionKeeperArgs, SessionsAction, SessionsArgs};
@@ -46,7 +47,7 @@ pub(crate) fn keep(args: SessionKeeperArgs) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("start the async runtime")?;
-    Ok(runtime.block_on(lasting::keep_session((*args.serve).into(), keep))?)
+    Ok(runtime.block_on(exporting(lasting::keep_session((*args.serve).into(), keep)))?)
 }
 
 /// Lists sessions, shows one or ends them.

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use anyhow::Context as _;
+use ipybox::telemetry::exporting;
 use ipybox::{ApprovalPolicy, ToolServer, ToolServerBuilder, env};
 
 use super::args::ToolServerArgs;
@@ -13,7 +14,7 @@ pub(super) fn run(args: ToolServerArgs) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("start the async runtime")?;
-    runtime.block_on(serve(args))
+    runtime.block_on(exporting(serve(args)))
 }
 
 async fn serve(args: ToolServerArgs) -> anyhow::Result<()> {

@@ -24,7 +24,7 @@ pub(crate) use self::kept::SECRET;
 pub use self::placeholder::MissingVariable;
 pub(crate) use self::placeholder::is_variable_name;
 pub(crate) use self::process::ProcessEnvironment;
-pub(crate) use self::secrets::{Redactor, Secrets};
+pub(crate) use self::secrets::{Beginning, Redactor, Secrets};
 
 /// Prefix of variables for the kernel: `KERNEL_ENV_X=v` becomes `X=v` in the kernel.
 pub const KERNEL_ENV_PREFIX: &str = "KERNEL_ENV_";

@@ -5,10 +5,13 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::text::plain;
@@ -156,14 +159,69 @@ impl Redactor {
         beginning
     }
 
+    /// The JSON of `value`, or its beginning of about `length` bytes and a mark with its length, with each value that must
+    /// not be shown replaced.
+    pub(crate) fn redact_json_beginning<T: Serialize + ?Sized>(&self, value: &T, length: usize) -> String {
+        let mut beginning = Beginning::before(length, self);
+        // Never happens: what is shown comes from JSON.
+        if serde_json::to_writer(&mut beginning, value).is_err() {
+            return String::new();
+        }
+        self.marked(&beginning, length)
+    }
+
+    /// The same of a text, which is never held whole.
+    pub(crate) fn redact_text_beginning(&self, text: &dyn fmt::Display, length: usize) -> String {
+        let mut beginning = Beginning::before(length, self);
+        // Writing to memory does not fail.
+        write!(beginning, "{text}").ok();
+        self.marked(&beginning, length)
+    }
+
+    fn marked(&self, beginning: &Beginning, length: usize) -> String {
+        let (text, all) = (String::from_utf8_lossy(&beginning.bytes), beginning.length);
+        match all <= length {
+            true => self.redact(&text).into_owned(),
+            false => format!("{}… [{all} bytes in all]", self.redact_beginning(&text, length)),
+        }
+    }
+
     /// How many bytes beyond `length` [`redact_beginning`](Self::redact_beginning) reads.
-    pub(crate) fn lookahead(&self) -> usize {
+    fn lookahead(&self) -> usize {
         self.secrets().longest()
     }
 
     /// `value` with each value that must not be shown replaced in its texts, keys and numbers.
     pub(crate) fn redact_json(&self, value: Value) -> Value {
         redact_json(&self.secrets(), value)
+    }
+}
+
+/// Keeps the first bytes of what is written, and counts all.
+pub(crate) struct Beginning {
+    pub(crate) bytes: Vec<u8>,
+    limit: usize,
+    pub(crate) length: usize,
+}
+
+impl Beginning {
+    /// Keeps what [`Redactor::redact_beginning`] needs for so many bytes: one more than it looks at, so that it sees that
+    /// the text goes on.
+    pub(crate) fn before(length: usize, redactor: &Redactor) -> Self {
+        Self { bytes: Vec::new(), limit: length + redactor.lookahead() + 1, length: 0 }
+    }
+}
+
+impl Write for Beginning {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = self.limit.saturating_sub(self.bytes.len()).min(bytes.len());
+        self.bytes.extend_from_slice(&bytes[..room]);
+        self.length += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -230,6 +288,18 @@ mod tests {
         let value = json!({"a secret": [1, null, true, {"b": "secret"}], "pin": 12345});
         let expected = json!({"a ${KEY}": [1, null, true, {"b": "${KEY}"}], "pin": "${PIN}"});
         assert_eq!(redactor.redact_json(value), expected);
+    }
+
+    #[test]
+    fn the_beginning_of_json_has_no_secret_either() {
+        let redactor = redactor(&[("KEY", "secret")]);
+        assert_eq!(redactor.redact_json_beginning(&json!({"a": "secret"}), 100), r#"{"a":"${KEY}"}"#);
+        for length in 55..65 {
+            let long = redactor.redact_json_beginning(&json!(["secret".repeat(50)]), length);
+            let begins = long.starts_with(r#"["${KEY}${KEY}"#);
+            assert!(begins && long.ends_with("… [304 bytes in all]"), "{length}: {long}");
+            assert!(!long.replace("${KEY}", "").contains("se"), "{length}: {long}");
+        }
     }
 
     #[test]

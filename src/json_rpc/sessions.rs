@@ -16,6 +16,7 @@ use crate::library::{
     Code, CodeExecution, CodeExecutionChunk, CodeExecutionError, CodeExecutionEvent, CodeExecutionResult,
     CodeExecutor, KernelClient,
 };
+use crate::telemetry::Context;
 
 /// How much output one event holds at most, apart from one chunk.
 const EVENT_BYTES: usize = 64 * 1024;
@@ -74,6 +75,9 @@ pub(super) struct Run {
     max_output_chars: Option<usize>,
     /// The number of its stream, if its events are wanted.
     stream: Option<u64>,
+    /// The span in which the code runs, as `_meta` of MCP has it.
+    #[serde(default)]
+    context: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -134,9 +138,10 @@ impl Sessions {
     }
 
     pub(super) async fn execute(&self, run: Run) -> Result<Value, Failure> {
+        let context = Context::of_meta(&run.context);
         let done = match self.sessions.get(run.session)? {
-            Session::Executor(executor) => executor.execute(run.into_code()).await,
-            Session::Kernel(kernel) => kernel.execute(run.into_code()).await,
+            Session::Executor(executor) => context.around(executor.execute(run.into_code())).await,
+            Session::Kernel(kernel) => context.around(kernel.execute(run.into_code())).await,
         };
         Ok(result(&done?))
     }
@@ -144,12 +149,14 @@ impl Sessions {
     /// Begins to run code. Returns the first event of its stream.
     pub(super) async fn stream(&self, run: Run) -> Result<Value, Failure> {
         let Some(number) = run.stream else { return Err(Failure::closed("stream")) };
+        let context = Context::of_meta(&run.context);
         let execution = match self.sessions.get(run.session)? {
             Session::Executor(executor) => executor.stream(run.into_code()),
             Session::Kernel(kernel) => kernel.stream(run.into_code()),
         };
         self.streams.put(number, Arc::new(Mutex::new(Stream { execution, text: String::new(), next: None })));
-        self.next(OneStream { stream: number }).await
+        // Its first poll queues the code.
+        context.around(self.next(OneStream { stream: number })).await
     }
 
     /// The next event of a stream; nothing follows a result.

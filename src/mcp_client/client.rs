@@ -9,12 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use rmcp::model::{
     ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
     ElicitResult, ElicitationCapability, ErrorCode, ErrorData, FormElicitationCapability, Implementation,
-    ListRootsResult, ProgressNotificationParam, ProtocolVersion, UrlElicitationCapability,
+    ListRootsResult, ProgressNotificationParam, ProtocolVersion, RequestMetaObject, UrlElicitationCapability,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, RoleClient};
 
 use super::elicitation::{self, Asker};
+use super::traced::Traced;
+use crate::telemetry::Context;
 
 /// How many questions a server may ask while it works on calls: a user who is asked without end agrees to anything.
 const MOST_QUESTIONS: usize = 20;
@@ -33,6 +35,7 @@ pub(super) struct Client {
     pub(super) state: Arc<State>,
     /// Whether the server is on this machine.
     pub(super) is_local: bool,
+    pub(super) traced: Traced,
 }
 
 /// What the client and the connection tell each other.
@@ -72,8 +75,13 @@ impl ClientHandler for Client {
             capabilities.elicitation = Some(elicitation);
         }
         // rmcp's default is a revision that has no `initialize`; old servers may reject it.
-        ClientConfig::new(capabilities, implementation)
-            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+        let mut config = ClientConfig::new(capabilities, implementation)
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);
+        // It is asked for in the handshake.
+        let mut meta = RequestMetaObject::new();
+        Context::current().write_to(&mut meta.0.0);
+        config.meta = Some(meta).filter(|meta| !meta.0.0.is_empty());
+        config
     }
 
     async fn create_message(

@@ -23,6 +23,7 @@ use super::pipes::Pipes;
 use super::sse::SseTransport;
 use super::starts::{Start, Starts};
 use super::stdio::{LastWords, Process};
+use super::traced::{self, Traced};
 use super::{
     DEFAULT_CONNECT_TIMEOUT, Error, HttpParameters, HttpTransport, Reach, ServerParameters, StdioParameters,
     http,
@@ -30,6 +31,7 @@ use super::{
 use crate::env::{Secrets, Variables};
 use crate::oauth::{self, Account, Accounts, Opener, Refused};
 use crate::process::{is_program, on_path};
+use crate::telemetry::Context;
 use crate::web::Proxies;
 
 /// How long a server may take to start in the background before it counts as hung: no caller waits for it,
@@ -117,9 +119,11 @@ impl Connector {
         Self { asker: Some(asker), ..self }
     }
 
-    /// The client for a connection to the server `name`.
-    fn client(&self, name: &str, is_local: bool) -> Client {
-        Client { name: Arc::from(name), asker: self.asker.clone(), state: Arc::default(), is_local }
+    /// The client for a connection to the server `name`, which has this address if it is not a program.
+    fn client(&self, name: &str, url: Option<&reqwest::Url>) -> Client {
+        let is_local = url.is_none_or(crate::web::is_loopback);
+        let traced = Traced::new(name, url, self.variables.redactor());
+        Client { name: Arc::from(name), asker: self.asker.clone(), state: Arc::default(), is_local, traced }
     }
 
     /// Keeps logins in this state directory, rather than in memory. `flags` name it for `ipybox login`.
@@ -261,9 +265,10 @@ impl Connector {
             Process::start(name, &filled, place, &self.variables, secrets.clone(), answers.clone())?;
         let pipes = Gate::new(pipes, answers);
         let account = process.account().clone();
-        let client = self.client(name, true);
-        Ok(self.starts.begin(name, parameters, account, |stop| async move {
-            start_stdio(client, process, pipes, secrets, limit.max(START_LIMIT), stop).await
+        let client = self.client(name, None);
+        let context = Context::current();
+        Ok(self.starts.begin(name, parameters, account, |stop| {
+            context.around(start_stdio(client, process, pipes, secrets, limit.max(START_LIMIT), stop))
         }))
     }
 
@@ -288,7 +293,7 @@ impl Connector {
     ) -> Result<Connection, Error> {
         let (filled, secrets) = FilledHttp::fill(parameters, &self.variables)?;
         let http = self.http_client(&filled.url)?;
-        let client = self.client(name, crate::web::is_loopback(&filled.url));
+        let client = self.client(name, Some(&filled.url));
         let account = filled.login.clone().map(|login| self.accounts.with(&filled.url, login));
         let command = Arc::from(format!("ipybox login {name}{}", self.login_flags));
         let authorized = Authorized { client: http, account, command };
@@ -444,8 +449,19 @@ where
     T: IntoTransport<RoleClient, E, A>,
     E: std::error::Error + Send + Sync + 'static,
 {
+    let mut operation = client.traced.handshake();
+    let context = operation.context();
     // rmcp cancels its token whenever it ends; the keeper must see whether we requested the end.
-    serve_client_with_ct(client, transport, stop.child_token()).await.map_err(Into::into)
+    let served = context.around(serve_client_with_ct(client, transport, stop.child_token())).await;
+    let served = served.map_err(Failure::from);
+    match &served {
+        Ok(service) => {
+            operation.is_of_version(|| Some(service.peer().peer_info()?.protocol_version.to_string()));
+            operation.succeeds();
+        }
+        Err(failure) => traced::failed(&mut operation, failure),
+    }
+    served
 }
 
 fn error(failure: Failure, secrets: &Secrets, last_words: LastWords) -> Error {

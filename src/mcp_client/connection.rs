@@ -24,6 +24,7 @@ use super::keeper::keep;
 use super::output::{self, ToolOutput};
 use super::requests::{Answered, Expected, request};
 use super::stdio::{LastWords, Process};
+use super::traced::Traced;
 use crate::budget::{Lease, apart};
 use crate::env::Secrets;
 
@@ -37,6 +38,7 @@ const UNKNOWN_FORM: &str = "the server's answer has an unknown form";
 /// A connection to one MCP server. Dropping it ends the server in the background; [`close`](Self::close) waits.
 pub(crate) struct Connection {
     pub(super) peer: Peer<RoleClient>,
+    pub(super) traced: Traced,
     state: Arc<State>,
     identity: Identity,
     secrets: Secrets,
@@ -108,10 +110,11 @@ impl Connection {
         let (sender, ended) = watch::channel(None);
         let has_process = process.is_some();
         // The keeper is stopped by `stop` and awaited through `ended`.
-        tokio::spawn(keep(service, process, stop.clone(), sender));
+        tokio::spawn(keep(service, process, stop.clone(), sender, client.traced.session()));
         let _stop_on_drop = stop.clone().drop_guard();
         Self {
             peer,
+            traced: client.traced.clone(),
             state: Arc::clone(&client.state),
             identity,
             secrets,
@@ -154,11 +157,15 @@ impl Connection {
         self.check_alive().await?;
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let call = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let Answered { answer, weight, lease } = self.request(call).await?;
+        let Answered { answer, weight, lease, mut operation } = self.request(call).await?;
         match answer {
             CallToolResponse::Complete(result) => {
                 let read = apart(weight, move || output::read(result)).await.map_err(bug)?;
-                let output = read.map_err(|text| CallError::Tool(self.secrets.clean(&text)))?;
+                let output = read.map_err(|text| {
+                    operation.tool_fails();
+                    CallError::Tool(self.secrets.clean(&text))
+                })?;
+                self.traced.result(&operation, &output);
                 Ok(Received { output, weight, lease })
             }
             CallToolResponse::InputRequired(_) => Err(unusable(NEEDS_INPUT)),
@@ -176,7 +183,7 @@ impl Connection {
     pub(crate) async fn read_resource(&self, uri: &str) -> Result<Received, CallError> {
         self.check_alive().await?;
         let reading = ReadResourceRequest::new(ReadResourceRequestParams::new(uri));
-        let Answered { answer, weight, lease } =
+        let Answered { answer, weight, lease, .. } =
             self.request(ClientRequest::ReadResourceRequest(reading)).await?;
         match answer {
             ReadResourceResponse::Complete(result) => {
@@ -200,7 +207,7 @@ impl Connection {
         self.check_alive().await?;
         let params = GetPromptRequestParams::new(name).with_arguments(arguments);
         let getting = ClientRequest::GetPromptRequest(GetPromptRequest::new(params));
-        let Answered { answer, weight, lease } = self.request(getting).await?;
+        let Answered { answer, weight, lease, .. } = self.request(getting).await?;
         match answer {
             GetPromptResponse::Complete(result) => {
                 let output = apart(weight, move || output::read_prompt(result)).await.map_err(bug)?;
@@ -213,7 +220,7 @@ impl Connection {
 
     async fn request<T: Expected>(&self, asked: ClientRequest) -> Result<Answered<T>, CallError> {
         let _working = Working::on(&self.state);
-        match request(&self.peer, asked).await {
+        match request(&self.peer, &self.traced, asked).await {
             Ok(answered) => Ok(answered),
             Err(failure) => Err(self.judge(failure).await),
         }

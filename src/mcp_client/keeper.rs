@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
 use super::stdio::{LastWords, Process};
+use crate::telemetry::Session;
 
 /// How long rmcp may take to close an HTTP session.
 const HTTP_GRACE: Duration = Duration::from_secs(2);
@@ -19,12 +20,14 @@ const PIPES_GRACE: Duration = Duration::from_millis(200);
 /// How long after the server's exit its last messages are read.
 const EXIT_GRACE: Duration = Duration::from_secs(1);
 
-/// Waits for the end of the connection, by `stop` or by itself, cleans up, and sends the end to `ended`.
+/// Waits for the end of the connection, by `stop` or by itself, cleans up, and sends the end to `ended`. The session is
+/// over then.
 pub(super) async fn keep(
     service: RunningService<RoleClient, Client>,
     process: Option<Process>,
     stop: CancellationToken,
     ended: watch::Sender<Option<Arc<LastWords>>>,
+    _session: Session,
 ) {
     let last_words = match process {
         Some(process) => keep_process(service, process, &stop).await,

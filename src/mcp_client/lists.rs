@@ -15,10 +15,10 @@ use super::answers::Empty;
 use super::connection::{CallError, Connection, Received};
 use super::failure::Failure;
 use super::output::ToolOutput;
-use super::requests::{Answered, Expected, request};
+use super::requests::{Expected, request};
 use super::stdio::LastWords;
 use super::{Error, Tool};
-use crate::budget::{ANSWERS, apart};
+use crate::budget::{ANSWERS, Lease, apart};
 
 /// How long all pages of a list may take together.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -106,6 +106,13 @@ page!(
 );
 page!(ListPromptsResult, ListPromptsRequest, Prompts, prompts: Prompt, "prompts/list", "prompts");
 
+/// All pages of a list, their weight and their memory lease.
+struct List<T> {
+    items: Vec<T>,
+    weight: usize,
+    lease: Lease,
+}
+
 /// Why a list could not be read.
 enum ListFailure {
     Request(Failure),
@@ -127,7 +134,7 @@ impl Connection {
     /// [`Error`] when the server is gone, does not answer in time, or answers with an error.
     pub(crate) async fn list_tools(&self) -> Result<Vec<Tool>, Error> {
         match self.pages::<ListToolsResult>(LIST_TIMEOUT).await {
-            Ok(tools) => Ok(tools.answer.into_iter().map(Tool::from_rmcp).collect()),
+            Ok(tools) => Ok(tools.items.into_iter().map(Tool::from_rmcp).collect()),
             Err(ListFailure::Request(Failure::Answered { code: METHOD_NOT_FOUND, .. })) => Ok(Vec::new()),
             Err(failure) => Err(self.list_error::<ListToolsResult>(failure).await),
         }
@@ -151,7 +158,8 @@ impl Connection {
 
     /// Whether the server has any resource now, by the first page of the list. In doubt it has.
     pub(crate) async fn has_any_resource(&self) -> bool {
-        let first = request::<ListResourcesResult>(&self.peer, ListResourcesResult::request(None));
+        let first =
+            request::<ListResourcesResult>(&self.peer, &self.traced, ListResourcesResult::request(None));
         match timeout(OPTIONAL_LIST_TIMEOUT, first).await {
             Ok(Ok(page)) => !page.answer.resources.is_empty() || page.answer.next_cursor.is_some(),
             Ok(Err(Failure::Answered { code: METHOD_NOT_FOUND, .. })) => false,
@@ -161,7 +169,7 @@ impl Connection {
 
     async fn list<P: Page>(&self) -> Result<Vec<P::Item>, Error> {
         match self.pages::<P>(OPTIONAL_LIST_TIMEOUT).await {
-            Ok(listed) => Ok(listed.answer),
+            Ok(listed) => Ok(listed.items),
             Err(failure) => Err(self.list_error::<P>(failure).await),
         }
     }
@@ -186,7 +194,7 @@ impl Connection {
     where
         P::Item: Serialize,
     {
-        let Answered { answer, weight, lease } = match self.pages::<P>(LIST_TIMEOUT).await {
+        let List { items, weight, lease } = match self.pages::<P>(LIST_TIMEOUT).await {
             Ok(listed) => listed,
             Err(ListFailure::Request(failure)) => return Err(self.judge(failure).await),
             Err(failure) => {
@@ -195,7 +203,7 @@ impl Connection {
             }
         };
         let values = move || {
-            let values = answer.into_iter().map(|item| serde_json::to_value(slim(item)));
+            let values = items.into_iter().map(|item| serde_json::to_value(slim(item)));
             values.collect::<Result<Vec<Value>, _>>()
         };
         let unusable = |reason: String| CallError::Unusable { reason };
@@ -205,25 +213,25 @@ impl Connection {
         Ok(Received { output, weight, lease })
     }
 
-    async fn pages<P: Page>(&self, limit: Duration) -> Result<Answered<Vec<P::Item>>, ListFailure> {
+    async fn pages<P: Page>(&self, limit: Duration) -> Result<List<P::Item>, ListFailure> {
         let pages = timeout(limit, self.all_pages::<P>()).await;
         pages.unwrap_or(Err(ListFailure::Silent { after: limit }))
     }
 
-    async fn all_pages<P: Page>(&self) -> Result<Answered<Vec<P::Item>>, ListFailure> {
-        let mut all = Answered { answer: Vec::new(), weight: 0, lease: ANSWERS.lease() };
+    async fn all_pages<P: Page>(&self) -> Result<List<P::Item>, ListFailure> {
+        let mut all = List { items: Vec::new(), weight: 0, lease: ANSWERS.lease() };
         let mut cursor: Option<String> = None;
         for _ in 0..LIST_PAGES {
             let asked = cursor.clone();
             let params = asked.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
-            let page = request::<P>(&self.peer, P::request(params)).await?;
+            let page = request::<P>(&self.peer, &self.traced, P::request(params)).await?;
             all.weight += page.weight;
             if all.weight > LIST_BYTES {
                 return Err(ListFailure::Large);
             }
             all.lease.join(page.lease);
             let (items, next) = page.answer.into_items();
-            all.answer.extend(items);
+            all.items.extend(items);
             match next {
                 None => return Ok(all),
                 Some(next) if cursor.as_ref() == Some(&next) => break,

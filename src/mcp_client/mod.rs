@@ -41,6 +41,7 @@ mod stdio;
 mod tests;
 mod texts;
 mod tool;
+mod traced;
 
 pub(crate) use authorized::Refusal;
 pub(crate) use connect::{Connector, LoginError, Tell};

@@ -12,7 +12,9 @@ use tokio::runtime::Handle;
 use super::answers::{AnswerPlace, Arrived, Empty, Envelope};
 use super::failure::Failure;
 use super::incoming::Document;
+use super::traced::{self, Traced};
 use crate::budget::{ANSWERS, Lease, apart};
+use crate::telemetry::Operation;
 
 /// An answer that a request may have.
 pub(super) trait Expected: Sized + Send + 'static {
@@ -31,6 +33,8 @@ pub(super) struct Answered<T> {
     pub(super) answer: T,
     pub(super) weight: usize,
     pub(super) lease: Lease,
+    /// The request, until the answer is read.
+    pub(super) operation: Operation,
 }
 
 impl Expected for CallToolResponse {
@@ -79,11 +83,31 @@ impl Expected for GetPromptResponse {
 /// Makes `request` and waits for its answer. Dropping the future tells the server that it is cancelled.
 pub(super) async fn request<T: Expected>(
     peer: &Peer<RoleClient>,
+    traced: &Traced,
     mut request: ClientRequest,
 ) -> Result<Answered<T>, Failure> {
+    let mut operation = traced.begin(peer, &mut request);
+    match answered(peer, request, &operation).await {
+        Ok((answer, weight, lease)) => {
+            operation.succeeds();
+            Ok(Answered { answer, weight, lease, operation })
+        }
+        Err(failure) => {
+            traced::failed(&mut operation, &failure);
+            Err(failure)
+        }
+    }
+}
+
+async fn answered<T: Expected>(
+    peer: &Peer<RoleClient>,
+    mut request: ClientRequest,
+    operation: &Operation,
+) -> Result<(T, usize, Lease), Failure> {
     let place = AnswerPlace::new(T::EMPTY);
     request.extensions_mut().insert(place.clone());
     let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
+    operation.has_id(|| handle.id.to_string());
     let mut abandoned = Abandoned { peer, id: Some(handle.id.clone()) };
     let result = handle.await_response().await;
     abandoned.id = None;
@@ -95,10 +119,10 @@ pub(super) async fn request<T: Expected>(
         None => (0, ANSWERS.lease()),
     };
     let answer = T::from_result(result?).ok_or(ServiceError::UnexpectedResponse)?;
-    Ok(Answered { answer, weight, lease })
+    Ok((answer, weight, lease))
 }
 
-async fn read<T: Expected>(document: Document) -> Result<Answered<T>, Failure> {
+async fn read<T: Expected>(document: Document) -> Result<(T, usize, Lease), Failure> {
     let weight = document.weight;
     let unusable =
         |why: String| Failure::Unusable { reason: format!("the server's answer cannot be read: {why}") };
@@ -109,7 +133,7 @@ async fn read<T: Expected>(document: Document) -> Result<Answered<T>, Failure> {
     let (read, lease) = reading.await.map_err(|error| unusable(error.to_string()))?;
     match read.map_err(|error| unusable(error.to_string()))? {
         Envelope { error: Some(error), .. } => Err(ServiceError::McpError(error).into()),
-        Envelope { result: Some(answer), .. } => Ok(Answered { answer: answer.into(), weight, lease }),
+        Envelope { result: Some(answer), .. } => Ok((answer.into(), weight, lease)),
         Envelope { .. } => Err(ServiceError::UnexpectedResponse.into()),
     }
 }

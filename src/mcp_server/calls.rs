@@ -12,7 +12,8 @@ use super::arrivals::{Arrival, Turn};
 use super::asking::{About, AskVia, Followed, Leave, Ongoing, Waiting, has_tasks};
 use super::earlier::name_of;
 use super::progress::{self, Listener, Progress};
-use super::{Call, Handler, execute, reply, reset, resources, uploads, views, wait};
+use super::{Call, Handler, execute, reply, reset, resources, traced, uploads, views, wait};
+use crate::telemetry::Operation;
 
 impl Handler {
     /// Begins a call, and runs it until it is done, the client must ask its user, or the request does not wait longer.
@@ -22,13 +23,17 @@ impl Handler {
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = request.arguments.clone().unwrap_or_default();
+        let mut operation = traced::call(&self.server, request, context);
         if request.name == wait::NAME && self.server.has_long_cells {
-            return self.wait_for_cell(arguments, request, context).await;
+            let answer = self.wait_for_cell(arguments, request, context, &operation).await;
+            traced::answered(&self.server, &mut operation, &answer);
+            return answer;
         }
         if request.name == execute::NAME
             && let Err(refusal) = uploads::put(self.server.session().workspace(), &context.meta.0.0).await
         {
             drop(Turn::of(&context.extensions));
+            operation.tool_fails();
             return Ok(reply::failure(refusal).into());
         }
         let ask_via = AskVia::of(context);
@@ -60,7 +65,14 @@ impl Handler {
         };
         let (server, name) = (Arc::clone(&self.server), request.name.to_string());
         let wait = execute::wait_of(&arguments).filter(|_| is_long);
-        let work = async move { server.dispatch(&name, arguments, call).await };
+        traced::about_cell(&operation, about.cell.as_ref().map(|(number, _)| *number));
+        let span = operation.context();
+        // The cell may outlive this request, and the span is that of the cell.
+        let work = span.around(async move {
+            let result = Arc::clone(&server).dispatch(&name, arguments, call).await;
+            traced::done(&server, &mut operation, &result);
+            result
+        });
         let ongoing = Ongoing::start(work, questions, cancelled, listener, about);
         let leave = self.leave_after(wait);
         self.follow(ongoing, request, context, self.waiting(&context.ct, &leave)).await
@@ -72,12 +84,14 @@ impl Handler {
         arguments: JsonObject,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
+        operation: &Operation,
     ) -> Result<CallToolResponse, ErrorData> {
         drop(Turn::of(&context.extensions));
         let wait = match wait::read(arguments) {
             Ok(wait) => wait,
             Err(refusal) => return Ok(reply::failure(refusal).into()),
         };
+        traced::about_cell(operation, Some(wait.cell));
         let given_up = context.ct.child_token();
         let (ongoing, _awaited) = match self.server.left.take(wait.cell, &given_up).await {
             Ok(taken) => taken,

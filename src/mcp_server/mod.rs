@@ -25,6 +25,7 @@ mod serving;
 mod sessions;
 mod skills;
 mod stdio;
+mod traced;
 mod uploads;
 mod views;
 mod wait;
@@ -68,6 +69,7 @@ use crate::config::{Config, Images, ResourceLinks};
 use crate::output::Unread;
 pub use crate::people::{By, Heard, Said, named_rows};
 use crate::session::Session;
+use crate::telemetry::Link;
 
 /// The MCP server's state, shared by its tools and by the clients that come one after the other.
 pub(crate) struct McpServer {
@@ -97,6 +99,8 @@ pub(crate) struct McpServer {
     has_long_cells: bool,
     /// Whether clients that can show views get them.
     has_views: bool,
+    /// The connections with clients, for spans.
+    link: Link,
 }
 
 /// The handler for rmcp, of one connection with a client. The server is shared, since tools may outlive the request that
@@ -155,6 +159,7 @@ impl McpServer {
             skills: Skills::new(config),
             has_long_cells: config.has_long_cells,
             has_views: config.has_views,
+            link: Link::to_client(),
         }
     }
 

@@ -15,11 +15,13 @@ use tokio_util::task::TaskTracker;
 use super::arrivals::Arrivals;
 use super::attached;
 use super::lines::Lines;
+use super::traced::Traced;
 use super::{Connection, Error, Handler, McpServer};
 use crate::approval::{Approver, Effect, Face, Policy, PolicyError};
 use crate::config::{ApprovalMode, Config};
 use crate::page::{News, Page};
 use crate::session::{Author, Cell, Outcome, Session, StartError, ToolOptions};
+use crate::telemetry;
 
 /// How long the calls of a client that is gone get to be put aside. They need no time, but for writing an answer to a file.
 const PUT_ASIDE: Duration = Duration::from_secs(5);
@@ -91,7 +93,8 @@ impl Serving {
             open.wait().await;
             ending.cancel();
         });
-        let ended = match handler.serve_with_ct(transport, end).await {
+        let mut session = telemetry::Session::of_client(&self.server.link);
+        let ended = match Traced(handler).serve_with_ct(transport, end).await {
             Ok(running) => {
                 running.waiting().await.map(drop).map_err(|error| Error::Session(error.to_string()))
             }
@@ -100,6 +103,10 @@ impl Serving {
             Err(error) => Err(Error::Session(error.to_string())),
         };
         closed.cancel();
+        if ended.is_err() {
+            session.fails("disconnected");
+        }
+        drop(session);
         if is_outlived {
             if tokio::time::timeout(PUT_ASIDE, calls.wait()).await.is_err() {
                 tracing::warn!("calls of a client that is gone are still under way");

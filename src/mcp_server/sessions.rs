@@ -72,6 +72,11 @@ impl Sessions {
         Self { own: Place::new(own), config: config.beside_another(), others: Mutex::default() }
     }
 
+    /// The settings of further sessions.
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// The client's own session.
     pub(super) fn own(&self) -> &Place {
         &self.own

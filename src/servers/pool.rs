@@ -153,7 +153,18 @@ impl Pool {
         kind: Request,
         gate: &Gate,
     ) -> Result<Received, Error> {
-        let Action { server_name: name, tool_name: tool, tool_args: arguments, .. } = permit.into_action();
+        let context = permit.context();
+        context.around(self.send(server, permit.into_action(), kind, gate)).await
+    }
+
+    async fn send(
+        &self,
+        server: &Arc<Registered>,
+        action: Action,
+        kind: Request,
+        gate: &Gate,
+    ) -> Result<Received, Error> {
+        let Action { server_name: name, tool_name: tool, tool_args: arguments, .. } = action;
         let connection = self.connection_of_user(&name, server, gate).await?;
         // The memory budget allows one more copy of small arguments only.
         let again = (members_weight(&arguments) <= COPIED_BYTES).then(|| arguments.clone());

@@ -91,6 +91,17 @@ pub(crate) struct Outcome {
     pub(crate) notes: Vec<String>,
 }
 
+impl Author {
+    /// Who it is, in a word.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Person(_) => "person",
+            Self::Ourselves => "ipybox",
+        }
+    }
+}
+
 impl Outcome {
     /// The outcome of a cell that ended before its code ran.
     pub(crate) fn not_run(end: End) -> Self {

@@ -20,6 +20,7 @@ use crate::kernel::{Inquiry, Insight};
 use crate::output::{Late, Places};
 use crate::servers::Pool;
 use crate::site::Kernels;
+use crate::telemetry::Context;
 
 /// How many requests may wait for the kernel. Clients send one at a time; a runaway one must not fill memory.
 const CAPACITY: usize = 1024;
@@ -106,7 +107,8 @@ impl Queue {
     pub(super) async fn submit(&self, cell: Cell) -> Pending<Outcome> {
         let generation = self.generation.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.cells_open.fetch_add(1, Ordering::Relaxed);
-        self.send(|reply| Command::Execute { cell, generation, reply }).await
+        let context = Context::current();
+        self.send(|reply| Command::Execute { cell, generation, context, reply }).await
     }
 
     /// Asks the kernel about code; `None` if it is busy, or does not answer soon.

@@ -22,6 +22,7 @@ use crate::kernel::{self, Death, Event, Inquiry, Insight, Kernel};
 use crate::output::Late;
 use crate::servers::Pool;
 use crate::site::{self, Kernels};
+use crate::telemetry::{self, Context};
 use crate::text::describe;
 
 /// Timeout for our own requests to the kernel, which take a few milliseconds.
@@ -29,10 +30,23 @@ const HOUSEKEEPING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A queued command.
 pub(super) enum Command {
-    Execute { cell: Cell, generation: CancellationToken, reply: oneshot::Sender<Result<Outcome, Error>> },
-    Inquire { inquiry: Inquiry, reply: oneshot::Sender<Option<Insight>> },
-    RefreshImports { changed: Option<String> },
-    Reset { reply: oneshot::Sender<Result<(), Error>> },
+    Execute {
+        cell: Cell,
+        generation: CancellationToken,
+        /// Where it was put into the queue.
+        context: Context,
+        reply: oneshot::Sender<Result<Outcome, Error>>,
+    },
+    Inquire {
+        inquiry: Inquiry,
+        reply: oneshot::Sender<Option<Insight>>,
+    },
+    RefreshImports {
+        changed: Option<String>,
+    },
+    Reset {
+        reply: oneshot::Sender<Result<(), Error>>,
+    },
 }
 
 /// The state of the task.
@@ -98,14 +112,16 @@ impl Worker {
 
     async fn run_command(&mut self, command: Command) {
         match command {
-            Command::Execute { cell, generation, reply } => {
+            Command::Execute { cell, generation, context, reply } => {
                 let on_record = self.gate.audit().cell_started(&cell.code);
-                self.gate.set_approver(Some(cell.approver.clone()));
+                let span = telemetry::Cell::begin(&context, cell.author.word());
+                self.gate.set_cell(Some(cell.approver.clone()), span.context());
                 let outcome = self.execute(&cell, &generation).await;
                 self.gate.set_approver(None);
                 self.cells_open.fetch_sub(1, Ordering::Relaxed);
                 if let Ok(outcome) = &outcome {
                     on_record.ended(outcome.word(), outcome.output());
+                    span.ended(outcome.word(), outcome.error.as_ref().map(|error| error.name.as_str()));
                 }
                 let was_reset = outcome.as_ref().is_ok_and(|outcome| matches!(outcome.end, End::Reset));
                 // Fails only if the caller has given up.

@@ -19,6 +19,7 @@ mod sandbox;
 mod shutdown;
 mod starting;
 mod support;
+mod telemetry;
 mod tool_server;
 mod tools;
 mod views;

@@ -61,6 +61,11 @@ impl Audit {
 }
 
 impl Question {
+    /// The id of the call, if there is a log.
+    pub(in crate::approval) fn call(&self) -> Option<&str> {
+        self.0.as_ref()?.asked.as_ref().map(|asked| asked.call.as_str())
+    }
+
     /// Writes the decision, and waits until it is written.
     ///
     /// # Errors

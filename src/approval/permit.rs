@@ -1,0 +1,56 @@
+//! The permission for an action, the context in which it runs, and how its decision appears among spans.
+
+use std::sync::Arc;
+
+use super::action::{Action, Target};
+use super::audit::{OpenCall, decider};
+use super::denied::Denied;
+use super::gate::{By, Decision};
+use crate::telemetry::{self, Context, Made};
+
+/// The permission for one action, which cannot be changed. Only the gate makes it, from a recorded decision.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    action: Arc<Action>,
+    context: Context,
+}
+
+impl Permit {
+    /// Permits `action`; `_on_record` proves that the decision is recorded.
+    pub(super) fn new(action: Arc<Action>, context: Context, _on_record: &OpenCall) -> Self {
+        Self { action, context }
+    }
+
+    pub(super) fn action(&self) -> &Action {
+        &self.action
+    }
+
+    /// The context in which the action was decided about: that of the cell whose code wants it.
+    pub(crate) fn context(&self) -> Context {
+        self.context.clone()
+    }
+
+    /// The permitted action.
+    pub(crate) fn into_action(self) -> Action {
+        Arc::unwrap_or_clone(self.action)
+    }
+}
+
+/// A decision is made: shows it among the spans. Returns the context for the action.
+pub(super) fn show(shown: telemetry::Decision, decision: &Decision, action: &Action) -> Context {
+    let current = Context::current();
+    let Decision { outcome, by, waited } = decision;
+    let denied = outcome.as_ref().err().map(|denied| match denied {
+        Denied::Expired { .. } => "timeout",
+        _ => "denied",
+    });
+    let was_asked = matches!(by, By::Answer(_) | By::Granted(_) | By::Expiry);
+    let call = shown.made(Made { by: decider(by), waited: *waited, was_asked, denied });
+    if action.target == Target::Host
+        && let Some(call) = &call
+    {
+        // What ipybox does itself has no span of its own.
+        current.describe(call);
+    }
+    current.with_call(call)
+}

@@ -1,0 +1,102 @@
+//! The decision about a call: a span if somebody was asked or the call is denied, and what it adds to the call's own span.
+
+use std::time::{Duration, SystemTime};
+
+use super::api::{Context, Kind, Span, is_on};
+use super::names;
+use super::value::{Attribute, name};
+
+/// A decision that is being made. Dropping it withdraws the question.
+pub(crate) struct Decision(Option<Box<Asked>>);
+
+struct Asked {
+    server: String,
+    tool: String,
+    begun: SystemTime,
+    call: Option<String>,
+    /// Kept, since nothing is current where a question is withdrawn.
+    context: Context,
+}
+
+/// What was decided about a call.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Call {
+    /// Its id in the audit log, if there is one.
+    id: Option<String>,
+    by: &'static str,
+    waited: Duration,
+}
+
+/// How a decision was made.
+pub(crate) struct Made {
+    /// Who decided, in the audit log's word.
+    pub(crate) by: &'static str,
+    pub(crate) waited: Duration,
+    /// Whether somebody was asked.
+    pub(crate) was_asked: bool,
+    /// Why the call is denied, if it is.
+    pub(crate) denied: Option<&'static str>,
+}
+
+impl Decision {
+    /// About a tool of a server; the call has this id in the audit log.
+    pub(crate) fn begin(server: &str, tool: &str, call: Option<&str>) -> Self {
+        Self(is_on().then(|| {
+            let (call, context) = (call.map(str::to_owned), Context::current());
+            Box::new(Asked {
+                server: name(server),
+                tool: name(tool),
+                begun: SystemTime::now(),
+                call,
+                context,
+            })
+        }))
+    }
+
+    /// Ends it. Returns what is to be said of the call.
+    pub(crate) fn made(mut self, made: Made) -> Option<Call> {
+        let asked = self.0.take()?;
+        let call = Call { id: asked.call.clone(), by: made.by, waited: made.waited };
+        if made.was_asked || made.denied.is_some() {
+            asked.tell(&call, made.denied);
+        }
+        Some(call)
+    }
+}
+
+impl Asked {
+    fn tell(self, call: &Call, denied: Option<&'static str>) {
+        let Self { server, tool, begun, context, .. } = self;
+        let decision = if denied.is_some() { "denied" } else { "accepted" };
+        let mut attributes = vec![
+            (names::SERVER, server.into()),
+            (names::TOOL, tool.into()),
+            (names::DECISION, decision.into()),
+        ];
+        attributes.extend(call.attributes());
+        attributes.extend(denied.map(|why| (names::ERROR_TYPE, why.into())));
+        let span =
+            Span::begin("ipybox.approval".to_owned(), Kind::Internal, &context, Some(begun), attributes);
+        if denied.is_some() {
+            span.has_failed();
+        }
+    }
+}
+
+impl Drop for Decision {
+    fn drop(&mut self) {
+        let Some(asked) = self.0.take() else { return };
+        let waited = asked.begun.elapsed().unwrap_or_default();
+        let call = Call { id: asked.call.clone(), by: "withdrawal", waited };
+        asked.tell(&call, Some("cancelled"));
+    }
+}
+
+impl Call {
+    pub(super) fn attributes(&self) -> Vec<Attribute> {
+        let mut attributes: Vec<Attribute> =
+            vec![(names::DECIDED_BY, self.by.into()), (names::WAITED, self.waited.as_secs_f64().into())];
+        attributes.extend(self.id.clone().map(|id| (names::CALL, id.into())));
+        attributes
+    }
+}

@@ -1,0 +1,235 @@
+//! OpenTelemetry's API, as this room uses it.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{LazyLock, OnceLock};
+use std::task::{self, Poll};
+use std::time::SystemTime;
+
+use opentelemetry::metrics::Histogram;
+use opentelemetry::trace::{SpanKind, Status, TraceContextExt as _, Tracer as _};
+use opentelemetry::{Context as Otel, InstrumentationScope, KeyValue, global};
+use serde_json::{Map, Value as Json};
+
+use super::decision::Call;
+use super::propagation::{Extract, Inject};
+use super::value::{Attribute, Value};
+
+/// The buckets that the conventions name, in seconds.
+const BUCKETS: [f64; 14] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
+
+/// Whether nothing is to be done: this is the program, and nobody has asked it to export.
+static IS_OFF: AtomicBool = AtomicBool::new(false);
+
+/// Whether spans have arguments and results.
+static HAS_CONTENTS: AtomicBool = AtomicBool::new(false);
+
+static SCOPE: LazyLock<InstrumentationScope> = LazyLock::new(|| {
+    InstrumentationScope::builder(env!("CARGO_PKG_NAME")).with_version(env!("CARGO_PKG_VERSION")).build()
+});
+
+pub(super) fn turn(is_on: bool, has_contents: bool) {
+    IS_OFF.store(!is_on, Ordering::Relaxed);
+    HAS_CONTENTS.store(has_contents, Ordering::Relaxed);
+}
+
+pub(super) fn is_on() -> bool {
+    !IS_OFF.load(Ordering::Relaxed)
+}
+
+pub(super) fn has_contents() -> bool {
+    HAS_CONTENTS.load(Ordering::Relaxed)
+}
+
+/// A position in a trace. Spans that begin in it are children of its span.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Context(Option<Otel>);
+
+impl Context {
+    /// The current one.
+    pub(crate) fn current() -> Self {
+        Self(is_on().then(Otel::current))
+    }
+
+    /// The span of the client that has sent a request with these `_meta`.
+    pub(crate) fn of_meta(meta: &Map<String, Json>) -> Self {
+        let extract = || global::get_text_map_propagator(|propagator| propagator.extract(&Extract(meta)));
+        Self(is_on().then(extract))
+    }
+
+    /// Passes on which span makes a request with these `_meta`.
+    pub(crate) fn write_to(&self, meta: &mut Map<String, Json>) {
+        if let Some(context) = &self.0 {
+            global::get_text_map_propagator(|propagator| {
+                propagator.inject_context(context, &mut Inject(meta));
+            });
+        }
+    }
+
+    /// Does `work` in this context.
+    pub(crate) fn around<F: Future>(self, work: F) -> Around<F> {
+        Around { context: self.0, work: Box::pin(work) }
+    }
+
+    /// The same for a call about which was decided.
+    pub(crate) fn with_call(self, call: Option<Call>) -> Self {
+        match (self.0, call) {
+            (Some(context), Some(call)) => Self(Some(context.with_value(call))),
+            (context, _) => Self(context),
+        }
+    }
+
+    /// The call on whose behalf work is done.
+    pub(super) fn call(&self) -> Option<&Call> {
+        self.0.as_ref()?.get::<Call>()
+    }
+
+    /// Sets an attribute of its span.
+    pub(super) fn set(&self, attribute: Attribute) {
+        if let Some(context) = &self.0 {
+            context.span().set_attribute(key_value(attribute));
+        }
+    }
+}
+
+/// Work in a context.
+#[must_use = "futures do nothing unless they are polled"]
+pub(crate) struct Around<F> {
+    context: Option<Otel>,
+    work: Pin<Box<F>>,
+}
+
+impl<F: Future> Future for Around<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut task::Context<'_>) -> Poll<F::Output> {
+        let _current = self.context.clone().map(Otel::attach);
+        self.work.as_mut().poll(task)
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind {
+    Server,
+    Client,
+    Internal,
+}
+
+/// A span, which ends when this is dropped.
+pub(super) struct Span(Otel);
+
+impl Span {
+    pub(super) fn begin(
+        name: String,
+        kind: Kind,
+        parent: &Context,
+        begun: Option<SystemTime>,
+        attributes: Vec<Attribute>,
+    ) -> Self {
+        let tracer = global::tracer_with_scope(SCOPE.clone());
+        let kind = match kind {
+            Kind::Server => SpanKind::Server,
+            Kind::Client => SpanKind::Client,
+            Kind::Internal => SpanKind::Internal,
+        };
+        let mut builder = tracer.span_builder(name).with_kind(kind);
+        builder.start_time = begun;
+        builder.attributes = Some(attributes.into_iter().map(key_value).collect());
+        let parent = parent.0.clone().unwrap_or_default();
+        let span = tracer.build_with_context(builder, &parent);
+        Self(parent.with_span(span))
+    }
+
+    pub(super) fn context(&self) -> Context {
+        Context(Some(self.0.clone()))
+    }
+
+    pub(super) fn is_recording(&self) -> bool {
+        self.0.span().is_recording()
+    }
+
+    pub(super) fn set(&self, attribute: Attribute) {
+        self.0.span().set_attribute(key_value(attribute));
+    }
+
+    /// What it stands for has failed. Messages of errors are contents, and not told.
+    pub(super) fn has_failed(&self) {
+        self.0.span().set_status(Status::error(""));
+    }
+}
+
+impl Drop for Span {
+    fn drop(&mut self) {
+        self.0.span().end();
+    }
+}
+
+/// A metric.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Instrument {
+    ServerOperation,
+    ClientOperation,
+    ServerSession,
+    ClientSession,
+    Cell,
+}
+
+struct Instruments {
+    server_operation: Histogram<f64>,
+    client_operation: Histogram<f64>,
+    server_session: Histogram<f64>,
+    client_session: Histogram<f64>,
+    cell: Histogram<f64>,
+}
+
+/// Records a duration.
+pub(super) fn record(instrument: Instrument, seconds: f64, attributes: &[Attribute]) {
+    static INSTRUMENTS: OnceLock<Instruments> = OnceLock::new();
+    let instruments = INSTRUMENTS.get_or_init(Instruments::new);
+    let histogram = match instrument {
+        Instrument::ServerOperation => &instruments.server_operation,
+        Instrument::ClientOperation => &instruments.client_operation,
+        Instrument::ServerSession => &instruments.server_session,
+        Instrument::ClientSession => &instruments.client_session,
+        Instrument::Cell => &instruments.cell,
+    };
+    let attributes: Vec<KeyValue> = attributes.iter().cloned().map(key_value).collect();
+    histogram.record(seconds, &attributes);
+}
+
+impl Instruments {
+    fn new() -> Self {
+        let meter = global::meter_with_scope(SCOPE.clone());
+        let histogram = |name: &'static str, description: &'static str| {
+            let histogram = meter.f64_histogram(name).with_unit("s").with_description(description);
+            histogram.with_boundaries(BUCKETS.to_vec()).build()
+        };
+        Self {
+            server_operation: histogram(
+                "mcp.server.operation.duration",
+                "Durations of requests of MCP clients.",
+            ),
+            client_operation: histogram(
+                "mcp.client.operation.duration",
+                "Durations of requests to MCP servers.",
+            ),
+            server_session: histogram(
+                "mcp.server.session.duration",
+                "Durations of connections of MCP clients.",
+            ),
+            client_session: histogram(
+                "mcp.client.session.duration",
+                "Durations of connections to MCP servers.",
+            ),
+            cell: histogram("ipybox.cell.duration", "Durations of cells, from their start to their end."),
+        }
+    }
+}
+
+fn key_value((key, value): Attribute) -> KeyValue {
+    match value {
+        Value::Text(text) => KeyValue::new(key, text),
+        Value::Integer(number) => KeyValue::new(key, number),
+        Value::Number(number) => KeyValue::new(key, number),
+    }
+}

@@ -1,0 +1,58 @@
+//! Spans and metrics, by the conventions of OpenTelemetry for MCP.
+//!
+//! ```text
+//! operation  a request of MCP: one that a client makes, or one of ours to a server ┐
+//! cell       a cell in the kernel                                                  ├→ live → OpenTelemetry's API
+//! decision   a call that was asked about, or denied                                ┘
+//! exports    settings (`OTEL_*`) → providers → sender → a collector
+//! ```
+//!
+//! Only this room knows the crates of OpenTelemetry. Others hold its types, which do nothing without the feature `otel`, and in
+//! a program that was not asked to export. Spans go to the global provider: the one of the program `ipybox`, or that of the
+//! application whose library this is. The context is the current one of OpenTelemetry, which follows the work of a request;
+//! calls of code get that of the cell that runs, since code could name any.
+
+mod cell;
+mod decision;
+#[cfg(feature = "otel")]
+mod exports;
+#[cfg(feature = "otel")]
+mod live;
+mod names;
+#[cfg(not(feature = "otel"))]
+mod none;
+mod operation;
+#[cfg(feature = "otel")]
+mod propagation;
+#[cfg(feature = "otel")]
+mod sender;
+#[cfg(feature = "otel")]
+mod settings;
+mod value;
+
+pub(crate) use self::cell::Cell;
+pub(crate) use self::decision::{Decision, Made};
+#[cfg(feature = "otel")]
+use self::live as api;
+#[cfg(not(feature = "otel"))]
+use self::none as api;
+pub(crate) use self::operation::{Link, Operation, Session, Target};
+pub(crate) use api::Context;
+
+/// How many bytes of arguments or of a result a span has, if contents are asked for: as many spans as wait to be sent take
+/// 32 MiB.
+const CONTENT_BYTES: usize = 8 * 1024;
+
+/// Runs the program's work, and exports what the variables `OTEL_*` ask for meanwhile. Call it in a runtime.
+pub async fn exporting<T>(work: impl Future<Output = T>) -> T {
+    let work = Box::pin(work);
+    #[cfg(feature = "otel")]
+    {
+        let exports = exports::Exports::start();
+        let done = work.await;
+        exports.end().await;
+        done
+    }
+    #[cfg(not(feature = "otel"))]
+    work.await
+}
