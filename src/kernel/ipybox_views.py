@@ -35,8 +35,8 @@ TABLE_COLUMNS = 500
 VALUE_CHARS = 1000
 # How many items of a list or an array can be in a text of that length, with a comma and a space after each.
 VALUE_ITEMS = VALUE_CHARS // 3 + 1
-# When a view has to do with the rows it has: the texts of objects can take long.
-TABLE_SECONDS = 1
+# When a view has to do with the rows it has: the texts of objects can take long. Other rows take a tenth of it.
+TABLE_SECONDS = 3
 # How many values are taken from a table at a time.
 VALUES_AT_ONCE = 20_000
 # The longest description of a column's type.
