@@ -147,7 +147,7 @@ class Kernel:
         after_import("asyncio", self._use_loop)
         after_import("mcptools", ImportingPackage.adopt)
         after_import("wurlitzer", show_output_once)
-        ipybox_views.install(self.shell, after_import, lambda: self._has_views)
+        ipybox_views.install(self.shell, after_import, self._wants_views)
 
     def serve(self):
         """Report that the kernel is ready, and handle requests for ever."""
@@ -163,6 +163,10 @@ class Kernel:
                 ipybox_shell.refresh_imports(request["content"]["package"])
             elif request["type"] == "checkpoint":
                 self.save_variables(request["content"]["number"])
+
+    def _wants_views(self):
+        # Of what a forked process shows there is text only.
+        return self._has_views and not self._host.is_fork
 
     def get_parent(self, channel=None):
         """ipywidgets calls this; there is no parent message."""

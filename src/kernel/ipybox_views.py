@@ -4,10 +4,21 @@ The host says with each cell whether its client has views. If it has, an object 
 representation, and a short text in place of a long one: the user sees the rest. Standard library and IPython only.
 """
 
+import csv
+import datetime
+import decimal
+import io
+import itertools
 import json
 import math
+import numbers
+import os
 import re
 import sys
+import time
+import warnings
+
+from IPython.utils.dir2 import get_real_method
 
 # The representation: the name of a file, a line break, and its content.
 KIND = "application/vnd.ipybox.view"
@@ -22,9 +33,20 @@ TABLE_VALUES = 500_000
 TABLE_COLUMNS = 500
 # The longest text in a table.
 VALUE_CHARS = 1000
+# How many items of a list or an array can be in a text of that length, with a comma and a space after each.
+VALUE_ITEMS = VALUE_CHARS // 3 + 1
+# When a view has to do with the rows it has: the texts of objects can take long. Other rows take a tenth of it.
+TABLE_SECONDS = 3
+# How many values are taken from a table at a time.
+VALUES_AT_ONCE = 20_000
+# The longest description of a column's type.
+TYPE_CHARS = 100
 # How much of a table its text has.
 TEXT_ROWS = 5
 TEXT_COLUMNS = 50
+# A table of so many rows and values is a result to be read, as that of `describe()`: its text has all of it.
+SMALL_ROWS = 15
+SMALL_VALUES = 200
 TEXT_VALUE_CHARS = 60
 
 PLOTLY = "application/vnd.plotly.v1+json"
@@ -80,99 +102,148 @@ def with_view(data):
 
 def show_table(table):
     """The view of a table and its text, instead of the class's own text."""
-    if not _is_wanted():
-        return None
+    if _is_wanted() and not has_own_look(table):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return view_of_table(table)
+        except Exception:  # noqa: BLE001, S110 - a table can have objects of any class; it is shown as ever then
+            pass
+    # IPython does not ask an object whose class has a formatter, nor those of derived classes.
+    own = get_real_method(table, "_repr_mimebundle_")
+    return own and own(include=None, exclude=None)
+
+
+def class_of(table):
+    """The class of a library that it is of."""
+    return next(
+        parent
+        for parent in type(table).__mro__
+        if (parent.__module__, parent.__name__) in TABLES
+    )
+
+
+def has_own_look(table):
+    """Whether its class is derived from a library's and says itself how it is shown."""
+    own, of_library = type(table), class_of(table)
+    looks = ("_repr_mimebundle_", "_repr_html_", "__repr__")
+    return any(
+        getattr(own, look, None) is not getattr(of_library, look, None)
+        for look in looks
+    )
+
+
+def view_of_table(table):
     columns, count = columns_of(table)
+    if not columns:
+        return None
     of_data = sum(not column.is_index for column in columns)
     size = (
         f"{count:,} {plural(count, 'row')} and {of_data:,} {plural(of_data, 'column')}"
     )
-    title = f"{type(table).__name__} of {size}"
+    title = cut(f"{type(table).__name__} of {size}")
     shown = columns[:TABLE_COLUMNS]
-    most = min(count, TABLE_ROWS, TABLE_VALUES // max(1, len(shown)))
+    encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
     head = {
         "title": title,
         "rows": count,
         "columns": [column.described() for column in shown],
         "left_out": len(columns) - len(shown),
     }
-    encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
     lines = [encode(head)]
     left = VIEW_CHARS - len(lines[0])
-    rows = list(zip(*(column.values(most) for column in shown), strict=True))
-    for row in rows:
+    first = []
+    for row in rows_of(shown, count):
         line = encode(row)
         left -= len(line) + 1
         if left < 0:
             break
         lines.append(line)
+        if len(first) < SMALL_ROWS:
+            first.append(row)
     content = "\n".join(lines)
     return {
         KIND: f"table.jsonl\n{content}",
-        "text/plain": text_of_table(title, columns, rows, count),
+        "text/plain": text_of_table(title, columns, first, count),
     }
 
 
+def rows_of(columns, count):
+    """The first rows, as many as a view can have and as there is time for."""
+    most = min(count, TABLE_ROWS, TABLE_VALUES // len(columns))
+    at_once = max(1, VALUES_AT_ONCE // len(columns))
+    end = time.monotonic() + TABLE_SECONDS
+    for begin in range(0, most, at_once):
+        part = slice(begin, min(begin + at_once, most))
+        for row in zip(*(column.values(part) for column in columns), strict=True):
+            yield row
+            if time.monotonic() > end:
+                return
+
+
 def text_of_table(title, columns, rows, count):
+    is_small = count <= SMALL_ROWS and count * len(columns) <= SMALL_VALUES
+    rows = rows if is_small else rows[:TEXT_ROWS]
     named = ", ".join(
         f"{column.name} {column.kind}" for column in columns[:TEXT_COLUMNS]
     )
     more = len(columns) - TEXT_COLUMNS
     if more > 0:
         named += f" and {more:,} more"
-    first = rows[:TEXT_ROWS]
-    what = "Rows" if count <= len(first) else f"The first {len(first)} rows"
     lines = [f"{title}, which the user sees as a table.", f"Columns: {named}"]
-    if first:
-        lines.append(f"{what}:")
-        lines.append(",".join(column.name for column in columns[:TEXT_COLUMNS]))
-        lines.extend(",".join(map(in_text, row[:TEXT_COLUMNS])) for row in first)
+    if rows:
+        lines.append("Rows:" if count <= len(rows) else f"The first {len(rows)} rows:")
+        names = [column.name for column in columns]
+        lines += map(separated, [names, *([*map(in_text, row)] for row in rows)])
     return "\n".join(lines)
+
+
+def separated(values):
+    """A line of comma-separated values."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(values[:TEXT_COLUMNS])
+    return line.getvalue()
 
 
 def in_text(value):
     if value is None:
         return ""
     if isinstance(value, float):
-        return f"{value:.6g}"
-    text = " ".join(str(value).split())
-    return text if len(text) <= TEXT_VALUE_CHARS else f"{text[:TEXT_VALUE_CHARS]}…"
+        # Six digits, and cents also of an amount that has more.
+        digits = len(f"{abs(value):.0f}") + 2
+        return f"{value:.{min(max(6, digits), 17)}g}"
+    text = value["number"] if isinstance(value, dict) else str(value)
+    return shortened(" ".join(text.split()), TEXT_VALUE_CHARS)
 
 
 class Column:
-    """A column of a table: its name and type in words, and how its first values are had as a list."""
+    """A column of a table: its name and type in words, and how a part of its values is had as a list."""
 
-    def __init__(self, name, kind, first, is_index=False):
+    def __init__(self, name, kind, part, is_index=False):
         self.name = cut(" ".join(str(name).split())) or ("(index)" if is_index else "")
-        self.kind = cut(str(kind))
+        self.kind = cut(shortened(str(kind), TYPE_CHARS))
         if "timedelta" in self.kind or "uration" in self.kind:
             self.kind += ", in seconds"
         self.is_index = is_index
-        self._first = first
+        self._part = part
 
     def described(self):
         return {"name": self.name, "type": self.kind, "index": self.is_index}
 
-    def values(self, count):
-        return [plain(value) for value in self._first(count)]
+    def values(self, part):
+        return map(plain, self._part(part))
 
 
 def columns_of(table):
     """The columns of a table, and how many rows it has."""
-    module = type(table).__module__
-    for parent in type(table).__mro__:
-        if parent.__module__.partition(".")[0] in ("pandas", "polars", "pyarrow"):
-            module = parent.__module__
-            break
-    if module.startswith("pandas"):
+    library = class_of(table).__module__.partition(".")[0]
+    if library == "pandas":
         return pandas_columns(table), len(table)
-    if module.startswith("polars"):
+    if library == "polars":
         frame = table if hasattr(table, "get_columns") else table.to_frame()
         return [
             Column(
-                series.name,
-                series.dtype,
-                lambda most, it=series: it.head(most).to_list(),
+                series.name, series.dtype, lambda part, it=series: it[part].to_list()
             )
             for series in frame.get_columns()
         ], len(table)
@@ -180,7 +251,9 @@ def columns_of(table):
         Column(
             field.name,
             field.type,
-            lambda most, it=column: it.slice(0, most).to_pylist(),
+            lambda part, it=column: it.slice(
+                part.start, part.stop - part.start
+            ).to_pylist(),
         )
         for field, column in zip(table.schema, table.columns, strict=True)
     ], table.num_rows
@@ -192,13 +265,19 @@ def pandas_columns(table):
         table = table.to_frame("" if table.name is None else table.name)
     index = table.index
     levels = []
-    if not isinstance(index, pandas.RangeIndex) or index.name is not None:
-        for number in range(index.nlevels):
-            level = index.get_level_values(number)
-            name = "" if level.name is None else level.name
+    # The numbers of the rows need no column.
+    if not (
+        isinstance(index, pandas.RangeIndex)
+        and (index.name, index.start, index.step) == (None, 0, 1)
+    ):
+        for number, name in enumerate(index.names):
+            level = index[:0].get_level_values(number)
             levels.append(
                 Column(
-                    name, level.dtype, lambda most, it=level: it[:most].tolist(), True
+                    "" if name is None else name,
+                    level.dtype,
+                    lambda part, at=number: index[part].get_level_values(at).tolist(),
+                    True,
                 )
             )
     columns = []
@@ -208,49 +287,64 @@ def pandas_columns(table):
         if isinstance(name, tuple):
             name = " / ".join(map(str, name))
         columns.append(
-            Column(name, kind, lambda most, at=number: table.iloc[:most, at].tolist())
+            Column(name, kind, lambda part, at=number: table.iloc[part, at].tolist())
         )
     return [*levels, *columns]
 
 
 def plain(value):
-    """A value as JSON has it: a number, a truth value, a text or nothing."""
+    """A value as JSON has it: a number, a truth value, a text or nothing. Other numbers are `{"number": text}`."""
     kind = type(value)
-    if kind is int or kind is bool or value is None:
+    if value is None or kind is bool:
         return value
-    if kind is float:
-        if math.isfinite(value):
-            return value
-        return None if math.isnan(value) else str(value)
     if kind is str:
         return cut(value)
-    # What is missing differs from itself, or refuses to say whether it does.
-    try:
-        if bool(value != value):  # noqa: PLR0124
-            return None
-    except (TypeError, ValueError):
-        if kind.__name__ == "NAType":
-            return None
-    if kind.__name__ == "NaTType":
+    if isinstance(value, float):
+        value = float(value)
+        if math.isfinite(value):
+            return value
+        return None if math.isnan(value) else {"number": str(value)}
+    if isinstance(value, numbers.Integral):
+        value = int(value)
+        return value if value.bit_length() < 64 else {"number": str(value)}
+    if isinstance(value, decimal.Decimal):
+        return None if value.is_nan() else {"number": cut(str(value))}
+    if kind.__name__ in ("NAType", "NaTType"):
         return None
-    if hasattr(value, "total_seconds"):
+    if isinstance(value, numbers.Real) and not isinstance(value, numbers.Rational):
+        return plain(float(value))
+    if isinstance(value, datetime.timedelta):
         return plain(value.total_seconds())
-    if hasattr(value, "isoformat"):
+    if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()
-    if isinstance(value, (int, float)):
-        return plain(float(value) if isinstance(value, float) else int(value))
-    if isinstance(value, (dict, list, tuple)):
-        try:
-            return cut(json.dumps(value, default=str, ensure_ascii=False))
-        except (RecursionError, TypeError, ValueError):
-            pass
-    return cut(str(value))
+    return cut(text_of(value))
+
+
+def text_of(value):
+    """The text of another value, without looking at more of it than the text can have."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return str(bytes(value[:VALUE_CHARS]))
+    if type(value).__name__ == "ndarray" and value.ndim == 1:
+        value = value[:VALUE_ITEMS].tolist()
+    if isinstance(value, dict):
+        value = dict(itertools.islice(value.items(), VALUE_ITEMS))
+    elif isinstance(value, (list, tuple)):
+        value = value[:VALUE_ITEMS]
+    else:
+        return str(value)
+    try:
+        return json.dumps(value, default=str, ensure_ascii=False)
+    except (RecursionError, TypeError, ValueError):
+        return str(value)
 
 
 def cut(text):
-    text = text if len(text) <= VALUE_CHARS else f"{text[:VALUE_CHARS]}…"
     # Halves of characters cannot be sent.
-    return text.encode("utf-8", "replace").decode()
+    return shortened(text, VALUE_CHARS).encode("utf-8", "replace").decode()
+
+
+def shortened(text, chars):
+    return text if len(text) <= chars else f"{text[:chars]}…"
 
 
 def plural(count, word):
@@ -347,6 +441,8 @@ def as_list(value):
 
 def show_figures(plotly_io):
     """Have Plotly show figures by their views, which takes no `nbformat` in the kernel."""
+    if os.environ.get("PLOTLY_RENDERER"):
+        return
     try:
         from plotly.io._base_renderers import ExternalRenderer
 
@@ -356,13 +452,17 @@ def show_figures(plotly_io):
         return
 
     class Views(ExternalRenderer):
+        # Plotly sets it, if `show` has it.
+        config = None
+
         def render(self, fig_dict):
+            options = {"config": self.config} if self.config else {}
             if not _is_wanted():
-                plotly_io.show(fig_dict, renderer=before, validate=False)
+                plotly_io.show(fig_dict, renderer=before, validate=False, **options)
                 return
             from IPython.display import publish_display_data
 
-            publish_display_data({PLOTLY: fig_dict})
+            publish_display_data({PLOTLY: {**fig_dict, **options}})
 
     plotly_io.renderers["ipybox"] = Views()
     plotly_io.renderers.default = "ipybox"

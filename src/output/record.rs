@@ -88,14 +88,15 @@ impl Record {
 
     /// Records the result of one message, and returns its text for readers of chunks.
     pub(crate) async fn keep(&mut self, taken: Taken) -> Option<String> {
+        // First, since what is shown instead needs the room.
+        for id in taken.discarded {
+            self.discard(id).await;
+        }
         for (id, image) in taken.images {
             self.save(id, image).await;
         }
         for (id, file) in taken.files {
             self.save_file(id, file).await;
-        }
-        for id in taken.discarded {
-            self.discard(id).await;
         }
         if let Some(settled) = taken.settled {
             self.begin_anew_if(settled.is_anew).await;

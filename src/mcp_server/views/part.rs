@@ -13,8 +13,8 @@ use crate::files::inside;
 /// How many bytes a part has: clients pass on answers of about a megabyte.
 const PART_BYTES: usize = 384 * 1024;
 
-/// The longest table that is read, in bytes. `ipybox_views.py` makes shorter ones.
-const TABLE_BYTES: u64 = 32 * 1024 * 1024;
+/// The longest view that is read, in bytes: the page holds all of it. `ipybox_views.py` makes shorter ones.
+const VIEW_BYTES: u64 = 32 * 1024 * 1024;
 
 /// A library that draws plots, as packed by gzip. `packaging/views.py` makes them.
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -46,6 +46,9 @@ pub(super) fn of_file(root: &Path, path: &Path, from: u64) -> Result<Value, Stri
     let unread = |error: std::io::Error| format!("the view is not read: {error}");
     let mut file = inside::open(root, path).map_err(unread)?;
     let size = file.metadata().map_err(unread)?.len();
+    if size > VIEW_BYTES {
+        return Err(too_long());
+    }
     let from = from.min(size);
     file.seek(SeekFrom::Start(from)).map_err(unread)?;
     let mut bytes = Vec::new();
@@ -56,13 +59,14 @@ pub(super) fn of_file(root: &Path, path: &Path, from: u64) -> Result<Value, Stri
 /// A whole text below `root`, as `of_file`.
 pub(super) fn whole(root: &Path, path: &Path) -> Result<String, String> {
     let unread = |error: std::io::Error| format!("the view is not read: {error}");
-    let mut file = inside::open(root, path).map_err(unread)?.take(TABLE_BYTES + 1);
+    let mut file = inside::open(root, path).map_err(unread)?.take(VIEW_BYTES + 1);
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(unread)?;
-    match text.len() as u64 > TABLE_BYTES {
-        true => Err(format!("the view is not read: it has more than {TABLE_BYTES} bytes")),
-        false => Ok(text),
-    }
+    if text.len() as u64 > VIEW_BYTES { Err(too_long()) } else { Ok(text) }
+}
+
+fn too_long() -> String {
+    format!("the view is not read: it has more than {} MiB; the file is in the workspace", VIEW_BYTES >> 20)
 }
 
 fn part(bytes: &[u8], from: u64, size: u64) -> Value {
@@ -95,6 +99,21 @@ mod tests {
         }
         let beyond = of_file(place.path(), "file".as_ref(), u64::MAX / 4).unwrap();
         assert_eq!((&beyond["data"], &beyond["next"]), (&json!(""), &Value::Null));
+    }
+
+    #[test]
+    fn long_files_are_not_read() {
+        let place = tempfile::tempdir().unwrap();
+        let file = std::fs::File::create(place.path().join("file")).unwrap();
+        file.set_len(VIEW_BYTES).unwrap();
+        of_file(place.path(), "file".as_ref(), 0).unwrap();
+        file.set_len(VIEW_BYTES + 1).unwrap();
+        for error in [
+            of_file(place.path(), "file".as_ref(), 0).unwrap_err(),
+            whole(place.path(), "file".as_ref()).unwrap_err(),
+        ] {
+            assert!(error.contains("more than 32 MiB"), "{error}");
+        }
     }
 
     #[test]

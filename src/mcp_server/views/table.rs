@@ -10,6 +10,11 @@ use serde_json::{Value, json};
 
 /// How many rows are looked at.
 const MOST_ROWS: usize = 50_000;
+/// How many columns and filters there may be. `ipybox_views.py` makes 500 columns at most.
+const MOST_COLUMNS: usize = 1000;
+const MOST_FILTERS: usize = 100;
+/// The longest title and name, in characters.
+const NAME_CHARS: usize = 2000;
 /// The longest line, in bytes.
 const LINE_BYTES: usize = 2 * 1024 * 1024;
 /// How many rows an answer has unless it is asked for fewer, and at most.
@@ -49,7 +54,7 @@ pub(super) struct Filter {
     value: String,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 enum Test {
     #[serde(rename = "containing")]
     Containing,
@@ -91,11 +96,19 @@ struct Column {
 }
 
 /// A value by which rows are sorted: numbers, then texts in any case of letters, then what is missing.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 enum Key {
-    Number(f64),
+    Number(Number),
     Text(String),
     Missing,
+}
+
+/// A number, also one that JSON does not have.
+#[derive(Debug, Clone, Copy)]
+struct Number {
+    near: f64,
+    /// It itself, if it is whole: `near` is not if it has more than 53 bits.
+    whole: Option<i128>,
 }
 
 /// Rows of a table from this one on, of those that the filters let through.
@@ -108,7 +121,11 @@ pub(super) fn page(text: &str, from: u64, query: &Query) -> Result<Value, String
         .next()
         .filter(|line| line.len() <= LINE_BYTES)
         .and_then(|line| serde_json::from_str(line).ok())
+        .filter(Head::is_sound)
         .ok_or("the view is no table")?;
+    if query.filters.len() > MOST_FILTERS {
+        return Err(format!("there are more than {MOST_FILTERS} filters"));
+    }
     let lines: Vec<&str> = lines.take(MOST_ROWS).collect();
     let columns = head.columns.len();
     let asked = query.filters.iter().filter_map(|filter| filter.column);
@@ -163,26 +180,63 @@ fn parse(line: &str) -> Result<Vec<Value>, String> {
     serde_json::from_str(line).map_err(|error| format!("a row of the table is none: {error}"))
 }
 
-/// A value that JavaScript reads as it is.
+/// A value that JavaScript reads as it is. A number that it does not have is `{"number": text}`.
 fn exact(value: Value) -> Value {
     let is_exact = |value: &Value| match (value.as_i64(), value.as_u64()) {
         (Some(whole), _) => whole.unsigned_abs() <= EXACT,
         (None, whole) => whole.is_none(),
     };
     match value {
-        Value::Number(_) if !is_exact(&value) => value.to_string().into(),
+        Value::Number(_) if !is_exact(&value) => json!({ "number": value.to_string() }),
+        Value::Object(_) if Number::of(&value).is_some() => json!({ "number": text(&value) }),
         Value::Array(_) | Value::Object(_) => value.to_string().into(),
         value => value,
     }
 }
 
+impl Head {
+    /// Whether it is short enough for a page.
+    fn is_sound(&self) -> bool {
+        let texts = self.columns.iter().flat_map(|column| [&column.name, &column.kind]).chain([&self.title]);
+        self.columns.len() <= MOST_COLUMNS
+            && texts.map(|text| text.chars().count()).all(|chars| chars <= NAME_CHARS)
+    }
+}
+
+impl Number {
+    fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::Number(number) => {
+                let whole = number.as_i64().map(i128::from).or(number.as_u64().map(i128::from));
+                // Zero has no sign here.
+                Some(Self { near: number.as_f64()? + 0.0, whole })
+            }
+            Value::Object(fields) if fields.len() == 1 => Self::read(fields.get("number")?.as_str()?),
+            _ => None,
+        }
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let near = text.parse::<f64>().ok().filter(|near| !near.is_nan())? + 0.0;
+        Some(Self { near, whole: text.parse().ok() })
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        let whole = self.whole.zip(other.whole).map_or(Ordering::Equal, |(one, other)| one.cmp(&other));
+        self.near.total_cmp(&other.near).then(whole)
+    }
+}
+
 impl Key {
     fn of(value: Option<&Value>) -> Self {
-        match value {
-            None | Some(Value::Null) => Self::Missing,
-            Some(Value::Number(number)) => Self::Number(number.as_f64().unwrap_or_default()),
-            Some(Value::Bool(truth)) => Self::Number(f64::from(u8::from(*truth))),
-            Some(value) => Self::Text(text(value).to_lowercase()),
+        let Some(value) = value.filter(|value| !value.is_null()) else { return Self::Missing };
+        match (value, Number::of(value)) {
+            (_, Some(number)) => Self::Number(number),
+            (Value::Bool(truth), None) => {
+                Self::Number(Number { near: f64::from(u8::from(*truth)), whole: None })
+            }
+            (value, None) => Self::Text(text(value).to_lowercase()),
         }
     }
 
@@ -195,7 +249,7 @@ impl Key {
         };
         let order = match (self, other) {
             (Self::Missing, _) | (_, Self::Missing) => return rank(self).cmp(&rank(other)),
-            (Self::Number(one), Self::Number(other)) => one.total_cmp(other),
+            (Self::Number(one), Self::Number(other)) => one.order(other),
             (Self::Text(one), Self::Text(other)) => one.cmp(other),
             _ => rank(self).cmp(&rank(other)),
         };
@@ -212,33 +266,39 @@ impl Filter {
     }
 
     fn fits(&self, value: &Value) -> bool {
-        let order = || self.compared_with(value);
         match self.is {
-            Test::Empty => value.is_null(),
-            Test::Filled => !value.is_null(),
-            _ if value.is_null() => false,
-            Test::Containing => text(value).to_lowercase().contains(&self.value.to_lowercase()),
-            Test::Equal => order().is_eq(),
-            Test::Unequal => order().is_ne(),
-            Test::Less => order().is_lt(),
-            Test::AtMost => order().is_le(),
-            Test::Greater => order().is_gt(),
-            Test::AtLeast => order().is_ge(),
+            Test::Empty => return value.is_null(),
+            Test::Filled => return !value.is_null(),
+            _ if value.is_null() => return false,
+            Test::Containing => return text(value).to_lowercase().contains(&self.value.to_lowercase()),
+            _ => {}
+        }
+        let Some(order) = self.compared_with(value) else { return self.is == Test::Unequal };
+        match self.is {
+            Test::Equal => order.is_eq(),
+            Test::Unequal => order.is_ne(),
+            Test::Less => order.is_lt(),
+            Test::AtMost => order.is_le(),
+            Test::Greater => order.is_gt(),
+            Test::AtLeast => order.is_ge(),
+            Test::Containing | Test::Empty | Test::Filled => false,
         }
     }
 
-    /// Compares as numbers if both are, otherwise as texts in any case of letters.
-    fn compared_with(&self, value: &Value) -> Ordering {
-        match (value.as_f64(), self.value.trim().parse::<f64>()) {
-            (Some(number), Ok(bound)) => number.total_cmp(&bound),
-            _ => text(value).to_lowercase().cmp(&self.value.to_lowercase()),
+    /// Compares numbers with numbers, and texts in any case of letters; `None` if a number is compared with something else.
+    fn compared_with(&self, value: &Value) -> Option<Ordering> {
+        match Number::of(value) {
+            Some(number) => Some(number.order(&Number::read(&self.value)?)),
+            None => Some(text(value).to_lowercase().cmp(&self.value.to_lowercase())),
         }
     }
 }
 
 /// A value as the page shows it.
 fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    let number =
+        value.as_object().filter(|_| Number::of(value).is_some()).and_then(|fields| fields.get("number"));
+    number.unwrap_or(value).as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]
@@ -294,14 +354,51 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_compared_as_such_however_they_are_written() {
+        let head = TABLE.lines().next().unwrap();
+        let rows = [
+            "9007199254740993",
+            r#"{"number":"9.50"}"#,
+            r#"{"number":"-inf"}"#,
+            "-0.0",
+            r#"{"number":"10.25"}"#,
+            r#"{"number":"inf"}"#,
+            "9007199254740992",
+            r#"{"number":"1180591620717411303424"}"#,
+            r#""text""#,
+            r#"{"number":"nan"}"#,
+        ];
+        let table = format!("{head}\n{}", rows.map(|value| format!("[null,{value}]")).join("\n"));
+        let numbers = |asked: Value| {
+            let page = page(&table, 0, &query(asked)).unwrap();
+            let rows = page["page"].as_array().unwrap();
+            Vec::from_iter(rows.iter().map(|row| row["number"].as_u64().unwrap()))
+        };
+        assert_eq!(numbers(json!({"sort": {"column": 1}})), [3, 4, 2, 5, 7, 1, 8, 6, 9, 10]);
+        let filter =
+            |is: &str, value: &str| numbers(json!({"filters": [{"column": 1, "is": is, "value": value}]}));
+        assert_eq!(filter("=", "0"), [4]);
+        assert_eq!(filter("=", "9007199254740993"), [1]);
+        assert_eq!(filter("=", "9.5"), [2]);
+        assert_eq!(filter("<", "9.6"), [2, 3, 4]);
+        assert_eq!(filter("<=", "10.25"), [2, 3, 4, 5]);
+        assert_eq!(filter("containing", "9.50"), [2]);
+        // A number is neither less nor more than what is none.
+        assert_eq!((filter("<", "1,000"), filter(">=", "1,000")), (vec![], vec![9, 10]));
+        assert_eq!(filter("!=", "x").len(), rows.len());
+        let shown = page(&table, 0, &Query::default()).unwrap()["page"][1]["values"][1].clone();
+        assert_eq!(shown, json!({"number": "9.50"}));
+    }
+
+    #[test]
     fn pages_make_the_whole() {
         let page_from = |from| page(TABLE, from, &query(json!({"rows": 2}))).unwrap();
         let lengths = [0, 2, 4, 5, u64::MAX].map(|from| page_from(from)["page"].as_array().unwrap().len());
         assert_eq!(lengths, [2, 2, 1, 0, 0]);
         let page = page_from(4);
         assert_eq!((&page["rows"], &page["held"], &page["matching"]), (&json!(1000), &json!(5), &json!(5)));
-        // A number that JavaScript does not have is a text.
-        assert_eq!(page["page"][0]["values"], json!([null, "9007199254740993"]));
+        // JavaScript does not have the number.
+        assert_eq!(page["page"][0]["values"], json!([null, {"number": "9007199254740993"}]));
     }
 
     #[test]
@@ -317,10 +414,16 @@ mod tests {
 
     #[test]
     fn what_is_no_table_is_refused() {
+        let column = r#"{"name":"","type":"","index":false},"#;
         for (text, expected) in [
             ("", "no table"),
             ("[]", "no table"),
             (&TABLE.replace(r#""title":"T","#, ""), "no table"),
+            (
+                &TABLE.replace("name\":\"name", &format!("name\":\"{}", "x".repeat(NAME_CHARS + 1))),
+                "no table",
+            ),
+            (&TABLE.replace(r#""columns":["#, &format!("\"columns\":[{}", column.repeat(1000))), "no table"),
             (&format!("{TABLE}\n{{}}"), "is none"),
             (&format!("{TABLE}\n{}", "[".repeat(1000)), "is none"),
             (&format!("{TABLE}\n[\"{}\"]", "x".repeat(LINE_BYTES)), "more than"),
@@ -330,6 +433,8 @@ mod tests {
         }
         let error = page(TABLE, 0, &query(json!({"sort": {"column": 2}}))).unwrap_err();
         assert_eq!(error, "the table has no column 2: it has 2, counted from 0");
+        let many = query(json!({"filters": vec![json!({"is": "empty"}); MOST_FILTERS + 1]}));
+        assert_eq!(page(TABLE, 0, &many).unwrap_err(), "there are more than 100 filters");
         // What a row has beyond its columns is not shown.
         let table = format!("{}\n[1,2,3]", TABLE.lines().next().unwrap());
         assert_eq!(page(&table, 0, &Query::default()).unwrap()["page"][0]["values"], json!([1, 2]));

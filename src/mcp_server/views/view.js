@@ -19,10 +19,7 @@ function ask(method, params) {
 
 const NOTICES = {
   "ui/notifications/tool-result": (result) => showAll(result?._meta?.["ipybox/views"]),
-  "ui/notifications/host-context-changed": (context) => {
-    adopt(context);
-    drawnPlots.forEach((draw) => draw());
-  },
+  "ui/notifications/host-context-changed": (context) => adopt(context),
 };
 
 window.addEventListener("message", ({ source, data }) => {
@@ -58,19 +55,28 @@ async function begin() {
   new ResizeObserver(tellHeight).observe(document.documentElement);
 }
 
-// The client's colours and fonts.
+// The client's colours and fonts, and how it shows the page.
 function adopt(context) {
+  const wasDark = isDark();
   Object.assign(client.context, context);
   const root = document.documentElement;
   if (["light", "dark"].includes(context?.theme)) root.style.colorScheme = context.theme;
   for (const [name, value] of Object.entries(context?.styles?.variables ?? {})) {
     if (name.startsWith("--") && typeof value === "string") root.style.setProperty(name, value);
   }
+  document.querySelectorAll(".wide").forEach(nameWideButton);
+  // Plots lose what the user has zoomed to when they are drawn anew.
+  if (isDark() !== wasDark) drawnPlots.forEach((draw) => draw());
 }
+
+const darkness = window.matchMedia("(prefers-color-scheme: dark)");
+darkness.onchange = () => {
+  if (!document.documentElement.style.colorScheme) drawnPlots.forEach((draw) => draw());
+};
 
 function isDark() {
   const set = document.documentElement.style.colorScheme;
-  return set ? set === "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches;
+  return set ? set === "dark" : darkness.matches;
 }
 
 function tellHeight() {
@@ -82,7 +88,7 @@ function tellHeight() {
 // Reading
 
 async function read(what) {
-  if (!client.capabilities.serverTools) throw new Error("This client lets no view read more.");
+  if (!client.capabilities.serverTools) throw new Error("This client does not let views read their data.");
   const result = await ask("tools/call", { name: "read_view", arguments: what });
   if (result.isError) throw new Error(result.content?.[0]?.text ?? "It could not be read.");
   return result.structuredContent;
@@ -161,6 +167,7 @@ const IMAGES = { gif: "gif", jpg: "jpeg", png: "png", svg: "svg+xml", webp: "web
 
 async function showImage(view, section) {
   section.ariaLabel = "Image";
+  section.classList.add("picture");
   const type = IMAGES[view.split(".").pop()];
   if (!type) {
     section.append(make("p", { className: "bar note" }, `${view}: open the file to see it`));
@@ -184,29 +191,51 @@ async function showImage(view, section) {
   section.append(image);
 }
 
+// What runs, opens other pages, or connects to a machine by being there or being pointed at. What a template has comes to
+// life when it is parsed again, and an animation sets attributes.
+const UNWANTED = "script, link, meta, base, iframe, frame, object, embed, portal, template, fencedframe, set, animate";
+const HTML_POLICY = "default-src 'none'; img-src data:; media-src data:; font-src data:; style-src 'unsafe-inline'";
+const HTML_FRAME = `<!doctype html><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${HTML_POLICY}">`;
+
 // HTML of an object: without scripts, and without what could tell another machine that it is read.
 async function showHtml(view, section) {
   section.ariaLabel = "HTML";
   section.classList.add("html");
   const page = new DOMParser().parseFromString(await (await readBytes({ view })).text(), "text/html");
   const hasScripts = page.querySelector("script") !== null;
-  for (const element of page.querySelectorAll("script, link, meta, base, iframe, frame, object, embed, portal")) {
-    element.remove();
-  }
-  if (!page.body.textContent.trim() && !page.body.querySelector("img, svg, table, progress, video, audio")) {
+  page.querySelectorAll(UNWANTED).forEach((element) => element.remove());
+  page.querySelectorAll("a, area").forEach(unlink);
+  if (!page.body.textContent.trim() && !page.body.querySelector("img, svg, table, progress, meter, video, audio, hr")) {
     const why = hasScripts ? "This HTML shows something by scripts, which do not run here." : "This HTML is empty.";
     section.append(make("p", { className: "bar note" }, why));
     return;
   }
-  page.head.prepend(make("meta", { charset: "utf-8" }), make("style", {}, "body { margin: 8px; font: 14px sans-serif; }"));
-  const html = `<!doctype html>${page.documentElement.outerHTML}`;
-  const frame = makeFrame("HTML of the cell", "allow-same-origin", html, null);
-  // Nothing runs in it: its height is read from here.
-  frame.onload = () => {
-    const height = frame.contentDocument?.documentElement?.offsetHeight ?? 150;
-    frame.height = Math.min(Math.max(height, 20), 600);
-  };
+  page.head.prepend(make("style", {}, "body { margin: 8px; font: 14px sans-serif; }"));
+  const frame = makeFrame("HTML of the cell", "allow-same-origin", HTML_FRAME, null);
+  const filled = new Promise((resolve) => {
+    frame.onload = () => {
+      // The elements themselves: their text could be parsed to others.
+      const inside = frame.contentDocument;
+      inside.documentElement.replaceWith(inside.adoptNode(page.documentElement));
+      // Nothing runs in it: its height is read from here.
+      new ResizeObserver(() => {
+        frame.height = Math.min(Math.max(inside.documentElement?.offsetHeight ?? 150, 20), 600);
+      }).observe(inside.documentElement);
+      resolve();
+    };
+  });
   section.append(frame);
+  await filled;
+}
+
+// Makes a link a text: browsers connect to the machine of a link as soon as somebody presses on it.
+function unlink(link) {
+  for (const { name, localName } of [...link.attributes]) {
+    if (["href", "ping", "target"].includes(localName) && !link.getAttribute(name).startsWith("#")) {
+      if (localName === "href" && !link.title) link.title = link.getAttribute(name);
+      link.removeAttribute(name);
+    }
+  }
 }
 
 // Plots
@@ -216,7 +245,8 @@ const drawnPlots = new Set();
 async function showPlot(view, section, kind) {
   section.ariaLabel = "Plot";
   const status = make("p", { className: "bar note", role: "status" }, "Drawing the plot …");
-  section.append(status);
+  const missing = make("p", { className: "bar note", hidden: true }, "Data or images that this plot has elsewhere are not shown: views have no network.");
+  section.append(status, missing);
   const bytes = await readBytes({ view });
   const spec = await bytes.text();
   const library = await readLibrary(kind === "plotly" ? "plotly" : "vega");
@@ -235,6 +265,7 @@ async function showPlot(view, section, kind) {
         frame.height = Math.min(Math.max(Math.ceil(message.height), 50), 1200);
         resolve();
       }
+      if (message?.isBlocked) missing.hidden = false;
       if (typeof message?.error === "string") reject(new Error(`The plot cannot be drawn: ${message.error.slice(0, 1000)}`));
     });
     section.append(frame);
@@ -355,10 +386,13 @@ async function showTable(view, section) {
   function rowOf({ number, values }) {
     const cells = shown.columns.map(({ index }, at) => {
       const value = values[at] ?? null;
-      const kind = value === null ? "missing" : typeof value === "number" ? "number" : value.length > 40 ? "long" : "";
+      const isNumber = typeof value === "number" || value?.number !== undefined;
+      const kind = value === null ? "missing" : isNumber ? "number" : value.length > 40 ? "long" : "";
       const cell = make(index ? "th" : "td", { className: index ? `index ${kind}` : kind });
       if (index) cell.scope = "row";
-      if (value !== null) cell.textContent = String(value);
+      // A number that JavaScript does not have comes as a text.
+      const text = value === null ? "" : String(value.number ?? value);
+      cell.append(kind === "long" ? make("div", {}, text) : text);
       return cell;
     });
     return make("tr", {}, make("td", { className: "row" }, count(number)), ...cells);
@@ -418,14 +452,18 @@ function describe({ rows, held, matching, from, page, left_out: leftOut }) {
 // Shows the page on the whole screen, where the client can.
 function wideButton() {
   if (!client.context.availableDisplayModes?.includes("fullscreen")) return [];
-  const button = make("button", { type: "button", className: "push" }, "Full screen");
+  const button = make("button", { type: "button", className: "push wide" });
+  nameWideButton(button);
   button.onclick = async () => {
-    const isWide = client.context.displayMode === "fullscreen";
-    const { mode } = await ask("ui/request-display-mode", { mode: isWide ? "inline" : "fullscreen" });
-    client.context.displayMode = mode;
-    button.textContent = mode === "fullscreen" ? "Back" : "Full screen";
+    const mode = client.context.displayMode === "fullscreen" ? "inline" : "fullscreen";
+    const answer = await ask("ui/request-display-mode", { mode });
+    adopt({ displayMode: answer.mode });
   };
   return [button];
+}
+
+function nameWideButton(button) {
+  button.textContent = client.context.displayMode === "fullscreen" ? "Back" : "Full screen";
 }
 
 begin();

@@ -55,6 +55,53 @@ async fn what_code_shows_stays_in_its_frame() {
     assert_eq!(known[3], json!([]));
 }
 
+/// HTML that connects to another machine without loading anything: by a template that comes to life, by elements that another
+/// parser would find in a text, and by links that are pressed on.
+const CONNECTING: &str = r#"
+from IPython.display import HTML
+hint = '<link rel=preconnect href=ADDRESS/>'
+display(HTML(f'<p>one</p><div><template shadowrootmode=open>{hint}<slot></slot></template></div>'))
+display(HTML(f'<p>two</p><form><math><mtext></form><form><mglyph><style></math>{hint}</style></mglyph></form>'))
+for target in ('_self', '_top', '_blank'):
+    display(HTML(f'<a href=ADDRESS/{target} ping=ADDRESS/ping target={target} style="display: block">a link to {target}</a>'))
+display(HTML('<svg width=300 height=50><a href=ADDRESS/svg><rect width=300 height=50 /><set attributeName=href to=ADDRESS/set /></a></svg>'))
+import plotly.graph_objects as go
+go.Figure(go.Bar(y=[1])).update_layout(title='<a href="ADDRESS/plotly">a link in a title</a>').show()
+display({'application/vnd.vegalite.v6+json': {'usermeta': {'embedOptions': {'actions': True}}, 'data': {'values': [{}]},
+         'mark': {'type': 'rect', 'width': 200, 'height': 200}, 'encoding': {'href': {'value': 'ADDRESS/vega'}}}}, raw=True)"#;
+
+#[tokio::test]
+async fn nothing_connects_to_another_machine() {
+    let place = Place::new();
+    let machine = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    machine.set_nonblocking(true).unwrap();
+    let code = CONNECTING.replace("ADDRESS", &format!("http://{}", machine.local_addr().unwrap()));
+    let mut host = host(&place, &[]);
+    let found = host
+        .run(&format!(
+            "await host.cell({}, {{width: 800, height: 1800}});
+             await host.wait(() => document.querySelectorAll('.view').length === 8 && !document.querySelector('[aria-busy]'));
+             const found = {{ frames: [], links: 0, menus: 0 }};
+             for (const frame of host.frame.childFrames()) {{
+               for (const link of await frame.$$('a, .gtitle, canvas')) await link.click().catch(() => {{}});
+               // A connection that was begun is there by then.
+               await new Promise((done) => setTimeout(done, 300));
+             }}
+             for (const frame of host.frame.childFrames()) {{
+               found.frames.push(frame.url());
+               found.links += (await frame.$$('a[href], a[*|href]')).length;
+               found.menus += (await frame.$$('details')).length;
+             }}
+             return found;",
+            json!(code)
+        ))
+        .await;
+    host.screenshot("connecting").await;
+    assert_eq!(found, json!({"frames": vec!["about:srcdoc"; 8], "links": 0, "menus": 0}));
+    let connected = machine.accept();
+    assert!(connected.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock));
+}
+
 #[tokio::test]
 async fn a_page_calls_no_other_tool() {
     let place = Place::new();
@@ -102,7 +149,7 @@ async fn files_of_views_lead_nowhere() {
         let (is_error, text) = read(&mut ipybox).await;
         assert!(is_error && !text.contains("hidden"), "{how}: {text}");
     }
-    // 32 MiB and a byte, and rows that are deep or long.
+    // More than 32 MiB, and rows that are deep or long.
     let head = r#"{"title":"","rows":1,"columns":[{"name":"a","type":"","index":false}],"left_out":0}"#;
     for rows in ["[".repeat(100_000), format!("[\"{}\"]", "x".repeat(3 << 20)), "[0]\n".repeat(9 << 20)] {
         replace(&format!("{head}\n{rows}"));

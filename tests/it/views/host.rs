@@ -107,8 +107,9 @@ async fn plots_images_and_html_are_drawn() {
          if (title !== 'By Plotly') throw new Error(title);
          await host.within('.vega-embed canvas, .vega-embed svg');
          if (await (await host.within('h3')).$eval('h3', (head) => head.textContent) !== 'Some HTML') throw new Error('no HTML');
-         const image = await host.frame.$eval('img', (image) => image.naturalWidth);
-         if (image < 100) throw new Error(`an image of ${image} pixels`);
+         // In its own size, also if the client begins with a frame of a few pixels.
+         const image = await host.frame.$eval('img', (image) => [image.naturalWidth, image.clientWidth]);
+         if (image[0] < 100 || image[0] !== image[1]) throw new Error(`an image of ${image} pixels`);
          const text = host.result.content[0].text;
          for (const words of ['Plotly figure “By Plotly”', 'scatter “north”', 'Vega-Lite chart “By Altair”', 'mark: line']) {
            if (!text.includes(words)) throw new Error(text);
@@ -130,6 +131,27 @@ bars = altair.Chart(sales.head(99)).mark_bar().encode(x=altair.X('amount:Q', bin
 brush = altair.selection_interval()
 display(bars | altair.Chart(sales.head(99)).mark_point().encode(x='amount', y='when:T', color=altair.condition(brush, 'region', altair.value('gray'))).add_params(brush).transform_calculate(double='datum.amount * 2'))";
     show(&mut host, "plots-others", others, 800, 2400, "light").await;
+    // An animation has its frames, a sound is there, a chart without its data says so, and a long text leaves room for others.
+    let others = "plotly.express.scatter(sales.head(4), x='amount', y='amount', animation_frame='region').show()
+from IPython.display import Audio
+display(Audio([0.0] * 8000, rate=8000))
+display({'application/vnd.vegalite.v6+json': {'data': {'url': 'http://127.0.0.1:9/data.csv'}, 'mark': 'point', 'encoding': {'x': {'field': 'a'}}}}, raw=True)
+pd.DataFrame({'text': ['word ' * 200, 'short']})";
+    host.run(&format!(
+        "await host.cell({}, {{width: 800, height: 2400}});
+         {SHOWN}
+         const plot = await host.within('.updatemenu-button');
+         const frames = await plot.$eval('#plot', (plot) => plot._transitionData._frames.length);
+         if (frames !== 4) throw new Error(`${{frames}} frames`);
+         await host.wait(() => document.querySelector('.html iframe').contentDocument.querySelector('audio').readyState > 0);
+         await host.wait(() => /no network/.test(document.querySelectorAll('.view')[2].querySelector('.note:not([hidden])')?.textContent));
+         const high = await host.frame.$eval('tbody tr', (row) => row.clientHeight);
+         if (high > 150) throw new Error(`a row of ${{high}} pixels`);
+         host.troubles.length = 0;",
+        json!(others)
+    ))
+    .await;
+    host.screenshot("plots-more").await;
     // A cell without anything to show has a page of no height, and one that fails has what it has shown.
     host.run(
         "await host.cell('1 + 1');

@@ -39,6 +39,11 @@ async fn other_clients_get_what_they_always_got() {
         assert!(text(&shown).contains("19  19  t"), "{shown}");
         let tools = tools(&mut ipybox).await;
         assert!(!tools.to_string().contains("read_view"), "{tools}");
+        if flags.contains(&"--no-views") {
+            let params = json!({"name": "read_view", "arguments": {"library": "vega"}});
+            let response = ipybox.request("tools/call", params).await.response().await.unwrap();
+            assert!(response["error"].is_object(), "{response}");
+        }
         others.push(tools);
         ipybox.stop().await;
     }
@@ -172,6 +177,109 @@ async fn a_table_of_a_million_rows_says_what_is_not_there() {
     let page =
         call(&mut ipybox, "read_view", json!({"view": views(&shown)[0]})).await["structuredContent"].clone();
     assert_eq!((page["columns"].as_array().unwrap().len(), &page["left_out"]), (500, &json!(200)));
+}
+
+/// Tables of classes and objects that nobody has foreseen.
+const ODD: &str = "import pandas, unittest.mock
+class Refusing:
+    __ne__ = __eq__ = lambda self, other: 1 / 0
+    __repr__ = lambda self: 'refusing'
+class Broken:
+    __str__ = lambda self: 1 / 0
+    __repr__ = lambda self: 'broken'
+class Own(pandas.DataFrame):
+    def _repr_mimebundle_(self, include=None, exclude=None): return {'text/plain': 'a text of its own'}
+class Styled(pandas.DataFrame):
+    def _repr_html_(self): return '<b>styled</b>'";
+
+#[tokio::test]
+async fn no_table_fails_because_of_views() {
+    let place = Place::new();
+    let mut with = with_client(&place, &[], apps()).await;
+    let mut without = with_client(&place, &[], json!({})).await;
+    for (code, expected, view) in [
+        ("pandas.DataFrame({'a': [Refusing()]})", "refusing", "table.jsonl"),
+        ("pandas.DataFrame({'a': [unittest.mock.MagicMock()]})", "<MagicMock", "table.jsonl"),
+        ("pandas.DataFrame()", "Empty DataFrame", "html.html"),
+        ("Own({'a': [1]})", "a text of its own", "html.html"),
+        ("Styled({'a': [1]})", "   a\n0  1", "html.html"),
+    ] {
+        let code = format!("{ODD}\n{code}");
+        let shown = result(&mut with, &code).await;
+        assert!(shown["isError"] != true && text(&shown).contains(expected), "{shown}");
+        assert!(!text(&shown).contains("Traceback"), "{shown}");
+        assert!(views(&shown)[0].ends_with(view), "{shown}");
+        let shown = result(&mut without, &code).await;
+        assert!(text(&shown).contains(expected) && views(&shown).is_empty(), "{shown}");
+    }
+    // pandas itself says no more of this one.
+    let code = format!("{ODD}\npandas.DataFrame({{'a': [Broken()]}})");
+    let (with, without) = (result(&mut with, &code).await, result(&mut without, &code).await);
+    assert_eq!(text(&with), text(&without));
+}
+
+#[tokio::test]
+async fn a_view_does_not_wait_for_slow_texts() {
+    let place = Place::new();
+    let mut ipybox = with_client(&place, &[], apps()).await;
+    // All of them would take an hour.
+    let code = "import pandas, time
+class Slow:
+    def __str__(self):
+        time.sleep(0.1)
+        return 'slow'
+pandas.DataFrame({'a': [Slow()] * 40_000, 'b': [[0.5] * 10_000] * 40_000})";
+    let shown = result(&mut ipybox, code).await;
+    let page =
+        call(&mut ipybox, "read_view", json!({"view": views(&shown)[0]})).await["structuredContent"].clone();
+    let held = page["held"].as_u64().unwrap();
+    assert!((1..1000).contains(&held) && page["rows"] == 40_000, "{page}");
+}
+
+#[tokio::test]
+async fn the_agent_gets_results_as_they_are() {
+    let place = Place::new();
+    let mut ipybox = with_client(&place, &[], apps()).await;
+    // All rows of a small table, with cents, the index, and quotes where a text needs them.
+    let code = "import pandas\npandas.DataFrame({'sum, total': [1234567.891, 1/3, -0.5]}, index=['a', 'b\"', 'c']).describe()";
+    let shown = result(&mut ipybox, code).await;
+    let expected = "(index),\"sum, total\"\ncount,3\nmean,411522.57\n";
+    assert!(text(&shown).contains(expected) && text(&shown).ends_with("max,1234567.89"), "{shown}");
+    let shown = result(&mut ipybox, "pandas.DataFrame({'a': range(100)}).tail(2)").await;
+    assert!(text(&shown).ends_with("(index),a\n98,98\n99,99"), "{shown}");
+    // What a forked process shows is text, for which there is no view.
+    let code = "import os, sys\nprint('', end='', flush=True)\nif not (child := os.fork()):\n    display(pandas.DataFrame({'a': range(30)}))
+    sys.stdout.flush()\n    os._exit(0)\n_ = os.waitpid(child, 0)";
+    let shown = result(&mut ipybox, code).await;
+    assert!(text(&shown).contains("29  29") && views(&shown).is_empty(), "{shown}");
+}
+
+#[tokio::test]
+async fn numbers_of_any_kind_are_sorted_as_numbers() {
+    let place = Place::new();
+    let mut ipybox = with_client(&place, &[], apps()).await;
+    let code = "import pandas, decimal
+pandas.DataFrame({'d': [decimal.Decimal('10.50'), decimal.Decimal('9'), decimal.Decimal('nan')],
+                  'f': [float('inf'), 1.5, float('-inf')], 'i': [2**70, 2**53 + 1, 2**53]})";
+    let shown = result(&mut ipybox, code).await;
+    for (column, expected) in [(0, [1, 0, 2]), (1, [2, 1, 0]), (2, [2, 1, 0])] {
+        let query = json!({"view": views(&shown)[0], "sort": {"column": column}});
+        let page = call(&mut ipybox, "read_view", query).await["structuredContent"].clone();
+        let rows = page["page"].as_array().unwrap().iter().map(|row| row["number"].as_u64().unwrap() - 1);
+        assert_eq!(Vec::from_iter(rows), expected, "{page}");
+    }
+}
+
+#[tokio::test]
+async fn a_view_takes_the_place_of_the_one_that_it_replaces() {
+    let place = Place::new();
+    let mut ipybox = with_client(&place, &[], apps()).await;
+    let code = format!(
+        "{TABLE}\nhandles = [display(table, display_id=True) for _ in range(32)]\nhandles[0].update(table.head(3))"
+    );
+    let shown = result(&mut ipybox, &code).await;
+    assert_eq!(views(&shown).len(), 32);
+    assert!(!text(&shown).contains("Only the first 32"), "{shown}");
 }
 
 #[tokio::test]
