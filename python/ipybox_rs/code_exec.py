@@ -225,10 +225,7 @@ class CodeExecutor:
             "approve_shell_cmds": bool(approve_shell_cmds),
             "require_shell_escape": bool(require_shell_escape),
             "checkpoint": bool(checkpoint),
-            # The host reads a relative path from the working directory.
-            "notebook": None
-            if _checks.path("notebook", notebook) is None
-            else os.fspath(notebook),
+            "notebook": _notebook(notebook),
             "approval_policy": None
             if approval_policy is None
             else approval_policy.text,
@@ -524,3 +521,11 @@ def _audit(settings: AuditSettings) -> dict[str, Any]:
         "contents": settings.contents,
         "max_bytes": _checks.count("max_bytes", settings.max_bytes),
     }
+
+
+def _notebook(notebook: str | os.PathLike[str] | None) -> str | None:
+    """The text for the host, which reads a relative path from the working directory."""
+    if notebook is None:
+        return None
+    _checks.path("notebook", notebook)
+    return os.fspath(notebook)

@@ -44,7 +44,7 @@ use crate::jupyter::{self, KernelId};
 use crate::sandbox::Sandbox;
 
 /// The modules for every kernel; [`launch`] and [`remote`] have further ones.
-const SHARED_MODULES: [(&str, &str); 11] = python_modules![
+const SHARED_MODULES: [(&str, &str); 12] = python_modules![
     "ipybox_commands",
     "ipybox_files",
     "ipybox_frames",
@@ -55,6 +55,7 @@ const SHARED_MODULES: [(&str, &str); 11] = python_modules![
     "ipybox_messages",
     "ipybox_shell",
     "ipybox_tracebacks",
+    "ipybox_viewing",
     "ipybox_views",
 ];
 
