@@ -42,19 +42,10 @@ def main():
             sys.exit(
                 f"{packed} is not of the pinned versions: run {Path(__file__).name}"
             )
-    licences = b"\n\n".join(
-        licence(file.split("/")[0]) for files in LIBRARIES.values() for file in files
-    )
-    if not is_check:
-        (PACKED / "LICENSES").write_bytes(licences)
-    elif (PACKED / "LICENSES").read_bytes() != licences:
-        sys.exit(
-            f"{PACKED / 'LICENSES'} is not of the pinned versions: run {Path(__file__).name}"
-        )
 
 
 def script(file):
-    """A file as a script for a page: the one that is a module uses what Vega has brought."""
+    """A file as a script for a page, below its licence: the one that is a module uses what Vega has brought."""
     text = (MODULES / file).read_text()
     if file.startswith("vega-interpreter/"):
         text = re.sub(r"^import (\{.*\}) from 'vega-util';", r"const \1 = vega;", text)
@@ -65,12 +56,14 @@ def script(file):
             flags=re.MULTILINE,
         )
         text = f"(() => {{\n{text}\n}})();"
-    return re.sub(r"\n//# sourceMappingURL=.*", "", text).encode()
+    text = re.sub(r"\n//# sourceMappingURL=.*", "", text)
+    return f"{licence(file.split('/')[0])}\n{text}".encode()
 
 
 def licence(package):
-    """The text of a package's licence, below its name."""
-    return f"{package}\n\n".encode() + (MODULES / package / "LICENSE").read_bytes()
+    """The text of a package's licence, as a comment: it goes wherever the library goes."""
+    text = (MODULES / package / "LICENSE").read_text()
+    return f"/*! {package}\n\n{text}*/"
 
 
 if __name__ == "__main__":
