@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use super::api::{Context, Instrument, Kind, Span, is_on, record};
+use super::api::{Context, Span, is_on, record};
 use super::names;
-use super::value::{Attribute, name};
+use super::value::{Attribute, Instrument, Kind, name};
 
 /// How a cell ended, if nobody has said it: its session has stopped.
 const STOPPED: &str = "stopped";

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::api::{Context, Kind, Span, is_on};
+use super::api::{Context, Span, is_on};
 use super::names;
-use super::value::{Attribute, name};
+use super::value::{Attribute, Kind, name};
 
 /// A decision that is being made. Dropping it withdraws the question.
 pub(crate) struct Decision(Option<Box<Asked>>);

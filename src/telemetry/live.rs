@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json};
 
 use super::decision::Call;
 use super::propagation::{Extract, Inject};
-use super::value::{Attribute, Value};
+use super::value::{Attribute, Instrument, Kind, Value};
 
 /// The buckets that the conventions name, in seconds.
 const BUCKETS: [f64; 14] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
@@ -108,13 +108,6 @@ impl<F: Future> Future for Around<F> {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
-    Server,
-    Client,
-    Internal,
-}
-
 /// A span, which ends when this is dropped.
 pub(super) struct Span(Otel);
 
@@ -162,16 +155,6 @@ impl Drop for Span {
     fn drop(&mut self) {
         self.0.span().end();
     }
-}
-
-/// A metric.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Instrument {
-    ServerOperation,
-    ClientOperation,
-    ServerSession,
-    ClientSession,
-    Cell,
 }
 
 struct Instruments {

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use serde_json::{Map, Value as Json};
 
 use super::decision::Call;
-use super::value::Attribute;
+use super::value::{Attribute, Instrument, Kind};
 
 pub(super) const fn is_on() -> bool {
     false
@@ -46,13 +46,6 @@ impl Context {
     pub(super) fn set(&self, _attribute: Attribute) {}
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
-    Server,
-    Client,
-    Internal,
-}
-
 /// No span.
 pub(super) struct Span(());
 
@@ -78,15 +71,6 @@ impl Span {
     pub(super) fn set(&self, _attribute: Attribute) {}
 
     pub(super) fn has_failed(&self) {}
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Instrument {
-    ServerOperation,
-    ClientOperation,
-    ServerSession,
-    ClientSession,
-    Cell,
 }
 
 pub(super) fn record(_instrument: Instrument, _seconds: f64, _attributes: &[Attribute]) {}

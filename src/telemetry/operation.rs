@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::api::{Context, Instrument, Kind, Span, has_contents, is_on, record};
+use super::api::{Context, Span, has_contents, is_on, record};
 use super::decision::Call;
-use super::value::{Attribute, name};
+use super::value::{Attribute, Instrument, Kind, name};
 use super::{CONTENT_BYTES, names};
 
 /// The first request to a server, which belongs to the connection and not to the call that needs it.

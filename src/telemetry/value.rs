@@ -1,9 +1,27 @@
-//! Values of attributes.
+//! What spans and metrics are told by: their kinds, and attributes with values.
 
 use std::borrow::Cow;
 
 /// The longest name in an attribute, in bytes: code chooses some of them.
 const NAME_BYTES: usize = 128;
+
+/// Whose work a span is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind {
+    Server,
+    Client,
+    Internal,
+}
+
+/// A metric.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Instrument {
+    ServerOperation,
+    ClientOperation,
+    ServerSession,
+    ClientSession,
+    Cell,
+}
 
 /// The value of an attribute.
 #[derive(Debug, Clone, PartialEq)]

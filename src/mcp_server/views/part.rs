@@ -13,7 +13,7 @@ use crate::files::inside;
 /// How many bytes a part has: clients pass on answers of about a megabyte.
 const PART_BYTES: usize = 384 * 1024;
 
-/// The longest view that is read, in bytes: the page holds all of it. `ipybox_views.py` makes shorter ones.
+/// The longest view that is read, in bytes: the page holds all of it. `ipybox_viewing.py` makes shorter ones.
 const VIEW_BYTES: u64 = 32 * 1024 * 1024;
 
 /// A library that draws plots, as packed by gzip. `packaging/views.py` makes them.

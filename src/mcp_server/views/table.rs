@@ -1,6 +1,6 @@
 //! Rows of a table, sorted and filtered: pure.
 //!
-//! `ipybox_views.py` writes tables, and code can write others in their place: a line about the table, and a line for each
+//! `ipybox_viewing.py` writes tables, and code can write others in their place: a line about the table, and a line for each
 //! row, an array of values. Rows are parsed one at a time, so that a table takes no more memory than its text.
 
 use std::cmp::Ordering;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// How many rows are looked at.
 const MOST_ROWS: usize = 50_000;
-/// How many columns and filters there may be. `ipybox_views.py` makes 500 columns at most.
+/// How many columns and filters there may be. `ipybox_viewing.py` makes 500 columns at most.
 const MOST_COLUMNS: usize = 1000;
 const MOST_FILTERS: usize = 100;
 /// The longest title and name, in characters.
