@@ -5,12 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::watch;
 
-use super::action::Action;
-use super::audit::OpenCall;
-use super::denied::Denied;
-use super::gate::Gate;
-use super::permit::Permit;
-
 /// Calls that code in the kernel has announced together: `with mcptools.batch(title)`.
 #[derive(Debug)]
 pub struct Batch {
@@ -37,6 +31,15 @@ struct Place {
 impl Batch {
     fn new(title: String, size: usize) -> Self {
         Self { id: uuid::Uuid::new_v4().to_string(), title, size, coming: watch::Sender::new(size) }
+    }
+
+    /// The places of the calls of a new batch.
+    pub(super) fn places(title: &str, size: usize) -> impl Iterator<Item = InBatch> {
+        let batch = Arc::new(Self::new(title.to_owned(), size));
+        (0..size).map(move |index| {
+            let place = Place { batch: Arc::clone(&batch), index, has_arrived: AtomicBool::new(false) };
+            InBatch(Arc::new(place))
+        })
     }
 
     /// A name that no other batch has.
@@ -103,37 +106,11 @@ impl PartialEq for InBatch {
     }
 }
 
-impl Gate {
-    /// Decides about the calls of a batch, side by side. Each is decided about and recorded as any other.
-    pub(crate) async fn decide_batch(
-        &self,
-        title: &str,
-        actions: Vec<Action>,
-    ) -> Vec<Result<(Permit, OpenCall), Denied>> {
-        let batch = Arc::new(Batch::new(title.to_owned(), actions.len()));
-        let (approver, context) = self.current();
-        let approver = &approver;
-        let deciding = actions.into_iter().enumerate().map(|(index, action)| {
-            let place = Place { batch: Arc::clone(&batch), index, has_arrived: AtomicBool::new(false) };
-            let place = InBatch(Arc::new(place));
-            let action = Action { batch: Some(place.clone()), ..action };
-            async move {
-                let decided = self.decide(action, approver).await;
-                place.arrive();
-                decided
-            }
-        });
-        context.around(futures::future::join_all(deciding)).await
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::Map;
 
-    use super::super::action::Target;
-    use super::super::{ApprovalQueue, Approver, Audit, Effect, Policy, Standing};
-    use super::*;
+    use super::super::{Action, ApprovalQueue, Approver, Audit, Effect, Gate, Policy, Standing, Target};
 
     #[tokio::test]
     async fn a_batch_whose_code_goes_away_is_complete() {

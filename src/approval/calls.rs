@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::action::{Action, Target};
-use super::audit::{decider, shown_json, shown_text};
-use super::gate::{Decision, Gate};
+use super::audit::{shown_json, shown_text};
+use super::decision::Decision;
 use crate::env::Redactor;
 
 /// How many calls of a cell are noted.
@@ -83,7 +83,8 @@ impl Calls {
         CellCalls { calls: calls.iter().map(|call| lock(call).clone()).collect(), left_out }
     }
 
-    fn note(&self, action: &Action, decision: &Decision) -> Option<Ongoing> {
+    /// Notes a call that was decided about. Returns what to tell its end, if it has one.
+    pub(super) fn note(&self, action: &Action, decision: &Decision) -> Option<Ongoing> {
         // An action for the client is no call of code.
         if action.target == Target::Host {
             return None;
@@ -108,7 +109,7 @@ impl Calls {
             tool: name(&action.tool_name),
             arguments,
             decision: if denied.is_none() { "accepted" } else { "denied" },
-            by: decider(&decision.by),
+            by: decision.by.word(),
             reason: denied.map(|denied| message(&self.redactor, &denied.to_string())),
             waited_ms: millis(decision.waited),
             outcome: None,
@@ -119,19 +120,6 @@ impl Calls {
         noted.calls.push(Arc::clone(&note));
         let ongoing = Ongoing { note, redactor: self.redactor.clone(), begun: Instant::now() };
         denied.is_none().then_some(ongoing)
-    }
-}
-
-impl Gate {
-    /// Notes the calls of code from now on. A gate has one such list at most.
-    pub(crate) fn keep_calls(&self, calls: Arc<Calls>) {
-        if self.calls.set(calls).is_err() {
-            tracing::debug!("the calls of the session are noted already");
-        }
-    }
-
-    pub(super) fn note_call(&self, action: &Action, decision: &Decision) -> Option<Ongoing> {
-        self.calls.get()?.note(action, decision)
     }
 }
 
@@ -171,7 +159,7 @@ mod tests {
     use serde_json::{Map, json};
 
     use super::super::standing::Standing;
-    use super::super::{Approver, Audit, Effect, Policy};
+    use super::super::{Approver, Audit, Effect, Gate, Policy};
     use super::*;
 
     fn gate(effect: Effect) -> (Gate, Arc<Calls>) {

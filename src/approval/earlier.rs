@@ -6,8 +6,9 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::action::Action;
+use super::decision::By;
 use super::denied::Denied;
-use super::gate::{By, Gate, call_of};
+use super::gate::{Gate, call_of};
 use super::grant::{GivenGrant, Granting, Used};
 use super::queue::Approver;
 use super::request::Answer;

@@ -13,6 +13,7 @@ mod action;
 mod audit;
 mod batch;
 mod calls;
+mod decision;
 mod denied;
 mod earlier;
 mod gate;

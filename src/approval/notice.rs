@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::action::Action;
-use super::gate::Gate;
 use super::queue::ApprovalQueue;
 use super::request::{Answer, Reply};
 
@@ -23,7 +22,7 @@ pub(crate) type Watcher = Box<dyn Fn(Notice) + Send + Sync>;
 /// A question that is under way. Its end is told when this is dropped.
 pub(super) struct Noticed<'a> {
     /// `None` if those who watch are asked themselves.
-    gate: Option<&'a Gate>,
+    watcher: Option<&'a Watcher>,
     question: u64,
     how: &'static str,
 }
@@ -33,13 +32,13 @@ static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 impl<'a> Noticed<'a> {
     /// Tells that the user who reads `queue` is asked about `action`.
-    pub(super) fn begin(gate: &'a Gate, action: &Arc<Action>, queue: &ApprovalQueue) -> Self {
-        let gate = (!queue.asks_people(action)).then_some(gate);
+    pub(super) fn begin(watcher: Option<&'a Watcher>, action: &Arc<Action>, queue: &ApprovalQueue) -> Self {
+        let watcher = watcher.filter(|_| !queue.asks_people(action));
         let question = next_question();
-        if let Some(gate) = gate {
-            gate.notify(|| Notice::Asked { question, action: Arc::clone(action) });
+        if let Some(watcher) = watcher {
+            watcher(Notice::Asked { question, action: Arc::clone(action) });
         }
-        Self { gate, question, how: "taken back" }
+        Self { watcher, question, how: "taken back" }
     }
 
     /// How it was decided.
@@ -50,23 +49,8 @@ impl<'a> Noticed<'a> {
 
 impl Drop for Noticed<'_> {
     fn drop(&mut self) {
-        if let Some(gate) = self.gate {
-            gate.notify(|| Notice::Decided { question: self.question, how: self.how });
-        }
-    }
-}
-
-impl Gate {
-    /// Tells `watcher` from now on which questions users are asked. A gate has one at most.
-    pub(crate) fn watch(&self, watcher: Watcher) {
-        if self.watcher.set(watcher).is_err() {
-            tracing::error!("a gate is watched twice");
-        }
-    }
-
-    fn notify(&self, notice: impl FnOnce() -> Notice) {
-        if let Some(watcher) = self.watcher.get() {
-            watcher(notice());
+        if let Some(watcher) = self.watcher {
+            watcher(Notice::Decided { question: self.question, how: self.how });
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::action::{Action, Target};
-use super::audit::{OpenCall, decider};
+use super::audit::OpenCall;
+use super::decision::Decision;
 use super::denied::Denied;
-use super::gate::{By, Decision};
 use crate::telemetry::{self, Context, Made};
 
 /// The permission for one action, which cannot be changed. Only the gate makes it, from a recorded decision.
@@ -44,8 +44,7 @@ pub(super) fn show(shown: telemetry::Decision, decision: &Decision, action: &Act
         Denied::Expired { .. } => "timeout",
         _ => "denied",
     });
-    let was_asked = matches!(by, By::Answer(_) | By::Granted(_) | By::Expiry);
-    let call = shown.made(Made { by: decider(by), waited: *waited, was_asked, denied });
+    let call = shown.made(Made { by: by.word(), waited: *waited, was_asked: by.was_asked(), denied });
     if action.target == Target::Host
         && let Some(call) = &call
     {

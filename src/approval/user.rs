@@ -9,8 +9,9 @@ use serde_json::{Map, Value};
 
 use super::action::Action;
 use super::audit::OpenCall;
+use super::decision::{By, Decision};
 use super::denied::Denied;
-use super::gate::{By, Decision, Gate, call_of};
+use super::gate::{Gate, call_of};
 use super::policy::Effect;
 use super::queue::{ApprovalQueue, Approver, Away};
 use super::request::{Answer, Reply};

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use ipybox::{SandboxBackend, Settings, doctor};
 
-use super::args::{Backend, DoctorArgs};
+use super::args::DoctorArgs;
+use super::serve_args::Backend;
 
 /// Exits with success if ipybox, and the requested sandbox, can run.
 pub(super) fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {

@@ -13,15 +13,16 @@ mod logging;
 mod login;
 mod reply_args;
 mod search;
+mod serve_args;
 mod server_args;
 mod servers;
 mod session_args;
 mod sessions;
 
 mod signals;
-mod size;
 mod tool_server;
 mod ui;
+mod values;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -32,7 +33,8 @@ use clap::Parser as _;
 use ipybox::Config;
 use ipybox::telemetry::exporting;
 
-use self::args::{Approval, Args, Command, LogLevel, ServeArgs};
+use self::args::{Args, Command, LogLevel};
+use self::serve_args::{Approval, ServeArgs};
 
 /// clap's exit code for wrong flags, for errors that only show after parsing.
 const USAGE: u8 = 2;

@@ -7,7 +7,7 @@ use clap::Subcommand;
 
 use ipybox::{Label, UnknownLabel};
 
-use super::args::seconds;
+use super::values::seconds;
 
 /// Where registered servers are kept.
 #[derive(Debug, clap::Args)]

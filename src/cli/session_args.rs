@@ -6,8 +6,6 @@ use std::time::Duration;
 use clap::Subcommand;
 use ipybox::NotebookSettings;
 
-use super::args::ServeArgs;
-
 /// The flags for what outlasts a request or a client.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LastingArgs {
@@ -29,17 +27,6 @@ pub(crate) struct LastingArgs {
     /// workspace, or `auto` for a new one in the state directory
     #[arg(long, value_name = "FILE")]
     pub(crate) notebook: Option<NotebookSettings>,
-}
-
-/// The flags of `ipybox session-keeper`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct SessionKeeperArgs {
-    #[command(flatten)]
-    pub(crate) serve: Box<ServeArgs>,
-
-    /// The entry of the session, which the relay has made
-    #[arg(long, value_name = "DIR")]
-    pub(crate) entry: PathBuf,
 }
 
 /// The flags of `ipybox attach` and `ipybox ui`.

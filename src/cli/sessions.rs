@@ -8,8 +8,8 @@ use ipybox::Settings;
 use ipybox::lasting::{self, Keep, KeptSession, KeptSessions};
 use ipybox::telemetry::exporting;
 
-use super::args::ServeArgs;
-use super::session_args::{SessionKeeperArgs, SessionsAction, SessionsArgs};
+use super::serve_args::{ServeArgs, SessionKeeperArgs};
+use super::session_args::{SessionsAction, SessionsArgs};
 use super::{greeting, print_message};
 
 /// How long a session is held that was not to be kept: until its client ends.

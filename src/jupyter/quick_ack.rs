@@ -7,13 +7,12 @@
 use std::io;
 use std::os::fd::AsFd as _;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_util::io::InspectReader;
 
-use super::dial::Duplex;
-
 /// `stream`, which acknowledges what it reads without delay.
-pub(super) fn quick_ack(stream: TcpStream) -> io::Result<impl Duplex> {
+pub(super) fn quick_ack(stream: TcpStream) -> io::Result<impl AsyncRead + AsyncWrite + Send + Unpin> {
     stream.set_nodelay(true)?;
     let socket = stream.as_fd().try_clone_to_owned()?;
     let arm = move |_: &[u8]| {

@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::insight::{Completeness, Completions, Insight};
 use super::{Content, Error, Event, Kernel, Message};
 use crate::text::visible::line;
 
@@ -31,36 +31,6 @@ pub(crate) enum Inquiry {
     Completions { code: String, cursor: usize },
     /// Whether it is complete.
     Completeness { code: String },
-}
-
-/// An answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Insight {
-    Completions(Completions),
-    Completeness(Completeness),
-}
-
-/// How code could go on.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(crate) struct Completions {
-    pub(crate) matches: Vec<String>,
-    /// How many characters before the cursor they begin; from the kernel, the position itself.
-    #[serde(rename = "cursor_start")]
-    pub(crate) start: usize,
-}
-
-/// Whether code is complete.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(tag = "status", rename_all = "snake_case")]
-pub(crate) enum Completeness {
-    /// It can run, or never will: the kernel says why when it runs.
-    #[serde(alias = "invalid")]
-    Complete,
-    /// It goes on.
-    Incomplete,
-    /// The kernel does not know.
-    #[serde(other)]
-    Unknown,
 }
 
 impl Inquiry {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::Error;
-use super::inquiry::Insight;
+use super::insight::Insight;
 use super::terminal::plain;
 
 /// An object's representations, by MIME type.

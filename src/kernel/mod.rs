@@ -13,6 +13,7 @@ macro_rules! python_modules {
 mod death;
 mod fold;
 mod inquiry;
+mod insight;
 mod launch;
 mod limits;
 mod message;
@@ -30,7 +31,8 @@ pub(crate) use self::death::Death;
 pub(crate) use self::fold::{
     AttachmentId, FileRole, Fold, Image, Missing, Settled, ShownFile, Taken, Transcript,
 };
-pub(crate) use self::inquiry::{Inquiry, Insight};
+pub(crate) use self::inquiry::Inquiry;
+pub(crate) use self::insight::Insight;
 pub(crate) use self::launch::{KernelProcess, Launch, ShellCommands};
 pub(crate) use self::limits::Limits;
 pub(crate) use self::message::{Content, Message, MimeBundle, PythonError, RateLimit, Shown};

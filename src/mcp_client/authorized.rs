@@ -5,7 +5,7 @@ use std::sync::Arc;
 use reqwest::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 
-use super::http;
+use super::http_failure::{Refusal, RequestFailure};
 use crate::oauth::{self, Account, Token};
 use crate::text::describe;
 
@@ -17,52 +17,6 @@ pub(super) struct Authorized {
     pub(super) account: Option<Arc<Account>>,
     /// The command by which a user logs in.
     pub(super) command: Arc<str>,
-}
-
-/// Why a request over HTTP has no answer.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum RequestFailure {
-    /// It could not be sent, or its answer not be read.
-    #[error("{}", http::request_error(.0))]
-    Request(reqwest::Error),
-    /// The server demands other credentials.
-    #[error("{0}")]
-    Refused(Refusal),
-}
-
-/// A server's refusal of credentials, or of a request without any. The server has not acted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    /// 401, or 403 for want of scopes.
-    pub(crate) status: StatusCode,
-    /// The header `WWW-Authenticate`.
-    pub(crate) challenge: Option<String>,
-    /// Why there is no other token, if there was one.
-    pub(crate) why: Option<String>,
-    /// The token that was refused.
-    pub(crate) token: Option<Token>,
-    /// The command by which a user can log in; if there is none, the credentials are in `headers`.
-    pub(crate) command: Option<Arc<str>>,
-}
-
-impl Refusal {
-    /// The scopes that the server asks for.
-    pub(crate) fn scopes(&self) -> Vec<String> {
-        let scope = self.challenge.as_deref().and_then(|challenge| http::parameter(challenge, "scope"));
-        scope.into_iter().flat_map(str::split_whitespace).map(str::to_owned).collect()
-    }
-}
-
-impl std::fmt::Display for Refusal {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(&http::refused(self))
-    }
-}
-
-impl From<reqwest::Error> for RequestFailure {
-    fn from(error: reqwest::Error) -> Self {
-        Self::Request(error.without_url())
-    }
 }
 
 impl Authorized {

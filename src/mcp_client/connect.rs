@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::answers::Answers;
-use super::authorized::{Authorized, Refusal};
+use super::authorized::Authorized;
 use super::client::Client;
 use super::connection::Connection;
 use super::elicitation::Asker;
@@ -19,6 +19,7 @@ use super::failure::Failure;
 use super::filled::{FilledHttp, FilledStdio};
 use super::gate::Gate;
 use super::guard::Guard;
+use super::http_failure::Refusal;
 use super::pipes::Pipes;
 use super::sse::SseTransport;
 use super::starts::{Start, Starts};

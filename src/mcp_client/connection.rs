@@ -17,9 +17,9 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Identity;
-use super::authorized::Refusal;
 use super::client::{Client, State};
 use super::failure::Failure;
+use super::http_failure::Refusal;
 use super::keeper::keep;
 use super::output::{self, ToolOutput};
 use super::requests::{Answered, Expected, request};

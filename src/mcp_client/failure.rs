@@ -6,8 +6,7 @@ use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
-use super::authorized::{Refusal, RequestFailure};
-use super::http::{self, BODY_CHARS, HttpError};
+use super::http_failure::{self, BODY_CHARS, HttpError, Refusal, RequestFailure};
 use super::sse::SseFailure;
 use crate::text::shortened;
 
@@ -78,7 +77,7 @@ impl From<&SseFailure> for Failure {
 
 impl From<&HttpError> for Failure {
     fn from(error: &HttpError) -> Self {
-        let reason = http::explain(error);
+        let reason = http_failure::explain(error);
         match error {
             StreamableHttpError::Client(RequestFailure::Refused(refusal)) => Self::Refused(refusal.clone()),
             StreamableHttpError::Client(RequestFailure::Request(error)) if error.is_connect() => {

@@ -9,12 +9,9 @@ use serde_json::{Map, Value};
 
 use super::oauth_parameters::{GrantKind, Login};
 use super::parameters::check_url;
-use super::{Error, HttpParameters, HttpTransport, ParametersError, StdioParameters};
+use super::{Error, HttpParameters, HttpTransport, ParametersError, StdioParameters, WORKSPACE};
 use crate::env::{Secrets, Variables, is_for_a_secret};
 use crate::oauth::{self, Grant, IdentityProvider, MachineClient, SigningAlgorithm};
-
-/// The placeholder for the workspace.
-pub(super) const WORKSPACE: &str = "${workspace}";
 
 /// A stdio server, ready to be started. It has no `Debug`: it holds secrets.
 pub(super) struct FilledStdio {

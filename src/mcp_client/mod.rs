@@ -20,6 +20,7 @@ mod filled;
 mod gate;
 mod guard;
 mod http;
+mod http_failure;
 mod incoming;
 mod keeper;
 mod launcher;
@@ -43,11 +44,11 @@ mod texts;
 mod tool;
 mod traced;
 
-pub(crate) use authorized::Refusal;
 pub(crate) use connect::{Connector, LoginError, Tell};
 pub(crate) use connection::{CallError, Connection, Received};
 pub(crate) use elicitation::{Asker, NotAnswered, Question};
 pub(crate) use guard::Guard;
+pub(crate) use http_failure::Refusal;
 pub(crate) use launcher::chosen as chosen_arguments;
 pub(crate) use lists::ListKind;
 pub(crate) use output::{Body, Content, ToolOutput};
@@ -61,6 +62,9 @@ pub(crate) use stdio::LastWords;
 pub(crate) use tool::{Identity, Tool, is_for_apps};
 
 use crate::env::{IPYBOX_DOTENV, MissingVariable};
+
+/// The placeholder for the workspace.
+const WORKSPACE: &str = "${workspace}";
 
 /// The default timeout for a server to be ready: `npx` and `uvx` may have to download it.
 pub(crate) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(120);

@@ -22,9 +22,9 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::Sse;
 
 use super::answers::Answers;
-use super::authorized::{Authorized, RequestFailure};
+use super::authorized::Authorized;
 use super::events::{Event, events};
-use super::http::{self, HttpError};
+use super::http_failure::{self, HttpError, RequestFailure};
 use super::incoming::Incoming;
 use super::outgoing;
 
@@ -193,7 +193,7 @@ async fn refused(
 ) -> Result<StreamableHttpPostResponse, HttpError> {
     let status = response.status();
     let is_json = is(header(&response, CONTENT_TYPE.as_str()).as_deref(), JSON_MIME_TYPE);
-    let body = http::beginning(response).await;
+    let body = http_failure::beginning(response).await;
     let wants_credentials = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     if is_json
         && !wants_credentials

@@ -13,11 +13,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::answers::Answers;
-use super::authorized::{Authorized, RequestFailure};
+use super::authorized::Authorized;
 use super::events::{Broken, Event, events};
 use super::filled::FilledHttp;
+use super::http_failure::{self, RequestFailure};
+use super::outgoing;
 use super::pipes::READ_AHEAD;
-use super::{http, outgoing};
 
 /// A connection over HTTP+SSE.
 pub(super) struct SseTransport {
@@ -33,7 +34,7 @@ pub(super) struct SseTransport {
 pub(super) enum SseFailure {
     #[error(transparent)]
     Request(RequestFailure),
-    #[error("{}", http::status(*.0))]
+    #[error("{}", http_failure::status(*.0))]
     Status(StatusCode),
     #[error("{0}")]
     ContentType(String),
@@ -76,7 +77,7 @@ impl SseTransport {
             response.headers().get(CONTENT_TYPE).map(|found| String::from_utf8_lossy(found.as_bytes()));
         if !content_type.as_ref().is_some_and(|found| found.starts_with("text/event-stream")) {
             let found = content_type.map(std::borrow::Cow::into_owned);
-            return Err(SseFailure::ContentType(http::content_type(found.as_deref())));
+            return Err(SseFailure::ContentType(http_failure::content_type(found.as_deref())));
         }
         // Relative endpoints are relative to where a redirect has led, which is on the same origin.
         let base = response.url().clone();
@@ -111,7 +112,7 @@ impl Transport<RoleClient> for SseTransport {
             let request = request.header(CONTENT_TYPE, "application/json").body(body);
             let response = succeeded(authorized.send(request).await?)?;
             // The body has no meaning; reading it makes the connection reusable.
-            drop(http::beginning(response).await);
+            drop(http_failure::beginning(response).await);
             Ok(())
         }
     }

@@ -58,11 +58,12 @@ use self::left::Left;
 use self::news::News;
 use self::progress::Progress;
 use self::resources::Shelf;
+pub use self::serving::Error;
 pub(crate) use self::serving::{Codes, Serving};
 use self::sessions::Sessions;
 use self::skills::Skills;
 pub(crate) use self::stdio::end_on_signals;
-pub use self::stdio::{Error, serve_stdio};
+pub use self::stdio::serve_stdio;
 pub use crate::approval::Answer as PromptAnswer;
 use crate::approval::Approver;
 use crate::config::{Config, Images, ResourceLinks};
@@ -255,7 +256,11 @@ impl ServerHandler for Handler {
     ) -> Result<ListToolsResult, ErrorData> {
         let tools = definitions(self.server.has_long_cells);
         let has_views = self.server.has_views && views::are_shown_by(&context);
-        Ok(ListToolsResult::with_all_items(if has_views { views::add_to(tools) } else { tools }))
+        Ok(ListToolsResult::with_all_items(if has_views {
+            views::add_to(tools, &[execute::NAME, wait::NAME])
+        } else {
+            tools
+        }))
     }
 
     async fn list_resources(

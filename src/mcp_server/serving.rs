@@ -15,12 +15,13 @@ use tokio_util::task::TaskTracker;
 use super::arrivals::Arrivals;
 use super::attached;
 use super::lines::Lines;
+use super::sessions::open_session;
 use super::traced::Traced;
-use super::{Connection, Error, Handler, McpServer};
-use crate::approval::{Approver, Effect, Face, Policy, PolicyError};
-use crate::config::{ApprovalMode, Config};
-use crate::page::{News, Page};
-use crate::session::{Author, Cell, Outcome, Session, StartError, ToolOptions};
+use super::{Connection, Handler, McpServer};
+use crate::approval::Approver;
+use crate::config::Config;
+use crate::page::{self, News, Page};
+use crate::session::{Author, Cell, Outcome, Session, StartError};
 use crate::telemetry;
 
 /// How long the calls of a client that is gone get to be put aside. They need no time, but for writing an answer to a file.
@@ -54,6 +55,24 @@ pub(crate) enum Codes {
     OnStderr,
     /// The client alone: stderr is a file, which code that is not in a sandbox can read.
     ClientAlone,
+}
+
+/// Why serving ended before the client or a signal ended it, or never began.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The session could not be opened. Nothing has been served.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// Signals cannot be handled.
+    #[error("handle signals")]
+    Signals(#[source] std::io::Error),
+    /// There is no page to decide on.
+    #[error(transparent)]
+    Page(page::Error),
+    /// The client did not begin as the protocol says.
+    #[error("begin a session with the MCP client: {0}")]
+    Session(String),
 }
 
 impl Serving {
@@ -189,18 +208,6 @@ impl Serving {
     }
 }
 
-/// Opens a session as the settings of the server say, alone or beside another one of the same client.
-pub(super) async fn open_session(
-    config: &Config,
-    beside: Option<Arc<Session>>,
-) -> Result<Arc<Session>, StartError> {
-    let policy = policy(config).map_err(StartError::Policy)?;
-    let timeout = config.approval.timeout;
-    let tools = ToolOptions { registry: None, policy, timeout, face: Face::Mcp, beside };
-    // Opening is a large future.
-    Box::pin(Session::open(config, Some(tools))).await.map(Arc::new)
-}
-
 /// What a session is doing.
 pub(crate) struct Activity {
     /// Its age, in seconds.
@@ -305,14 +312,4 @@ fn duration(time: Duration) -> String {
         seconds @ ..7200 => format!("{} min", seconds / 60),
         seconds => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
     }
-}
-
-/// The approval policy that the settings ask for.
-fn policy(config: &Config) -> Result<Policy, PolicyError> {
-    Ok(match &config.approval.mode {
-        ApprovalMode::Auto => Policy::always(Effect::Allow),
-        ApprovalMode::Ask => Policy::always(Effect::Ask),
-        ApprovalMode::Deny => Policy::always(Effect::Deny),
-        ApprovalMode::Policy(path) => Policy::read_in(&config.workspace, path)?,
-    })
 }

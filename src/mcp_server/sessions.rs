@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use tokio_util::task::TaskTracker;
 
-use super::serving::open_session;
-use crate::config::Config;
-use crate::session::Session;
+use crate::approval::{Effect, Face, Policy, PolicyError};
+use crate::config::{ApprovalMode, Config};
+use crate::session::{Session, StartError, ToolOptions};
 use crate::text::describe;
 
 /// The handle of the client's own session.
@@ -204,4 +204,26 @@ impl Others {
         let handles = [OWN].into_iter().chain(self.places.keys().map(String::as_str));
         handles.map(|handle| format!("`{handle}`")).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// Opens a session as the settings of the server say, alone or beside another one of the same client.
+pub(super) async fn open_session(
+    config: &Config,
+    beside: Option<Arc<Session>>,
+) -> Result<Arc<Session>, StartError> {
+    let policy = policy(config).map_err(StartError::Policy)?;
+    let timeout = config.approval.timeout;
+    let tools = ToolOptions { registry: None, policy, timeout, face: Face::Mcp, beside };
+    // Opening is a large future.
+    Box::pin(Session::open(config, Some(tools))).await.map(Arc::new)
+}
+
+/// The approval policy that the settings ask for.
+fn policy(config: &Config) -> Result<Policy, PolicyError> {
+    Ok(match &config.approval.mode {
+        ApprovalMode::Auto => Policy::always(Effect::Allow),
+        ApprovalMode::Ask => Policy::always(Effect::Ask),
+        ApprovalMode::Deny => Policy::always(Effect::Deny),
+        ApprovalMode::Policy(path) => Policy::read_in(&config.workspace, path)?,
+    })
 }

@@ -6,31 +6,11 @@ use rmcp::transport::stdio_pipes;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::serving::{Codes, Serving};
+use super::serving::{Codes, Error, Serving};
 use crate::config::Config;
-use crate::page;
-use crate::session::StartError;
 
 /// How long a client may take to read the last answers once the kernel and the connections are gone.
 const DRAIN_GRACE: Duration = Duration::from_millis(500);
-
-/// Why serving ended before the client or a signal ended it, or never began.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The session could not be opened. Nothing has been served.
-    #[error(transparent)]
-    Start(#[from] StartError),
-    /// Signals cannot be handled.
-    #[error("handle signals")]
-    Signals(#[source] std::io::Error),
-    /// There is no page to decide on.
-    #[error(transparent)]
-    Page(page::Error),
-    /// The client did not begin as the protocol says.
-    #[error("begin a session with the MCP client: {0}")]
-    Session(String),
-}
 
 /// Serves the tools on stdin and stdout.
 ///

@@ -7,24 +7,19 @@ use std::time::{Duration, Instant};
 
 use oauth2::TokenResponse as _;
 use reqwest::Url;
-use rmcp::transport::auth::{
-    AuthError, AuthorizationManager, AuthorizationMetadata, OAuthClientConfig, StoredCredentials,
-};
+use rmcp::transport::auth::{AuthError, OAuthClientConfig};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::task::TaskTracker;
 
-use super::http::{Http, Reachable};
-use super::store::{ForClient, Refused, Secret, Store, blocking, now};
-use super::{Error, Settings, earlier, foreign, machine, told};
+use super::server::Server;
+use super::store::{Refused, Secret, Store, blocking};
+use super::token::Token;
+use super::{Error, Settings, foreign, machine, told};
 use crate::env::Redactor;
 use crate::files::Stamp;
 
-/// A token is renewed this long before it expires, and a tenth of its life if that is shorter.
-const RENEWED_BEFORE: u64 = 30;
 /// How long a failure to get a token holds for further calls.
 const FAILURE_HOLDS: Duration = Duration::from_secs(3);
-/// Metadata is read within this time: a hostile server may have many pages for us, each of them slow.
-pub(super) const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The accounts of a workspace.
 pub(crate) struct Accounts {
@@ -38,11 +33,7 @@ pub(crate) struct Accounts {
 
 /// An account with one server.
 pub(crate) struct Account {
-    pub(super) server: Url,
-    pub(super) settings: Settings,
-    pub(super) store: Arc<Store>,
-    /// Made at the first request: reading the machine's certificates takes some milliseconds.
-    http: Mutex<Option<Arc<Http>>>,
+    pub(super) server: Server,
     redactor: Redactor,
     tasks: TaskTracker,
     /// Held while a user logs in: others wait for it.
@@ -61,21 +52,6 @@ struct Current {
     version: Option<Stamp>,
     /// When there was no token, and why: calls that have waited for it do not try the same once more.
     failed: Option<(Instant, String)>,
-}
-
-/// The authorization server of an MCP server.
-pub(super) struct Found {
-    pub(super) metadata: AuthorizationMetadata,
-    /// Whether it was published, rather than guessed as servers of revision 2025-03-26 have it.
-    pub(super) is_published: bool,
-}
-
-/// An access token.
-#[derive(Clone)]
-pub(crate) struct Token {
-    secret: String,
-    /// When to renew it, in seconds since 1970.
-    renew_at: Option<u64>,
 }
 
 impl Accounts {
@@ -99,14 +75,11 @@ impl Accounts {
         let key = settings.key(&server);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         match open.get(&key) {
-            Some(account) if account.settings == settings => Arc::clone(account),
+            Some(account) if account.server.settings == settings => Arc::clone(account),
             _ => {
                 let store = Store::new(key.clone(), server.to_string(), self.directory.as_deref());
                 let account = Arc::new(Account {
-                    server,
-                    settings,
-                    store: Arc::new(store),
-                    http: Mutex::default(),
+                    server: Server::new(server, settings, store),
                     redactor: self.redactor.clone(),
                     tasks: self.tasks.clone(),
                     logging_in: AsyncMutex::default(),
@@ -116,20 +89,6 @@ impl Accounts {
                 account
             }
         }
-    }
-}
-
-impl PartialEq for Token {
-    fn eq(&self, other: &Self) -> bool {
-        self.secret == other.secret
-    }
-}
-
-impl Eq for Token {}
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Token").finish_non_exhaustive()
     }
 }
 
@@ -143,39 +102,6 @@ impl Current {
     }
 }
 
-impl Token {
-    /// The value of the header `Authorization`.
-    pub(crate) fn header(&self) -> String {
-        format!("Bearer {}", self.secret)
-    }
-
-    fn of(credentials: &StoredCredentials) -> Option<Self> {
-        let tokens = credentials.token_response.as_ref()?;
-        let secret = tokens.access_token().secret().clone();
-        Some(Self { secret, renew_at: renew_at(expires_at(credentials), tokens.expires_in()) })
-    }
-
-    pub(super) fn lasting(secret: String, lifetime: Option<Duration>) -> Self {
-        let expires_at = lifetime.map(|lifetime| now().saturating_add(lifetime.as_secs()));
-        Self { secret, renew_at: renew_at(expires_at, lifetime) }
-    }
-
-    fn is_fresh(&self) -> bool {
-        self.renew_at.is_none_or(|renew_at| now() < renew_at)
-    }
-}
-
-fn renew_at(expires_at: Option<u64>, lifetime: Option<Duration>) -> Option<u64> {
-    let margin = lifetime.map_or(RENEWED_BEFORE, |lifetime| RENEWED_BEFORE.min(lifetime.as_secs() / 10));
-    expires_at.map(|at| at.saturating_sub(margin))
-}
-
-/// When the access token expires, in seconds since 1970.
-pub(super) fn expires_at(credentials: &StoredCredentials) -> Option<u64> {
-    let lifetime = credentials.token_response.as_ref()?.expires_in()?;
-    Some(credentials.token_received_at?.saturating_add(lifetime.as_secs()))
-}
-
 impl Account {
     /// The token for the next request; `None` if a user has to log in first.
     ///
@@ -187,7 +113,7 @@ impl Account {
             return Ok(Some(token.clone()));
         }
         // Most servers behind a URL have no login: their requests do not read the store each time.
-        if current.token.is_none() && current.is_known && self.settings.needs_user() {
+        if current.token.is_none() && current.is_known && self.server.settings.needs_user() {
             return Ok(None);
         }
         current.check_failure()?;
@@ -197,8 +123,8 @@ impl Account {
 
     /// The token that is kept, renewed if needed, or that of a client.
     async fn fetched(self: &Arc<Self>) -> Result<Option<Token>, Error> {
-        Ok(match self.settings.needs_user() {
-            true => match blocking(&self.store, Store::load).await? {
+        Ok(match self.server.settings.needs_user() {
+            true => match blocking(&self.server.store, Store::load).await? {
                 None => None,
                 Some(secret) => match Token::of(&secret.credentials) {
                     Some(token) if token.is_fresh() => Some(token),
@@ -207,7 +133,7 @@ impl Account {
                 },
             },
             // Most such servers ask for a token at once; one that does not says so by its first answer.
-            false => Some(Box::pin(machine::token(self, None)).await?),
+            false => Some(Box::pin(machine::token(&self.server, None)).await?),
         })
     }
 
@@ -228,8 +154,8 @@ impl Account {
             return Ok(Some(token.clone()));
         }
         current.check_failure()?;
-        let got = match (self.settings.needs_user(), refused) {
-            (false, _) => Box::pin(machine::token(self, Some(challenge))).await.map(Some),
+        let got = match (self.server.settings.needs_user(), refused) {
+            (false, _) => Box::pin(machine::token(&self.server, Some(challenge))).await.map(Some),
             (true, Some(refused)) => Box::pin(self.renew(refused)).await.map(Some),
             (true, None) => Ok(None),
         };
@@ -238,19 +164,19 @@ impl Account {
 
     /// Whether a user has to log in, rather than the client by itself.
     pub(crate) fn needs_user(&self) -> bool {
-        self.settings.needs_user()
+        self.server.settings.needs_user()
     }
 
     /// Whether there is a token that the server has not refused: another call has logged in meanwhile.
     pub(super) async fn has_other_than(&self, refused: Option<&Token>) -> Result<bool, Error> {
-        let secret = blocking(&self.store, Store::load).await?;
+        let secret = blocking(&self.server.store, Store::load).await?;
         let token = secret.and_then(|secret| Token::of(&secret.credentials));
         Ok(token.is_some_and(|token| Some(&token) != refused && token.is_fresh()))
     }
 
     /// Notes a request that was refused for want of a login, for `ipybox login`.
     pub(crate) async fn note(&self, refused: Refused) {
-        if let Err(error) = blocking(&self.store, |store| store.note(refused)).await {
+        if let Err(error) = blocking(&self.server.store, |store| store.note(refused)).await {
             tracing::warn!(error = crate::text::describe(&error), "what a server asks for was not noted");
         }
     }
@@ -263,8 +189,8 @@ impl Account {
         let mut current = self.current.lock().await;
         *current = Current::default();
         // A renewal in another process would write what is to be forgotten.
-        let _lock = blocking(&self.store, Store::lock).await?;
-        blocking(&self.store, Store::clear).await
+        let _lock = blocking(&self.server.store, Store::lock).await?;
+        blocking(&self.server.store, Store::clear).await
     }
 
     /// Forgets the token in memory: another one was saved.
@@ -278,8 +204,8 @@ impl Account {
 
     /// The token in memory, if it is still what is kept.
     fn in_memory<'a>(&self, current: &'a mut Current) -> Option<&'a Token> {
-        let version = self.store.stamp();
-        if self.settings.needs_user() && version != current.version {
+        let version = self.server.store.stamp();
+        if self.server.settings.needs_user() && version != current.version {
             *current = Current { version, ..Current::default() };
         }
         current.token.as_ref()
@@ -295,7 +221,7 @@ impl Account {
         };
         let (token, is_known) = (got.as_ref().ok().cloned().flatten(), got.is_ok());
         // A renewal has written the store. What another process writes after we have looked is looked at the next time.
-        let version = if token.is_some() { self.store.stamp() } else { current.version };
+        let version = if token.is_some() { self.server.store.stamp() } else { current.version };
         *current = Current { token, is_known, version, failed };
         got
     }
@@ -309,8 +235,8 @@ impl Account {
 
     /// Renews a token by the refresh token, unless another process has done so.
     async fn renew_now(&self, stale: &Token) -> Result<Token, Error> {
-        let _lock = blocking(&self.store, Store::lock).await?;
-        let secret = blocking(&self.store, Store::load).await?;
+        let _lock = blocking(&self.server.store, Store::lock).await?;
+        let secret = blocking(&self.server.store, Store::load).await?;
         let Some(secret) = secret else { return Err(ended("it was logged out")) };
         if let Some(token) = Token::of(&secret.credentials).filter(|token| token != stale && token.is_fresh())
         {
@@ -319,7 +245,7 @@ impl Account {
         let renewed = self.refreshed(secret).await;
         if let Err(Error::Ended(_)) = &renewed {
             // Nothing that is kept is of use any more.
-            blocking(&self.store, Store::end).await?;
+            blocking(&self.server.store, Store::end).await?;
         }
         renewed
     }
@@ -329,7 +255,7 @@ impl Account {
         if credentials.token_response.as_ref().and_then(|tokens| tokens.refresh_token()).is_none() {
             return Err(ended("the token has expired or was revoked, and there is none to renew it with"));
         }
-        let (mut manager, found) = self.discover(None, client_secret.clone()).await?;
+        let (mut manager, found) = self.server.discover(None, client_secret.clone()).await?;
         // Tokens of one authorization server, and the client's secret, are not shown to another.
         let is_same = match &credentials.issuer {
             Some(issuer) => found.metadata.issuer.as_ref() == Some(issuer),
@@ -342,8 +268,8 @@ impl Account {
                 foreign(now)
             )));
         }
-        let mut client = OAuthClientConfig::new(credentials.client_id.clone(), self.server.as_str());
-        client.client_secret = client_secret.or_else(|| self.settings.client_secret());
+        let mut client = OAuthClientConfig::new(credentials.client_id.clone(), self.server.url.as_str());
+        client.client_secret = client_secret.or_else(|| self.server.settings.client_secret());
         manager.configure_client(client).map_err(|error| Error::Unavailable(told(&error)))?;
         let renewed = manager.refresh_token().await.map_err(|error| match error {
             AuthError::TokenRefreshRejected(why) => Error::Ended(foreign(&why)),
@@ -354,91 +280,8 @@ impl Account {
             AuthError::TokenRefreshFailed(why) => Error::Unavailable(foreign(&why)),
             error => Error::Unavailable(told(&error)),
         })?;
-        tracing::info!(server = %super::http::shown(&self.server), "the token for an MCP server was renewed");
+        tracing::info!(server = %super::http::shown(&self.server.url), "the token for an MCP server was renewed");
         Ok(Token::lasting(renewed.access_token().secret().clone(), renewed.expires_in()))
-    }
-
-    /// Checks that the authorization server is the one that the user names, or that a client's own secret went to before.
-    pub(super) async fn check_issuer(&self, found: &Found) -> Result<(), Error> {
-        let now = found.metadata.issuer.clone();
-        let expected = match &self.settings.issuer {
-            Some(issuer) => Some(issuer.clone()),
-            None if self.settings.has_secret() => {
-                blocking(&self.store, Store::look).await?.and_then(|login| login.issuer)
-            }
-            None => None,
-        };
-        let is_same = |expected: &String| {
-            now.as_ref().is_some_and(|now| now.trim_end_matches('/') == expected.trim_end_matches('/'))
-        };
-        if let Some(expected) = expected.filter(|expected| !is_same(expected)) {
-            return Err(Error::OtherIssuer {
-                expected: foreign(&expected),
-                found: foreign(&now.unwrap_or_default()),
-            });
-        }
-        match now.filter(|_| self.settings.has_secret()) {
-            Some(now) => blocking(&self.store, move |store| store.pin(now)).await,
-            None => Ok(()),
-        }
-    }
-
-    /// Finds the authorization server.
-    pub(super) async fn discover(
-        &self,
-        challenge: Option<&str>,
-        client_secret: Option<String>,
-    ) -> Result<(AuthorizationManager, Found), Error> {
-        let http = self.http()?;
-        http.reachable().check("the server's URL", self.server.as_str())?;
-        let manager =
-            AuthorizationManager::new_with_oauth_http_client(self.server.clone(), http.clone()).await;
-        let mut manager = manager.map_err(|error| Error::Discovery(told(&error)))?;
-        let store = Arc::clone(&self.store);
-        manager.set_credential_store(ForClient { store, client_secret, token_endpoint: None });
-        let resolving = async {
-            let resolved = match challenge {
-                Some(challenge) => manager.resolve_metadata_from_challenge(Some(challenge)).await,
-                None => manager.resolve_metadata().await,
-            };
-            match resolved {
-                Ok(resolved) => {
-                    Ok(Found { is_published: resolved.source.is_discovered(), metadata: resolved.metadata })
-                }
-                Err(error) => {
-                    let metadata = earlier::metadata(&http, &self.server, challenge, error).await?;
-                    Ok(Found { metadata, is_published: true })
-                }
-            }
-        };
-        let resolved = tokio::time::timeout(DISCOVERY_TIMEOUT, resolving).await;
-        let slow = |_| Error::Discovery(format!("no answer within {} s", DISCOVERY_TIMEOUT.as_secs()));
-        let resolved = resolved.map_err(slow)?.map_err(|error: AuthError| Error::Discovery(told(&error)))?;
-        http.reachable().check("its token endpoint", &resolved.metadata.token_endpoint)?;
-        let methods = resolved.metadata.code_challenge_methods_supported.as_deref();
-        // MCP 2025-11-25: without it there is no saying whether the code is proven to be ours.
-        if resolved.is_published
-            && self.settings.needs_user()
-            && !methods.is_some_and(|methods| methods.iter().any(|method| method == "S256"))
-        {
-            return Err(Error::Discovery(
-                "it does not say that it supports PKCE with `S256`, without which a code could be stolen"
-                    .to_owned(),
-            ));
-        }
-        manager.set_metadata(resolved.metadata.clone());
-        Ok((manager, resolved))
-    }
-
-    pub(super) fn http(&self) -> Result<Arc<Http>, Error> {
-        let mut http = self.http.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(http) = &*http {
-            return Ok(Arc::clone(http));
-        }
-        let reachable = Reachable::from(&self.server, self.settings.private_addresses);
-        let made = Arc::new(Http::new(&self.server, reachable)?);
-        *http = Some(Arc::clone(&made));
-        Ok(made)
     }
 }
 

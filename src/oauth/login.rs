@@ -10,9 +10,11 @@ use reqwest::Url;
 use rmcp::transport::auth::{AuthError, AuthorizationManager, OAuthClientConfig};
 use serde_json::json;
 
-use super::account::{Account, Found, Token};
+use super::account::Account;
 use super::callback::{self, Answer, Arrived, Callback};
+use super::server::Found;
 use super::store::{ForClient, Store, blocking};
+use super::token::Token;
 use super::{Error, Grant, foreign, told};
 use crate::text::describe;
 
@@ -63,7 +65,7 @@ impl Account {
         opener: &dyn Opener,
         timeout: Duration,
     ) -> Result<(), Error> {
-        let Grant::Code { client, client_metadata_url, redirect_uri } = &self.settings.grant else {
+        let Grant::Code { client, client_metadata_url, redirect_uri } = &self.server.settings.grant else {
             // Others need no user; whether they get a token shows at once.
             return self.another(None, challenge.unwrap_or_default()).await.map(drop);
         };
@@ -73,18 +75,18 @@ impl Account {
         {
             return Ok(());
         }
-        blocking(&self.store, Store::check).await?;
+        blocking(&self.server.store, Store::check).await?;
         let probed = match challenge {
             Some(challenge) => Some(challenge.to_owned()),
             None => self.probe().await?,
         };
-        let (mut manager, resolved) = self.discover(probed.as_deref(), None).await?;
+        let (mut manager, resolved) = self.server.discover(probed.as_deref(), None).await?;
         if !resolved.is_published && probed.is_none() {
             return Err(Error::NotNeeded);
         }
-        self.check_issuer(&resolved).await?;
+        self.server.check_issuer(&resolved).await?;
         let page = &resolved.metadata.authorization_endpoint;
-        self.http()?.reachable().check("its authorization endpoint", page)?;
+        self.server.http()?.reachable().check("its authorization endpoint", page)?;
         let scopes = self.scopes(&manager, &resolved, scopes).await?;
         let mut callback = Callback::listen(redirect_uri.as_deref()).await?;
         let document = client_metadata_url.as_deref().filter(|_| takes_documents(&resolved));
@@ -101,11 +103,15 @@ impl Account {
         let client_secret = config.client_secret.clone().filter(|_| client.is_none());
         manager.configure_client(config).map_err(|error| Error::Registration(told(&error)))?;
         let token_endpoint = Some(resolved.metadata.token_endpoint.clone());
-        manager.set_credential_store(ForClient { store: self.store.clone(), client_secret, token_endpoint });
+        manager.set_credential_store(ForClient {
+            store: self.server.store.clone(),
+            client_secret,
+            token_endpoint,
+        });
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let url = manager.get_authorization_url(&scopes).await;
         let url = url.map_err(|error| Error::Discovery(told(&error)))?;
-        let url = self.http()?.reachable().check("its authorization endpoint", &url)?;
+        let url = self.server.http()?.reachable().check("its authorization endpoint", &url)?;
         let state = state_of(&url);
         callback.expect(&state);
         let asking = self.ask(&manager, &mut callback, &url, &state, opener);
@@ -162,7 +168,7 @@ impl Account {
     async fn exchange(&self, manager: &AuthorizationManager, answer: Answer) -> Result<(), Error> {
         let Answer { code, state, issuer } = answer;
         // A renewal that goes on would write over it.
-        let _lock = blocking(&self.store, Store::lock).await?;
+        let _lock = blocking(&self.server.store, Store::lock).await?;
         let exchanged = manager.exchange_code_for_token_with_issuer(&code, &state, issuer.as_deref()).await;
         let tokens = exchanged.map_err(|error| match error {
             AuthError::TokenExchangeFailed(why) => Error::Token(foreign(&why)),
@@ -183,12 +189,12 @@ impl Account {
         resolved: &Found,
         wanted: &[String],
     ) -> Result<Vec<String>, Error> {
-        let known = blocking(&self.store, Store::look).await?.unwrap_or_default();
+        let known = blocking(&self.server.store, Store::look).await?.unwrap_or_default();
         let refused = known.refused.map(|refused| refused.scopes).unwrap_or_default();
         let more = !wanted.is_empty() || !refused.is_empty();
         let mut scopes: Vec<String> = Vec::new();
         let granted = known.scopes.iter().filter(|_| more);
-        for scope in self.settings.scopes.iter().chain(granted).chain(&refused).chain(wanted) {
+        for scope in self.server.settings.scopes.iter().chain(granted).chain(&refused).chain(wanted) {
             if !scopes.contains(scope) {
                 scopes.push(scope.clone());
             }
@@ -213,7 +219,7 @@ impl Account {
         scopes: &[String],
     ) -> Result<OAuthClientConfig, Error> {
         if let Some(endpoint) = &resolved.metadata.registration_endpoint {
-            self.http()?.reachable().check("its registration endpoint", endpoint)?;
+            self.server.http()?.reachable().check("its registration endpoint", endpoint)?;
         }
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let registered = manager.register_client(CLIENT_NAME, redirect_uri, &scopes).await;
@@ -237,13 +243,13 @@ impl Account {
                 "clientInfo": {"name": CLIENT_NAME, "version": env!("CARGO_PKG_VERSION")},
             },
         });
-        let request = http::Request::post(self.server.as_str())
+        let request = http::Request::post(self.server.url.as_str())
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "application/json, text/event-stream")
             .body(body.to_string().into_bytes())
             .map_err(|error| Error::Discovery(error.to_string()))?;
-        let http = self.http()?;
-        http.reachable().check("the server's URL", self.server.as_str())?;
+        let http = self.server.http()?;
+        http.reachable().check("the server's URL", self.server.url.as_str())?;
         // A server of the old transport answers 404 or 405, and one that streams may not end its answer.
         let answer = match http.send(request).await {
             Ok(answer) => answer,

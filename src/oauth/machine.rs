@@ -12,38 +12,38 @@ use rmcp::transport::auth::{
 use serde_json::Value;
 use url::form_urlencoded;
 
-use super::account::{Account, Token};
-use super::store::now;
+use super::server::Server;
+use super::token::{Token, now};
 use super::{Error, Grant, IdentityProvider, MachineClient, foreign, jwt, told};
 
 /// What says that the client's assertion is a JSON Web Token (RFC 7523 §2.2).
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
 /// A token without a user, for a server that has answered with `challenge`.
-pub(super) async fn token(account: &Account, challenge: Option<&str>) -> Result<Token, Error> {
-    let (mut manager, resolved) = account.discover(challenge, None).await?;
-    account.check_issuer(&resolved).await?;
-    let scopes = match account.settings.scopes.as_slice() {
+pub(super) async fn token(server: &Server, challenge: Option<&str>) -> Result<Token, Error> {
+    let (mut manager, resolved) = server.discover(challenge, None).await?;
+    server.check_issuer(&resolved).await?;
+    let scopes = match server.settings.scopes.as_slice() {
         [] => manager.select_initial_scopes(&[]).await,
         scopes => scopes.to_vec(),
     };
     let metadata = &resolved.metadata;
-    match &account.settings.grant {
+    match &server.settings.grant {
         Grant::Client(MachineClient::Secret { client_id, client_secret }) => {
-            by_secret(account, &mut manager, client_id, client_secret, scopes).await
+            by_secret(server, &mut manager, client_id, client_secret, scopes).await
         }
         Grant::Client(MachineClient::Key { client_id, private_key, algorithm }) => {
             let audience = metadata.issuer.as_deref().unwrap_or(&metadata.token_endpoint);
             let assertion = jwt::assertion(client_id, audience, private_key, *algorithm, now())?;
-            by_assertion(account, metadata, &assertion, &scopes).await
+            by_assertion(server, metadata, &assertion, &scopes).await
         }
-        Grant::Enterprise(provider) => by_provider(account, metadata, provider, scopes).await,
+        Grant::Enterprise(provider) => by_provider(server, metadata, provider, scopes).await,
         Grant::Code { .. } => Err(Error::Ended("a user has to log in".to_owned())),
     }
 }
 
 async fn by_secret(
-    account: &Account,
+    server: &Server,
     manager: &mut AuthorizationManager,
     client_id: &str,
     client_secret: &str,
@@ -55,7 +55,7 @@ async fn by_secret(
         client_id: client_id.to_owned(),
         client_secret: client_secret.to_owned(),
         scopes,
-        resource: Some(account.server.to_string()),
+        resource: Some(server.url.to_string()),
     };
     let refused = |error| Error::Token(told(&error));
     manager.validate_client_credentials_metadata(&config).map_err(refused)?;
@@ -65,7 +65,7 @@ async fn by_secret(
 }
 
 async fn by_assertion(
-    account: &Account,
+    server: &Server,
     metadata: &AuthorizationMetadata,
     assertion: &str,
     scopes: &[String],
@@ -75,7 +75,7 @@ async fn by_assertion(
         ("grant_type", "client_credentials"),
         ("client_assertion_type", ASSERTION_TYPE),
         ("client_assertion", assertion),
-        ("resource", account.server.as_str()),
+        ("resource", server.url.as_str()),
         ("scope", scopes.as_str()),
     ];
     let fields = fields.into_iter().filter(|(_, value)| !value.is_empty());
@@ -84,7 +84,7 @@ async fn by_assertion(
         .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
         .body(form.into_bytes())
         .map_err(|error| Error::Token(error.to_string()))?;
-    let answer = account.http()?.send(request).await;
+    let answer = server.http()?.send(request).await;
     let answer = answer.map_err(|error| Error::Unavailable(told(error.as_ref())))?;
     if !answer.status().is_success() {
         return Err(Error::Token(refusal(answer.status(), answer.body())));
@@ -106,12 +106,12 @@ fn refusal(status: http::StatusCode, body: &[u8]) -> String {
 }
 
 async fn by_provider(
-    account: &Account,
+    server: &Server,
     metadata: &AuthorizationMetadata,
     provider: &IdentityProvider,
     scopes: Vec<String>,
 ) -> Result<Token, Error> {
-    let http = account.http()?;
+    let http = server.http()?;
     let authentication = |secret: &Option<String>, methods: Option<&Value>| match secret {
         None => EmaClientAuthentication::None,
         Some(secret) => {
@@ -136,8 +136,8 @@ async fn by_provider(
     let resource =
         EmaAuthorizationServer::new(issuer, &metadata.token_endpoint, &provider.resource_client_id)
             .with_client_authentication(authentication(&provider.resource_client_secret, methods));
-    let server = account.server.as_str();
-    let exchange = EmaExchangeRequest::new_with_id_token(identity, resource, server, &provider.id_token);
+    let exchange =
+        EmaExchangeRequest::new_with_id_token(identity, resource, server.url.as_str(), &provider.id_token);
     let exchanged = exchange.with_scopes(scopes).exchange(&*http, &*http).await;
     let tokens = exchanged.map_err(|error| Error::Token(told(&error)))?;
     Ok(Token::lasting(tokens.access_token.secret().clone(), tokens.expires_in))

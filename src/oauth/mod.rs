@@ -17,18 +17,21 @@ mod http;
 mod jwt;
 mod login;
 mod machine;
+mod server;
 mod settings;
 mod store;
+mod token;
 
 use std::time::Duration;
 
-pub(crate) use self::account::{Account, Accounts, Token};
+pub(crate) use self::account::{Account, Accounts};
 pub(crate) use self::callback::check_redirect_uri;
 pub(crate) use self::login::{Opener, Visit, Visited};
 pub(crate) use self::settings::{
     CLIENT_METADATA_URL, Grant, IdentityProvider, MachineClient, Settings, SigningAlgorithm,
 };
 pub(crate) use self::store::{KnownLogin, Refused, Store};
+pub(crate) use self::token::Token;
 use crate::text::describe;
 use crate::text::visible::line;
 use crate::text::{one_line, plain};

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use oauth2::TokenResponse as _;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Error;
-use super::account::expires_at;
+use super::token::expires_at;
 use crate::files::{Stamp, StateFile, create_private_directory, lock};
 use crate::vault::Vault;
 
@@ -283,9 +283,4 @@ pub(super) async fn blocking<T: Send + 'static>(
     let store = Arc::clone(store);
     let done = tokio::task::spawn_blocking(move || work(&store)).await;
     done.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(Error::Store)
-}
-
-/// Seconds since 1970.
-pub(super) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

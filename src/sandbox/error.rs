@@ -7,6 +7,13 @@ use std::time::Duration;
 
 use super::{PolicyError, bwrap, check};
 
+/// How a sandbox ended.
+#[derive(Debug, Clone)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) stderr: String,
+}
+
 /// An error of the sandbox.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {

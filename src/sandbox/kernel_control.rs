@@ -1,18 +1,28 @@
 //! Controls a kernel in a sandbox, through the gateway: signals and its end.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
-use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
+use super::error::{Ended, Error};
 use super::protocol::Request;
-use super::running::{Control, Ended};
 
 /// How long a gateway may take to report the end of a kernel after a request to kill it.
 const KILL_GRACE: Duration = Duration::from_secs(2);
+
+/// Requests to the gateway.
+#[derive(Clone)]
+pub(super) struct Requests(pub(super) mpsc::UnboundedSender<(Request, Option<OwnedFd>)>);
+
+impl Requests {
+    pub(super) fn send(&self, request: Request, descriptor: Option<OwnedFd>) -> Result<(), Error> {
+        self.0.send((request, descriptor)).map_err(|_| Error::Gone)
+    }
+}
 
 /// The state of a kernel, as the gateway has reported it.
 #[derive(Default)]
@@ -34,7 +44,7 @@ pub(crate) enum KernelNews {
 /// The control of a kernel in a sandbox.
 pub(crate) struct KernelControl {
     pub(super) kernel: u64,
-    pub(super) control: Arc<Control>,
+    pub(super) requests: Requests,
     pub(super) state: watch::Receiver<KernelState>,
     /// How many sent signals were reported to the caller.
     pub(super) heard_signals: u64,
@@ -46,7 +56,7 @@ impl KernelControl {
     pub(crate) fn signal(&self, signal: Signal) {
         let request = Request::Signal { kernel: self.kernel, signal: signal.as_raw() };
         // Fails only if the sandbox is gone, and the kernel with it.
-        self.control.request(request, None).ok();
+        self.requests.send(request, None).ok();
     }
 
     /// The next event of the kernel, or the end of its sandbox. Cancellation safe; may be called again after

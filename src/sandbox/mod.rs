@@ -8,6 +8,7 @@
 //! It knows neither Jupyter nor Python. A policy that cannot be enforced is refused: nothing ever runs
 //! unsandboxed instead.
 
+mod backend;
 mod bwrap;
 mod channel;
 pub(crate) mod check;
@@ -24,6 +25,7 @@ mod settings;
 mod srt;
 mod stubs;
 
+pub use self::backend::Backend;
 pub(crate) use self::bwrap::proxy_environment;
 pub(crate) use self::channel::Channel;
 pub(crate) use self::error::Error;
@@ -34,5 +36,4 @@ pub use self::policy::{PathProblem, PolicyError, Problem as PolicyProblem};
 pub(crate) use self::policy::{Place, Policy, Rules};
 pub(crate) use self::protocol::{Configuration, KernelProgram, Notice, Program, Request, Service};
 pub(crate) use self::running::Sandbox;
-pub use self::settings::Backend;
 pub(crate) use self::settings::{Confinement, Inside};

@@ -15,10 +15,10 @@ use tokio::process::Command;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::Error;
 use super::channel::Channel;
+use super::error::{Ended, Error};
 use super::hardening::Report;
-use super::kernel_control::{KernelControl, KernelState};
+use super::kernel_control::{KernelControl, KernelState, Requests};
 use super::protocol::{Configuration, KernelProgram, Notice, Program, Request, Service};
 use super::proxy::Proxy;
 use super::stubs::Stubs;
@@ -29,16 +29,12 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 /// How long the last words of a sandbox are awaited: processes that it left may hold the pipe.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
-/// How a sandbox ended.
-#[derive(Debug, Clone)]
-pub(crate) struct Ended {
-    pub(crate) status: ExitStatus,
-    pub(crate) stderr: String,
-}
-
 /// A running sandbox. Dropping it ends it, in the background.
 pub(crate) struct Sandbox {
-    control: Arc<Control>,
+    requests: Requests,
+    inside: Arc<Mutex<RunningInside>>,
+    /// The name of what is started next.
+    next: AtomicU64,
     listeners: BTreeMap<Service, TcpListener>,
     report: Report,
     stop: CancellationToken,
@@ -47,13 +43,6 @@ pub(crate) struct Sandbox {
     proxy: Option<Proxy>,
     /// The places that its mounts are on.
     stubs: Option<Stubs>,
-}
-
-/// How a running sandbox is spoken to.
-pub(super) struct Control {
-    requests: mpsc::UnboundedSender<(Request, Option<OwnedFd>)>,
-    inside: Arc<Mutex<RunningInside>>,
-    next: AtomicU64,
 }
 
 /// What runs in the sandbox, by its name.
@@ -108,20 +97,18 @@ impl Sandbox {
             }
         };
         let (requests, outgoing) = mpsc::unbounded_channel();
-        let control = Control { requests, inside: Arc::default(), next: AtomicU64::new(0) };
+        let inside = Arc::<Mutex<RunningInside>>::default();
         let stop = CancellationToken::new();
         let (ended_sender, ended) = watch::channel(None);
-        let supervisor = Supervisor {
-            channel: Arc::new(channel),
-            inside: Arc::clone(&control.inside),
-            stop: stop.clone(),
-        };
+        let supervisor =
+            Supervisor { channel: Arc::new(channel), inside: Arc::clone(&inside), stop: stop.clone() };
         tokio::spawn(async move {
             let status = supervisor.run(leader, outgoing).await;
             let stderr = last_words(&stderr, reader).await;
             ended_sender.send_replace(Some(Ended { status, stderr }));
         });
-        Ok(Self { control: Arc::new(control), listeners, report, stop, ended, proxy: None, stubs: None })
+        let (next, proxy, stubs) = (AtomicU64::new(0), None, None);
+        Ok(Self { requests: Requests(requests), inside, next, listeners, report, stop, ended, proxy, stubs })
     }
 
     /// The socket in the sandbox on which `service` is to be served; once.
@@ -152,14 +139,14 @@ impl Sandbox {
         stdin: OwnedFd,
         output: OwnedFd,
     ) -> Result<KernelControl, Error> {
-        let kernel = self.control.next.fetch_add(1, Ordering::Relaxed);
+        let kernel = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, state) = watch::channel(KernelState::default());
-        self.control.inside().kernels.insert(kernel, sender);
-        self.control.request(Request::KernelOutput, Some(output))?;
-        self.control.request(Request::StartKernel { kernel, program }, Some(stdin))?;
+        lock(&self.inside).kernels.insert(kernel, sender);
+        self.requests.send(Request::KernelOutput, Some(output))?;
+        self.requests.send(Request::StartKernel { kernel, program }, Some(stdin))?;
         Ok(KernelControl {
             kernel,
-            control: Arc::clone(&self.control),
+            requests: self.requests.clone(),
             state,
             heard_signals: 0,
             sandbox: self.ended.clone(),
@@ -168,10 +155,10 @@ impl Sandbox {
 
     /// Runs a program inside to its end; it writes into `output`. Cancelled, it goes on inside: stop the sandbox then.
     pub(crate) async fn run(&self, program: Program, output: OwnedFd) -> Result<ExitStatus, Error> {
-        let run = self.control.next.fetch_add(1, Ordering::Relaxed);
+        let run = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, status) = oneshot::channel();
-        self.control.inside().runs.insert(run, sender);
-        self.control.request(Request::Run { run, program }, Some(output))?;
+        lock(&self.inside).runs.insert(run, sender);
+        self.requests.send(Request::Run { run, program }, Some(output))?;
         let mut ended = self.ended.clone();
         tokio::select! {
             status = status => status.map_err(|_| Error::Gone),
@@ -195,16 +182,6 @@ impl Sandbox {
 impl Drop for Sandbox {
     fn drop(&mut self) {
         self.stop.cancel();
-    }
-}
-
-impl Control {
-    fn inside(&self) -> MutexGuard<'_, RunningInside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn request(&self, request: Request, descriptor: Option<OwnedFd>) -> Result<(), Error> {
-        self.requests.send((request, descriptor)).map_err(|_| Error::Gone)
     }
 }
 
@@ -244,27 +221,23 @@ impl Supervisor {
         end(leader, &self.channel).await
     }
 
-    fn inside(&self) -> MutexGuard<'_, RunningInside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns why the sandbox must end.
     async fn listen(&self) -> Error {
         loop {
             match self.channel.receive().await {
                 Ok(Some((Notice::Ended { run, wait_status }, None))) => {
-                    if let Some(sender) = self.inside().runs.remove(&run) {
+                    if let Some(sender) = lock(&self.inside).runs.remove(&run) {
                         // Whoever waited has given up.
                         sender.send(ExitStatus::from_raw(wait_status)).ok();
                     }
                 }
                 Ok(Some((Notice::Signalled { kernel }, None))) => {
-                    if let Some(state) = self.inside().kernels.get(&kernel) {
+                    if let Some(state) = lock(&self.inside).kernels.get(&kernel) {
                         state.send_modify(|state| state.signals += 1);
                     }
                 }
                 Ok(Some((Notice::KernelEnded { kernel, wait_status }, None))) => {
-                    if let Some(state) = self.inside().kernels.remove(&kernel) {
+                    if let Some(state) = lock(&self.inside).kernels.remove(&kernel) {
                         state.send_modify(|state| state.status = Some(ExitStatus::from_raw(wait_status)));
                     }
                 }
@@ -275,6 +248,10 @@ impl Supervisor {
             }
         }
     }
+}
+
+fn lock(inside: &Mutex<RunningInside>) -> MutexGuard<'_, RunningInside> {
+    inside.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes the listeners and the report that the gateway begins with.

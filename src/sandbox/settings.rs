@@ -9,30 +9,11 @@ use tokio::process::Command;
 
 use super::domain::{DomainRule, Host};
 use super::proxy::{Filter, Proxy, system_resolver};
-use super::{Configuration, Error, Hardening, Place, Policy, Rules, Sandbox, Service, bwrap, check, srt};
+use super::{
+    Backend, Configuration, Error, Hardening, Place, Policy, Rules, Sandbox, Service, bwrap, check, srt,
+};
 use crate::env::Variables;
 use crate::process::on_path;
-
-/// What makes the sandbox.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Backend {
-    /// Anthropic's sandbox-runtime, `srt`.
-    #[default]
-    Srt,
-    /// Bubblewrap, directly: Linux only, needs no Node.js, and starts faster.
-    Bubblewrap,
-}
-
-impl Backend {
-    /// As the flag `--sandbox-backend` has it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Srt => "srt",
-            Self::Bubblewrap => "bwrap",
-        }
-    }
-}
 
 /// How sandboxes are made in this session.
 #[derive(Debug, Clone)]

@@ -15,6 +15,7 @@ mod checkpoint;
 mod directory;
 mod end;
 mod error;
+mod follow;
 mod offers;
 mod phase;
 mod queue;

@@ -12,8 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::Error;
 use super::audience::Audience;
-use super::cell::{self, Cell, Followed, Outcome};
+use super::cell::{Cell, Outcome};
 use super::end::{End, KernelState};
+use super::follow::{Followed, follow};
 use super::offers::Offers;
 use super::phase::Phase;
 use crate::approval::Gate;
@@ -175,7 +176,7 @@ impl Worker {
             let Some(kernel) = self.kernel.as_mut() else { return Err(Error::Stopped) };
             let begun = Instant::now();
             let live = live.get_or_insert_with(|| self.audience.begin(&cell.code, cell.author));
-            let followed = cell::follow(kernel, request, cell, generation, spent, &mut self.late, live).await;
+            let followed = follow(kernel, request, cell, generation, spent, &mut self.late, live).await;
             spent += begun.elapsed();
             match &followed.end {
                 // The kernel had ended before the request was sent, but the host did not know it yet.

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use super::api::{Context, Span, is_on};
 use super::names;
-use super::value::{Attribute, Kind, name};
+use super::value::{Call, Kind, name};
 
 /// A decision that is being made. Dropping it withdraws the question.
 pub(crate) struct Decision(Option<Box<Asked>>);
@@ -16,15 +16,6 @@ struct Asked {
     call: Option<String>,
     /// Kept, since nothing is current where a question is withdrawn.
     context: Context,
-}
-
-/// What was decided about a call.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Call {
-    /// Its id in the audit log, if there is one.
-    id: Option<String>,
-    by: &'static str,
-    waited: Duration,
 }
 
 /// How a decision was made.
@@ -89,14 +80,5 @@ impl Drop for Decision {
         let waited = asked.begun.elapsed().unwrap_or_default();
         let call = Call { id: asked.call.clone(), by: "withdrawal", waited };
         asked.tell(&call, Some("cancelled"));
-    }
-}
-
-impl Call {
-    pub(super) fn attributes(&self) -> Vec<Attribute> {
-        let mut attributes: Vec<Attribute> =
-            vec![(names::DECIDED_BY, self.by.into()), (names::WAITED, self.waited.as_secs_f64().into())];
-        attributes.extend(self.id.clone().map(|id| (names::CALL, id.into())));
-        attributes
     }
 }

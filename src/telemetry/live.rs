@@ -11,9 +11,8 @@ use opentelemetry::trace::{SpanKind, Status, TraceContextExt as _, Tracer as _};
 use opentelemetry::{Context as Otel, InstrumentationScope, KeyValue, global};
 use serde_json::{Map, Value as Json};
 
-use super::decision::Call;
 use super::propagation::{Extract, Inject};
-use super::value::{Attribute, Instrument, Kind, Value};
+use super::value::{Attribute, Call, Instrument, Kind, Value};
 
 /// The buckets that the conventions name, in seconds.
 const BUCKETS: [f64; 14] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];

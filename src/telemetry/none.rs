@@ -5,8 +5,7 @@ use std::time::SystemTime;
 
 use serde_json::{Map, Value as Json};
 
-use super::decision::Call;
-use super::value::{Attribute, Instrument, Kind};
+use super::value::{Attribute, Call, Instrument, Kind};
 
 pub(super) const fn is_on() -> bool {
     false

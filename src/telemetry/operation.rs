@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::api::{Context, Span, has_contents, is_on, record};
-use super::decision::Call;
-use super::value::{Attribute, Instrument, Kind, name};
+use super::value::{Attribute, Call, Instrument, Kind, name};
 use super::{CONTENT_BYTES, names};
 
 /// The first request to a server, which belongs to the connection and not to the call that needs it.

@@ -1,6 +1,9 @@
-//! What spans and metrics are told by: their kinds, and attributes with values.
+//! What spans and metrics are told by: their kinds, attributes with values, and what was decided about a call.
 
 use std::borrow::Cow;
+use std::time::Duration;
+
+use super::names;
 
 /// The longest name in an attribute, in bytes: code chooses some of them.
 const NAME_BYTES: usize = 128;
@@ -11,6 +14,15 @@ pub(super) enum Kind {
     Server,
     Client,
     Internal,
+}
+
+/// What was decided about a call.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Call {
+    /// Its id in the audit log, if there is one.
+    pub(super) id: Option<String>,
+    pub(super) by: &'static str,
+    pub(super) waited: Duration,
 }
 
 /// A metric.
@@ -63,5 +75,14 @@ pub(super) fn name(name: &str) -> String {
     match name.len() <= NAME_BYTES {
         true => name.to_owned(),
         false => format!("{}…", &name[..name.floor_char_boundary(NAME_BYTES)]),
+    }
+}
+
+impl Call {
+    pub(super) fn attributes(&self) -> Vec<Attribute> {
+        let mut attributes: Vec<Attribute> =
+            vec![(names::DECIDED_BY, self.by.into()), (names::WAITED, self.waited.as_secs_f64().into())];
+        attributes.extend(self.id.clone().map(|id| (names::CALL, id.into())));
+        attributes
     }
 }

@@ -20,7 +20,7 @@ use serde::Deserialize;
 
 use super::answer::{Answer, Form};
 use super::body::{Refused, Text};
-use super::routes::{Call, Shared, action, check_name, perform, resolve};
+use super::call::{Call, Shared, action, check_name, perform, resolve};
 use crate::approval::{OpenCall, Permit};
 use crate::budget::Lease;
 use crate::servers::{Registered, Request};

@@ -14,6 +14,7 @@ mod answer;
 mod approval_channel;
 mod batch;
 mod body;
+mod call;
 mod checkpoint_routes;
 mod connections;
 mod endpoint;

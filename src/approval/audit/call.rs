@@ -11,8 +11,8 @@ use super::event::{Announced, Asked, Event, Keep, Outcome, Verdict, millis};
 use super::handle::{Audit, Log};
 use super::shown;
 use crate::approval::calls::Ongoing;
-use crate::approval::gate::{By, Decision};
-use crate::approval::{Action, Answer, Batch, Target};
+use crate::approval::decision::{By, Decision};
+use crate::approval::{Action, Batch, Target};
 use crate::provenance::Provenance;
 
 /// A permitted call. If dropped before its end is recorded, it is recorded as cancelled.
@@ -74,16 +74,16 @@ impl Question {
         let Some(mut asking) = self.0 else { return Ok(OpenCall { running: None, noted: None }) };
         let Some(asked) = asking.asked.take() else { unreachable!("only this line and its drop take it") };
         let (log, call) = (&asking.log, asked.call.clone());
-        let (by, earlier) = word(&decision.by);
+        let by = &decision.by;
         let is_permitted = decision.outcome.is_ok();
         let event = Event::Decision {
             asked,
             decision: if is_permitted { Verdict::Accepted } else { Verdict::Denied },
-            by,
-            rule: rule(&decision.by).map(|rule| shown::text(&log.redactor, rule)),
-            earlier,
-            grant: grant(log, &decision.by).map(Box::new),
-            via: is_from_outside(&decision.by).then(|| log.face.answers()),
+            by: by.word(),
+            rule: by.rule().map(|rule| shown::text(&log.redactor, rule)),
+            earlier: by.is_earlier(),
+            grant: grant(log, by).map(Box::new),
+            via: (by.was_asked() || *by == By::Consent).then(|| log.face.answers()),
             waited_ms: millis(decision.waited),
             reason: decision
                 .outcome
@@ -95,7 +95,7 @@ impl Question {
         // end to record.
         let running = Running { log: Arc::clone(log), call, begun: Instant::now() };
         let mut open = OpenCall { running: is_permitted.then_some(running), noted: None };
-        let written = log.writer.record(&event, asking.subject.keep(log, &decision.by)).await;
+        let written = log.writer.record(&event, asking.subject.keep(log, by)).await;
         if let Err(error) = &written
             && error.kind() != io::ErrorKind::TimedOut
         {
@@ -212,7 +212,7 @@ impl Subject {
     fn keep(&self, log: &Log, by: &By) -> Keep {
         match by {
             _ if self.is_of_the_host => Keep::Evidence,
-            By::Answer(_) | By::Granted(_) | By::Expiry => Keep::Evidence,
+            _ if by.was_asked() => Keep::Evidence,
             _ => log.keep_of_policy(&self.server, self.tool.as_deref()),
         }
     }
@@ -252,48 +252,6 @@ fn redacted(log: &Log, known: &Provenance) -> Provenance {
 fn announced(log: &Log, batch: &Batch) -> Announced {
     let title = shown::text(&log.redactor, batch.title());
     Announced { id: batch.id().to_owned(), title, size: batch.size() }
-}
-
-/// The decider as a word, and whether the decision was an earlier one.
-fn word(by: &By) -> (&'static str, bool) {
-    match by {
-        By::Policy(None) => ("policy", false),
-        By::Policy(Some(_)) => ("rule", false),
-        By::Answer(answer) => (answer_word(*answer), false),
-        By::Standing(answer) => (answer_word(*answer), true),
-        By::Granted(_) => (answer_word(Answer::Grant), false),
-        By::Grant(_) => (answer_word(Answer::Grant), true),
-        By::Consent => ("consent", false),
-        By::Expiry => ("expiry", false),
-        By::Nobody => ("nobody", false),
-    }
-}
-
-/// Whether somebody answered, agreed beforehand, or was asked in vain.
-fn is_from_outside(by: &By) -> bool {
-    matches!(by, By::Answer(_) | By::Granted(_) | By::Consent | By::Expiry)
-}
-
-/// The decider as a word.
-pub(in crate::approval) fn decider(by: &By) -> &'static str {
-    word(by).0
-}
-
-fn answer_word(answer: Answer) -> &'static str {
-    match answer {
-        Answer::Once => "once",
-        Answer::Session => "session",
-        Answer::Always => "always",
-        Answer::Grant => "grant",
-        Answer::No => "no",
-    }
-}
-
-fn rule(by: &By) -> Option<&str> {
-    match by {
-        By::Policy(rule) => rule.as_deref(),
-        _ => None,
-    }
 }
 
 /// The grant that decided: its id and what is left of it; all of it where it was given.

@@ -22,7 +22,6 @@ mod tests;
 mod writer;
 
 pub(crate) use self::call::OpenCall;
-pub(super) use self::call::decider;
 pub(crate) use self::cell::CellOutput;
 pub(crate) use self::event::Face;
 pub(crate) use self::handle::{Audit, Settings as LogSettings, evidence as decisions_file};

@@ -8,10 +8,10 @@
 
 mod address;
 mod given;
+mod offer;
 mod path;
 mod pattern;
 mod propose;
-mod told;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -20,10 +20,9 @@ use serde::{Deserialize, Serialize};
 
 pub use self::given::GivenGrant;
 pub(super) use self::given::{Granting, Grants, Used};
+pub(crate) use self::offer::{choice, offer};
 pub use self::pattern::Pattern;
-pub(crate) use self::told::{choice, offer};
 use super::action::{Action, Target};
-use super::request::ApprovalRequest;
 use super::{ELICITATION, OURSELVES, shown};
 
 /// How many calls a grant may allow: nobody can foresee more.
@@ -38,6 +37,9 @@ const MOST_ARGUMENTS: usize = 200;
 /// [`ApprovalRequest::proposed_grant`] proposes one; [`Grant::of`] begins with the call of a request alone, and each
 /// [`argument`](Self::argument) after that loosens it. [`ApprovalRequest::grant`] answers with it. `Display` writes it as a
 /// call: `mail.send(to=<an address at example.com>, subject='Hi')`.
+///
+/// [`ApprovalRequest::proposed_grant`]: crate::ApprovalRequest::proposed_grant
+/// [`ApprovalRequest::grant`]: crate::ApprovalRequest::grant
 ///
 /// It holds for the server and the tool as they are defined when it is given. Every argument of a call needs a pattern that
 /// covers it, and every argument of the grant must be there.
@@ -84,15 +86,6 @@ impl Outside {
 }
 
 impl Grant {
-    /// A grant for calls with exactly the arguments of this request's call, in its cell, the call among them. `count` is
-    /// from 1 to 10,000; other numbers count as the nearest of these.
-    pub fn of(request: &ApprovalRequest, count: u32) -> Self {
-        let fixed =
-            |(name, value): (&String, &serde_json::Value)| (name.clone(), Pattern::Equal(value.clone()));
-        let arguments = request.tool_args().iter().map(fixed).collect();
-        Self::new(request.action(), arguments, count)
-    }
-
     fn new(action: &Action, arguments: BTreeMap<String, Pattern>, count: u32) -> Self {
         Self {
             server_name: action.server_name.clone(),

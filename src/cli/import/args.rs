@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::cli::args::seconds;
+use crate::cli::values::seconds;
 
 /// The flags of `ipybox import`.
 #[derive(Debug, clap::Args)]

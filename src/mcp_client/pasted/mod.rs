@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 pub(crate) use self::entry::all as servers_in;
 use self::keys::{Ignored, Key};
 use super::ParametersError;
-use super::filled::WORKSPACE;
+use super::WORKSPACE;
 use super::oauth_parameters;
 use crate::text::nearest;
 

@@ -7,19 +7,8 @@ use rmcp::{Peer, RoleServer};
 use tokio_util::sync::CancellationToken;
 
 use super::invite::invite;
-use super::sheet::{Given, Sheet};
-use crate::approval::{EXPIRED, Fate};
+use super::sheet::{Asked, Given, Sheet, ended};
 use crate::page::Page;
-
-/// How approval requests were asked.
-pub(super) enum Asked {
-    /// The user answered.
-    Answered,
-    /// The user did not: it is rejected, or has expired.
-    Unanswered,
-    /// It can be asked again.
-    TakenBack(Sheet),
-}
 
 /// Asks the client's user, and answers the approval requests.
 ///
@@ -106,10 +95,4 @@ async fn ask_once(
         }
     }
     Ok(Asked::Answered)
-}
-
-/// How requests have ended that this client has not answered: maybe somebody else has.
-pub(super) fn ended(fates: &[Fate]) -> Asked {
-    let is_expired = fates.iter().any(|fate| fate.get() == Some(&EXPIRED));
-    if is_expired { Asked::Unanswered } else { Asked::Answered }
 }

@@ -9,8 +9,7 @@ use rmcp::{Peer, RoleServer};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::elicit::{Asked, ended};
-use super::sheet::Sheet;
+use super::sheet::{Asked, Sheet, ended};
 use crate::page::Page;
 
 /// Tells a client that the user is done on a page (MCP 2025-11-25).

@@ -5,6 +5,7 @@
 //! the answers. The work goes on meanwhile, in a task of its own.
 
 mod elicit;
+mod follow;
 mod gathering;
 mod invite;
 mod ongoing;
@@ -13,6 +14,7 @@ mod question;
 mod sheet;
 mod tasks;
 mod together;
+mod waiting;
 
 use std::sync::Arc;
 
@@ -20,8 +22,6 @@ use rmcp::RoleServer;
 use rmcp::model::ProtocolVersion;
 use rmcp::service::RequestContext;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 pub(super) use self::gathering::{GATHER, complete_batches};
 pub(super) use self::ongoing::{About, Followed, Ongoing};
@@ -30,8 +30,8 @@ pub(super) use self::question::{for_prompt, scope};
 pub(super) use self::sheet::Sheet;
 pub(super) use self::tasks::Tasks;
 pub(super) use self::together::Together;
+pub(super) use self::waiting::{Leave, Waiting};
 use super::attached::Attached;
-use super::left::Left;
 use crate::approval::{ApprovalQueue, ApprovalRequest, Approver};
 use crate::page::Page;
 
@@ -58,52 +58,6 @@ const CANNOT_ASK: &str = "the MCP client does not support elicitation\n\
      hint: the user can allow calls beforehand in a policy file (`--approval policy --approval-policy FILE`), or allow \
      all of them (`--approval auto`); `--approval-ui` serves a page where the user is asked; with `--keep-session`, whoever is at the prompt of \
      `ipybox attach` or the page of `ipybox ui` is";
-
-/// A request that waits for a call.
-#[derive(Clone, Copy)]
-pub(super) struct Waiting<'a> {
-    /// Cancelled when the client cancels the call.
-    pub(super) cancelled: &'a CancellationToken,
-    pub(super) leave: &'a Leave,
-    /// Other calls, whose questions the request asks too.
-    pub(super) left: &'a Left,
-    /// Other calls, whose questions are asked with those of this one.
-    pub(super) together: &'a Together,
-}
-
-/// When a request stops waiting for its work, which goes on.
-#[derive(Clone)]
-pub(super) struct Leave {
-    /// Cancelled when the client is gone.
-    pub(super) closed: CancellationToken,
-    /// Cancelled when the client no longer wants to wait.
-    pub(super) given_up: Option<CancellationToken>,
-    /// When the client wants an answer.
-    pub(super) at: Option<Instant>,
-}
-
-impl Leave {
-    /// Waits until it is time to leave.
-    pub(super) async fn come(&self) {
-        let given_up = async {
-            match &self.given_up {
-                Some(given_up) => given_up.cancelled().await,
-                None => std::future::pending().await,
-            }
-        };
-        let time = async {
-            match self.at {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = self.closed.cancelled() => {}
-            () = given_up => {}
-            () = time => {}
-        }
-    }
-}
 
 /// The approval requests of a call.
 pub(super) struct Questions {

@@ -5,16 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures::FutureExt as _;
+use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, Task};
-use rmcp::{ErrorData, Peer, RoleServer};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::elicit::{self, Asked};
+use super::Questions;
 use super::gathering::{GATHER, complete_batches, gather};
-use super::sheet::Sheet;
-use super::together::Caller;
-use super::{Questions, Waiting};
 use crate::approval::ApprovalRequest;
 use crate::mcp_server::earlier::text_of;
 use crate::mcp_server::progress::{Listener, ProgressClient};
@@ -23,16 +20,16 @@ use crate::page::Page;
 
 /// A running call. Dropping it cancels the work.
 pub(in crate::mcp_server) struct Ongoing {
-    task: JoinHandle<Result<CallToolResult, ErrorData>>,
+    pub(super) task: JoinHandle<Result<CallToolResult, ErrorData>>,
     /// The result, if [`look`](Self::look) found it before [`next`](Self::next) did.
     done: Option<Result<CallToolResult, ErrorData>>,
     questions: Option<Questions>,
     /// The page that the client can open, on which they are decided.
-    page: Option<Arc<Page>>,
+    pub(super) page: Option<Arc<Page>>,
     /// Approval requests that came and are yet to be asked.
     waiting: VecDeque<ApprovalRequest>,
     /// Ends the work.
-    cancel: CancellationToken,
+    pub(super) cancel: CancellationToken,
     /// Who gets its progress notifications.
     listener: Listener,
     about: About,
@@ -180,7 +177,7 @@ impl Ongoing {
     }
 
     /// The same, for whole batches and without the others that come at once.
-    async fn come(&mut self, cancelled: &CancellationToken) -> Next {
+    pub(super) async fn come(&mut self, cancelled: &CancellationToken) -> Next {
         if let Some(done) = self.done.take() {
             return Next::Done(done);
         }
@@ -202,91 +199,6 @@ impl Ongoing {
         }
     }
 
-    /// Runs to the end, or until it is time to leave, and sends approval requests by elicitation, one at a time for all calls
-    /// together.
-    pub(in crate::mcp_server) async fn elicit(
-        mut self,
-        peer: &Peer<RoleServer>,
-        Waiting { cancelled, leave, left, together }: Waiting<'_>,
-    ) -> Followed<CallToolResult> {
-        let caller = together.caller(left);
-        loop {
-            let mut turn = tokio::select! {
-                biased;
-                // First, since the end of a connection cancels its requests too.
-                () = leave.come() => return self.left(caller),
-                next = self.come(cancelled) => match next {
-                    Next::Done(done) => return Followed::Answered(done),
-                    Next::Questions => {
-                        caller.share(self.take_questions());
-                        continue;
-                    }
-                },
-                turn = caller.turn() => turn,
-            };
-            while let Some(sheet) = Sheet::next(&mut turn.questions) {
-                let may_give_grant = sheet.may_give_grant();
-                let over = CancellationToken::new();
-                let page = self.page.clone();
-                let mut ask = std::pin::pin!(elicit::ask(peer, sheet, &over, page.as_deref()));
-                let (mut done, mut is_left) = (None, false);
-                let asked = loop {
-                    tokio::select! {
-                        biased;
-                        asked = &mut ask => break asked,
-                        end = &mut self.task, if done.is_none() => {
-                            // Approval requests of threads that outlive the call are dropped.
-                            done = Some(end);
-                            over.cancel();
-                        }
-                        () = leave.come(), if !is_left => {
-                            is_left = true;
-                            over.cancel();
-                        }
-                        () = cancelled.cancelled(), if !is_left && !self.cancel.is_cancelled() => {
-                            self.cancel.cancel();
-                        }
-                    }
-                };
-                let is_answered = matches!(asked, Asked::Answered);
-                let is_taken_back = match asked {
-                    Asked::TakenBack(sheet) => {
-                        take_back(&mut turn.questions, sheet);
-                        true
-                    }
-                    Asked::Answered | Asked::Unanswered => false,
-                };
-                if let Some(done) = done {
-                    turn.drop_of(&caller);
-                    return Followed::Answered(done.unwrap_or_else(|_| Err(bug())));
-                }
-                if is_taken_back {
-                    drop(turn);
-                    return self.left(caller);
-                }
-                if self.cancel.is_cancelled() {
-                    // Requests that will be rejected anyway are not shown.
-                    turn.drop_of(&caller);
-                }
-                // If the user does not answer, the timeouts of the waiting requests begin now, not when each is shown.
-                self.attend(is_answered);
-                if !is_answered {
-                    turn.hand_out();
-                }
-                if may_give_grant && !turn.questions.is_empty() {
-                    // A grant may answer what waits, so that it is not shown.
-                    tokio::time::sleep(GATHER).await;
-                }
-            }
-        }
-    }
-
-    /// Goes on without the request that has waited.
-    fn left(mut self, caller: Caller<'_>) -> Followed<CallToolResult> {
-        self.give_back(caller.leave());
-        Followed::Left(Box::new(self))
-    }
-
     /// Takes all approval requests that have come, and the others of the batches of which some have.
     async fn complete_batches(&mut self) {
         if let Some(questions) = &mut self.questions
@@ -304,13 +216,6 @@ impl Drop for Ongoing {
     }
 }
 
-fn take_back(waiting: &mut VecDeque<ApprovalRequest>, sheet: Sheet) {
-    for request in sheet.into_requests().into_iter().rev() {
-        request.take_back();
-        waiting.push_front(request);
-    }
-}
-
 /// Never resolves if the client cannot ask its user.
 async fn next_question(questions: &mut Option<Questions>) -> Option<ApprovalRequest> {
     match questions {
@@ -319,7 +224,7 @@ async fn next_question(questions: &mut Option<Questions>) -> Option<ApprovalRequ
     }
 }
 
-fn bug() -> ErrorData {
+pub(super) fn bug() -> ErrorData {
     // The panic hook has logged what happened.
     ErrorData::internal_error("ipybox has a bug: the request made it panic; see its log", None)
 }

@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use super::question;
 use crate::approval::{
-    Action, Answer, ApprovalRequest, Fate, InBatch, MOST_ROWS, Target, TooLong, named_rows, provenance, table,
+    Action, Answer, ApprovalRequest, EXPIRED, Fate, InBatch, MOST_ROWS, Target, TooLong, named_rows,
+    provenance, table,
 };
 use crate::text::visible::line;
 
@@ -51,6 +52,16 @@ pub(super) enum Given {
     All,
     /// None has, since it does not say which rows are meant: the table is to be shown again.
     Unclear(Sheet),
+}
+
+/// How approval requests were asked.
+pub(super) enum Asked {
+    /// The user answered.
+    Answered,
+    /// The user did not: it is rejected, or has expired.
+    Unanswered,
+    /// It can be asked again.
+    TakenBack(Sheet),
 }
 
 impl Sheet {
@@ -307,6 +318,12 @@ fn chosen(result: &ElicitResult) -> Choice {
 fn rows(result: &ElicitResult, count: usize) -> Result<BTreeSet<usize>, String> {
     let text = result.content.as_ref().and_then(|content| content.get(ROWS)?.as_str()).unwrap_or_default();
     named_rows(text, count)
+}
+
+/// How requests have ended that this client has not answered: maybe somebody else has.
+pub(super) fn ended(fates: &[Fate]) -> Asked {
+    let is_expired = fates.iter().any(|fate| fate.get() == Some(&EXPIRED));
+    if is_expired { Asked::Unanswered } else { Asked::Answered }
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use tokio::sync::Mutex;
 
 use self::part::Library;
 use super::resources::Address;
-use super::{execute, parse, reply, schema, wait};
+use super::{parse, reply, schema};
 use crate::output::Places;
 
 /// The tool by which the page reads.
@@ -48,11 +48,12 @@ pub(super) fn are_shown_by(context: &RequestContext<RoleServer>) -> bool {
     types.as_ref().and_then(Value::as_array).is_some_and(|types| types.iter().any(|it| it == PAGE_TYPE))
 }
 
-/// The tools as such a client gets them: the results of cells have the page, which may call the tool for reading alone.
-pub(super) fn add_to(tools: Vec<Tool>) -> Vec<Tool> {
+/// The tools as such a client gets them: the results of those that run cells have the page, which may call the tool for
+/// reading alone.
+pub(super) fn add_to(tools: Vec<Tool>, of_cells: &[&str]) -> Vec<Tool> {
     let with = |tool: Tool, visibility: &str| {
         let mut ui = json!({ "visibility": [visibility] });
-        if [execute::NAME, wait::NAME, NAME].contains(&&*tool.name) {
+        if of_cells.contains(&&*tool.name) || tool.name == NAME {
             ui["resourceUri"] = PAGE.into();
         }
         tool.with_meta(meta("ui", ui))
@@ -216,7 +217,7 @@ mod tests {
 
     #[test]
     fn only_the_page_calls_the_tool_for_reading() {
-        let tools = add_to(super::super::definitions(true));
+        let tools = add_to(super::super::definitions(true), &["execute_ipython_cell"]);
         let seen: Vec<_> = tools
             .iter()
             .map(|tool| (tool.name.as_ref(), tool.meta.as_ref().unwrap().0["ui"]["visibility"][0].as_str()))

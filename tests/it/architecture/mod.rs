@@ -74,6 +74,12 @@ fn there_is_no_circle_of_rooms() {
 }
 
 #[test]
+fn there_is_no_circle_of_files() {
+    let circles = ROOMS.circles_of_files();
+    assert!(circles.is_empty(), "\n{}", listed(&circles));
+}
+
+#[test]
 fn rooms_do_not_know_more_of_each_other() {
     let pairs = ROOMS.pairs();
     assert!(pairs.len() <= PAIRS, "{} pairs instead of {PAIRS}:\n{}", pairs.len(), listed(&pairs));

@@ -182,6 +182,22 @@ impl Modules {
         Target::Inside(path.to_vec())
     }
 
+    /// The module that has what is at a path from the root, where modules share what others have.
+    pub(super) fn home(&self, path: &[String]) -> Segments {
+        let mut path = path.to_vec();
+        for _ in 0..FOLLOWED {
+            let known = (0..path.len()).take_while(|at| self.contain(&path[..=*at])).count();
+            let (module, rest) = path.split_at(known);
+            let import =
+                rest.first().and_then(|name| self.modules.get(module).and_then(|it| it.names.import(name)));
+            match import.and_then(|import| self.lookup(module, &import.segments, FOLLOWED)) {
+                Some(Target::Inside(shared)) if shared != path => path = shared,
+                _ => return module.to_vec(),
+            }
+        }
+        path
+    }
+
     fn outside(&self, path: &[String], left: usize) -> Option<Target> {
         let (first, rest) = path.split_first()?;
         if first == "ipybox" {

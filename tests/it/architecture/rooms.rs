@@ -194,25 +194,40 @@ impl Rooms {
         pairs.filter(|(knowing, known)| knowing != known).collect()
     }
 
-    /// The pairs that are parts of circles, or between two of them.
+    /// The pairs of rooms that are parts of circles, or between two of them.
     pub(super) fn circles(&self) -> BTreeSet<(&str, &str)> {
-        let mut pairs = self.pairs();
-        loop {
-            let knowing: BTreeSet<&str> = pairs.iter().map(|(knowing, _)| *knowing).collect();
-            let known: BTreeSet<&str> = pairs.iter().map(|(_, known)| *known).collect();
-            let before = pairs.len();
-            // Who knows nobody who is left, or is known to nobody, is in no circle.
-            pairs.retain(|(one, other)| known.contains(one) && knowing.contains(other));
-            if pairs.len() == before {
-                return pairs;
-            }
-        }
+        in_circles(self.pairs())
+    }
+
+    /// The same of files. That a folder's `mod.rs` knows what is in the folder does not count: it is its face.
+    pub(super) fn circles_of_files(&self) -> BTreeSet<(&str, &str)> {
+        let pairs = self.mentions.iter().filter_map(|mention| {
+            let Target::Inside(path) = &mention.target else { return None };
+            let home = self.modules.home(path);
+            let is_below = home.starts_with(&mention.module);
+            (!is_below).then_some((self.modules.file(&mention.module)?, self.modules.file(&home)?))
+        });
+        in_circles(pairs.filter(|(knowing, known)| knowing != known).collect())
     }
 
     /// The innermost room that a module, or what is in one, belongs to. The root is no room.
     fn room_of(&self, path: &[String]) -> Option<&Segments> {
         let paths = (1..=path.len()).rev().map(|length| &path[..length]);
         paths.filter_map(|path| self.rules.get_key_value(path)).map(|(room, _)| room).next()
+    }
+}
+
+/// The pairs that are parts of circles, or between two of them.
+fn in_circles<'a>(mut pairs: BTreeSet<(&'a str, &'a str)>) -> BTreeSet<(&'a str, &'a str)> {
+    loop {
+        let knowing: BTreeSet<&str> = pairs.iter().map(|(knowing, _)| *knowing).collect();
+        let known: BTreeSet<&str> = pairs.iter().map(|(_, known)| *known).collect();
+        let before = pairs.len();
+        // Who knows nobody who is left, or is known to nobody, is in no circle.
+        pairs.retain(|(one, other)| known.contains(one) && knowing.contains(other));
+        if pairs.len() == before {
+            return pairs;
+        }
     }
 }
 
@@ -366,6 +381,8 @@ mod tests {
         let text = "fn f() { crate::kernel::own::f(); }";
         let circle = rooms("", "use crate::mcp::wire; use crate::describe::describe;", text);
         assert_eq!(Vec::from_iter(circle.circles()), [("kernel", "mcp"), ("mcp", "kernel")]);
+        let files = [("kernel/own.rs", "mcp/wire.rs"), ("mcp/wire.rs", "kernel/own.rs")];
+        assert_eq!(Vec::from_iter(circle.circles_of_files()), files);
     }
 
     #[test]

@@ -1,7 +1,9 @@
-//! Sizes as users write them.
+//! Sizes and times as users write them.
+
+use std::time::Duration;
 
 /// Reads a number of bytes: `2G`, `512M`, `1GiB`, `1073741824`. Units are multiples of 1024, in any case.
-pub(super) fn parse(text: &str) -> Result<u64, String> {
+pub(super) fn size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let shift = match unit.trim().to_ascii_uppercase().as_str() {
@@ -22,6 +24,15 @@ pub(super) fn parse(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A positive number of seconds.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("not a positive number of seconds".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,7 +47,7 @@ mod tests {
             ("1gb", 1 << 30),
             ("3TiB", 3 << 40),
         ] {
-            assert_eq!(parse(text), Ok(expected), "{text}");
+            assert_eq!(size(text), Ok(expected), "{text}");
         }
     }
 
@@ -45,7 +56,7 @@ mod tests {
         for text in
             ["", "G", "-1", "+1", "1.5G", "1X", "1 G B", "0", "0G", "99999999T", "18446744073709551616"]
         {
-            assert!(parse(text).is_err(), "{text}");
+            assert!(size(text).is_err(), "{text}");
         }
     }
 }

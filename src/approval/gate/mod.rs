@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use super::action::Action;
 use super::audit::{Audit, OpenCall};
-use super::batch::InBatch;
+use super::batch::{Batch, InBatch};
 use super::calls::Calls;
+use super::decision::{By, Decision};
 use super::denied::Denied;
-use super::grant::{GivenGrant, Granting, Grants, Used};
+use super::grant::{Granting, Grants};
 use super::notice::{Noticed, Watcher, how};
 use super::permit::{self, Permit};
 use super::policy::{Effect, Judgement, Policy};
@@ -30,41 +31,9 @@ pub(crate) struct Gate {
     /// Decides about the current calls of code in the kernel, whose cell has this context.
     current: Mutex<(Approver, Context)>,
     /// Is told which questions users are asked.
-    pub(super) watcher: OnceLock<Watcher>,
+    watcher: OnceLock<Watcher>,
     /// Notes the calls of code, for a notebook.
-    pub(super) calls: OnceLock<Arc<Calls>>,
-}
-
-/// A decision and how it came about.
-#[derive(Debug)]
-pub(super) struct Decision {
-    /// Why the action may not run, if it may not.
-    pub(super) outcome: Result<(), Denied>,
-    /// Who decided.
-    pub(super) by: By,
-    /// How long the decision took.
-    pub(super) waited: Duration,
-}
-
-/// Who decided.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum By {
-    /// The policy: a rule in words, or its default.
-    Policy(Option<Arc<str>>),
-    /// A user's answer to this request.
-    Answer(Answer),
-    /// A standing answer.
-    Standing(Answer),
-    /// A user's answer, which gave this grant.
-    Granted(GivenGrant),
-    /// A grant that was given earlier.
-    Grant(Used),
-    /// The caller agreed to everything beforehand.
-    Consent,
-    /// Nobody answered in time.
-    Expiry,
-    /// No user could be asked, or the user's client went away.
-    Nobody,
+    calls: OnceLock<Arc<Calls>>,
 }
 
 /// Who has chosen an action.
@@ -109,6 +78,20 @@ impl Gate {
         &self.audit
     }
 
+    /// Notes the calls of code from now on. A gate has one such list at most.
+    pub(crate) fn keep_calls(&self, calls: Arc<Calls>) {
+        if self.calls.set(calls).is_err() {
+            tracing::debug!("the calls of the session are noted already");
+        }
+    }
+
+    /// Tells `watcher` from now on which questions users are asked. A gate has one at most.
+    pub(crate) fn watch(&self, watcher: Watcher) {
+        if self.watcher.set(watcher).is_err() {
+            tracing::error!("a gate is watched twice");
+        }
+    }
+
     /// Sets the approver for calls of code in the kernel; without one, calls that need approval are denied. A cell begins or
     /// ends.
     pub(crate) fn set_approver(&self, approver: Option<Approver>) {
@@ -139,6 +122,26 @@ impl Gate {
     pub(crate) async fn decide_for_code(&self, action: Action) -> Result<(Permit, OpenCall), Denied> {
         let (approver, context) = self.current();
         context.around(self.decide(action, &approver)).await
+    }
+
+    /// Decides about the calls of a batch, side by side. Each is decided about and recorded as any other.
+    pub(crate) async fn decide_batch(
+        &self,
+        title: &str,
+        actions: Vec<Action>,
+    ) -> Vec<Result<(Permit, OpenCall), Denied>> {
+        let (approver, context) = self.current();
+        let approver = &approver;
+        let places = Batch::places(title, actions.len());
+        let deciding = places.zip(actions).map(|(place, action)| {
+            let action = Action { batch: Some(place.clone()), ..action };
+            async move {
+                let decided = self.decide(action, approver).await;
+                place.arrive();
+                decided
+            }
+        });
+        context.around(futures::future::join_all(deciding)).await
     }
 
     /// Decides about `action`, and records the decision before it takes effect. If the policy says to ask,
@@ -172,7 +175,7 @@ impl Gate {
         let action = Arc::new(action);
         let decision = self.judge(&action, approver, origin).await;
         let context = permit::show(shown, &decision, &action);
-        let noted = self.note_call(&action, &decision);
+        let noted = self.calls.get().and_then(|calls| calls.note(&action, &decision));
         let recorded = question.decided(&decision).await.map(|open| open.noted_by(noted));
         decision.outcome?;
         match recorded {
@@ -256,7 +259,7 @@ impl Gate {
 
     /// The reply; `Some(None)` if the request was dropped, `None` if it has expired.
     pub(super) async fn ask(&self, action: &Arc<Action>, queue: &ApprovalQueue) -> Option<Option<Reply>> {
-        let mut noticed = Noticed::begin(self, action, queue);
+        let mut noticed = Noticed::begin(self.watcher.get(), action, queue);
         let reply = self.reply(action, queue).await;
         noticed.decided(reply.as_ref());
         reply
@@ -308,187 +311,4 @@ pub(super) fn call_of(action: &Action) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::Map;
-
-    use super::super::action::Target;
-    use super::*;
-
-    const TIMEOUT: Duration = Duration::from_secs(60);
-
-    fn action(server_name: &str) -> Action {
-        Action::new(server_name.to_owned(), "t".to_owned(), Map::new(), Target::Command("x".to_owned()))
-    }
-
-    fn gate(policy: &str) -> Gate {
-        Gate::new(Policy::parse(policy).unwrap(), Standing::default(), TIMEOUT, Audit::off())
-    }
-
-    fn waiting(queue: &ApprovalQueue) -> usize {
-        *queue.waiting().borrow()
-    }
-
-    /// Decides while `answer` answers the queued request.
-    async fn decide(gate: &Gate, answer: impl AsyncFnOnce(ApprovalRequest)) -> Decision {
-        let (queue, mut requests) = ApprovalQueue::new();
-        let approver = Approver::User(Arc::clone(&queue));
-        let answering = async {
-            let request = requests.recv().await.unwrap();
-            assert_eq!(waiting(&queue), 1);
-            answer(request).await;
-        };
-        let action = Arc::new(action("s"));
-        let (decision, ()) = tokio::join!(gate.judge(&action, &approver, Origin::Trusted), answering);
-        assert_eq!(waiting(&queue), 0);
-        decision
-    }
-
-    /// Decides without asking a user.
-    async fn decide_unasked(gate: &Gate) -> Decision {
-        let (queue, _requests) = ApprovalQueue::new();
-        let (action, approver) = (Arc::new(action("s")), Approver::User(queue));
-        let deciding = gate.judge(&action, &approver, Origin::Trusted);
-        tokio::time::timeout(Duration::from_secs(1), deciding).await.unwrap()
-    }
-
-    #[track_caller]
-    fn check(decision: &Decision, by: By, denied: impl Into<Option<&'static str>>) {
-        let words = decision.outcome.as_ref().err().map(ToString::to_string);
-        assert_eq!((&decision.by, words.as_deref()), (&by, denied.into()));
-    }
-
-    const REJECTED: &str = "the call of `s.t` was rejected";
-    const EXPIRED: &str = "the call of `s.t` was not approved within 60 s";
-
-    #[tokio::test(start_paused = true)]
-    async fn an_accepted_call_may_run() {
-        let decision = decide(&gate(""), async |request| assert!(request.accept())).await;
-        check(&decision, By::Answer(Answer::Once), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_rejected_call_may_not_run() {
-        let decision = decide(&gate(""), async |request| assert!(request.reject())).await;
-        check(&decision, By::Answer(Answer::No), REJECTED);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_dropped_question_is_a_rejection() {
-        let decision = decide(&gate(""), async |request| drop(request)).await;
-        check(&decision, By::Nobody, REJECTED);
-        let handed_out = async |request: ApprovalRequest| request.hand_out();
-        check(&decide(&gate(""), handed_out).await, By::Nobody, REJECTED);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_queue_that_nobody_reads_rejects() {
-        let (queue, requests) = ApprovalQueue::new();
-        drop(requests);
-        check(
-            &gate("").judge(&Arc::new(action("s")), &Approver::User(queue), Origin::Trusted).await,
-            By::Nobody,
-            REJECTED,
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_time_to_answer_begins_when_the_question_is_handed_out() {
-        let late = async |request: ApprovalRequest| {
-            tokio::time::sleep(10 * TIMEOUT).await;
-            request.hand_out();
-            tokio::time::sleep(TIMEOUT - Duration::from_secs(1)).await;
-            assert!(request.accept());
-        };
-        check(&decide(&gate(""), late).await, By::Answer(Answer::Once), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_question_expires() {
-        let too_late = async |mut request: ApprovalRequest| {
-            request.hand_out();
-            tokio::time::timeout(2 * TIMEOUT, request.closed()).await.unwrap();
-            assert!(!request.accept());
-        };
-        check(&decide(&gate(""), too_late).await, By::Expiry, EXPIRED);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_withdrawn_question_is_closed() {
-        let (queue, mut requests) = ApprovalQueue::new();
-        let (gate, approver) = (gate(""), Approver::User(Arc::clone(&queue)));
-        let mut deciding = Box::pin(gate.decide(action("s"), &approver));
-        let mut request = tokio::select! {
-            _ = &mut deciding => panic!("nobody has answered"),
-            request = requests.recv() => request.unwrap(),
-        };
-        drop(deciding);
-        request.closed().await;
-        assert_eq!(waiting(&queue), 0);
-        assert!(!request.accept());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_answer_for_the_session_replaces_the_next_question() {
-        let gate = gate("");
-        let decision = decide(&gate, async |request| assert!(request.accept_for_session())).await;
-        check(&decision, By::Answer(Answer::Session), None);
-        check(&decide_unasked(&gate).await, By::Standing(Answer::Session), None);
-        let nobody = Approver::Nobody("nobody is there");
-        check(
-            &gate.judge(&Arc::new(action("s")), &nobody, Origin::Trusted).await,
-            By::Standing(Answer::Session),
-            None,
-        );
-        assert!(gate.decide(action("other"), &nobody).await.is_err());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_answer_for_good_that_cannot_be_saved_does_not_count() {
-        let standing = Standing::new("/nowhere/approvals.json".into());
-        let gate = Gate::new(Policy::always(Effect::Ask), standing, TIMEOUT, Audit::off());
-        let decision = decide(&gate, async |request| assert!(request.accept_always())).await;
-        assert!(
-            matches!(decision.outcome, Err(Denied::NotSaved { why, .. }) if why.contains("/nowhere/approvals.json"))
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_denial_is_never_replaced() {
-        let denies = gate("[[rule]]\nname = 'no'\neffect = 'deny'");
-        denies.standing.remember(&action("s"), Answer::Always).unwrap();
-        let words = "`s.t` is denied by the approval policy: rule 1 (\"no\")";
-        let by = || By::Policy(Some("rule 1 (\"no\")".into()));
-        check(&decide_unasked(&denies).await, by(), words);
-        check(&denies.judge(&Arc::new(action("s")), &Approver::Consent, Origin::Trusted).await, by(), words);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_allowed_is_not_asked() {
-        check(&decide_unasked(&gate("default = 'allow'")).await, By::Policy(None), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn consent_replaces_questions() {
-        check(
-            &gate("").judge(&Arc::new(action("s")), &Approver::Consent, Origin::Trusted).await,
-            By::Consent,
-            None,
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn where_nobody_can_be_asked_a_question_is_a_denial() {
-        let nobody = Approver::Nobody("no client");
-        let words = "the call of `s.t` needs approval, and nobody can be asked: no client";
-        check(&gate("").judge(&Arc::new(action("s")), &nobody, Origin::Trusted).await, By::Nobody, words);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn between_cells_nobody_answers() {
-        let gate = gate("");
-        gate.set_approver(Some(Approver::Consent));
-        assert!(matches!(gate.approver(), Approver::Consent));
-        gate.set_approver(None);
-        assert!(matches!(gate.approver(), Approver::Nobody(NO_CELL)));
-    }
-}
+mod tests;

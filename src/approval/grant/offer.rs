@@ -1,7 +1,18 @@
-//! Grants in the words of a question.
+//! Grants as part of a request: the one that fits its call alone, and how a question offers one.
 
 use super::super::request::ApprovalRequest;
-use super::{Grant, Life};
+use super::{Grant, Life, Pattern};
+
+impl Grant {
+    /// A grant for calls with exactly the arguments of this request's call, in its cell, the call among them. `count` is
+    /// from 1 to 10,000; other numbers count as the nearest of these.
+    pub fn of(request: &ApprovalRequest, count: u32) -> Self {
+        let fixed =
+            |(name, value): (&String, &serde_json::Value)| (name.clone(), Pattern::Equal(value.clone()));
+        let arguments = request.tool_args().iter().map(fixed).collect();
+        Self::new(request.action(), arguments, count)
+    }
+}
 
 /// The answer that gives a grant: a choice in forms, and at prompts.
 pub(crate) fn choice(grant: &Grant) -> String {

@@ -1,0 +1,79 @@
+//! A decision about an action, and who made it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::denied::Denied;
+use super::grant::{GivenGrant, Used};
+use super::request::Answer;
+
+/// A decision and how it came about.
+#[derive(Debug)]
+pub(super) struct Decision {
+    /// Why the action may not run, if it may not.
+    pub(super) outcome: Result<(), Denied>,
+    /// Who decided.
+    pub(super) by: By,
+    /// How long the decision took.
+    pub(super) waited: Duration,
+}
+
+/// Who decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum By {
+    /// The policy: a rule in words, or its default.
+    Policy(Option<Arc<str>>),
+    /// A user's answer to this request.
+    Answer(Answer),
+    /// A standing answer.
+    Standing(Answer),
+    /// A user's answer, which gave this grant.
+    Granted(GivenGrant),
+    /// A grant that was given earlier.
+    Grant(Used),
+    /// The caller agreed to everything beforehand.
+    Consent,
+    /// Nobody answered in time.
+    Expiry,
+    /// No user could be asked, or the user's client went away.
+    Nobody,
+}
+
+impl By {
+    /// The decider as a word, as in the audit log.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::Policy(None) => "policy",
+            Self::Policy(Some(_)) => "rule",
+            Self::Answer(answer) | Self::Standing(answer) => match answer {
+                Answer::Once => "once",
+                Answer::Session => "session",
+                Answer::Always => "always",
+                Answer::Grant => "grant",
+                Answer::No => "no",
+            },
+            Self::Granted(_) | Self::Grant(_) => "grant",
+            Self::Consent => "consent",
+            Self::Expiry => "expiry",
+            Self::Nobody => "nobody",
+        }
+    }
+
+    /// Whether something that was decided earlier has decided.
+    pub(super) fn is_earlier(&self) -> bool {
+        matches!(self, Self::Standing(_) | Self::Grant(_))
+    }
+
+    /// Whether a user was asked who was there to answer, maybe in vain.
+    pub(super) fn was_asked(&self) -> bool {
+        matches!(self, Self::Answer(_) | Self::Granted(_) | Self::Expiry)
+    }
+
+    /// The rule of the policy that decided, in words.
+    pub(super) fn rule(&self) -> Option<&str> {
+        match self {
+            Self::Policy(rule) => rule.as_deref(),
+            _ => None,
+        }
+    }
+}

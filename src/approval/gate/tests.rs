@@ -1,0 +1,184 @@
+//! How the gate decides.
+
+use serde_json::Map;
+
+use super::*;
+use crate::approval::Target;
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+fn action(server_name: &str) -> Action {
+    Action::new(server_name.to_owned(), "t".to_owned(), Map::new(), Target::Command("x".to_owned()))
+}
+
+fn gate(policy: &str) -> Gate {
+    Gate::new(Policy::parse(policy).unwrap(), Standing::default(), TIMEOUT, Audit::off())
+}
+
+fn waiting(queue: &ApprovalQueue) -> usize {
+    *queue.waiting().borrow()
+}
+
+/// Decides while `answer` answers the queued request.
+async fn decide(gate: &Gate, answer: impl AsyncFnOnce(ApprovalRequest)) -> Decision {
+    let (queue, mut requests) = ApprovalQueue::new();
+    let approver = Approver::User(Arc::clone(&queue));
+    let answering = async {
+        let request = requests.recv().await.unwrap();
+        assert_eq!(waiting(&queue), 1);
+        answer(request).await;
+    };
+    let action = Arc::new(action("s"));
+    let (decision, ()) = tokio::join!(gate.judge(&action, &approver, Origin::Trusted), answering);
+    assert_eq!(waiting(&queue), 0);
+    decision
+}
+
+/// Decides without asking a user.
+async fn decide_unasked(gate: &Gate) -> Decision {
+    let (queue, _requests) = ApprovalQueue::new();
+    let (action, approver) = (Arc::new(action("s")), Approver::User(queue));
+    let deciding = gate.judge(&action, &approver, Origin::Trusted);
+    tokio::time::timeout(Duration::from_secs(1), deciding).await.unwrap()
+}
+
+#[track_caller]
+fn check(decision: &Decision, by: By, denied: impl Into<Option<&'static str>>) {
+    let words = decision.outcome.as_ref().err().map(ToString::to_string);
+    assert_eq!((&decision.by, words.as_deref()), (&by, denied.into()));
+}
+
+const REJECTED: &str = "the call of `s.t` was rejected";
+const EXPIRED: &str = "the call of `s.t` was not approved within 60 s";
+
+#[tokio::test(start_paused = true)]
+async fn an_accepted_call_may_run() {
+    let decision = decide(&gate(""), async |request| assert!(request.accept())).await;
+    check(&decision, By::Answer(Answer::Once), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejected_call_may_not_run() {
+    let decision = decide(&gate(""), async |request| assert!(request.reject())).await;
+    check(&decision, By::Answer(Answer::No), REJECTED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_question_is_a_rejection() {
+    let decision = decide(&gate(""), async |request| drop(request)).await;
+    check(&decision, By::Nobody, REJECTED);
+    let handed_out = async |request: ApprovalRequest| request.hand_out();
+    check(&decide(&gate(""), handed_out).await, By::Nobody, REJECTED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_nobody_reads_rejects() {
+    let (queue, requests) = ApprovalQueue::new();
+    drop(requests);
+    check(
+        &gate("").judge(&Arc::new(action("s")), &Approver::User(queue), Origin::Trusted).await,
+        By::Nobody,
+        REJECTED,
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_to_answer_begins_when_the_question_is_handed_out() {
+    let late = async |request: ApprovalRequest| {
+        tokio::time::sleep(10 * TIMEOUT).await;
+        request.hand_out();
+        tokio::time::sleep(TIMEOUT - Duration::from_secs(1)).await;
+        assert!(request.accept());
+    };
+    check(&decide(&gate(""), late).await, By::Answer(Answer::Once), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_expires() {
+    let too_late = async |mut request: ApprovalRequest| {
+        request.hand_out();
+        tokio::time::timeout(2 * TIMEOUT, request.closed()).await.unwrap();
+        assert!(!request.accept());
+    };
+    check(&decide(&gate(""), too_late).await, By::Expiry, EXPIRED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_withdrawn_question_is_closed() {
+    let (queue, mut requests) = ApprovalQueue::new();
+    let (gate, approver) = (gate(""), Approver::User(Arc::clone(&queue)));
+    let mut deciding = Box::pin(gate.decide(action("s"), &approver));
+    let mut request = tokio::select! {
+        _ = &mut deciding => panic!("nobody has answered"),
+        request = requests.recv() => request.unwrap(),
+    };
+    drop(deciding);
+    request.closed().await;
+    assert_eq!(waiting(&queue), 0);
+    assert!(!request.accept());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_for_the_session_replaces_the_next_question() {
+    let gate = gate("");
+    let decision = decide(&gate, async |request| assert!(request.accept_for_session())).await;
+    check(&decision, By::Answer(Answer::Session), None);
+    check(&decide_unasked(&gate).await, By::Standing(Answer::Session), None);
+    let nobody = Approver::Nobody("nobody is there");
+    check(
+        &gate.judge(&Arc::new(action("s")), &nobody, Origin::Trusted).await,
+        By::Standing(Answer::Session),
+        None,
+    );
+    assert!(gate.decide(action("other"), &nobody).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_for_good_that_cannot_be_saved_does_not_count() {
+    let standing = Standing::new("/nowhere/approvals.json".into());
+    let gate = Gate::new(Policy::always(Effect::Ask), standing, TIMEOUT, Audit::off());
+    let decision = decide(&gate, async |request| assert!(request.accept_always())).await;
+    assert!(
+        matches!(decision.outcome, Err(Denied::NotSaved { why, .. }) if why.contains("/nowhere/approvals.json"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denial_is_never_replaced() {
+    let denies = gate("[[rule]]\nname = 'no'\neffect = 'deny'");
+    denies.standing.remember(&action("s"), Answer::Always).unwrap();
+    let words = "`s.t` is denied by the approval policy: rule 1 (\"no\")";
+    let by = || By::Policy(Some("rule 1 (\"no\")".into()));
+    check(&decide_unasked(&denies).await, by(), words);
+    check(&denies.judge(&Arc::new(action("s")), &Approver::Consent, Origin::Trusted).await, by(), words);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_allowed_is_not_asked() {
+    check(&decide_unasked(&gate("default = 'allow'")).await, By::Policy(None), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn consent_replaces_questions() {
+    check(
+        &gate("").judge(&Arc::new(action("s")), &Approver::Consent, Origin::Trusted).await,
+        By::Consent,
+        None,
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nobody_can_be_asked_a_question_is_a_denial() {
+    let nobody = Approver::Nobody("no client");
+    let words = "the call of `s.t` needs approval, and nobody can be asked: no client";
+    check(&gate("").judge(&Arc::new(action("s")), &nobody, Origin::Trusted).await, By::Nobody, words);
+}
+
+#[tokio::test(start_paused = true)]
+async fn between_cells_nobody_answers() {
+    let gate = gate("");
+    gate.set_approver(Some(Approver::Consent));
+    assert!(matches!(gate.approver(), Approver::Consent));
+    gate.set_approver(None);
+    assert!(matches!(gate.approver(), Approver::Nobody(NO_CELL)));
+}

@@ -1,0 +1,53 @@
+//! A request that waits for a call, and when it stops.
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::together::Together;
+use crate::mcp_server::left::Left;
+
+/// A request that waits for a call.
+#[derive(Clone, Copy)]
+pub(in crate::mcp_server) struct Waiting<'a> {
+    /// Cancelled when the client cancels the call.
+    pub(in crate::mcp_server) cancelled: &'a CancellationToken,
+    pub(in crate::mcp_server) leave: &'a Leave,
+    /// Other calls, whose questions the request asks too.
+    pub(in crate::mcp_server) left: &'a Left,
+    /// Other calls, whose questions are asked with those of this one.
+    pub(in crate::mcp_server) together: &'a Together,
+}
+
+/// When a request stops waiting for its work, which goes on.
+#[derive(Clone)]
+pub(in crate::mcp_server) struct Leave {
+    /// Cancelled when the client is gone.
+    pub(in crate::mcp_server) closed: CancellationToken,
+    /// Cancelled when the client no longer wants to wait.
+    pub(in crate::mcp_server) given_up: Option<CancellationToken>,
+    /// When the client wants an answer.
+    pub(in crate::mcp_server) at: Option<Instant>,
+}
+
+impl Leave {
+    /// Waits until it is time to leave.
+    pub(in crate::mcp_server) async fn come(&self) {
+        let given_up = async {
+            match &self.given_up {
+                Some(given_up) => given_up.cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        let time = async {
+            match self.at {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.closed.cancelled() => {}
+            () = given_up => {}
+            () = time => {}
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! An MCP server behind a login, and its authorization server: found, checked, and spoken to within its bounds.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use reqwest::Url;
+use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetadata};
+
+use super::http::{Http, Reachable};
+use super::store::{ForClient, Store, blocking};
+use super::{Error, Settings, earlier, foreign, told};
+
+/// Metadata is read within this time: a hostile server may have many pages for us, each of them slow.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// An MCP server behind a login.
+pub(super) struct Server {
+    /// Its URL without a query, which may hold a secret.
+    pub(super) url: Url,
+    pub(super) settings: Settings,
+    pub(super) store: Arc<Store>,
+    /// Made at the first request: reading the machine's certificates takes some milliseconds.
+    http: Mutex<Option<Arc<Http>>>,
+}
+
+/// The authorization server of an MCP server.
+pub(super) struct Found {
+    pub(super) metadata: AuthorizationMetadata,
+    /// Whether it was published, rather than guessed as servers of revision 2025-03-26 have it.
+    pub(super) is_published: bool,
+}
+
+impl Server {
+    pub(super) fn new(url: Url, settings: Settings, store: Store) -> Self {
+        Self { url, settings, store: Arc::new(store), http: Mutex::default() }
+    }
+
+    /// Checks that the authorization server is the one that the user names, or that a client's own secret went to before.
+    pub(super) async fn check_issuer(&self, found: &Found) -> Result<(), Error> {
+        let now = found.metadata.issuer.clone();
+        let expected = match &self.settings.issuer {
+            Some(issuer) => Some(issuer.clone()),
+            None if self.settings.has_secret() => {
+                blocking(&self.store, Store::look).await?.and_then(|login| login.issuer)
+            }
+            None => None,
+        };
+        let is_same = |expected: &String| {
+            now.as_ref().is_some_and(|now| now.trim_end_matches('/') == expected.trim_end_matches('/'))
+        };
+        if let Some(expected) = expected.filter(|expected| !is_same(expected)) {
+            return Err(Error::OtherIssuer {
+                expected: foreign(&expected),
+                found: foreign(&now.unwrap_or_default()),
+            });
+        }
+        match now.filter(|_| self.settings.has_secret()) {
+            Some(now) => blocking(&self.store, move |store| store.pin(now)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Finds the authorization server.
+    pub(super) async fn discover(
+        &self,
+        challenge: Option<&str>,
+        client_secret: Option<String>,
+    ) -> Result<(AuthorizationManager, Found), Error> {
+        let http = self.http()?;
+        http.reachable().check("the server's URL", self.url.as_str())?;
+        let manager = AuthorizationManager::new_with_oauth_http_client(self.url.clone(), http.clone()).await;
+        let mut manager = manager.map_err(|error| Error::Discovery(told(&error)))?;
+        let store = Arc::clone(&self.store);
+        manager.set_credential_store(ForClient { store, client_secret, token_endpoint: None });
+        let resolving = async {
+            let resolved = match challenge {
+                Some(challenge) => manager.resolve_metadata_from_challenge(Some(challenge)).await,
+                None => manager.resolve_metadata().await,
+            };
+            match resolved {
+                Ok(resolved) => {
+                    Ok(Found { is_published: resolved.source.is_discovered(), metadata: resolved.metadata })
+                }
+                Err(error) => {
+                    let metadata = earlier::metadata(&http, &self.url, challenge, error).await?;
+                    Ok(Found { metadata, is_published: true })
+                }
+            }
+        };
+        let resolved = tokio::time::timeout(DISCOVERY_TIMEOUT, resolving).await;
+        let slow = |_| Error::Discovery(format!("no answer within {} s", DISCOVERY_TIMEOUT.as_secs()));
+        let resolved = resolved.map_err(slow)?.map_err(|error: AuthError| Error::Discovery(told(&error)))?;
+        http.reachable().check("its token endpoint", &resolved.metadata.token_endpoint)?;
+        let methods = resolved.metadata.code_challenge_methods_supported.as_deref();
+        // MCP 2025-11-25: without it there is no saying whether the code is proven to be ours.
+        if resolved.is_published
+            && self.settings.needs_user()
+            && !methods.is_some_and(|methods| methods.iter().any(|method| method == "S256"))
+        {
+            return Err(Error::Discovery(
+                "it does not say that it supports PKCE with `S256`, without which a code could be stolen"
+                    .to_owned(),
+            ));
+        }
+        manager.set_metadata(resolved.metadata.clone());
+        Ok((manager, resolved))
+    }
+
+    pub(super) fn http(&self) -> Result<Arc<Http>, Error> {
+        let mut http = self.http.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(http) = &*http {
+            return Ok(Arc::clone(http));
+        }
+        let reachable = Reachable::from(&self.url, self.settings.private_addresses);
+        let made = Arc::new(Http::new(&self.url, reachable)?);
+        *http = Some(Arc::clone(&made));
+        Ok(made)
+    }
+}

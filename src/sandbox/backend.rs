@@ -1,0 +1,22 @@
+//! What makes sandboxes.
+
+/// What makes the sandbox.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Backend {
+    /// Anthropic's sandbox-runtime, `srt`.
+    #[default]
+    Srt,
+    /// Bubblewrap, directly: Linux only, needs no Node.js, and starts faster.
+    Bubblewrap,
+}
+
+impl Backend {
+    /// As the flag `--sandbox-backend` has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Srt => "srt",
+            Self::Bubblewrap => "bwrap",
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! One cell in the kernel: from sending its code to knowing how it ended.
+//!
+//! The grace periods for code that does not react to interrupts are set here. The worker replaces a kernel
+//! that is lost.
+
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::audience::Live;
+use super::cell::Cell;
+use super::end::{End, KernelState};
+use crate::kernel::{
+    self, AttachmentId, Content, Event, Fold, Kernel, Message, Missing, PythonError, RateLimit,
+};
+use crate::output::{Late, Record, Recorded};
+
+/// How long code that is to be stopped gets to begin, before it is interrupted anyway.
+const BEGIN_GRACE: Duration = Duration::from_secs(1);
+/// How long to wait for the reply, and for the replies to interrupts, once the kernel is idle. They come within
+/// milliseconds, or never: ipykernel sends no reply if an interrupt hits it outside of the cell's code, or if the cell
+/// broke `sys.stdout`.
+const LAST_CALL: Duration = Duration::from_secs(1);
+/// How long code gets to react to an interrupt request before it is sent a signal.
+const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
+/// How long code gets to react to the signal before its kernel is killed.
+const SIGNAL_GRACE: Duration = Duration::from_secs(3);
+
+/// How long to read the remaining messages of a killed kernel. They have arrived already.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// The result of a cell in one kernel.
+pub(super) struct Followed {
+    /// Its output.
+    pub(super) recorded: Recorded,
+    /// The exception that ended its code.
+    pub(super) error: Option<PythonError>,
+    /// How it ended.
+    pub(super) end: End,
+    /// Whether the code has not begun, as far as the kernel has reported, and no timeout or cancellation was under way.
+    pub(super) is_untouched: bool,
+}
+
+/// How far the escalation to stop the code has gone.
+#[derive(Clone, Copy)]
+enum Escalation {
+    None,
+    /// The code has not begun to run: an interrupt would be lost.
+    Waiting(Reason),
+    Requested(Reason),
+    Signalled(Reason),
+}
+
+/// Why the code is stopped.
+#[derive(Clone, Copy)]
+enum Reason {
+    Timeout,
+    Cancel,
+}
+
+/// Follows a cell, sent as `request`, to its end, which comes at the latest 6 seconds after its timeout or
+/// cancellation. `spent` is the part of its time that an earlier kernel took. Messages of other cells go to `late`.
+///
+/// If the state is [`KernelState::Lost`], the caller must replace the kernel.
+pub(super) async fn follow(
+    kernel: &mut Kernel,
+    request: String,
+    cell: &Cell,
+    generation: &CancellationToken,
+    spent: Duration,
+    late: &mut Late,
+    live: &Live,
+) -> Followed {
+    if let Some(unread) = &cell.unread {
+        unread.begin();
+    }
+    let mut course = Course {
+        fold: Fold::new(request),
+        record: Record::new(late.places(), cell.max_output_chars),
+        late,
+        live,
+        escalation: Escalation::None,
+        deadline: after(cell.timeout.saturating_sub(spent)),
+        questions: cell.approver.waiting(),
+        expired: 0,
+        paused_since: None,
+        last_call: None,
+        unanswered_interrupts: 0,
+        is_torn: false,
+        unsent: None,
+    };
+    let stopped = course.run(kernel, cell, generation).await;
+    let missing = course.fold.missing().map(missing_note);
+    let is_untouched = !course.fold.has_begun() && matches!(course.escalation, Escalation::None);
+    let (rest, error) = course.fold.finish();
+    let end = stopped.map_or_else(End::Unreachable, |end| end.unwrap_or(End::Finished));
+    let mut recorded = course.record.finish(rest).await;
+    recorded.troubles.extend(missing);
+    Followed { recorded, error, end, is_untouched }
+}
+
+/// The note about output that was lost in transit.
+fn missing_note(Missing { messages, limit }: Missing) -> String {
+    let what = match messages {
+        0 => "Output of this cell is missing".to_owned(),
+        1 => "A message with output of this cell is missing".to_owned(),
+        messages => format!("{messages} messages with output of this cell are missing"),
+    };
+    let Some(RateLimit { setting, rate }) = limit else {
+        return format!("{what}: lost on the way from the Jupyter server.");
+    };
+    let rate = rate.map_or_else(String::new, |rate| format!(", which is {rate} a second"));
+    format!(
+        "{what}: the Jupyter server drops what comes faster than its limit{rate}. Print less, write to a file, or start the \
+         server with a higher limit: `--ZMQChannelsWebsocketConnection.{setting}=…` (`--ServerApp.{setting}=…` before Jupyter \
+         Server 2.0)."
+    )
+}
+
+/// The course of one cell.
+struct Course<'a> {
+    fold: Fold,
+    record: Record,
+    late: &'a mut Late,
+    /// Those who watch it.
+    live: &'a Live,
+    escalation: Escalation,
+    /// When the next step is due to stop the code.
+    deadline: Instant,
+    /// How many of its approval requests wait.
+    questions: watch::Receiver<usize>,
+    /// How many of its approval requests had expired when the timeout was last paused.
+    expired: usize,
+    /// Since when the timeout is paused.
+    paused_since: Option<Instant>,
+    /// When to stop waiting for replies, once the kernel is idle.
+    last_call: Option<Instant>,
+    /// Interrupt requests without a reply yet: one of them could hit the next cell.
+    unanswered_interrupts: u32,
+    /// Whether a message was torn by an interrupt, of this cell or the one before: it may have been the reply.
+    is_torn: bool,
+    /// Text for which `chunks` had no room. Until it is sent, the kernel is not read.
+    unsent: Option<String>,
+}
+
+impl Course<'_> {
+    /// `None` if the cell ended by itself.
+    async fn run(
+        &mut self,
+        kernel: &mut Kernel,
+        cell: &Cell,
+        generation: &CancellationToken,
+    ) -> Result<Option<End>, kernel::Error> {
+        loop {
+            let last_call = self.last_call;
+            tokio::select! {
+                event = kernel.next(), if self.unsent.is_none() => match event? {
+                    Event::Message(message) => self.take(message, kernel, cell).await?,
+                    Event::Torn => self.is_torn = true,
+                    Event::Disconnected(why) => return Err(kernel::Error::Disconnected(why)),
+                    Event::Died(death) => return Ok(Some(End::Died(death))),
+                },
+                sent = send(cell.chunks.as_ref(), &mut self.unsent), if self.unsent.is_some() => sent,
+                Ok(()) = self.questions.changed() => self.pause(cell.approver.expired()),
+                () = generation.cancelled() => return Ok(Some(End::Reset)),
+                () = cell.cancel.cancelled(), if matches!(self.escalation, Escalation::None) => {
+                    self.escalate(kernel, Reason::Cancel).await?;
+                }
+                () = tokio::time::sleep_until(last_call.unwrap_or(self.deadline)),
+                    if last_call.is_some() || self.is_time_running() => {
+                    match self.escalation {
+                        _ if last_call.is_some() => {
+                            let end = stopped_by(cell, self.escalation, KernelState::Kept);
+                            return Ok(end.or_else(|| self.unanswered()));
+                        }
+                        Escalation::Signalled(_) => {
+                            self.kill(kernel, cell).await;
+                            return Ok(stopped_by(cell, self.escalation, KernelState::Lost));
+                        }
+                        _ => self.escalate(kernel, Reason::Timeout).await?,
+                    }
+                }
+            }
+            if self.fold.is_complete() && self.unanswered_interrupts == 0 && self.unsent.is_none() {
+                return Ok(stopped_by(cell, self.escalation, KernelState::Kept));
+            }
+        }
+    }
+
+    /// The time in which an approval request waits does not count as run time. But code that keeps calling
+    /// when nobody answers would never time out: once a request has expired, the waits of further ones that
+    /// expire count.
+    fn pause(&mut self, expired: usize) {
+        let is_asking = *self.questions.borrow_and_update() > 0;
+        match (is_asking, self.paused_since) {
+            (true, None) => {
+                self.paused_since = Some(Instant::now());
+                self.expired = expired;
+            }
+            (false, Some(since)) => {
+                self.paused_since = None;
+                let is_pestering = self.expired > 0 && expired > self.expired;
+                // Code that is being stopped gets no more time.
+                if matches!(self.escalation, Escalation::None) && !is_pestering {
+                    self.deadline += since.elapsed();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn is_time_running(&self) -> bool {
+        self.paused_since.is_none() || !matches!(self.escalation, Escalation::None)
+    }
+
+    async fn take(
+        &mut self,
+        message: Message,
+        kernel: &mut Kernel,
+        cell: &Cell,
+    ) -> Result<(), kernel::Error> {
+        if matches!(message.content, Content::InterruptReply) {
+            self.unanswered_interrupts = self.unanswered_interrupts.saturating_sub(1);
+        }
+        if !self.fold.is_parent_of(&message) {
+            self.late.take(message.content).await;
+            return Ok(());
+        }
+        let text = self.keep(message.content, cell).await;
+        if cell.chunks.is_some() && matches!(self.escalation, Escalation::None) {
+            self.unsent = text;
+        }
+        if self.fold.is_idle() && self.last_call.is_none() {
+            self.last_call = Some(Instant::now() + LAST_CALL);
+        }
+        if let Escalation::Waiting(reason) = self.escalation
+            && self.fold.has_begun()
+        {
+            self.escalate(kernel, reason).await?;
+        }
+        Ok(())
+    }
+
+    /// Records what the cell shows. Returns its text.
+    async fn keep(&mut self, content: Content, cell: &Cell) -> Option<String> {
+        self.live.came(&content);
+        let taken = self.fold.take(content);
+        let images: Vec<AttachmentId> = taken.images.iter().map(|(id, _)| *id).collect();
+        let text = self.record.keep(taken).await;
+        images.into_iter().filter_map(|id| self.record.file_of(id)).for_each(|file| self.live.saved(file));
+        if let (Some(unread), Some(text)) = (&cell.unread, &text) {
+            unread.push(text);
+        }
+        if let Some(text) = &text {
+            self.live.text(text);
+        }
+        text
+    }
+
+    /// Kills the kernel and reads what the code had printed: code that never releases the GIL keeps it from
+    /// being sent before.
+    async fn kill(&mut self, kernel: &mut Kernel, cell: &Cell) {
+        kernel.signal_kill();
+        let last_words = async {
+            while let Ok(Event::Message(message)) = kernel.next().await {
+                match self.fold.is_parent_of(&message) {
+                    true => drop(self.keep(message.content, cell).await),
+                    false => self.late.take(message.content).await,
+                }
+            }
+        };
+        if tokio::time::timeout(LAST_WORDS, last_words).await.is_err() {
+            tracing::warn!("a killed kernel takes long to end");
+        }
+    }
+
+    /// How a cell without a reply ended. If the reply was torn, nothing else is lost: output and exceptions
+    /// come in other messages.
+    fn unanswered(&self) -> Option<End> {
+        (!self.fold.is_complete() && !self.is_torn).then_some(End::Unanswered)
+    }
+
+    /// Takes the next step to stop the code.
+    async fn escalate(&mut self, kernel: &mut Kernel, reason: Reason) -> Result<(), kernel::Error> {
+        // A full `chunks` must not keep us from reading how the code reacts.
+        self.unsent = None;
+        let grace = match self.escalation {
+            Escalation::None if !self.fold.has_begun() => {
+                self.escalation = Escalation::Waiting(reason);
+                BEGIN_GRACE
+            }
+            Escalation::None | Escalation::Waiting(_) => {
+                kernel.request_interrupt()?;
+                self.unanswered_interrupts += 1;
+                self.escalation = Escalation::Requested(match self.escalation {
+                    Escalation::Waiting(first) => first,
+                    _ => reason,
+                });
+                INTERRUPT_GRACE
+            }
+            Escalation::Requested(first) | Escalation::Signalled(first) => {
+                kernel.signal_interrupt();
+                self.escalation = Escalation::Signalled(first);
+                SIGNAL_GRACE
+            }
+        };
+        self.deadline = Instant::now() + grace;
+        Ok(())
+    }
+}
+
+/// When `timeout` is over; one that no clock can represent is over in a century.
+fn after(timeout: Duration) -> Instant {
+    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+    let now = Instant::now();
+    now.checked_add(timeout).unwrap_or_else(|| now + CENTURY)
+}
+
+/// Sends the unsent text as soon as `chunks` has room for it. Cancellation safe.
+async fn send(chunks: Option<&mpsc::Sender<String>>, unsent: &mut Option<String>) {
+    let Some(chunks) = chunks else { return };
+    // An error means that the receiver is gone: the outcome still has all text.
+    let permit = chunks.reserve().await;
+    if let (Some(text), Ok(permit)) = (unsent.take(), permit) {
+        permit.send(text);
+    }
+}
+
+/// How a stopped cell ended; `None` if it was not stopped.
+fn stopped_by(cell: &Cell, escalation: Escalation, state: KernelState) -> Option<End> {
+    match escalation {
+        Escalation::None => None,
+        Escalation::Waiting(reason) | Escalation::Requested(reason) | Escalation::Signalled(reason) => {
+            Some(match reason {
+                Reason::Timeout => End::TimedOut { after: cell.timeout, state },
+                Reason::Cancel => End::Cancelled(state),
+            })
+        }
+    }
+}
