@@ -37,14 +37,26 @@ const INCOMPLETE: &[&str] = &[
     "ECOMPROMISED",
 ];
 
+/// What Python says of a server that was written for version 1 of the SDK and got version 2.
+const OTHER_SDK: &str = "No module named 'mcp.server.fastmcp'";
+
 /// A hint for a server's output; `variables` are the names of its variables.
 pub(super) fn hint(words: &str, variables: &[String]) -> Option<String> {
     let says = |any: &[&str]| any.iter().any(|sign| words.contains(sign));
     if let Some(directory) = npx_directory(words).filter(|_| says(INCOMPLETE)) {
         return Some(format!(
-            "npx's copy of the server is likely incomplete, because its installation was killed once: remove \
-             `{directory}` and register the server again"
+            "npx's copy of the server may be incomplete, because its installation was killed once: remove `{directory}` \
+             and register the server again. If the same is missing then, the package itself is at fault: name another \
+             version of it, as `package@version`"
         ));
+    }
+    if words.contains(OTHER_SDK) {
+        return Some(
+            "the server was written for version 1 of MCP's Python SDK, and got version 2. If `command` is `uvx`, begin `args` \
+             with `\"--with\", \"mcp<2\"`; otherwise install `mcp<2` where the server is installed, or another version of the \
+             server"
+                .to_owned(),
+        );
     }
     let of = |names: &[&str]| {
         let set = variables.iter().filter(|name| names.contains(&name.as_str()));
@@ -109,6 +121,13 @@ mod tests {
         check(npm, &["HTTPS_PROXY"], &["set: `HTTPS_PROXY`"]);
         check("connect ECONNREFUSED 127.0.0.1:5432", &[], &[]);
         check("npm error code E404", &[], &[]);
+    }
+
+    #[test]
+    fn a_server_for_the_other_sdk_gets_it() {
+        let words = "ModuleNotFoundError: No module named 'mcp.server.fastmcp'. This is mcp 2.x, where";
+        check(words, &[], &["`\"--with\", \"mcp<2\"`"]);
+        check("ModuleNotFoundError: No module named 'mcp.other'", &[], &[]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Access to MCP servers behind OAuth: logging in, tokens that are refreshed, and where they are kept.
 //!
 //! ```text
-//! Accounts ─→ Account ┬ login    discovery → registration → authorization URL → callback → code → tokens
-//!                     ├ machine  client credentials, or an identity provider's assertion → token
+//! Accounts ─→ Account ┬ login    registration → authorization URL → callback → code → tokens ┐
+//!                     ├ machine  client credentials, or an identity provider's assertion → token ┴→ server  discovery
 //!                     └ store    tokens in the vault, what is no secret in `logins.json`
 //! ```
 //!
