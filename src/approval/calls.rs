@@ -83,7 +83,7 @@ impl Calls {
         CellCalls { calls: calls.iter().map(|call| lock(call).clone()).collect(), left_out }
     }
 
-    /// Notes a call that was decided about. Returns what to tell its end, if it has one.
+    /// Notes a call that was decided about. Returns what notes its end, if that is to be noted.
     pub(super) fn note(&self, action: &Action, decision: &Decision) -> Option<Ongoing> {
         // An action for the client is no call of code.
         if action.target == Target::Host {

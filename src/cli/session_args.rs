@@ -6,6 +6,8 @@ use std::time::Duration;
 use clap::Subcommand;
 use ipybox::NotebookSettings;
 
+use super::values::duration;
+
 /// The flags for what outlasts a request or a client.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LastingArgs {
@@ -72,36 +74,4 @@ pub(crate) enum SessionsAction {
         #[arg(long, conflicts_with = "ids")]
         all: bool,
     },
-}
-
-/// A duration: a number with `s`, `m` or `h`; seconds without.
-fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = match text.char_indices().last() {
-        Some((end, 's')) => (&text[..end], 1.0),
-        Some((end, 'm')) => (&text[..end], 60.0),
-        Some((end, 'h')) => (&text[..end], 3600.0),
-        _ => (text, 1.0),
-    };
-    let seconds = number.parse::<f64>().map_err(|_| "not a duration such as 30m, 90s or 2h".to_owned())?;
-    match Duration::try_from_secs_f64(seconds * unit) {
-        Ok(duration) if !duration.is_zero() => Ok(duration),
-        _ => Err("not a positive duration".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_have_units() {
-        let check = |text, seconds| assert_eq!(duration(text).unwrap(), Duration::from_secs(seconds));
-        check("90", 90);
-        check("90s", 90);
-        check("30m", 1800);
-        check("1.5h", 5400);
-        for wrong in ["", "m", "0", "-1m", "1d", "é"] {
-            duration(wrong).unwrap_err();
-        }
-    }
 }

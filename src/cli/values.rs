@@ -26,11 +26,24 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
 
 /// A positive number of seconds.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(duration) if !duration.is_zero() => Ok(duration),
-        _ => Err("not a positive number of seconds".to_owned()),
-    }
+    let seconds = text.parse().map_err(|_| "not a number".to_owned())?;
+    positive(seconds).ok_or_else(|| "not a positive number of seconds".to_owned())
+}
+
+/// A duration: a number with `s`, `m` or `h`; seconds without.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match text.char_indices().last() {
+        Some((end, 's')) => (&text[..end], 1.0),
+        Some((end, 'm')) => (&text[..end], 60.0),
+        Some((end, 'h')) => (&text[..end], 3600.0),
+        _ => (text, 1.0),
+    };
+    let number = number.parse::<f64>().map_err(|_| "not a duration such as 30m, 90s or 2h".to_owned())?;
+    positive(number * unit).ok_or_else(|| "not a positive duration".to_owned())
+}
+
+fn positive(seconds: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64(seconds).ok().filter(|duration| !duration.is_zero())
 }
 
 #[cfg(test)]
@@ -57,6 +70,18 @@ mod tests {
             ["", "G", "-1", "+1", "1.5G", "1X", "1 G B", "0", "0G", "99999999T", "18446744073709551616"]
         {
             assert!(size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_have_units() {
+        let check = |text, seconds| assert_eq!(duration(text).unwrap(), Duration::from_secs(seconds));
+        check("90", 90);
+        check("90s", 90);
+        check("30m", 1800);
+        check("1.5h", 5400);
+        for wrong in ["", "m", "0", "-1m", "1d", "é"] {
+            duration(wrong).unwrap_err();
         }
     }
 }

@@ -210,11 +210,10 @@ impl Subject {
     /// A user's decisions and actions for the client are evidence: code cannot cause them as often as it
     /// likes.
     fn keep(&self, log: &Log, by: &By) -> Keep {
-        match by {
-            _ if self.is_of_the_host => Keep::Evidence,
-            _ if by.was_asked() => Keep::Evidence,
-            _ => log.keep_of_policy(&self.server, self.tool.as_deref()),
+        if self.is_of_the_host || by.was_asked() {
+            return Keep::Evidence;
         }
+        log.keep_of_policy(&self.server, self.tool.as_deref())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Follows a call while its request waits, and asks its user by elicitation.
+//! Follows a call while its request waits, and asks the user by elicitation.
 
 use std::collections::VecDeque;
 
