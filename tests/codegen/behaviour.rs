@@ -11,7 +11,7 @@ fn packages_keep_their_promises() {
     let listed: Value =
         serde_json::from_str(&fs::read_to_string(fixtures().join("behaviour.json")).unwrap()).unwrap();
     let tools: Vec<_> = listed["tools"].as_array().unwrap().iter().map(tool).collect();
-    let root = written("behaviour", &package(&tools));
+    let root = written(&package(&tools));
     let program = fs::read_to_string(fixtures().join("behaviour.py")).unwrap();
-    python(&program, &[root.to_str().unwrap(), RUNTIME], "");
+    python(&program, &[root.path().to_str().unwrap(), RUNTIME], "");
 }

@@ -19,9 +19,9 @@ type Pair = (Value, Value);
 /// All the names that there are, in the spellings in which they could come.
 fn pool() -> Vec<String> {
     let tools = [tool(&json!({"name": "any", "outputSchema": {"type": "object"}}))];
-    let root = written("names-pool", &package(&tools));
+    let root = written(&package(&tools));
     let program = fs::read_to_string(fixtures().join("names.py")).unwrap();
-    serde_json::from_str(&python(&program, &["pool", root.to_str().unwrap(), RUNTIME], "")).unwrap()
+    serde_json::from_str(&python(&program, &["pool", root.path().to_str().unwrap(), RUNTIME], "")).unwrap()
 }
 
 /// An object whose only property, a required one, is called `name`.
@@ -104,7 +104,7 @@ fn no_name_is_shadowed_or_shadows() {
     let cases: Vec<(Value, Value)> = names.iter().map(|name| everywhere(name)).chain(drawn).collect();
     let tools: Vec<_> = cases.iter().map(|(listed, _)| tool(listed)).collect();
     let package = package(&tools);
-    let root = written("names", &package);
+    let root = written(&package);
     let modules = package.modules.iter().map(|module| &module.name);
     let input: Vec<_> = modules
         .zip(cases)
@@ -112,7 +112,7 @@ fn no_name_is_shadowed_or_shadows() {
         .collect();
     let program = fs::read_to_string(fixtures().join("names.py")).unwrap();
     let input = serde_json::to_string(&input).unwrap();
-    python(&program, &["check", root.to_str().unwrap(), RUNTIME], &input);
+    python(&program, &["check", root.path().to_str().unwrap(), RUNTIME], &input);
 }
 
 #[test]
@@ -120,11 +120,11 @@ fn a_server_may_have_any_name_that_is_admitted() {
     let names: Vec<_> =
         pool().into_iter().filter(|name| ipybox::codegen::validate_package_name(name).is_ok()).collect();
     assert!(names.len() > 200, "{}", names.len());
-    let root = written("names-servers", &package(&[]));
+    let root = written(&package(&[]));
     for name in &names {
         let server = Server { name: name.clone(), description: None };
         let package = generate(&server, &[taking("ping", json!({"type": "object"}))]);
-        let directory = root.join("mcptools").join(name);
+        let directory = root.path().join("mcptools").join(name);
         fs::create_dir_all(&directory).unwrap();
         for file in package.files {
             fs::write(directory.join(file.path), file.text).unwrap();
@@ -132,5 +132,5 @@ fn a_server_may_have_any_name_that_is_admitted() {
     }
     let program = fs::read_to_string(fixtures().join("names.py")).unwrap();
     let input = serde_json::to_string(&names).unwrap();
-    python(&program, &["servers", root.to_str().unwrap(), RUNTIME], &input);
+    python(&program, &["servers", root.path().to_str().unwrap(), RUNTIME], &input);
 }

@@ -281,11 +281,11 @@ fn functions_work_in_python_whatever_they_are_called() {
     };
     for form in [RunForm::Sync, RunForm::Async] {
         let package = package(&others, &["ping"], form);
-        let root = written(&format!("others-{form:?}"), &package);
+        let root = written(&package);
         let functions: Vec<_> = package.others.iter().map(|module| &module.functions).collect();
         let input = json!({"functions": functions, "is_async": form == RunForm::Async}).to_string();
         let program = fs::read_to_string(fixtures().join("resources.py")).unwrap();
-        python(&program, &["modules", root.to_str().unwrap(), RUNTIME], &input);
+        python(&program, &["modules", root.path().to_str().unwrap(), RUNTIME], &input);
     }
 }
 

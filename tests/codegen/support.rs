@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use ipybox::codegen::{Package, Server, Tool, generate};
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// A tool as `tools/list` has it.
 pub(crate) fn tool(listed: &Value) -> Tool {
@@ -40,11 +41,10 @@ pub(crate) fn package(tools: &[Tool]) -> Package {
 /// The directory of what generated packages import.
 pub(crate) const RUNTIME: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tool_server");
 
-/// Writes the package as `mcptools.demo` below a directory of this name, and returns the directory.
-pub(crate) fn written(name: &str, package: &Package) -> PathBuf {
-    let root = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let directory = root.join("mcptools/demo");
-    let _ = std::fs::remove_dir_all(&root);
+/// Writes the package as `mcptools.demo` below a directory that nothing else uses, until it is dropped.
+pub(crate) fn written(package: &Package) -> TempDir {
+    let root = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let directory = root.path().join("mcptools/demo");
     std::fs::create_dir_all(&directory).unwrap();
     for file in &package.files {
         std::fs::write(directory.join(&file.path), &file.text).unwrap();
