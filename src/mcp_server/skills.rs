@@ -34,7 +34,7 @@ const FILES: [(&str, &str); 2] = [
 
 /// The skills of a server.
 pub(super) struct Skills {
-    skill: Skill,
+    frontmatter: SkillFrontmatter,
     text: String,
 }
 
@@ -46,16 +46,20 @@ impl Skills {
 
     fn with_section(section: &str) -> Self {
         let text = TEXT.replace(FLAVOUR_MARK, section);
-        let entry = [(ENTRY, text.as_str())];
+        Self { frontmatter: frontmatter(&text), text }
+    }
+
+    /// The skill with its files' digests, which few clients want: they would be a fifth of the work of starting.
+    fn skill(&self) -> Skill {
+        let entry = [(ENTRY, self.text.as_str())];
         let files = entry.into_iter().chain(FILES);
         let files = files.map(|(uri, text)| SkillResource::from_bytes(uri, text.as_bytes())).collect();
-        let skill = Skill::new(ENTRY, frontmatter(&text), SkillResources::Files(files));
-        Self { skill, text }
+        Skill::new(ENTRY, self.frontmatter.clone(), SkillResources::Files(files))
     }
 
     /// All skills.
     pub(super) fn list(&self) -> ListSkillsResult {
-        ListSkillsResult::with_all_items(vec![self.skill.clone()])
+        ListSkillsResult::with_all_items(vec![self.skill()])
     }
 
     /// One skill, by the URI of its entry.
@@ -67,13 +71,13 @@ impl Skills {
             let message = format!("there is no skill at this URI; there is `{ENTRY}`");
             return Err(ErrorData::invalid_params(message, Some(json!({ "uri": uri }))));
         }
-        Ok(GetSkillResult::new(self.skill.clone()))
+        Ok(GetSkillResult::new(self.skill()))
     }
 
     /// The files that lists of resources have: the entries, which refer to the others.
     pub(super) fn resources(&self) -> Vec<Resource> {
         let resource = Resource::new(ENTRY, NAME).with_title("Skill: act by code").with_mime_type(MARKDOWN);
-        let description = &self.skill.frontmatter.description;
+        let description = &self.frontmatter.description;
         vec![resource.with_description(description).with_size(self.text.len() as u64)]
     }
 
@@ -124,8 +128,8 @@ mod tests {
     #[test]
     fn the_skill_is_as_the_specification_wants_it() {
         let skills = skills();
-        skills.skill.validate().unwrap();
-        let SkillResources::Files(files) = &skills.skill.resources else { panic!("it is dynamic") };
+        skills.skill().validate().unwrap();
+        let SkillResources::Files(files) = skills.skill().resources else { panic!("it is dynamic") };
         for file in files {
             let Some(ResourceContents::TextResourceContents { text, .. }) = skills.read(&file.uri) else {
                 panic!("{} cannot be read", file.uri);
@@ -133,7 +137,7 @@ mod tests {
             file.verify(text.as_bytes()).unwrap();
         }
         assert_eq!(skills.read("skill://codeact/references/other.md"), None);
-        assert_eq!(skills.get(ENTRY).unwrap().skill, skills.skill);
+        assert_eq!(skills.get(ENTRY).unwrap().skill, skills.skill());
         assert!(skills.get("skill://other/SKILL.md").unwrap_err().message.contains(ENTRY));
     }
 
@@ -153,7 +157,7 @@ mod tests {
     #[test]
     fn the_frontmatter_is_that_of_the_text() {
         let skills = skills();
-        let frontmatter = &skills.skill.frontmatter;
+        let frontmatter = &skills.frontmatter;
         assert!(
             TEXT.starts_with(&format!("---\nname: {NAME}\ndescription: {}\n---\n", frontmatter.description))
         );

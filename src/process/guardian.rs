@@ -58,7 +58,9 @@ fn send(line: &str) {
 }
 
 fn start() -> Option<ChildStdin> {
-    let started = Command::new("sh")
+    // By its path, so that it is started without a copy of our memory's tables: std does that where it need not look the
+    // program up.
+    let started = Command::new("/bin/sh")
         .args(["-c", SCRIPT, "ipybox-guardian"])
         // Ctrl-C on a terminal goes to our group.
         .process_group(0)

@@ -188,6 +188,8 @@ async fn until_stopped(State(stop): State<CancellationToken>, request: Request, 
 }
 
 async fn bind(host: &str, port: u16) -> Result<TcpListener, Error> {
+    // The default needs no resolver, which takes a thread and four files (RFC 6761, section 6.3).
+    let host = if host == "localhost" { "127.0.0.1" } else { host };
     let resolved = tokio::net::lookup_host((host, port)).await;
     let addresses: Vec<SocketAddr> =
         resolved.map_err(|source| Error::Resolve { host: host.to_owned(), source })?.collect();
@@ -195,7 +197,7 @@ async fn bind(host: &str, port: u16) -> Result<TcpListener, Error> {
     if !addresses.iter().all(|address| address.ip().is_loopback()) {
         return Err(not_loopback());
     }
-    // IPv4 first: `localhost` is both, and IPv6 may be off.
+    // IPv4 first: a name can have both, and IPv6 may be off.
     let address = addresses.iter().find(|address| address.is_ipv4()).or(addresses.first());
     let address = *address.ok_or_else(not_loopback)?;
     TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })
