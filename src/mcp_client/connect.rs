@@ -249,6 +249,9 @@ impl Connector {
             if timeout_at(deadline, followed(&start, tell)).await.is_err() {
                 return Err(self.give_up(name, start, limit).await);
             }
+            if start.is_ended() {
+                return Err(Error::StartEnded);
+            }
             // Otherwise another caller waited for it too, and has it.
             if let Some(outcome) = self.starts.take(&start) {
                 return outcome;

@@ -244,9 +244,7 @@ impl Connection {
 
     /// Turns a failed request into an error, and closes a broken connection.
     pub(super) async fn judge(&self, failure: Failure) -> CallError {
-        let is_lost_session = failure.is_lost_session();
         let (reason, may_have_run) = match failure {
-            Failure::Answered { message, .. } if is_lost_session => (Some(message), false),
             Failure::Answered { code, message } => {
                 return CallError::Protocol { code, message: self.secrets.clean(&message) };
             }

@@ -6,6 +6,7 @@ use bytes::{Buf as _, Bytes};
 use futures::{Stream, StreamExt as _, stream};
 
 use super::incoming::{Incoming, Message, READ_BYTES};
+use super::repair::MARK;
 
 /// The longest line that holds no data; names and ids are short. The rest of it is dropped.
 const LINE_BYTES: usize = 8 * 1024;
@@ -104,6 +105,10 @@ impl Reader {
         while !self.is_data && self.line.len() < DATA.len() && !part.is_empty() {
             self.line.push(part[0]);
             part = &part[1..];
+            // It may begin a stream, and no line has a reason to begin so.
+            if self.line == MARK {
+                self.line.clear();
+            }
             if self.line == DATA {
                 self.is_data = true;
                 if std::mem::replace(&mut self.has_data, true) {
@@ -180,6 +185,7 @@ mod tests {
     #[tokio::test]
     async fn events_end_at_blank_lines() {
         check("data: x\n\n", &[("", "", "x")]).await;
+        check("\u{feff}data: x\n\n", &[("", "", "x")]).await;
         check("data:x\r\ndata:  y\r\n\r\n", &[("", "", "x\n y")]).await;
         check("event: endpoint\rdata: /m\r\r", &[("endpoint", "", "/m")]).await;
         check(": hello\n\nid: 7\nretry: 5\n\ndata\n\n", &[("", "7", "-")]).await;

@@ -110,13 +110,4 @@ impl Failure {
             Self::Closed
         }
     }
-
-    /// Whether a server over HTTP reports by this that it does not know our session, which rmcp does not
-    /// recognise.
-    ///
-    /// The protocol demands a 404; servers modelled on the TypeScript SDK's examples answer 400 with a
-    /// JSON-RPC error of this code and such a message instead, for every request until we initialize again.
-    pub(super) fn is_lost_session(&self) -> bool {
-        matches!(self, Self::Answered { code: -32000, message } if message.to_lowercase().contains("session"))
-    }
 }

@@ -2,6 +2,7 @@
 
 use rmcp::model::{NumberOrString, RequestId};
 
+use super::repair::repaired;
 use crate::budget::{ANSWERS, Excess, Lease, Scan, take_turns};
 
 /// How many bytes of a too long message are read and dropped before its end is given up.
@@ -62,7 +63,7 @@ impl Incoming {
     pub(super) fn take(&mut self) -> Message {
         let Self { scan, text, lease, excess } = std::mem::take(self);
         let weight = scan.weight();
-        let document = Document { text, weight, lease };
+        let document = Document { text: repaired(text), weight, lease };
         Message { scan, text: excess.map_or(Ok(document), Err) }
     }
 }

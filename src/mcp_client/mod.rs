@@ -34,6 +34,7 @@ mod parameters_error;
 mod pasted;
 mod pipes;
 mod posts;
+mod repair;
 mod requests;
 mod sse;
 mod starts;

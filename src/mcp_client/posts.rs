@@ -76,7 +76,7 @@ impl Posts {
             StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(StreamableHttpPostResponse::Accepted),
             StatusCode::NOT_FOUND if session.is_some() => Err(StreamableHttpError::SessionExpired),
             status if status.is_success() => self.succeeded(response, asked).await,
-            _ => refused(response, asked).await,
+            _ => refused(response, asked, session.is_some()).await,
         }
     }
 
@@ -190,6 +190,7 @@ impl StreamableHttpClient for Posts {
 async fn refused(
     response: Response,
     asked: Option<RequestId>,
+    is_in_session: bool,
 ) -> Result<StreamableHttpPostResponse, HttpError> {
     let status = response.status();
     let is_json = is(header(&response, CONTENT_TYPE.as_str()).as_deref(), JSON_MIME_TYPE);
@@ -199,9 +200,23 @@ async fn refused(
         && !wants_credentials
         && let Ok(message @ JsonRpcMessage::Error(_)) = serde_json::from_slice(&body)
     {
+        if is_in_session && status == StatusCode::BAD_REQUEST && is_lost_session(&message, asked.as_ref()) {
+            return Err(StreamableHttpError::SessionExpired);
+        }
         return Ok(StreamableHttpPostResponse::Json(correlated(message, asked), None));
     }
     Err(unexpected(format!("HTTP {status}: {}", String::from_utf8_lossy(&body))))
+}
+
+/// Whether the server refuses a request because it does not know its session. The request was not looked at.
+///
+/// The protocol demands a 404. Servers modelled on the TypeScript SDK's examples answer 400 with such an error instead,
+/// for every request until there is a new session. What has the request's id answers the request: it has been handled.
+fn is_lost_session(message: &ServerJsonRpcMessage, asked: Option<&RequestId>) -> bool {
+    matches!(message, JsonRpcMessage::Error(refusal)
+        if (refusal.id.is_none() || refusal.id.as_ref() != asked)
+            && refusal.error.code.0 == -32000
+            && refusal.error.message.to_lowercase().contains("session"))
 }
 
 /// An error without an id that answers a request gets the request's.
@@ -233,7 +248,9 @@ fn header(response: &Response, name: &str) -> Option<String> {
 }
 
 fn is(kind: Option<&str>, expected: &str) -> bool {
-    kind.is_some_and(|kind| kind.starts_with(expected))
+    kind.is_some_and(|kind| {
+        kind.get(..expected.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(expected))
+    })
 }
 
 fn unexpected(words: String) -> HttpError {

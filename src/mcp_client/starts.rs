@@ -30,6 +30,8 @@ pub(super) struct Start {
     done: CancellationToken,
     /// Cancelled to end the server, and when a caller takes the outcome.
     stop: CancellationToken,
+    /// Cancelled when a caller ends the start for all who wait for it.
+    ended: CancellationToken,
     /// Whether a caller was told that the start goes on, so that its outcome must still be reported.
     is_promised: AtomicBool,
 }
@@ -65,6 +67,7 @@ impl Starts {
             outcome: Mutex::default(),
             done: CancellationToken::new(),
             stop: CancellationToken::new(),
+            ended: CancellationToken::new(),
             is_promised: AtomicBool::new(false),
         });
         self.lock().push(Arc::clone(&start));
@@ -85,7 +88,7 @@ impl Starts {
         self.lock().retain(|start| {
             let is_kept = start.name != name || parameters == Some(&start.parameters);
             if !is_kept {
-                start.stop.cancel();
+                start.end();
             }
             is_kept
         });
@@ -93,7 +96,7 @@ impl Starts {
 
     /// Ends all servers that are starting. Does not wait.
     pub(super) fn end_all(&self) {
-        self.lock().drain(..).for_each(|start| start.stop.cancel());
+        self.lock().drain(..).for_each(|start| start.end());
     }
 
     /// Waits until the ended servers have exited.
@@ -114,9 +117,23 @@ impl Drop for Starts {
 }
 
 impl Start {
-    /// Waits until there is an outcome. Cancellation safe.
+    /// Waits until there is an outcome, or the start is ended. Cancellation safe.
     pub(super) async fn done(&self) {
-        self.done.cancelled().await;
+        tokio::select! {
+            () = self.done.cancelled() => {}
+            () = self.ended.cancelled() => {}
+        }
+    }
+
+    /// Ends the server, and the wait of all who wait for it.
+    fn end(&self) {
+        self.ended.cancel();
+        self.stop.cancel();
+    }
+
+    /// Whether a caller has ended it.
+    pub(super) fn is_ended(&self) -> bool {
+        self.ended.is_cancelled()
     }
 
     /// Keeps the outcome for the next attempt, even a failure.

@@ -49,6 +49,7 @@ async fn check(connection: Connection) {
         let text = text(&connection, "text", json!({"bytes": bytes, "piece": piece})).await;
         assert_eq!(text.len(), length);
     }
+    assert_eq!(text(&connection, "text", json!({"bytes": 6, "piece": r"\ud83d"})).await, "\u{fffd}");
     let image = connection.call("image", arguments(json!({"bytes": 8 << 20}))).await.unwrap().output;
     assert_eq!(image.content[0].data().unwrap().len(), 6 << 20);
     assert!(connection.is_alive());

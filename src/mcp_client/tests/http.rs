@@ -62,26 +62,42 @@ async fn echo(headers: HeaderMap, uri: Uri) -> Response {
     (StatusCode::BAD_REQUEST, format!("you sent {:?} {uri}", headers["authorization"])).into_response()
 }
 
-/// The smallest Streamable HTTP server: no session, no stream; each session's second call is refused.
-async fn minimal(State(seen): State<Arc<Seen>>, body: axum::Json<Value>) -> Response {
+/// The smallest Streamable HTTP server: no stream. It has forgotten its first session when a tool is called in it, and
+/// refuses what the tool `pay` has done.
+async fn minimal(State(seen): State<Arc<Seen>>, headers: HeaderMap, body: axum::Json<Value>) -> Response {
     let method = body["method"].as_str().unwrap_or_default().to_owned();
-    seen.paths.lock().unwrap().push(method.clone());
+    let mut paths = seen.paths.lock().unwrap();
+    paths.push(method.clone());
+    let sessions = paths.iter().filter(|method| *method == "initialize").count();
     let id = body["id"].clone();
     let version = body["params"]["protocolVersion"].clone();
     let reply =
         |result: Value| axum::Json(json!({"jsonrpc": "2.0", "id": id, "result": result})).into_response();
+    let refuse = |id: &Value, message: &str| {
+        axum::Json(json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32000, "message": message}}))
+    };
     match method.as_str() {
-        "initialize" => reply(json!({
-            "protocolVersion": version,
-            "capabilities": {},
-            "serverInfo": {"name": "minimal", "version": "1"}
-        })),
-        "tools/call" => {
-            let message = "Bad Request: No valid session ID provided";
-            // Without an id, as the servers do that this stands for.
-            let error = json!({"jsonrpc": "2.0", "error": {"code": -32000, "message": message}});
-            (StatusCode::BAD_REQUEST, axum::Json(error)).into_response()
+        "initialize" => {
+            let result = reply(json!({
+                "protocolVersion": version,
+                "capabilities": {},
+                "serverInfo": {"name": "minimal", "version": "1"}
+            }));
+            ([("Mcp-Session-Id", sessions.to_string())], result).into_response()
         }
+        // Without the request's id, as the servers do that this stands for.
+        "tools/call" if headers.get("Mcp-Session-Id").is_some_and(|session| session == "1") => {
+            let refusal = refuse(&Value::Null, "Bad Request: No valid session ID provided");
+            (StatusCode::BAD_REQUEST, refusal).into_response()
+        }
+        "tools/call" if body["params"]["name"] == "pay" => {
+            refuse(&id, "paid, but the checkout session could not be closed").into_response()
+        }
+        "tools/call" if body["params"]["name"] == "pay-400" => {
+            let refusal = refuse(&id, "paid, but the checkout session could not be closed");
+            (StatusCode::BAD_REQUEST, refusal).into_response()
+        }
+        "tools/call" => reply(json!({"content": []})),
         _ => StatusCode::ACCEPTED.into_response(),
     }
 }
@@ -177,12 +193,30 @@ async fn redirects_are_followed_on_the_same_origin_only() {
 }
 
 #[tokio::test]
-async fn a_session_that_the_server_forgot_counts_as_lost() {
-    let base = serve(Arc::default()).await;
+async fn a_session_that_the_server_forgot_is_begun_anew() {
+    let seen = Arc::<Seen>::default();
+    let base = serve(Arc::clone(&seen)).await;
     let connection = connector(Path::new("/")).connect("fake", &at(&format!("{base}/mcp"))).await.unwrap();
+    let calls = (0..5).map(|_| connection.call("any", Map::new()));
+    for answer in futures::future::join_all(calls).await {
+        answer.unwrap();
+    }
     assert!(connection.is_alive());
-    let error = connection.call("any", Map::new()).await.unwrap_err();
-    assert!(matches!(error, CallError::Disconnected { may_have_run: false, .. }), "{error:?}");
-    assert!(!connection.is_alive());
+    connection.close().await;
+}
+
+#[tokio::test]
+async fn an_error_of_a_tool_that_speaks_of_a_session_is_the_tools() {
+    let seen = Arc::<Seen>::default();
+    let base = serve(Arc::clone(&seen)).await;
+    let connection = connector(Path::new("/")).connect("fake", &at(&format!("{base}/mcp"))).await.unwrap();
+    connection.call("any", Map::new()).await.unwrap();
+    seen.paths.lock().unwrap().clear();
+    for tool in ["pay", "pay-400"] {
+        let error = connection.call(tool, Map::new()).await.unwrap_err();
+        assert!(matches!(error, CallError::Protocol { code: -32000, .. }), "{error:?}");
+    }
+    assert_eq!(*seen.paths.lock().unwrap(), ["tools/call", "tools/call"]);
+    assert!(connection.is_alive());
     connection.close().await;
 }

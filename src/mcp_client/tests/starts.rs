@@ -122,6 +122,19 @@ async fn a_connection_that_nobody_took_is_closed_with_the_starts() {
 }
 
 #[tokio::test]
+async fn a_reset_ends_the_wait_for_a_start() {
+    let slow = Slow::new();
+    let ending = async {
+        slow.starts().await;
+        slow.connector.end_starts();
+    };
+    let (ended, ()) = tokio::join!(slow.try_for(60.0), ending);
+    assert!(matches!(ended, Err(Error::StartEnded)), "{:?}", ended.err());
+    slow.connector.starts_ended().await;
+    assert_eq!(slow.starts().await, 1);
+}
+
+#[tokio::test]
 async fn a_registration_ends_what_else_starts_under_its_name() {
     let slow = Slow::new();
     slow.give_up().await;
