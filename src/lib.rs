@@ -120,7 +120,6 @@ pub mod telemetry;
 mod text;
 mod tool_client;
 mod tool_server;
-mod vault;
 mod web;
 
 pub use approval::{

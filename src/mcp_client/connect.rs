@@ -29,10 +29,11 @@ use super::{
     DEFAULT_CONNECT_TIMEOUT, Error, HttpParameters, HttpTransport, Reach, ServerParameters, StdioParameters,
     http,
 };
-use crate::env::{Secrets, Variables};
+use crate::env::Variables;
+use crate::env::{is_program, on_path};
 use crate::oauth::{self, Account, Accounts, Opener, Refused};
-use crate::process::{is_program, on_path};
 use crate::telemetry::Context;
+use crate::text::Secrets;
 use crate::web::Proxies;
 
 /// How long a server may take to start in the background before it counts as hung: no caller waits for it,

@@ -61,7 +61,6 @@ use crate::registry::{Registration, Registry};
 use crate::servers::{ByGate, Pool};
 use crate::site::{self, Installer};
 use crate::tool_server::Endpoint;
-use crate::vault::Vault;
 
 /// How long a cell may run unless its caller sets a timeout.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -470,8 +469,7 @@ impl Tools {
             None => Registry::in_directory(&config.state_dir, connector.clone()),
         };
         registry.report_placeholders(&config.variables);
-        let vault = Arc::new(Vault::in_directory(&config.state_dir));
-        let at_start = offered_at_start(config, &connector, &vault).map_err(StartError::McpConfig)?;
+        let at_start = offered_at_start(config, &connector).map_err(StartError::McpConfig)?;
         // The registry of an application does not know the vault.
         let offering = registry.with_connector(connector.clone());
         let pool =
@@ -482,7 +480,7 @@ impl Tools {
             server.listen(host, port).await?;
         }
         let registrar = Registrar { registry, pool, gate, workspace: config.workspace.clone() };
-        let offers = Offers::start(Registrar { registry: offering, ..registrar.clone() }, vault, at_start);
+        let offers = Offers::start(Registrar { registry: offering, ..registrar.clone() }, at_start);
         Ok(Self { registrar, server, progress, checkpoint, offers })
     }
 }

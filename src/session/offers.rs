@@ -13,11 +13,10 @@ use tokio_util::task::TaskTracker;
 
 use super::registrar::{Done, Registrar, permit, record_end, registration};
 use crate::approval::{Approver, OpenCall, Origin};
-use crate::import::{AT_ONCE, AtStart, StartServer, forget};
+use crate::import::{AT_ONCE, AtStart, StartServer};
 use crate::mcp_client;
 use crate::registry::{self, Candidate};
 use crate::text::describe;
-use crate::vault::Vault;
 
 /// How many troubles a note lists.
 const LISTED_TROUBLES: usize = 40;
@@ -29,7 +28,6 @@ const OFFERED_BY_CODE: &str = "code in the sandbox can write the file that offer
 /// The servers that are offered to a session.
 pub(super) struct Offers {
     registrar: Registrar,
-    vault: Arc<Vault>,
     slots: Arc<Semaphore>,
     /// Those that somebody has to be asked about.
     asking: Mutex<Vec<Arc<StartServer>>>,
@@ -90,7 +88,7 @@ impl News {
 
 impl Offers {
     /// Begins to register what needs no question. `None` if there is nothing to do.
-    pub(super) fn start(registrar: Registrar, vault: Arc<Vault>, at_start: AtStart) -> Option<Arc<Self>> {
+    pub(super) fn start(registrar: Registrar, at_start: AtStart) -> Option<Arc<Self>> {
         let AtStart { servers, left } = at_start;
         let is_new = |server: &StartServer| {
             let registered = registrar.registry.parameters_of(&server.name);
@@ -104,7 +102,6 @@ impl Offers {
         }
         let offers = Arc::new(Self {
             registrar,
-            vault,
             slots: Arc::new(Semaphore::new(AT_ONCE)),
             asking: Mutex::default(),
             status: watch::Sender::default(),
@@ -225,7 +222,7 @@ impl Offers {
             slot = self.slots.acquire() => slot,
             () = self.stop.cancelled() => return,
         };
-        if let Err(error) = kept.put(&self.vault).await {
+        if let Err(error) = kept.put().await {
             return self.failed(name, &format!("its secrets cannot be kept: {error}"));
         }
         let before = self.registrar.registry.parameters_of(name).ok().flatten();
@@ -233,7 +230,7 @@ impl Offers {
         let registered = match candidate {
             Ok(candidate) => tokio::select! {
                 registered = self.generate(candidate, name) => registered,
-                () = self.stop.cancelled() => return kept.withdraw(&self.vault).await,
+                () = self.stop.cancelled() => return kept.withdraw().await,
             },
             Err(error) => Err(error),
         };
@@ -243,12 +240,12 @@ impl Offers {
             Ok(done) => {
                 self.adopt(name, done).await;
                 if let Some(before) = before {
-                    forget(&before, &kept.parameters, &self.vault).await;
+                    kept.forget_those_of(&before).await;
                 }
             }
             Err(error) => {
                 self.failed(name, &describe(&error));
-                kept.withdraw(&self.vault).await;
+                kept.withdraw().await;
             }
         }
     }
