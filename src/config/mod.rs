@@ -18,8 +18,8 @@ use crate::mcp_client::Connector;
 use crate::sandbox::{Confinement, Exposed, Place, PolicyError};
 use crate::text::describe;
 
-pub(crate) use self::connectors::connector_at;
 use self::connectors::login_flags;
+pub(crate) use self::connectors::{connector_at, connector_here};
 pub use self::settings::{
     ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, NotebookSettings, RemoteSettings,
     ResourceLinks, SandboxSettings, Settings, ToolServerSettings, UnusableNotebook,

@@ -91,9 +91,9 @@ impl Importer {
             self.registry.register(candidate, packages, tell).await.map_err(|error| failed(&error))
         };
         match registered.await {
-            Ok((registration, _, connection)) => {
+            Ok((registration, open)) => {
                 self.ended(name);
-                connection.close().await;
+                open.close().await;
                 if let Some(before) = before {
                     kept.forget_those_of(&before).await;
                 }

@@ -13,7 +13,7 @@ use super::requests::Requests;
 use super::table::Table;
 use super::wire::{Failure, Seconds};
 use crate::codegen;
-use crate::config::{Config, Settings};
+use crate::config::{Config, Settings, connector_at};
 use crate::doctor;
 use crate::env::{ProcessEnvironment, Variables};
 use crate::registry::{ApigenSource, Registry, apigen, generate_mcp_sources};
@@ -227,7 +227,7 @@ impl Tools {
         let StartServer { place, host, port, approval_required, .. } = start;
         let variables = Variables::of(Some(&place.environment), &place.directory);
         let mut builder = ToolServer::builder()
-            .place(place.directory, variables)
+            .connector(connector_at(place.directory, Arc::new(variables)))
             .host(host)
             .port(port)
             .approval_required(approval_required)

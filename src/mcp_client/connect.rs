@@ -111,6 +111,13 @@ impl Connector {
         }
     }
 
+    /// Logs what is wrong with the `.env` that placeholders are filled from.
+    pub(crate) fn warn_of_dotenv(&self) {
+        for problem in self.variables.problems() {
+            tracing::warn!("{problem}");
+        }
+    }
+
     /// Sets the timeout for a server's answer to `initialize`. Default: [`DEFAULT_CONNECT_TIMEOUT`].
     pub(crate) fn with_connect_timeout(self, connect_timeout: Duration) -> Self {
         Self { connect_timeout, ..self }

@@ -17,7 +17,7 @@ use crate::search::Query;
 
 pub(crate) use self::elicitation::ByGate;
 pub(crate) use self::login::{LOGINS, log_in};
-pub(crate) use self::pool::{Pool, Request};
+pub(crate) use self::pool::{Open, Pool, Request};
 
 /// Looks up registered servers by name.
 pub(crate) trait ServerLookup: Send + Sync {

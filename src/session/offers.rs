@@ -14,7 +14,6 @@ use tokio_util::task::TaskTracker;
 use super::registrar::{Done, Registrar, permit, record_end, registration};
 use crate::approval::{Approver, OpenCall, Origin};
 use crate::import::{AT_ONCE, AtStart, StartServer};
-use crate::mcp_client;
 use crate::registry::{self, Candidate};
 use crate::text::describe;
 
@@ -255,24 +254,24 @@ impl Offers {
         let tell = |what: &str| self.said(format!("MCP server `{name}`: {}", crate::text::one_line(what)));
         loop {
             match self.registrar.generate(candidate.clone(), None, &tell).await {
-                Err(error) if is_still_starting(&error) => {
+                Err(error) if error.is_still_starting() => {
                     if self.is_awaited(name) {
                         self.failed(name, "not ready yet: it goes on to start, and a later cell is told");
                         self.ended(name);
                     }
                 }
                 // By a reset, which ends connections, and not what is offered.
-                Err(error) if is_ended_by_reset(&error) && !self.stop.is_cancelled() => {}
+                Err(error) if error.is_ended_start() && !self.stop.is_cancelled() => {}
                 registered => return registered,
             }
         }
     }
 
-    async fn adopt(&self, name: &str, (registration, server, connection): Done) {
+    async fn adopt(&self, name: &str, (registration, open): Done) {
         for warning in &registration.warnings {
             tracing::warn!(server = %name, "{warning}");
         }
-        self.registrar.pool.adopt(name, server, connection).await;
+        self.registrar.pool.adopt(name, open).await;
         if self.stop.is_cancelled() {
             return self.registrar.pool.stop().await;
         }
@@ -326,14 +325,4 @@ impl StartServer {
     fn origin(&self) -> Origin {
         if self.is_of_code { Origin::Code } else { Origin::Trusted }
     }
-}
-
-fn is_ended_by_reset(error: &registry::Error) -> bool {
-    matches!(error, registry::Error::Server { source, .. }
-        if matches!(**source, mcp_client::Error::StartEnded))
-}
-
-fn is_still_starting(error: &registry::Error) -> bool {
-    matches!(error, registry::Error::Server { source, .. }
-        if matches!(**source, mcp_client::Error::StillStarting { .. }))
 }
