@@ -88,7 +88,6 @@ pub mod doctor;
 pub mod env;
 mod environment;
 mod files;
-mod gateway;
 #[cfg(doctest)]
 mod guide;
 mod import;
@@ -104,8 +103,6 @@ mod mcp_server;
 mod notebook;
 mod oauth;
 mod output;
-#[doc(hidden)]
-pub mod page;
 mod people;
 mod process;
 mod provenance;
@@ -118,7 +115,6 @@ mod site;
 #[doc(hidden)]
 pub mod telemetry;
 mod text;
-mod tool_client;
 mod tool_server;
 mod web;
 
@@ -137,9 +133,9 @@ pub use config::{
     ToolServerSettings, UnusableNotebook,
 };
 #[doc(hidden)]
-pub use gateway::{exec as sandbox_exec, run as sandbox_gateway};
-#[doc(hidden)]
 pub use import::{Import, ImportError, ImportEvent, ImportLeft, ImportServer, ImportState, Importer};
+#[doc(hidden)]
+pub use kernel::{sandbox_exec, sandbox_gateway};
 pub use library::{
     Code, CodeExecution, CodeExecutionChunk, CodeExecutionError, CodeExecutionEvent, CodeExecutionResult,
     CodeExecutor, CodeExecutorBuilder, KernelClient, KernelClientBuilder, Truncated,
@@ -147,6 +143,8 @@ pub use library::{
 pub use mcp_server::{Error as ServeError, serve_stdio};
 #[doc(hidden)]
 pub use notebook::{Export, ExportError, ExportFormat, export, read_notebook};
+#[doc(hidden)]
+pub use people::page;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use process::raise_descriptors;
@@ -166,5 +164,7 @@ pub use sandbox::{
 pub use search::{Detail as SearchDetail, Error as SearchError, Index as SearchIndex, Query as SearchQuery};
 pub use session::{KernelState, StartError};
 pub use text::describe;
-pub use tool_client::{ApprovalClient, ApprovalClientError, ToolResult, ToolRunner, ToolRunnerError};
-pub use tool_server::{Error as ToolServerError, ToolServer, ToolServerBuilder};
+pub use tool_server::{
+    ApprovalClient, ApprovalClientError, Error as ToolServerError, ToolResult, ToolRunner, ToolRunnerError,
+    ToolServer, ToolServerBuilder,
+};

@@ -17,8 +17,7 @@ use crate::config::{Config, Settings, connector_at};
 use crate::doctor;
 use crate::env::{ProcessEnvironment, Variables};
 use crate::registry::{ApigenSource, Registry, apigen, generate_mcp_sources};
-use crate::tool_client::{ApprovalClient, ToolRunner};
-use crate::tool_server::ToolServer;
+use crate::tool_server::{ApprovalClient, ToolRunner, ToolServer};
 
 pub(super) struct Tools {
     registries: Table<Registry>,

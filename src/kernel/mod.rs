@@ -13,6 +13,7 @@ macro_rules! python_modules {
 mod death;
 mod directory;
 mod fold;
+mod gateway;
 mod inquiry;
 mod insight;
 mod launch;
@@ -33,9 +34,10 @@ pub(crate) use self::directory::private_directory;
 pub(crate) use self::fold::{
     AttachmentId, FileRole, Fold, Image, Missing, Settled, ShownFile, Taken, Transcript,
 };
+pub use self::gateway::{exec as sandbox_exec, run as sandbox_gateway};
 pub(crate) use self::inquiry::Inquiry;
 pub(crate) use self::insight::Insight;
-pub(crate) use self::launch::{KernelProcess, Launch, ShellCommands};
+pub(crate) use self::launch::{Launch, ShellCommands};
 pub(crate) use self::limits::Limits;
 pub(crate) use self::message::{Content, Message, MimeBundle, PythonError, RateLimit, Shown};
 pub(crate) use self::terminal::{Terminal, plain};
