@@ -108,7 +108,6 @@ mod process;
 mod provenance;
 mod registry;
 mod sandbox;
-mod search;
 mod servers;
 mod session;
 mod site;
@@ -155,13 +154,15 @@ pub use registry::{
     ApigenError, ApigenReport, ApigenSource, GenerateError, Registry, apigen, generate_mcp_sources,
 };
 #[doc(hidden)]
-pub use registry::{KnownServer, KnownServerError, KnownServers, LoginState, OpenPage, search};
+pub use registry::{
+    KnownServer, KnownServerError, KnownServers, LoginState, OpenPage, SearchError, SearchIndex, search,
+};
 pub use sandbox::{
     PathProblem as SandboxPathProblem, PolicyError as SandboxPolicyError,
     PolicyProblem as SandboxPolicyProblem,
 };
 #[doc(hidden)]
-pub use search::{Detail as SearchDetail, Error as SearchError, Index as SearchIndex, Query as SearchQuery};
+pub use servers::{Detail as SearchDetail, Query as SearchQuery};
 pub use session::{KernelState, StartError};
 pub use text::describe;
 pub use tool_server::{

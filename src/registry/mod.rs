@@ -14,6 +14,7 @@ mod listing;
 mod lookup;
 mod packages;
 mod registration;
+mod search;
 mod sources;
 mod store;
 
@@ -34,12 +35,13 @@ pub use self::known::{KnownServer, KnownServerError, KnownServers, LoginState, O
 use self::lookup::Lookup;
 pub(crate) use self::packages::Packages;
 pub(crate) use self::registration::Registration;
+use self::search::calls_of;
+pub use self::search::{Error as SearchError, Index as SearchIndex};
 pub use self::sources::{GenerateError, generate_mcp_sources};
 use self::store::{Store, StoredServer};
 use crate::codegen;
 use crate::env::{SECRET, Variables};
 use crate::mcp_client::{self, Connector, Refusal, ServerParameters, Tell};
-use crate::search::calls_of;
 use crate::servers::{Open, Registered, ServerLookup, ToolDefinition, Unusable, read};
 
 /// Why a server could not be registered. An earlier package and registration are unchanged.
