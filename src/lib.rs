@@ -93,7 +93,6 @@ mod guide;
 mod import;
 #[doc(hidden)]
 pub mod json_rpc;
-mod jupyter;
 mod kernel;
 #[doc(hidden)]
 pub mod lasting;

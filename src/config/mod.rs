@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use crate::approval;
 use crate::env::{self, IPYBOX_CONTAINER, Variables};
-use crate::jupyter;
 use crate::kernel::ShellCommands;
+use crate::kernel::jupyter;
 use crate::mcp_client::Connector;
 use crate::sandbox::{Confinement, Exposed, Place, PolicyError};
 use crate::text::describe;

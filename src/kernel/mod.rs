@@ -16,6 +16,7 @@ mod fold;
 mod gateway;
 mod inquiry;
 mod insight;
+pub(crate) mod jupyter;
 mod launch;
 mod limits;
 mod message;
@@ -46,7 +47,6 @@ pub(crate) use self::remote::{CallHandler, RemoteLaunch};
 
 use self::own::OwnKernel;
 use self::remote::RemoteKernel;
-use crate::jupyter;
 use crate::sandbox::Sandbox;
 
 /// The modules for every kernel; [`launch`] and [`remote`] have further ones.

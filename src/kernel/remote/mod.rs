@@ -25,9 +25,9 @@ use self::link::{Heard, Link, Request, State};
 pub(super) use self::parts::{Channel, Parts};
 use self::running::{Running, obtain, settle};
 use super::fold::Fold;
+use super::jupyter::{self, Channels, KernelId, Server};
 use super::message::{Content, KernelInfo, Message};
 use super::{Death, Error, Event, Limits, SHARED_MODULES, ShellCommands};
-use crate::jupyter::{self, Channels, KernelId, Server};
 use crate::text::describe;
 
 /// The comm target of the kernel's calls, beside those of other code.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
+use super::super::jupyter::{Error, KernelId, Server};
 use super::RemoteLaunch;
-use crate::jupyter::{Error, KernelId, Server};
 use crate::text::describe;
 
 /// How long a server may take to start a kernel, even if no caller waits.
