@@ -88,13 +88,11 @@ pub mod doctor;
 pub mod env;
 mod environment;
 mod files;
-mod gateway;
 #[cfg(doctest)]
 mod guide;
 mod import;
 #[doc(hidden)]
 pub mod json_rpc;
-mod jupyter;
 mod kernel;
 #[doc(hidden)]
 pub mod lasting;
@@ -104,23 +102,18 @@ mod mcp_server;
 mod notebook;
 mod oauth;
 mod output;
-#[doc(hidden)]
-pub mod page;
 mod people;
 mod process;
 mod provenance;
 mod registry;
 mod sandbox;
-mod search;
 mod servers;
 mod session;
 mod site;
 #[doc(hidden)]
 pub mod telemetry;
 mod text;
-mod tool_client;
 mod tool_server;
-mod vault;
 mod web;
 
 pub use approval::{
@@ -138,9 +131,9 @@ pub use config::{
     ToolServerSettings, UnusableNotebook,
 };
 #[doc(hidden)]
-pub use gateway::{exec as sandbox_exec, run as sandbox_gateway};
-#[doc(hidden)]
 pub use import::{Import, ImportError, ImportEvent, ImportLeft, ImportServer, ImportState, Importer};
+#[doc(hidden)]
+pub use kernel::{sandbox_exec, sandbox_gateway};
 pub use library::{
     Code, CodeExecution, CodeExecutionChunk, CodeExecutionError, CodeExecutionEvent, CodeExecutionResult,
     CodeExecutor, CodeExecutorBuilder, KernelClient, KernelClientBuilder, Truncated,
@@ -148,6 +141,8 @@ pub use library::{
 pub use mcp_server::{Error as ServeError, serve_stdio};
 #[doc(hidden)]
 pub use notebook::{Export, ExportError, ExportFormat, export, read_notebook};
+#[doc(hidden)]
+pub use people::page;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use process::raise_descriptors;
@@ -158,14 +153,18 @@ pub use registry::{
     ApigenError, ApigenReport, ApigenSource, GenerateError, Registry, apigen, generate_mcp_sources,
 };
 #[doc(hidden)]
-pub use registry::{KnownServer, KnownServerError, KnownServers, LoginState, OpenPage, search};
+pub use registry::{
+    KnownServer, KnownServerError, KnownServers, LoginState, OpenPage, SearchError, SearchIndex, search,
+};
 pub use sandbox::{
     PathProblem as SandboxPathProblem, PolicyError as SandboxPolicyError,
     PolicyProblem as SandboxPolicyProblem,
 };
 #[doc(hidden)]
-pub use search::{Detail as SearchDetail, Error as SearchError, Index as SearchIndex, Query as SearchQuery};
+pub use servers::{Detail as SearchDetail, Query as SearchQuery};
 pub use session::{KernelState, StartError};
 pub use text::describe;
-pub use tool_client::{ApprovalClient, ApprovalClientError, ToolResult, ToolRunner, ToolRunnerError};
-pub use tool_server::{Error as ToolServerError, ToolServer, ToolServerBuilder};
+pub use tool_server::{
+    ApprovalClient, ApprovalClientError, Error as ToolServerError, ToolResult, ToolRunner, ToolRunnerError,
+    ToolServer, ToolServerBuilder,
+};

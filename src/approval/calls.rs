@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::action::{Action, Target};
 use super::audit::{shown_json, shown_text};
 use super::decision::Decision;
-use crate::env::Redactor;
+use crate::text::Redactor;
 
 /// How many calls of a cell are noted.
 const MOST_CALLS: usize = 500;

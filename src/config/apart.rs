@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::{Config, Error, SandboxSettings, Site};
 use crate::env::Variables;
+use crate::env::{is_program, on_path};
 use crate::mcp_client::Guard;
-use crate::process::{is_program, on_path};
 use crate::sandbox::{Confinement, Exposed, Policy, PolicyError};
 use crate::text::describe;
 

@@ -8,6 +8,14 @@ use crate::env::Variables;
 use crate::mcp_client::Connector;
 use crate::text::visible::word;
 
+/// What connects to MCP servers for a process in its current directory, without a session.
+pub(crate) fn connector_here() -> Connector {
+    // A process without a working directory starts servers in the root.
+    let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
+    let variables = Variables::load(&directory);
+    connector_at(directory, Arc::new(variables))
+}
+
 /// What connects to MCP servers for a process in `directory`, without a session. Logins are where `ipybox login` keeps
 /// them there.
 pub(crate) fn connector_at(directory: PathBuf, variables: Arc<Variables>) -> Connector {

@@ -12,15 +12,14 @@ use std::sync::Arc;
 
 use crate::approval;
 use crate::env::{self, IPYBOX_CONTAINER, Variables};
-use crate::jupyter;
 use crate::kernel::ShellCommands;
+use crate::kernel::jupyter;
 use crate::mcp_client::Connector;
 use crate::sandbox::{Confinement, Exposed, Place, PolicyError};
 use crate::text::describe;
-use crate::vault::Vault;
 
-pub(crate) use self::connectors::connector_at;
 use self::connectors::login_flags;
+pub(crate) use self::connectors::{connector_at, connector_here};
 pub use self::settings::{
     ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, NotebookSettings, RemoteSettings,
     ResourceLinks, SandboxSettings, Settings, ToolServerSettings, UnusableNotebook,
@@ -207,8 +206,7 @@ impl Config {
         let state_dir = create_private_dir(&sessions_dir(&states))
             .and_then(|_| create_private_dir(&workspace_state_dir(&states, &workspace)))
             .map_err(|source| Error::StateDir { path: states, source })?;
-        let vault = Vault::in_directory(&state_dir);
-        variables.find_secrets_by(move |name| vault.get(name));
+        variables.find_secrets_in(&state_dir);
         let variables = Arc::new(variables);
         let images_dir = workspace.join(settings.images_dir);
         let home = variables.in_process("HOME").filter(|home| home.starts_with('/')).unwrap_or("/");

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::env::Variables;
+use crate::env::on_path;
 use crate::environment::find_uv;
-use crate::process::{Question, on_path};
+use crate::process::Question;
 use crate::sandbox::check::{Finding, NODE, Remedy, version};
 
 /// npx, the slowest, takes a third of a second.

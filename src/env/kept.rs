@@ -1,9 +1,11 @@
 //! Secrets that are kept outside of the environment; in the parameters of a server they are `${secret:NAME}`.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::Variables;
+use super::vault::Vault;
 
 /// The beginning of a secret's name in a placeholder.
 pub(crate) const SECRET: &str = "secret:";
@@ -21,9 +23,15 @@ impl KeptSecrets {
 }
 
 impl Variables {
+    /// From now on placeholders `${secret:NAME}` refer to the vault of a state directory.
+    pub(crate) fn find_secrets_in(&mut self, state_directory: &Path) {
+        let vault = Vault::in_directory(state_directory);
+        self.find_secrets_by(move |key| vault.get(key));
+    }
+
     /// From now on `find` says what a placeholder `${secret:NAME}` refers to, by `secret:NAME`. It may block for some
     /// milliseconds.
-    pub(crate) fn find_secrets_by(
+    pub(super) fn find_secrets_by(
         &mut self,
         find: impl Fn(&str) -> io::Result<Option<String>> + Send + Sync + 'static,
     ) {

@@ -1,4 +1,4 @@
-//! Every environment variable that ipybox reads or sets, and which programs get which.
+//! Every environment variable that ipybox reads or sets, which programs get which, and the secrets that are kept for them.
 //!
 //! The process environment and `<workspace>/.env` are read once, at start, into [`Variables`];
 //! nothing is ever written back to the process environment.
@@ -9,7 +9,8 @@ mod inherited;
 mod kept;
 mod placeholder;
 mod process;
-mod secrets;
+mod program;
+pub(crate) mod vault;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -24,7 +25,8 @@ pub(crate) use self::kept::SECRET;
 pub use self::placeholder::MissingVariable;
 pub(crate) use self::placeholder::is_variable_name;
 pub(crate) use self::process::ProcessEnvironment;
-pub(crate) use self::secrets::{Beginning, Redactor, Secrets};
+pub(crate) use self::program::{is_program, on_path};
+use crate::text::Redactor;
 
 /// Prefix of variables for the kernel: `KERNEL_ENV_X=v` becomes `X=v` in the kernel.
 pub const KERNEL_ENV_PREFIX: &str = "KERNEL_ENV_";

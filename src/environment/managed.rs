@@ -69,7 +69,7 @@ impl ManagedPlace<'_> {
         };
         let is_overloaded = match error {
             ProbeError::Silent => true,
-            ProbeError::Start(_) => crate::process::is_program(python),
+            ProbeError::Start(_) => crate::env::is_program(python),
             _ => false,
         };
         if is_overloaded {

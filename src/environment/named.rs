@@ -37,23 +37,23 @@ pub(super) async fn examine(named: &Path, path: &str, installer: &Installer) -> 
     let facts = probe::probe(&python, installer.environment())
         .await
         .map_err(|error| refused(Unusable::Probe(error)))?;
-    accept(&facts, crate::process::on_path("uv", path).is_some()).map_err(refused)?;
+    accept(&facts, crate::env::on_path("uv", path).is_some()).map_err(refused)?;
     Ok(facts)
 }
 
 /// The interpreter's path: a bare name is looked up on `PATH` first, a virtual environment has its python.
 fn locate(named: &Path, path: &str) -> Result<PathBuf, Unusable> {
     let is_bare = named.components().count() == 1 && !named.is_absolute();
-    if is_bare && let Some(program) = named.to_str().and_then(|name| crate::process::on_path(name, path)) {
+    if is_bare && let Some(program) = named.to_str().and_then(|name| crate::env::on_path(name, path)) {
         return Ok(program);
     }
     let file = std::path::absolute(named).map_err(|_| Unusable::NotFound)?;
     if file.is_dir() {
         let python = file.join("bin/python");
-        return if crate::process::is_program(&python) { Ok(python) } else { Err(Unusable::NoPythonInside) };
+        return if crate::env::is_program(&python) { Ok(python) } else { Err(Unusable::NoPythonInside) };
     }
     match file.exists() {
-        true if crate::process::is_program(&file) => Ok(file),
+        true if crate::env::is_program(&file) => Ok(file),
         true => Err(Unusable::NotExecutable),
         false if is_bare => Err(Unusable::NotOnPath),
         false => Err(Unusable::NotFound),

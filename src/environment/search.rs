@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::probe::{self, Facts, NEWEST, OLDEST};
 use crate::env::{self, Variables};
-pub(super) use crate::process::{is_program, on_path};
+pub(super) use crate::env::{is_program, on_path};
 
 /// The uv program: `$UV` of the real environment, else `uv` on its `PATH`.
 pub(super) fn uv(variables: &Variables) -> Option<PathBuf> {

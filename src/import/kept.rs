@@ -7,20 +7,21 @@ use serde_json::Value;
 
 use super::formats::{Found, replace_secrets};
 use crate::env::SECRET;
+use crate::env::vault::Vault;
 use crate::mcp_client::ServerParameters;
 use crate::text::quoted;
-use crate::vault::Vault;
 
 /// How long the part of a secret's name may be that says where it was.
 const KEY_CHARS: usize = 60;
 /// How many values one secret may have had.
 const MOST_VALUES: usize = 100;
 
-/// Parameters with placeholders for their secrets.
+/// Parameters with placeholders for their secrets, and where these are kept.
 #[derive(Clone)]
 pub(crate) struct Kept {
     pub(crate) parameters: ServerParameters,
     secrets: Vec<Secret>,
+    vault: Arc<Vault>,
 }
 
 #[derive(Clone)]
@@ -36,7 +37,7 @@ impl Kept {
     /// Takes the secrets out of the parameters of the server `name`. The vault is read and not changed. A secret that it
     /// has already keeps its name, so that the same server has the same parameters each time; another value gets another
     /// name, so that no file changes what a registered server uses.
-    pub(crate) fn of(name: &str, mut parameters: ServerParameters, vault: &Vault) -> io::Result<Self> {
+    pub(crate) fn of(name: &str, mut parameters: ServerParameters, vault: &Arc<Vault>) -> io::Result<Self> {
         let mut secrets: Vec<Secret> = Vec::new();
         let mut failure = None;
         replace_secrets(&mut parameters, &mut |found| match secret(name, &found, &secrets, vault) {
@@ -52,7 +53,7 @@ impl Kept {
                 String::new()
             }
         });
-        failure.map_or(Ok(Self { parameters, secrets }), Err)
+        failure.map_or_else(|| Ok(Self { parameters, secrets, vault: Arc::clone(vault) }), Err)
     }
 
     /// Whether the vault lacks one of its secrets.
@@ -66,13 +67,13 @@ impl Kept {
     }
 
     /// Writes the secrets that the vault does not have yet.
-    pub(crate) async fn put(&self, vault: &Arc<Vault>) -> io::Result<()> {
-        self.with_new(vault, |vault, secret| vault.put(&secret.key, &secret.value)).await
+    pub(crate) async fn put(&self) -> io::Result<()> {
+        self.with_new(|vault, secret| vault.put(&secret.key, &secret.value)).await
     }
 
     /// Removes them again: the server was not registered.
-    pub(crate) async fn withdraw(&self, vault: &Arc<Vault>) {
-        let removed = self.with_new(vault, |vault, secret| vault.remove(&secret.key).map(drop)).await;
+    pub(crate) async fn withdraw(&self) {
+        let removed = self.with_new(|vault, secret| vault.remove(&secret.key).map(drop)).await;
         if let Err(error) = removed {
             tracing::warn!(%error, "the secrets of a server that was not registered are still kept");
         }
@@ -81,26 +82,25 @@ impl Kept {
     /// Off the runtime's threads: the vault blocks.
     async fn with_new(
         &self,
-        vault: &Arc<Vault>,
         act: impl Fn(&Vault, &Secret) -> io::Result<()> + Send + 'static,
     ) -> io::Result<()> {
         let new: Vec<Secret> = self.secrets.iter().filter(|secret| secret.is_new).cloned().collect();
         if new.is_empty() {
             return Ok(());
         }
-        let vault = Arc::clone(vault);
+        let vault = Arc::clone(&self.vault);
         tokio::task::spawn_blocking(move || new.iter().try_for_each(|secret| act(&vault, secret))).await?
     }
-}
 
-/// Removes the secrets that a server had `before` and does not have any more.
-pub(crate) async fn forget(before: &ServerParameters, now: &ServerParameters, vault: &Arc<Vault>) {
-    let kept = names_in(now);
-    let gone: Vec<String> = names_in(before).into_iter().filter(|name| !kept.contains(name)).collect();
-    let vault = Arc::clone(vault);
-    let removing = move || gone.iter().try_for_each(|name| vault.remove(name).map(drop));
-    if !matches!(tokio::task::spawn_blocking(removing).await, Ok(Ok(()))) {
-        tracing::warn!("secrets that a server does not use any more are still kept");
+    /// Removes the secrets that the server had `before` and does not have any more.
+    pub(crate) async fn forget_those_of(&self, before: &ServerParameters) {
+        let kept = names_in(&self.parameters);
+        let gone: Vec<String> = names_in(before).into_iter().filter(|name| !kept.contains(name)).collect();
+        let vault = Arc::clone(&self.vault);
+        let removing = move || gone.iter().try_for_each(|name| vault.remove(name).map(drop));
+        if !matches!(tokio::task::spawn_blocking(removing).await, Ok(Ok(()))) {
+            tracing::warn!("secrets that a server does not use any more are still kept");
+        }
     }
 }
 
@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    fn kept(token: &str, vault: &Vault) -> Kept {
+    fn kept(token: &str, vault: &Arc<Vault>) -> Kept {
         let object =
             json!({"command": "a", "args": ["--token", "t1t2"], "env": {"A_TOKEN": token, "B_TOKEN": token}});
         let parameters = ServerParameters::parse(object.as_object().unwrap()).unwrap();
@@ -154,13 +154,13 @@ mod tests {
         let first = kept("one1", &vault);
         assert_eq!(first.names(), ["secret:s.A_TOKEN", "secret:s.B_TOKEN", "secret:s.args.1"]);
         assert_eq!(vault.get("secret:s.A_TOKEN").unwrap(), None);
-        first.put(&vault).await.unwrap();
+        first.put().await.unwrap();
         assert_eq!(vault.get("secret:s.A_TOKEN").unwrap().as_deref(), Some("one1"));
         assert!(kept("one1", &vault).parameters == first.parameters);
         let second = kept("two2", &vault);
         assert_eq!(second.names(), ["secret:s.A_TOKEN-2", "secret:s.B_TOKEN-2", "secret:s.args.1"]);
-        second.put(&vault).await.unwrap();
-        second.withdraw(&vault).await;
+        second.put().await.unwrap();
+        second.withdraw().await;
         assert_eq!(vault.get("secret:s.A_TOKEN").unwrap().as_deref(), Some("one1"));
         assert_eq!(vault.get("secret:s.A_TOKEN-2").unwrap(), None);
         assert_eq!(vault.get("secret:s.args.1").unwrap().as_deref(), Some("t1t2"));

@@ -14,17 +14,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::formats::{Client, Contents, Left, Offered, Place, Reader, Surroundings, Unreadable, merge};
-pub(crate) use self::kept::{Kept, forget};
+pub(crate) use self::kept::Kept;
 pub(crate) use self::register::AT_ONCE;
 pub use self::register::{ImportEvent, Importer};
 pub(crate) use self::start::{AtStart, StartServer, offered_at_start};
 use crate::config::{self, state_directory};
 use crate::env::Variables;
+use crate::env::vault::Vault;
 use crate::mcp_client::{Connector, Reach, ServerParameters};
 use crate::registry::Registry;
 use crate::text::visible::{line, word};
 use crate::text::{describe, nearest, one_line};
-use crate::vault::Vault;
 
 /// Why nothing can be imported.
 #[derive(Debug, thiserror::Error)]
@@ -153,7 +153,7 @@ impl Import {
         }
         let Reading { contents, unreadable, looked_for } = reading;
         let Contents { offered, left } = merge(contents);
-        let vault = Vault::in_directory(&state);
+        let vault = Arc::new(Vault::in_directory(&state));
         let registry = Registry::in_directory(&state, connector.clone());
         let servers = offered.into_iter().map(|offered| ImportServer::of(offered, &registry, &vault));
         let servers = servers.collect::<io::Result<Vec<_>>>().map_err(ImportError::State)?;
@@ -162,7 +162,7 @@ impl Import {
 }
 
 impl ImportServer {
-    fn of(offered: Offered, registry: &Registry, vault: &Vault) -> io::Result<Self> {
+    fn of(offered: Offered, registry: &Registry, vault: &Arc<Vault>) -> io::Result<Self> {
         let Offered { name, original, parameters, places, notes, .. } = offered;
         let kept = Kept::of(&name, parameters, vault)?;
         let state = match registry.parameters_of(&name)? {

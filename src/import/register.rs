@@ -1,15 +1,14 @@
 //! Registers imported servers, side by side, without a session.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use futures::StreamExt as _;
 
-use super::{ImportServer, Kept, forget};
+use super::{ImportServer, Kept};
 use crate::config::{self, Config, Settings};
 use crate::mcp_client::Connector;
 use crate::registry::{Packages, Registry};
 use crate::text::describe;
-use crate::vault::Vault;
 
 /// How many servers are started at once: each may download and compile what it needs.
 pub(crate) const AT_ONCE: usize = 8;
@@ -37,7 +36,6 @@ pub struct Importer {
     config: Config,
     registry: Registry,
     connector: Connector,
-    vault: Arc<Vault>,
     /// Those whose secrets are in the vault, and who are not registered yet.
     under_way: Mutex<Vec<(String, Kept)>>,
 }
@@ -53,8 +51,7 @@ impl Importer {
         connector.keep_apart(config.guard());
         let registry = Registry::in_directory(&config.state_dir, connector.clone());
         registry.report_placeholders(config.variables());
-        let vault = Arc::new(Vault::in_directory(&config.state_dir));
-        Ok(Self { config, registry, connector, vault, under_way: Mutex::default() })
+        Ok(Self { config, registry, connector, under_way: Mutex::default() })
     }
 
     /// Registers servers, a few at once. One that fails does not hold up the others. Returns how many have failed.
@@ -87,25 +84,25 @@ impl Importer {
         let before = self.registry.parameters_of(name).map_err(|error| failed(&error))?;
         self.begun(name, kept);
         let registered = async {
-            kept.put(&self.vault).await.map_err(|error| format!("keep its secrets: {error}"))?;
+            kept.put().await.map_err(|error| format!("keep its secrets: {error}"))?;
             let candidate = self.registry.imported(name, kept.parameters.clone(), Vec::new());
             let candidate = candidate.map_err(|error| failed(&error))?;
             let packages = Packages::of_workspace(self.config.workspace());
             self.registry.register(candidate, packages, tell).await.map_err(|error| failed(&error))
         };
         match registered.await {
-            Ok((registration, _, connection)) => {
+            Ok((registration, open)) => {
                 self.ended(name);
-                connection.close().await;
+                open.close().await;
                 if let Some(before) = before {
-                    forget(&before, &kept.parameters, &self.vault).await;
+                    kept.forget_those_of(&before).await;
                 }
                 let notes = [registration.notes, registration.warnings, registration.drift].concat();
                 Ok((registration.modules.len(), notes))
             }
             Err(words) => {
                 self.ended(name);
-                kept.withdraw(&self.vault).await;
+                kept.withdraw().await;
                 Err(words)
             }
         }
@@ -132,7 +129,7 @@ impl Importer {
                 !registered.is_ok_and(|registered| registered.as_ref() != Some(&kept.parameters))
             };
             if !is_registered(&name) {
-                kept.withdraw(&self.vault).await;
+                kept.withdraw().await;
             }
         }
     }

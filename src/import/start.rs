@@ -1,13 +1,14 @@
 //! The servers of the files that are named when a session starts.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::formats::{Left, Reader, merge};
 use super::{ImportLeft, Kept, read_file};
 use crate::config::{Config, Site};
+use crate::env::vault::Vault;
 use crate::mcp_client::Connector;
 use crate::text::describe;
-use crate::vault::Vault;
 
 /// What the files offer.
 #[derive(Default)]
@@ -32,11 +33,8 @@ pub(crate) struct StartServer {
 ///
 /// # Errors
 /// One of them cannot be used, in words.
-pub(crate) fn offered_at_start(
-    config: &Config,
-    connector: &Connector,
-    vault: &Vault,
-) -> Result<AtStart, String> {
+pub(crate) fn offered_at_start(config: &Config, connector: &Connector) -> Result<AtStart, String> {
+    let vault = Arc::new(Vault::in_directory(&config.state_dir));
     let home = (config.home != Path::new("/")).then_some(config.home.as_path());
     let has_program = |command: &str| connector.has_program(command);
     let reader = Reader { workspace: &config.workspace, home, has_program: &has_program };
@@ -55,7 +53,7 @@ pub(crate) fn offered_at_start(
     for offered in merged.offered {
         let is_of_code = offered.places.iter().all(|place| is_of_code(config, &place.path))
             || offered.read.iter().any(|file| is_of_code(config, file));
-        let kept = Kept::of(&offered.name, offered.parameters, vault);
+        let kept = Kept::of(&offered.name, offered.parameters, &vault);
         let kept = kept.map_err(|error| format!("look for the secrets of `{}`: {error}", offered.name))?;
         let (name, notes) = (offered.name, offered.notes);
         start.servers.push(StartServer { name, kept, notes, is_of_code });

@@ -13,12 +13,11 @@ use super::requests::Requests;
 use super::table::Table;
 use super::wire::{Failure, Seconds};
 use crate::codegen;
-use crate::config::{Config, Settings};
+use crate::config::{Config, Settings, connector_at};
 use crate::doctor;
 use crate::env::{ProcessEnvironment, Variables};
 use crate::registry::{ApigenSource, Registry, apigen, generate_mcp_sources};
-use crate::tool_client::{ApprovalClient, ToolRunner};
-use crate::tool_server::ToolServer;
+use crate::tool_server::{ApprovalClient, ToolRunner, ToolServer};
 
 pub(super) struct Tools {
     registries: Table<Registry>,
@@ -227,7 +226,7 @@ impl Tools {
         let StartServer { place, host, port, approval_required, .. } = start;
         let variables = Variables::of(Some(&place.environment), &place.directory);
         let mut builder = ToolServer::builder()
-            .place(place.directory, variables)
+            .connector(connector_at(place.directory, Arc::new(variables)))
             .host(host)
             .port(port)
             .approval_required(approval_required)

@@ -13,8 +13,7 @@ use crate::library::{CodeExecutionError, CodeExecutionResult};
 use crate::registry::{ApigenError, GenerateError};
 use crate::session::{KernelState, StartError};
 use crate::text::describe;
-use crate::tool_client::{ApprovalClientError, ToolRunnerError};
-use crate::tool_server;
+use crate::tool_server::{self, ApprovalClientError, ToolRunnerError};
 
 /// The codes of JSON-RPC 2.0, section 5.1, and one for everything that the library reports.
 const METHOD_NOT_FOUND: i32 = -32601;

@@ -11,9 +11,12 @@ macro_rules! python_modules {
 }
 
 mod death;
+mod directory;
 mod fold;
+mod gateway;
 mod inquiry;
 mod insight;
+pub(crate) mod jupyter;
 mod launch;
 mod limits;
 mod message;
@@ -28,21 +31,22 @@ use std::time::Duration;
 use serde_json::json;
 
 pub(crate) use self::death::Death;
+pub(crate) use self::directory::private_directory;
 pub(crate) use self::fold::{
     AttachmentId, FileRole, Fold, Image, Missing, Settled, ShownFile, Taken, Transcript,
 };
+pub use self::gateway::{exec as sandbox_exec, run as sandbox_gateway};
 pub(crate) use self::inquiry::Inquiry;
 pub(crate) use self::insight::Insight;
-pub(crate) use self::launch::{KernelProcess, Launch, ShellCommands};
+pub(crate) use self::launch::{Launch, ShellCommands};
 pub(crate) use self::limits::Limits;
 pub(crate) use self::message::{Content, Message, MimeBundle, PythonError, RateLimit, Shown};
 pub(crate) use self::terminal::{Terminal, plain};
 
-pub(crate) use self::remote::{CallHandler, RemoteLaunch, settle};
+pub(crate) use self::remote::{CallHandler, RemoteLaunch};
 
 use self::own::OwnKernel;
 use self::remote::RemoteKernel;
-use crate::jupyter::{self, KernelId};
 use crate::sandbox::Sandbox;
 
 /// The modules for every kernel; [`launch`] and [`remote`] have further ones.
@@ -145,12 +149,9 @@ impl Kernel {
         Ok(Self::Own(Box::new(OwnKernel::start(launch, sandbox).await?)))
     }
 
-    /// Has a Jupyter server start a kernel, or restart an `earlier` one.
-    pub(crate) async fn start_remote(
-        launch: &RemoteLaunch,
-        earlier: &mut Option<KernelId>,
-    ) -> Result<Self, Error> {
-        Ok(Self::Remote(Box::new(RemoteKernel::start(launch, earlier).await?)))
+    /// Has a Jupyter server start a kernel, or restart the earlier one.
+    pub(crate) async fn start_remote(launch: &mut RemoteLaunch) -> Result<Self, Error> {
+        Ok(Self::Remote(Box::new(RemoteKernel::start(launch).await?)))
     }
 
     /// Makes newly installed or generated packages importable; the package of the server `changed` was
@@ -259,18 +260,6 @@ impl Kernel {
         match self {
             Self::Own(kernel) => kernel.signal_kill(),
             Self::Remote(kernel) => kernel.end(),
-        }
-    }
-
-    /// Leaves a kernel that its server can restart to the caller, and returns its id; other kernels are
-    /// killed.
-    pub(crate) async fn release(self) -> Option<KernelId> {
-        match self {
-            Self::Remote(kernel) => Some(kernel.release()),
-            other @ Self::Own(_) => {
-                other.kill().await;
-                None
-            }
         }
     }
 

@@ -77,9 +77,7 @@ impl CodeExecutor {
     /// # Errors
     /// [`CodeExecutionError::Unavailable`] if there is none.
     pub async fn python(&self) -> Result<PathBuf, CodeExecutionError> {
-        let environment = self.session.environment(&|_| {}).await;
-        let environment = environment.map_err(|error| CodeExecutionError::unavailable(&error))?;
-        Ok(environment.python().to_owned())
+        self.session.python().await.map_err(|error| CodeExecutionError::unavailable(&error))
     }
 
     /// Generates the package `mcptools.<server_name>` for the tools of an MCP server and registers the server in the

@@ -29,10 +29,11 @@ use super::{
     DEFAULT_CONNECT_TIMEOUT, Error, HttpParameters, HttpTransport, Reach, ServerParameters, StdioParameters,
     http,
 };
-use crate::env::{Secrets, Variables};
+use crate::env::Variables;
+use crate::env::{is_program, on_path};
 use crate::oauth::{self, Account, Accounts, Opener, Refused};
-use crate::process::{is_program, on_path};
 use crate::telemetry::Context;
+use crate::text::Secrets;
 use crate::web::Proxies;
 
 /// How long a server may take to start in the background before it counts as hung: no caller waits for it,
@@ -107,6 +108,13 @@ impl Connector {
             starts: Arc::default(),
             http: Arc::default(),
             loopback: Arc::default(),
+        }
+    }
+
+    /// Logs what is wrong with the `.env` that placeholders are filled from.
+    pub(crate) fn warn_of_dotenv(&self) {
+        for problem in self.variables.problems() {
+            tracing::warn!("{problem}");
         }
     }
 

@@ -26,7 +26,7 @@ use super::requests::{Answered, Expected, request};
 use super::stdio::{LastWords, Process};
 use super::traced::Traced;
 use crate::budget::{Lease, apart};
-use crate::env::Secrets;
+use crate::text::Secrets;
 
 /// How long a server whose connection is lost may take to exit by itself, so that its exit status is its own.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);

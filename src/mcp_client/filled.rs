@@ -10,8 +10,9 @@ use serde_json::{Map, Value};
 use super::oauth_parameters::{GrantKind, Login};
 use super::parameters::check_url;
 use super::{Error, HttpParameters, HttpTransport, ParametersError, StdioParameters, WORKSPACE};
-use crate::env::{Secrets, Variables, is_for_a_secret};
+use crate::env::{Variables, is_for_a_secret};
 use crate::oauth::{self, Grant, IdentityProvider, MachineClient, SigningAlgorithm};
+use crate::text::Secrets;
 
 /// A stdio server, ready to be started. It has no `Debug`: it holds secrets.
 pub(super) struct FilledStdio {

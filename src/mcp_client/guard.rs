@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use super::filled::FilledStdio;
 use super::{Error, launcher};
-use crate::env::Secrets;
-use crate::process::{is_program, on_path};
+use crate::env::{is_program, on_path};
 use crate::sandbox::{Exposed, Exposure};
+use crate::text::Secrets;
 
 /// The longest first line of a script that names its interpreter (Linux, `BINPRM_BUF_SIZE`).
 const SHEBANG_BYTES: u64 = 256;

@@ -60,7 +60,7 @@ pub(crate) use parameters_error::ParametersError;
 pub(crate) use pasted::servers_in;
 pub(crate) use rmcp::model::{Prompt, Resource, ResourceTemplate};
 pub(crate) use stdio::LastWords;
-pub(crate) use tool::{Identity, Tool, is_for_apps};
+pub(crate) use tool::{Hints, Identity, Tool, is_for_apps};
 
 use crate::env::{IPYBOX_DOTENV, MissingVariable};
 

@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use super::answers::Answers;
 use super::incoming::{Incoming, READ_BYTES};
 use super::outgoing;
-use crate::env::Secrets;
+use crate::text::Secrets;
 
 /// Messages read ahead of rmcp: enough that reading and handling overlap.
 pub(super) const READ_AHEAD: usize = 4;

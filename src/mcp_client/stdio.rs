@@ -19,8 +19,9 @@ use super::filled::FilledStdio;
 use super::guard::{Guard, Start};
 use super::pipes::{Opening, Pipes};
 use super::{Error, diagnosis};
-use crate::env::{Secrets, Variables};
+use crate::env::Variables;
 use crate::process::{GroupLeader, Tail};
+use crate::text::Secrets;
 
 /// How long a server may take to end once its stdin is closed, as the protocol asks it to.
 const STDIN_GRACE: Duration = Duration::from_secs(2);

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use rmcp::model::ServerPeerInfo;
 use serde_json::{Map, Value};
 
-use crate::approval::ToolAnnotations;
-
 /// A tool, as its server describes it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Tool {
@@ -21,9 +19,18 @@ pub(crate) struct Tool {
     /// The JSON schema of its structured result.
     pub(crate) output_schema: Option<Map<String, Value>>,
     /// Hints on what calling it does.
-    pub(crate) annotations: ToolAnnotations,
+    pub(crate) hints: Hints,
     /// Whether it is for the server's own user interface and not for models (MCP Apps, `_meta.ui.visibility`).
     pub(crate) is_for_apps: bool,
+}
+
+/// A server's hints on what calling a tool does; `None` where it gives none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hints {
+    pub(crate) read_only: Option<bool>,
+    pub(crate) destructive: Option<bool>,
+    pub(crate) idempotent: Option<bool>,
+    pub(crate) open_world: Option<bool>,
 }
 
 /// A server's identity, from its answer to `initialize`.
@@ -55,7 +62,7 @@ impl Tool {
             description: tool.description.map(std::borrow::Cow::into_owned),
             input_schema: Arc::unwrap_or_clone(tool.input_schema),
             output_schema: tool.output_schema.map(Arc::unwrap_or_clone),
-            annotations: ToolAnnotations {
+            hints: Hints {
                 read_only: annotations.read_only_hint,
                 destructive: annotations.destructive_hint,
                 idempotent: annotations.idempotent_hint,

@@ -6,8 +6,8 @@ use rmcp::service::Peer;
 
 use super::failure::Failure;
 use super::output::ToolOutput;
-use crate::env::Redactor;
 use crate::telemetry::{Link, Operation, Session, Target};
+use crate::text::Redactor;
 
 /// What spans of requests to one server have in common.
 #[derive(Clone)]

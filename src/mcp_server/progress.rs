@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::kernel::plain;
-use crate::page::Page;
+use crate::people::page::Page;
 use crate::session::Phase;
 
 /// The least time between two notifications: faster output is sent together.

@@ -84,7 +84,7 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
     match Progress::report_while(call.progress, phases, call.approver.waiting(), registering).await {
         Ok(registration) => {
             server.sessions.refresh_others(registration.changed(name)).await;
-            reply::registration(name, &registration)
+            reply::texts(registration.texts(name))
         }
         Err(RegisterError::Denied(denied)) => reply::denied(&denied),
         Err(RegisterError::Cancelled) => reply::failure("Registration was cancelled."),

@@ -8,7 +8,6 @@ use rmcp::model::{CallToolResult, ContentBlock};
 use crate::approval::Denied;
 use crate::kernel::PythonError;
 use crate::output::{Cut, SavedFile, SavedImage, Text};
-use crate::registry::Registration;
 use crate::session::{End, Outcome};
 use crate::text::describe;
 
@@ -45,28 +44,9 @@ pub(super) fn denied(denied: &Denied) -> CallToolResult {
     failure(format!("Not done: {denied}"))
 }
 
-/// The result of a registration: how its tools are called or found, then notes about them.
-pub(super) fn registration(name: &str, registration: &Registration) -> CallToolResult {
-    let Registration { modules, calls, others, notes, drift, .. } = registration;
-    let mut text = match (modules.as_slice(), others.as_str()) {
-        ([], "") => format!("The server has no tools: `mcptools.{name}` is empty."),
-        ([], _) => "The server has no tools.".to_owned(),
-        _ => calls.clone(),
-    };
-    if !others.is_empty() {
-        let _infallible = write!(text, "\n{others}");
-    }
-    let mut blocks = vec![block(text)];
-    if !notes.is_empty() {
-        blocks.push(block(notes.join("\n")));
-    }
-    if !drift.is_empty() {
-        let drift = drift.join("\n");
-        let advice =
-            "Import again what cells have imported from the package: names from before are the old modules.";
-        blocks.push(block(format!("Since the last registration:\n{drift}\n{advice}")));
-    }
-    CallToolResult::success(blocks)
+/// A result of several texts.
+pub(super) fn texts(texts: Vec<String>) -> CallToolResult {
+    CallToolResult::success(texts.into_iter().map(block).collect())
 }
 
 /// The result of a cell: its output, links to its images and files, and how it ended if not well; then what is `shown` beside

@@ -20,7 +20,7 @@ use super::traced::Traced;
 use super::{Connection, Handler, McpServer};
 use crate::approval::Approver;
 use crate::config::Config;
-use crate::page::{self, News, Page};
+use crate::people::page::{self, News, Page};
 use crate::session::{Author, Cell, Outcome, Session, StartError};
 use crate::telemetry;
 

@@ -31,9 +31,9 @@ use self::record::Record;
 use self::tape::Tape;
 use self::writer::Writer;
 use crate::approval::Calls;
-use crate::env::Redactor;
 use crate::files::small;
 use crate::kernel::{Content, PythonError};
+use crate::text::Redactor;
 
 /// Reads a notebook that is to be exported. Blocks.
 ///

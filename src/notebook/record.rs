@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use super::document;
 use super::tape::{Object, Output, Outputs};
 use crate::approval::CellCalls;
-use crate::env::Redactor;
 use crate::output::excerpt;
+use crate::text::Redactor;
 
 /// How many characters of a cell's code are kept.
 const CODE_CHARS: usize = 256 * 1024;

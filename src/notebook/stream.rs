@@ -1,8 +1,8 @@
 //! A stream in a notebook, as a terminal would show it, within bounds.
 
-use crate::env::Redactor;
 use crate::kernel::Terminal;
 use crate::output::Excerpt;
+use crate::text::Redactor;
 
 /// From how many bytes on text that no cursor reaches any more is handed on.
 const SETTLED_BYTES: usize = 64 * 1024;

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::stream::Stream;
-use crate::env::Redactor;
 use crate::kernel::{Content, MimeBundle, PythonError, Shown, ShownFile};
 use crate::output::excerpt;
+use crate::text::Redactor;
 
 /// How many outputs of a cell are kept.
 const MOST_OUTPUTS: usize = 400;

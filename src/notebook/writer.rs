@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::place::Place;
 use super::record::{Record, Setting, heading};
-use crate::env::Redactor;
+use crate::text::Redactor;
 
 /// How many bytes of cells may wait to be written. Those that come then are left out.
 const WAITING_BYTES: usize = 32 * 1024 * 1024;

@@ -15,8 +15,8 @@ use super::server::Server;
 use super::store::{Refused, Secret, Store, blocking};
 use super::token::Token;
 use super::{Error, Settings, foreign, machine, told};
-use crate::env::Redactor;
 use crate::files::Stamp;
+use crate::text::Redactor;
 
 /// How long a failure to get a token holds for further calls.
 const FAILURE_HOLDS: Duration = Duration::from_secs(3);

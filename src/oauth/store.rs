@@ -17,8 +17,8 @@ use serde_json::{Map, Value};
 
 use super::Error;
 use super::token::expires_at;
+use crate::env::vault::Vault;
 use crate::files::{Stamp, StateFile, create_private_directory, lock};
-use crate::vault::Vault;
 
 /// How long to wait for another process that renews the same token.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);

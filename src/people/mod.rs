@@ -1,6 +1,8 @@
-//! What passes between a session and the people who watch it and answer: at prompts, and on the page.
+//! How people watch a session and answer: the messages between it and them, and a page in the browser. Prompts are
+//! `ipybox attach`.
 
 mod call;
+pub mod page;
 mod wire;
 
 pub(crate) use self::call::{Behind, Call};

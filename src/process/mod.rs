@@ -20,7 +20,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 pub use self::descriptors::raise_descriptors;
 pub(crate) use self::guardian::guard_directory;
 pub(crate) use self::memory::{descends_from, memory_of_family, memory_of_machine};
-pub(crate) use self::program::{Question, is_program, on_path, read_to_end, run_to_end};
+pub(crate) use self::program::{Question, read_to_end, run_to_end};
 pub(crate) use self::tail::Tail;
 
 /// A child process that leads a process group of its own; dropping it kills the whole group.

@@ -1,11 +1,10 @@
-//! Programs on `PATH`, and short runs of them for their output.
+//! Short runs of programs for their output.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -22,20 +21,6 @@ const ANSWER_BYTES: usize = 16 * 1024;
 const CHUNK_BYTES: usize = 64 * 1024;
 /// How long output is awaited after the program ended: a process that it left behind may hold the pipe.
 const LATE_OUTPUT: Duration = Duration::from_millis(500);
-
-/// The first program called `name` on `path`, the value of `PATH`.
-///
-/// Relative entries are passed over: programs in the current directory are not trusted.
-pub(crate) fn on_path(name: &str, path: &str) -> Option<PathBuf> {
-    let directories = std::env::split_paths(path).filter(|directory| directory.is_absolute());
-    directories.map(|directory| directory.join(name)).find(|file| is_program(file))
-}
-
-/// Whether `path` is a file that may be executed.
-pub(crate) fn is_program(path: &Path) -> bool {
-    std::fs::metadata(path)
-        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-}
 
 /// A program that is run for its output, with its environment.
 #[derive(Debug)]
@@ -133,23 +118,6 @@ pub(crate) async fn read_to_end(output: &mut Receiver, take: &mut impl FnMut(&[u
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_programs_in_absolute_directories_are_found() {
-        let directory = tempfile::tempdir().unwrap();
-        let [first, second] = ["first", "second"].map(|name| directory.path().join(name));
-        for entry in [&first, &second] {
-            std::fs::create_dir(entry).unwrap();
-            std::fs::write(entry.join("uv"), "").unwrap();
-        }
-        std::fs::create_dir(second.join("python")).unwrap();
-        let executable = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(second.join("uv"), executable).unwrap();
-        let path = format!(".::{}:{}", first.display(), second.display());
-        assert_eq!(on_path("uv", &path), Some(second.join("uv")));
-        assert_eq!(on_path("python", &path), None);
-        assert_eq!(on_path("sh", "relative:/bin"), Some(PathBuf::from("/bin/sh")));
-    }
 
     async fn ask(script: &str, limit: Duration) -> io::Result<Answer> {
         let question = Question {

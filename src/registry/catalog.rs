@@ -9,10 +9,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::definitions::{DefinitionStore, Version};
+use super::search::{Error, Index};
 use super::store::Store;
 use crate::codegen::Tool;
 use crate::files::Stamp;
-use crate::search::{Error, Index, Query};
+use crate::servers::Query;
 
 /// What a state directory, or a registry in memory, keeps of its servers.
 pub(super) struct Kept {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Error;
 use crate::approval::ToolAnnotations;
 use crate::codegen::{self, Package, PromptArgument, ResourcesAndPrompts, Tool};
-use crate::mcp_client::{self, Connection, Connector, ServerParameters, Tell};
+use crate::mcp_client::{self, Connection, Connector, Hints, ServerParameters, Tell};
 use crate::text::describe;
 
 /// The most templates of resources, and the most prompts, that get a function.
@@ -48,7 +48,7 @@ pub(super) async fn listed_by(
         Ok(tools) => {
             let (for_apps, tools): (Vec<_>, Vec<_>) = tools.into_iter().partition(|tool| tool.is_for_apps);
             let for_apps = for_apps.into_iter().map(|tool| tool.name).collect();
-            let annotations = tools.iter().map(|tool| (tool.name.clone(), tool.annotations)).collect();
+            let annotations = tools.iter().map(|tool| (tool.name.clone(), annotations(tool.hints))).collect();
             let (others, notes) = others(&connection).await;
             Ok(Listed {
                 tools: tools.into_iter().map(to_codegen).collect(),
@@ -64,6 +64,12 @@ pub(super) async fn listed_by(
             Err(server_error(error))
         }
     }
+}
+
+/// A server's hints on a tool, for those who decide about its calls.
+fn annotations(hints: Hints) -> ToolAnnotations {
+    let Hints { read_only, destructive, idempotent, open_world } = hints;
+    ToolAnnotations { read_only, destructive, idempotent, open_world }
 }
 
 /// What a server has beside its tools, and notes on what it could not list. Without them its tools can be used all

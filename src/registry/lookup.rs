@@ -13,8 +13,7 @@ use super::packages::Packages;
 use super::store::{Store, StoredServer};
 use super::{Registry, drift, generate};
 use crate::mcp_client;
-use crate::search::Query;
-use crate::servers::{Registered, ServerLookup};
+use crate::servers::{Query, Registered, ServerLookup};
 use crate::text::describe;
 
 /// The servers of a registry, and then those of other workspaces.

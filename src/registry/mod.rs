@@ -13,6 +13,8 @@ mod known;
 mod listing;
 mod lookup;
 mod packages;
+mod registration;
+mod search;
 mod sources;
 mod store;
 
@@ -32,13 +34,15 @@ use self::generate::Listed;
 pub use self::known::{KnownServer, KnownServerError, KnownServers, LoginState, OpenPage};
 use self::lookup::Lookup;
 pub(crate) use self::packages::Packages;
+pub(crate) use self::registration::Registration;
+use self::search::calls_of;
+pub use self::search::{Error as SearchError, Index as SearchIndex};
 pub use self::sources::{GenerateError, generate_mcp_sources};
 use self::store::{Store, StoredServer};
 use crate::codegen;
 use crate::env::{SECRET, Variables};
-use crate::mcp_client::{self, Connection, Connector, Refusal, ServerParameters, Tell};
-use crate::search::calls_of;
-use crate::servers::{Registered, ServerLookup, ToolDefinition, Unusable, read};
+use crate::mcp_client::{self, Connector, Refusal, ServerParameters, Tell};
+use crate::servers::{Open, Registered, ServerLookup, ToolDefinition, Unusable, read};
 
 /// Why a server could not be registered. An earlier package and registration are unchanged.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +92,16 @@ pub(crate) enum Error {
 }
 
 impl Error {
+    /// Whether the server goes on to start.
+    pub(crate) fn is_still_starting(&self) -> bool {
+        matches!(self, Self::Server { source, .. } if matches!(**source, mcp_client::Error::StillStarting { .. }))
+    }
+
+    /// Whether the start was ended from outside, as a reset does.
+    pub(crate) fn is_ended_start(&self) -> bool {
+        matches!(self, Self::Server { source, .. } if matches!(**source, mcp_client::Error::StartEnded))
+    }
+
     /// A server's refusal for want of a login, beside the error.
     pub(crate) fn into_refusal(self) -> (Option<Refusal>, Self) {
         let refusal = match &self {
@@ -112,22 +126,6 @@ impl Error {
             other => other,
         }
     }
-}
-
-/// The result of a registration.
-pub(crate) struct Registration {
-    /// The names of the generated modules, one for each tool, in the server's order.
-    pub(crate) modules: Vec<String>,
-    /// How they are called if they are few, else which there are, as text for a model.
-    pub(crate) calls: String,
-    /// How many templates and prompts got functions, with the modules to import; empty if there are none.
-    pub(crate) others: String,
-    /// Warnings about the generated code.
-    pub(crate) warnings: Vec<String>,
-    /// Parts of the parameters, or tools, that were left out or reinterpreted.
-    pub(crate) notes: Vec<String>,
-    /// Changes of the tools since the last registration of the name.
-    pub(crate) drift: Vec<String>,
 }
 
 /// A server to register, with a valid name and valid parameters.
@@ -155,13 +153,6 @@ impl Candidate {
     }
 }
 
-impl Registration {
-    /// `name`, if its package has other tools than it had before.
-    pub(crate) fn changed<'a>(&self, name: &'a str) -> Option<&'a str> {
-        (!self.drift.is_empty()).then_some(name)
-    }
-}
-
 /// The MCP servers whose tools code can call, by name.
 ///
 /// Cloning it is cheap: clones are the same registry.
@@ -181,10 +172,7 @@ impl Registry {
     /// An executor with a sandbox protects the servers of its registry from sandboxed code from its start on:
     /// register after that, if code may have written into the current directory.
     pub fn new() -> Self {
-        // A process without a working directory starts servers in the root.
-        let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
-        let variables = Arc::new(Variables::load(&directory));
-        Self::in_memory(crate::config::connector_at(directory, variables))
+        Self::in_memory(crate::config::connector_here())
     }
 
     /// As [`new`](Self::new), with another connector.
@@ -303,7 +291,7 @@ impl Registry {
         candidate: Candidate,
         packages: Packages,
         tell: Tell<'_>,
-    ) -> Result<(Registration, Registered, Connection), Error> {
+    ) -> Result<(Registration, Open), Error> {
         let Candidate { name, parameters, mut notes, .. } = candidate;
         let Listed { tools, annotations, for_apps, others, notes: of_others, connection } =
             generate::listed_by(&self.connector, &name, &parameters, &notes, tell).await?;
@@ -323,7 +311,8 @@ impl Registry {
         match installed {
             Ok(Installed { modules, calls, others, warnings, drift, definitions }) => {
                 server.definitions = definitions;
-                Ok((Registration { modules, calls, others, warnings, notes, drift }, server, connection))
+                let registration = Registration { modules, calls, others, warnings, notes, drift };
+                Ok((registration, Open::new(server, connection)))
             }
             Err(error) => {
                 connection.close().await;

@@ -85,8 +85,8 @@ pub async fn generate_mcp_sources(
     let candidate = registry.candidate(server_name, parameters)?;
     let report = |what: &str| tracing::debug!(server = server_name, "{what}");
     let registering = registry.register(candidate, Packages::new(path, "."), &report);
-    let (registration, _, connection) = registering.await?;
-    connection.close().await;
+    let (registration, open) = registering.await?;
+    open.close().await;
     for warning in registration.notes.iter().chain(&registration.warnings) {
         tracing::warn!(server = server_name, "{warning}");
     }

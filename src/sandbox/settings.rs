@@ -13,7 +13,7 @@ use super::{
     Backend, Configuration, Error, Hardening, Place, Policy, Rules, Sandbox, Service, bwrap, check, srt,
 };
 use crate::env::Variables;
-use crate::process::on_path;
+use crate::env::on_path;
 
 /// How sandboxes are made in this session.
 #[derive(Debug, Clone)]

@@ -3,6 +3,7 @@
 mod elicitation;
 mod login;
 mod pool;
+pub(crate) mod query;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -13,11 +14,11 @@ use sha2::{Digest as _, Sha256};
 use crate::approval::{OURSELVES, Target, ToolAnnotations};
 use crate::codegen;
 use crate::mcp_client::{self, ParametersError, Reach, ServerParameters};
-use crate::search::Query;
 
 pub(crate) use self::elicitation::ByGate;
 pub(crate) use self::login::{LOGINS, log_in};
-pub(crate) use self::pool::{Pool, Request};
+pub(crate) use self::pool::{Open, Pool, Request};
+pub use self::query::{Detail, Query};
 
 /// Looks up registered servers by name.
 pub(crate) trait ServerLookup: Send + Sync {

@@ -105,9 +105,20 @@ struct Slot {
 
 /// A connection, and its server.
 #[derive(Clone)]
-struct Open {
+pub(crate) struct Open {
     server: Arc<Registered>,
     connection: Arc<Connection>,
+}
+
+impl Open {
+    pub(crate) fn new(server: Registered, connection: Connection) -> Self {
+        Self { server: Arc::new(server), connection: Arc::new(connection) }
+    }
+
+    /// Closes the connection, which no call uses.
+    pub(crate) async fn close(self) {
+        self.connection.close().await;
+    }
 }
 
 /// The connections by server name.
@@ -275,8 +286,7 @@ impl Pool {
     }
 
     /// Takes over a connection that is open already.
-    pub(crate) async fn adopt(&self, name: &str, server: Registered, connection: Connection) {
-        let open = Open { server: Arc::new(server), connection: Arc::new(connection) };
+    pub(crate) async fn adopt(&self, name: &str, open: Open) {
         let old = self.slot(name).place.lock().await.replace(open);
         if let Some(old) = old {
             old.connection.close().await;

@@ -2,7 +2,7 @@
 
 use crate::approval::{AuditError, Denied, PolicyError};
 use crate::text::describe;
-use crate::{config, environment, registry, site, tool_server};
+use crate::{config, registry, site, tool_server};
 
 /// Why a session could not be opened. No process is left behind.
 #[derive(Debug, thiserror::Error)]
@@ -71,12 +71,12 @@ pub(crate) enum InstallError {
     /// The client no longer wants it.
     #[error("install: cancelled")]
     Cancelled,
-    /// There is no environment to install into.
+    /// The session runs no code, which would install it.
     #[error(transparent)]
-    Python(Box<Error>),
+    Session(Box<Error>),
     /// It cannot be installed.
     #[error(transparent)]
-    Install(#[from] environment::InstallError),
+    Install(#[from] site::InstallError),
     /// It cannot be installed where a Jupyter server runs the kernel.
     #[error("{0}")]
     Remote(String),

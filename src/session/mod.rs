@@ -12,7 +12,6 @@
 mod audience;
 mod cell;
 mod checkpoint;
-mod directory;
 mod end;
 mod error;
 mod follow;
@@ -25,7 +24,7 @@ mod remote_packages;
 mod worker;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -36,7 +35,6 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use self::audience::{Audience, Ended, Event, Mailbox, Question};
 pub(crate) use self::cell::{Author, Cell, Outcome};
-use self::directory::session_directory;
 pub(crate) use self::end::End;
 pub use self::end::KernelState;
 pub use self::error::StartError;
@@ -52,19 +50,19 @@ use crate::approval::{
 };
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
-use crate::environment::{self, Environment};
 use crate::import::offered_at_start;
 use crate::kernel::{Inquiry, Insight};
-use crate::mcp_client::Tell;
 use crate::output::Places;
 use crate::registry::{Registration, Registry};
 use crate::servers::{ByGate, Pool};
 use crate::site::{self, Installer};
 use crate::tool_server::Endpoint;
-use crate::vault::Vault;
 
 /// How long a cell may run unless its caller sets a timeout.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Receives progress: short phrases for the waiting caller.
+pub(crate) type Progress<'a> = &'a (dyn Fn(&str) + Send + Sync);
 
 /// The tools that the code of a session can call, and the approval of its calls.
 pub(crate) struct ToolOptions {
@@ -151,11 +149,8 @@ impl Session {
                 (Arc::new(Gate::new(policy, Standing::default(), Duration::ZERO, Audit::off())), None)
             }
         };
-        let directory = session_directory().map_err(StartError::PrivateDirectory)?;
-        crate::process::guard_directory(directory.path());
         let tool_server = tools.as_ref().map(|tools| &tools.server);
-        let (kernels, installer) =
-            site::open(config, directory.path(), tool_server).map_err(StartError::PrivateDirectory)?;
+        let site = site::open(config, tool_server).map_err(StartError::PrivateDirectory)?;
         let places = Places { workspace: config.workspace.clone(), images: config.images_dir.clone() };
         let pool = tools.as_ref().map(|tools| Arc::clone(&tools.registrar.pool));
         let offers = tools.as_ref().and_then(|tools| tools.offers.clone());
@@ -169,7 +164,7 @@ impl Session {
         gate.watch(Box::new(move |notice| watching.notice(notice)));
         Ok(Self {
             queue: Queue::start(
-                kernels,
+                site.kernels,
                 Arc::clone(&gate),
                 pool,
                 offers,
@@ -179,11 +174,11 @@ impl Session {
             ),
             gate,
             tools,
-            installer,
+            installer: site.installer,
             places,
             stopping: TaskTracker::new(),
             audience,
-            directory: Mutex::new(Some(directory)),
+            directory: Mutex::new(site.directory),
         })
     }
 
@@ -301,19 +296,19 @@ impl Session {
         name: &str,
         parameters: &Map<String, Value>,
         client: Option<Client<'_>>,
-        tell: Tell<'_>,
+        tell: Progress<'_>,
     ) -> Result<Registration, RegisterError> {
         let Some(Tools { registrar, .. }) = &self.tools else { return Err(RegisterError::NoTools) };
         let registering = registrar.register(name, parameters, client.map(|client| client.approver), tell);
         let registered = Client::unless_cancelled(client, registering).await;
-        let (registration, server, connection) = registered.ok_or(RegisterError::Cancelled)??;
+        let (registration, open) = registered.ok_or(RegisterError::Cancelled)??;
         // In a task, which the caller cannot drop: the name means this server already.
         let (session, changed) = (Arc::clone(self), registration.changed(name).map(str::to_owned));
         let owned_name = name.to_owned();
         let adopting = tokio::spawn(async move {
             session.queue.refresh_imports(changed.as_deref()).await;
             let Some(Tools { registrar: Registrar { pool, .. }, .. }) = &session.tools else { return };
-            pool.adopt(&owned_name, server, connection).await;
+            pool.adopt(&owned_name, open).await;
             if session.queue.is_stopping() {
                 pool.stop().await;
             }
@@ -345,7 +340,7 @@ impl Session {
         &self,
         package: &str,
         client: Option<Client<'_>>,
-        progress: environment::Progress<'_>,
+        progress: Progress<'_>,
     ) -> Result<String, InstallError> {
         let installing = self.install_if_permitted(package, client, progress);
         let installed = Client::unless_cancelled(client, installing).await;
@@ -358,16 +353,10 @@ impl Session {
         &self,
         package: &str,
         client: Option<Client<'_>>,
-        progress: environment::Progress<'_>,
+        progress: Progress<'_>,
     ) -> Result<String, InstallError> {
         // Nobody is asked about what cannot be done.
-        match &self.installer {
-            Installer::Local(installer) => installer.check(package)?,
-            Installer::Remote => {
-                remote_packages::check(package).map_err(InstallError::Remote)?;
-                environment::check_requirement(package, &self.places.workspace)?;
-            }
-        }
+        self.installer.check(package)?;
         let on_record = match client {
             Some(Client { approver, .. }) => {
                 let action = ours("install_package", [("package_name", json!(package))]);
@@ -377,46 +366,34 @@ impl Session {
             None => None,
         };
         let installed = match &self.installer {
-            Installer::Local(installer) => match self.environment(progress).await {
-                Ok(environment) => {
-                    installer.install(package, &environment, progress).await.map_err(InstallError::from)
-                }
-                Err(error) => Err(InstallError::Python(Box::new(error))),
-            },
-            Installer::Remote => self.install_remotely(package, progress).await,
+            _ if self.queue.is_stopping() => Err(InstallError::Session(Box::new(Error::Stopped))),
+            Installer::Local(installer) => {
+                installer.install(package, progress).await.map_err(InstallError::from)
+            }
+            Installer::Remote { .. } => self.install_remotely(package, progress).await,
         };
         record_end(on_record, &installed, |output| json!(output));
         installed
     }
 
     /// Queues a cell in which the remote kernel installs the package itself.
-    async fn install_remotely(
-        &self,
-        package: &str,
-        progress: environment::Progress<'_>,
-    ) -> Result<String, InstallError> {
+    async fn install_remotely(&self, package: &str, progress: Progress<'_>) -> Result<String, InstallError> {
         progress("installing where the Jupyter server runs the kernel");
         let cancel = self.cell_token();
         // If the caller drops this future, the installation is cancelled.
         let _guard = cancel.clone().drop_guard();
         let outcome = self.execute(remote_packages::cell(package.trim(), cancel)).await.outcome().await;
-        let outcome = outcome.map_err(|error| InstallError::Python(Box::new(error)))?;
+        let outcome = outcome.map_err(|error| InstallError::Session(Box::new(error)))?;
         remote_packages::output_or_reason(outcome)
             .map_err(|why| InstallError::Remote(format!("install `{package}`: {why}")))
     }
 
-    /// The Python environment of the kernel; waits until it is ready.
-    pub(crate) async fn environment(
-        &self,
-        progress: environment::Progress<'_>,
-    ) -> Result<Arc<Environment>, Error> {
+    /// The interpreter of the kernel; waits until its environment is ready.
+    pub(crate) async fn python(&self) -> Result<PathBuf, Error> {
         if self.queue.is_stopping() {
             return Err(Error::Stopped);
         }
-        match &self.installer {
-            Installer::Local(installer) => Ok(installer.environment(progress).await?),
-            Installer::Remote => Err(site::Error::RemotePython.into()),
-        }
+        Ok(self.installer.python().await?)
     }
 
     /// Begins to stop, and does not wait.
@@ -470,8 +447,7 @@ impl Tools {
             None => Registry::in_directory(&config.state_dir, connector.clone()),
         };
         registry.report_placeholders(&config.variables);
-        let vault = Arc::new(Vault::in_directory(&config.state_dir));
-        let at_start = offered_at_start(config, &connector, &vault).map_err(StartError::McpConfig)?;
+        let at_start = offered_at_start(config, &connector).map_err(StartError::McpConfig)?;
         // The registry of an application does not know the vault.
         let offering = registry.with_connector(connector.clone());
         let pool =
@@ -482,7 +458,7 @@ impl Tools {
             server.listen(host, port).await?;
         }
         let registrar = Registrar { registry, pool, gate, workspace: config.workspace.clone() };
-        let offers = Offers::start(Registrar { registry: offering, ..registrar.clone() }, vault, at_start);
+        let offers = Offers::start(Registrar { registry: offering, ..registrar.clone() }, at_start);
         Ok(Self { registrar, server, progress, checkpoint, offers })
     }
 }

@@ -13,11 +13,9 @@ use tokio_util::task::TaskTracker;
 
 use super::registrar::{Done, Registrar, permit, record_end, registration};
 use crate::approval::{Approver, OpenCall, Origin};
-use crate::import::{AT_ONCE, AtStart, StartServer, forget};
-use crate::mcp_client;
+use crate::import::{AT_ONCE, AtStart, StartServer};
 use crate::registry::{self, Candidate};
 use crate::text::describe;
-use crate::vault::Vault;
 
 /// How many troubles a note lists.
 const LISTED_TROUBLES: usize = 40;
@@ -29,7 +27,6 @@ const OFFERED_BY_CODE: &str = "code in the sandbox can write the file that offer
 /// The servers that are offered to a session.
 pub(super) struct Offers {
     registrar: Registrar,
-    vault: Arc<Vault>,
     slots: Arc<Semaphore>,
     /// Those that somebody has to be asked about.
     asking: Mutex<Vec<Arc<StartServer>>>,
@@ -90,7 +87,7 @@ impl News {
 
 impl Offers {
     /// Begins to register what needs no question. `None` if there is nothing to do.
-    pub(super) fn start(registrar: Registrar, vault: Arc<Vault>, at_start: AtStart) -> Option<Arc<Self>> {
+    pub(super) fn start(registrar: Registrar, at_start: AtStart) -> Option<Arc<Self>> {
         let AtStart { servers, left } = at_start;
         let is_new = |server: &StartServer| {
             let registered = registrar.registry.parameters_of(&server.name);
@@ -104,7 +101,6 @@ impl Offers {
         }
         let offers = Arc::new(Self {
             registrar,
-            vault,
             slots: Arc::new(Semaphore::new(AT_ONCE)),
             asking: Mutex::default(),
             status: watch::Sender::default(),
@@ -225,7 +221,7 @@ impl Offers {
             slot = self.slots.acquire() => slot,
             () = self.stop.cancelled() => return,
         };
-        if let Err(error) = kept.put(&self.vault).await {
+        if let Err(error) = kept.put().await {
             return self.failed(name, &format!("its secrets cannot be kept: {error}"));
         }
         let before = self.registrar.registry.parameters_of(name).ok().flatten();
@@ -233,7 +229,7 @@ impl Offers {
         let registered = match candidate {
             Ok(candidate) => tokio::select! {
                 registered = self.generate(candidate, name) => registered,
-                () = self.stop.cancelled() => return kept.withdraw(&self.vault).await,
+                () = self.stop.cancelled() => return kept.withdraw().await,
             },
             Err(error) => Err(error),
         };
@@ -243,12 +239,12 @@ impl Offers {
             Ok(done) => {
                 self.adopt(name, done).await;
                 if let Some(before) = before {
-                    forget(&before, &kept.parameters, &self.vault).await;
+                    kept.forget_those_of(&before).await;
                 }
             }
             Err(error) => {
                 self.failed(name, &describe(&error));
-                kept.withdraw(&self.vault).await;
+                kept.withdraw().await;
             }
         }
     }
@@ -258,24 +254,24 @@ impl Offers {
         let tell = |what: &str| self.said(format!("MCP server `{name}`: {}", crate::text::one_line(what)));
         loop {
             match self.registrar.generate(candidate.clone(), None, &tell).await {
-                Err(error) if is_still_starting(&error) => {
+                Err(error) if error.is_still_starting() => {
                     if self.is_awaited(name) {
                         self.failed(name, "not ready yet: it goes on to start, and a later cell is told");
                         self.ended(name);
                     }
                 }
                 // By a reset, which ends connections, and not what is offered.
-                Err(error) if is_ended_by_reset(&error) && !self.stop.is_cancelled() => {}
+                Err(error) if error.is_ended_start() && !self.stop.is_cancelled() => {}
                 registered => return registered,
             }
         }
     }
 
-    async fn adopt(&self, name: &str, (registration, server, connection): Done) {
+    async fn adopt(&self, name: &str, (registration, open): Done) {
         for warning in &registration.warnings {
             tracing::warn!(server = %name, "{warning}");
         }
-        self.registrar.pool.adopt(name, server, connection).await;
+        self.registrar.pool.adopt(name, open).await;
         if self.stop.is_cancelled() {
             return self.registrar.pool.stop().await;
         }
@@ -329,14 +325,4 @@ impl StartServer {
     fn origin(&self) -> Origin {
         if self.is_of_code { Origin::Code } else { Origin::Trusted }
     }
-}
-
-fn is_ended_by_reset(error: &registry::Error) -> bool {
-    matches!(error, registry::Error::Server { source, .. }
-        if matches!(**source, mcp_client::Error::StartEnded))
-}
-
-fn is_still_starting(error: &registry::Error) -> bool {
-    matches!(error, registry::Error::Server { source, .. }
-        if matches!(**source, mcp_client::Error::StillStarting { .. }))
 }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::Progress;
 use super::error::RegisterError;
 use crate::approval::{Action, Approver, Denied, Gate, OURSELVES, OpenCall, Origin, REGISTER, Target};
-use crate::mcp_client::{Connection, Tell};
 use crate::registry::{self, Candidate, Packages, Registration, Registry};
-use crate::servers::{self, Pool, Registered};
+use crate::servers::{self, Open, Pool};
 use crate::text::describe;
 
 /// A server that is registered, with an open connection.
-pub(super) type Done = (Registration, Registered, Connection);
+pub(super) type Done = (Registration, Open);
 
 /// Registers servers for the code of a session.
 #[derive(Clone)]
@@ -31,7 +31,7 @@ impl Registrar {
         name: &str,
         parameters: &Map<String, Value>,
         approver: Option<&Approver>,
-        tell: Tell<'_>,
+        tell: Progress<'_>,
     ) -> Result<Done, RegisterError> {
         // Nobody is asked about what cannot be done.
         let candidate = self.registry.candidate(name, parameters)?;
@@ -60,7 +60,7 @@ impl Registrar {
         &self,
         candidate: Candidate,
         approver: Option<&Approver>,
-        tell: Tell<'_>,
+        tell: Progress<'_>,
     ) -> Result<Done, registry::Error> {
         let packages = Packages::of_workspace(&self.workspace);
         let registering = self.registry.register(candidate.clone(), packages.clone(), tell);

@@ -15,20 +15,6 @@ const TIMEOUT: Duration = Duration::from_secs(3600);
 /// How many characters of the installer's output are returned.
 const OUTPUT_CHARS: usize = 20_000;
 
-/// Refuses paths: the remote kernel has no files of this machine.
-pub(super) fn check(package: &str) -> Result<(), String> {
-    let text = package.trim();
-    let is_path =
-        matches!(text, "." | "..") || ["/", "./", "../", "file:"].iter().any(|start| text.starts_with(start));
-    if is_path {
-        return Err(format!(
-            "install `{text}`: packages are installed where the Jupyter server runs the kernel, which does not have the \
-             files of this machine\nhint: give a name or a URL"
-        ));
-    }
-    Ok(())
-}
-
 /// The cell that installs `package`, a requirement that has been checked.
 pub(super) fn cell(package: &str, cancel: CancellationToken) -> Cell {
     Cell {
@@ -55,19 +41,4 @@ pub(super) fn output_or_reason(outcome: Outcome) -> Result<String, String> {
         (end, _) => end.words(),
     };
     Err(if said.is_empty() { why } else { format!("{why}\n{said}") })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_lies_on_this_machine_is_refused() {
-        for path in [".", "./here", "../there", "/abs", " file:///x.whl"] {
-            assert!(check(path).unwrap_err().contains("does not have the files"), "{path}");
-        }
-        for package in ["six", "git+https://host/x", "name @ https://host/x.whl"] {
-            check(package).unwrap();
-        }
-    }
 }

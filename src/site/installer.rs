@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::Error;
 use super::sandboxed::Sandboxed;
 use crate::config::Config;
-use crate::environment::{self, Contained, Environment, InstallError, Running, SandboxRunner};
+use crate::environment::{self, Contained, Progress, Running, SandboxRunner};
 use crate::sandbox::{self, Confinement, Inside, Place, Program};
 
 /// The name of the settings file in the private directory.
@@ -23,7 +23,68 @@ pub(crate) enum Installer {
     /// Into an environment of this machine.
     Local(Box<LocalInstaller>),
     /// Where a Jupyter server runs the kernel: the kernel does it.
-    Remote,
+    Remote {
+        /// What is named by a path is relative to it.
+        workspace: PathBuf,
+    },
+}
+
+/// Why a package was not installed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InstallError {
+    /// There is no environment to install into.
+    #[error(transparent)]
+    Python(#[from] Error),
+    /// It cannot be installed.
+    #[error(transparent)]
+    Install(#[from] environment::InstallError),
+    /// It is a path, and the kernel is on another machine.
+    #[error(
+        "install `{package}`: packages are installed where the Jupyter server runs the kernel, which does not have the \
+         files of this machine\nhint: give a name or a URL"
+    )]
+    Path {
+        /// The requirement.
+        package: String,
+    },
+}
+
+impl Installer {
+    /// Checks that a package can be installed at all, from an allowed source.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub(crate) fn check(&self, package: &str) -> Result<(), InstallError> {
+        match self {
+            Self::Local(installer) => Ok(installer.check(package)?),
+            Self::Remote { workspace } => {
+                check_no_path(package)?;
+                Ok(environment::check_requirement(package, workspace)?)
+            }
+        }
+    }
+
+    /// The interpreter of the kernel; waits until its environment is ready.
+    ///
+    /// # Errors
+    /// There is none, or it is on another machine.
+    pub(crate) async fn python(&self) -> Result<PathBuf, Error> {
+        match self {
+            Self::Local(installer) => {
+                let environment = installer.environment.get(&|_| {}).await.map_err(Error::Environment)?;
+                Ok(environment.python().to_owned())
+            }
+            Self::Remote { .. } => Err(Error::RemotePython),
+        }
+    }
+}
+
+/// Refuses paths: the remote kernel has no files of this machine.
+fn check_no_path(package: &str) -> Result<(), InstallError> {
+    let text = package.trim();
+    let is_path =
+        matches!(text, "." | "..") || ["/", "./", "../", "file:"].iter().any(|start| text.starts_with(start));
+    if is_path { Err(InstallError::Path { package: text.to_owned() }) } else { Ok(()) }
 }
 
 /// Installs into the environment of the kernels on this machine.
@@ -48,32 +109,26 @@ impl LocalInstaller {
         Self { environment, workspace: config.workspace.clone(), sandbox }
     }
 
-    /// The Python environment; waits until it is ready.
-    pub(crate) async fn environment(
-        &self,
-        progress: environment::Progress<'_>,
-    ) -> Result<Arc<Environment>, Error> {
-        self.environment.get(progress).await.map_err(Error::Environment)
-    }
-
-    /// Checks that a package can be installed at all, from an allowed source.
-    pub(crate) fn check(&self, package: &str) -> Result<(), InstallError> {
+    fn check(&self, package: &str) -> Result<(), environment::InstallError> {
         environment::check_requirement(package, &self.workspace)?;
         let Some(Installations { confinement, .. }) = &self.sandbox else { return Ok(()) };
         environment::check_host(package, &confinement.variables, |host| confinement.installs_from(host))
     }
 
-    /// Installs a package into `environment`. Returns the installer's output.
+    /// Installs a package into the Python environment, once that is ready. Returns the installer's output.
+    ///
+    /// # Errors
+    /// There is no environment, or the package cannot be installed into it.
     pub(crate) async fn install(
         &self,
         package: &str,
-        environment: &Environment,
-        progress: environment::Progress<'_>,
+        progress: Progress<'_>,
     ) -> Result<String, InstallError> {
+        let environment = self.environment.get(progress).await.map_err(Error::Environment)?;
         let sandboxed =
             self.sandbox.as_ref().map(|with| Installation { with, prefixes: environment.prefixes() });
         let sandbox = sandboxed.as_ref().map(|sandboxed| sandboxed as &dyn SandboxRunner);
-        environment.install(package, progress, sandbox).await
+        Ok(environment.install(package, progress, sandbox).await?)
     }
 }
 
@@ -128,5 +183,21 @@ impl Installation<'_> {
         let status = sandbox.run(program, output).await;
         sandbox.stop().await;
         status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_on_this_machine_is_refused_for_a_remote_kernel() {
+        for path in [".", "./here", "../there", "/abs", " file:///x.whl"] {
+            let refusal = check_no_path(path).unwrap_err().to_string();
+            assert!(refusal.contains("does not have the files"), "{path}");
+        }
+        for package in ["six", "git+https://host/x", "name @ https://host/x.whl"] {
+            check_no_path(package).unwrap();
+        }
     }
 }

@@ -10,10 +10,12 @@ mod remote;
 mod sandboxed;
 mod uploads;
 
-use std::path::Path;
 use std::sync::Arc;
 
-pub(crate) use self::installer::{Installer, LocalInstaller};
+use tempfile::TempDir;
+
+use self::installer::LocalInstaller;
+pub(crate) use self::installer::{InstallError, Installer};
 use self::local::Local;
 use self::remote::Remote;
 use self::sandboxed::Sandboxed;
@@ -52,18 +54,25 @@ pub(crate) enum Kernels {
     Remote(Box<Remote>),
 }
 
-/// Prepares the site that `config` names, with `directory` for the files of this session.
-pub(crate) fn open(
-    config: &Config,
-    directory: &Path,
-    tool_server: Option<&Arc<Endpoint>>,
-) -> std::io::Result<(Kernels, Installer)> {
+/// An open site.
+pub(crate) struct Open {
+    pub(crate) kernels: Kernels,
+    pub(crate) installer: Installer,
+    /// The files of kernels on this machine: to be removed after these.
+    pub(crate) directory: Option<TempDir>,
+}
+
+/// Prepares the site that `config` names.
+pub(crate) fn open(config: &Config, tool_server: Option<&Arc<Endpoint>>) -> std::io::Result<Open> {
+    if let Site::Remote(server) = &config.site {
+        let remote = Remote::new(config, server, tool_server.cloned());
+        let installer = Installer::Remote { workspace: config.workspace.clone() };
+        return Ok(Open { kernels: Kernels::Remote(Box::new(remote)), installer, directory: None });
+    }
+    let private = kernel::private_directory()?;
+    let directory = private.path();
     let sandboxed = match &config.site {
-        Site::Remote(server) => {
-            let remote = Remote::new(config, server, tool_server.cloned());
-            return Ok((Kernels::Remote(Box::new(remote)), Installer::Remote));
-        }
-        Site::Local => None,
+        Site::Local | Site::Remote(_) => None,
         Site::Sandboxed { confinement, .. } => Some(Sandboxed::new(config, confinement, directory)?),
     };
     let environment = Arc::new(environment::Shared::new(environment::EnvironmentSettings {
@@ -75,7 +84,8 @@ pub(crate) fn open(
     }));
     let installer = LocalInstaller::new(Arc::clone(&environment), config, sandboxed.as_ref(), directory);
     let local = Local::new(config, environment, sandboxed, directory, tool_server.cloned());
-    Ok((Kernels::Local(Box::new(local)), Installer::Local(Box::new(installer))))
+    let (kernels, installer) = (Kernels::Local(Box::new(local)), Installer::Local(Box::new(installer)));
+    Ok(Open { kernels, installer, directory: Some(private) })
 }
 
 impl Kernels {

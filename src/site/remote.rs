@@ -11,15 +11,12 @@ use tokio_util::task::TaskTracker;
 use super::Error;
 use super::{modules, uploads};
 use crate::config::{Config, RemoteServer};
-use crate::jupyter::KernelId;
-use crate::kernel::{CallHandler, Kernel, RemoteLaunch, settle};
+use crate::kernel::{CallHandler, Kernel, RemoteLaunch};
 use crate::tool_server::Endpoint;
 
 /// Kernels on a Jupyter server.
 pub(crate) struct Remote {
     launch: RemoteLaunch,
-    /// A kernel that the server restarts as the next one.
-    earlier: Option<KernelId>,
 }
 
 impl Remote {
@@ -35,8 +32,9 @@ impl Remote {
             runtime: &crate::tool_server::RUNTIME,
             handler: Arc::new(Calls { workspace: config.workspace.clone(), tool_server }),
             tasks: TaskTracker::new(),
+            earlier: None,
         };
-        Self { launch, earlier: None }
+        Self { launch }
     }
 
     /// Has the server start a kernel.
@@ -45,23 +43,20 @@ impl Remote {
         report: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<Kernel, Error> {
         report("starting the IPython kernel on the Jupyter server");
-        let kernel = Kernel::start_remote(&self.launch, &mut self.earlier).await?;
+        let kernel = Kernel::start_remote(&mut self.launch).await?;
         tracing::info!(server = self.launch.server.name(), "the kernel is ready");
         Ok(kernel)
     }
 
     /// Has the server restart this kernel for the next one.
     pub(super) async fn keep_for_restart(&mut self, kernel: Kernel) {
-        self.earlier = kernel.release().await;
+        self.launch.keep_for_restart(kernel).await;
     }
 
     /// Ends the kernel, and one that was to be restarted, and waits for pending requests about others.
     pub(super) async fn end(&mut self, kernel: Option<Kernel>) {
         drop(kernel);
-        if let Some(earlier) = self.earlier.take() {
-            self.launch.end(earlier);
-        }
-        settle(&self.launch.tasks).await;
+        self.launch.end().await;
     }
 }
 

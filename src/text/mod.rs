@@ -4,6 +4,7 @@ mod coloured;
 mod describe;
 mod nearest;
 mod plain;
+mod secrets;
 pub(crate) mod visible;
 
 pub(crate) use self::coloured::Coloured;
@@ -11,3 +12,4 @@ pub use self::describe::describe;
 pub(crate) use self::describe::{listed, quoted};
 pub(crate) use self::nearest::nearest;
 pub(crate) use self::plain::{Sequence, one_line, plain, sequence, shortened};
+pub(crate) use self::secrets::{Beginning, Redactor, Secrets};

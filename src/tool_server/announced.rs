@@ -7,8 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 
 use crate::mcp_client::ServerParameters;
-use crate::search::Query;
-use crate::servers::{Registered, ServerLookup};
+use crate::servers::{Query, Registered, ServerLookup};
 
 /// The registered servers of a standalone tool server, in memory.
 #[derive(Default)]

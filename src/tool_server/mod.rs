@@ -6,6 +6,7 @@
 //! ```text
 //! Endpoint    in a session's process: calls of its kernels alone, with a token for each kernel
 //! ToolServer  standing alone: calls; and with another token, its host registers servers and approves calls
+//! client      in another process: makes calls, and approves them for the host
 //! ```
 
 mod access;
@@ -16,18 +17,20 @@ mod batch;
 mod body;
 mod call;
 mod checkpoint_routes;
+mod client;
 mod connections;
 mod endpoint;
 mod host_routes;
 mod listener;
 mod routes;
 mod standalone;
-pub(crate) mod wire;
+mod wire;
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+pub use self::client::{ApprovalClient, ApprovalClientError, ToolResult, ToolRunner, ToolRunnerError};
 pub(crate) use self::endpoint::Endpoint;
 pub use self::standalone::{ToolServer, ToolServerBuilder};
 

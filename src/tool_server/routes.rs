@@ -17,8 +17,7 @@ use super::body::{Refused, Text};
 use super::call::{Call, Shared, answer, check_name, resolve, resolve_and_answer};
 use crate::approval::{Action, Gate, OURSELVES, Target};
 use crate::mcp_client::ListKind;
-use crate::search::Query;
-use crate::servers::{Pool, Request};
+use crate::servers::{Pool, Query, Request};
 
 /// The tool name for approving and recording that a resource is read: MCP's method.
 const READ_RESOURCE: &str = "resources/read";

@@ -1,7 +1,6 @@
 //! The tool server as a process of its own, or as a part of another program.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +14,8 @@ use super::host_routes::{self, Subjects};
 use super::listener::Listener;
 use super::{Error, routes};
 use crate::approval::{Audit, Effect, Gate, Policy, Standing};
-use crate::config::connector_at;
-use crate::env::Variables;
-use crate::mcp_client::DEFAULT_CONNECT_TIMEOUT;
+use crate::config::connector_here;
+use crate::mcp_client::{Connector, DEFAULT_CONNECT_TIMEOUT};
 use crate::servers::{ByGate, Pool, ServerLookup};
 
 /// The port of the reference implementation.
@@ -77,7 +75,7 @@ pub struct ToolServerBuilder {
     connect_timeout: Duration,
     token: Option<String>,
     host_token: Option<String>,
-    place: Option<(PathBuf, Variables)>,
+    connector: Option<Connector>,
 }
 
 impl Default for ToolServerBuilder {
@@ -90,7 +88,7 @@ impl Default for ToolServerBuilder {
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             token: None,
             host_token: None,
-            place: None,
+            connector: None,
         }
     }
 }
@@ -146,9 +144,9 @@ impl ToolServerBuilder {
         self
     }
 
-    /// Where MCP servers start, and what fills their placeholders; default: the current directory, and its variables.
-    pub(crate) fn place(mut self, directory: PathBuf, variables: Variables) -> Self {
-        self.place = Some((directory, variables));
+    /// Connects to the MCP servers; default: one that starts them in the current directory, with its variables.
+    pub(crate) fn connector(mut self, connector: Connector) -> Self {
+        self.connector = Some(connector);
         self
     }
 
@@ -166,18 +164,10 @@ impl ToolServerBuilder {
         let (token, host_token) = (caller.text().to_owned(), host.text().to_owned());
         let keys = Arc::new(Keys::new(caller, host));
 
-        let (directory, variables) = self.place.unwrap_or_else(|| {
-            // A process without a working directory starts servers in the root.
-            let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
-            let variables = Variables::load(&directory);
-            (directory, variables)
-        });
-        let variables = Arc::new(variables);
-        for problem in variables.problems() {
-            tracing::warn!("{problem}");
-        }
+        let connector = self.connector.unwrap_or_else(connector_here);
+        connector.warn_of_dotenv();
         let gate = Arc::new(Gate::new(self.policy, Standing::default(), self.approval_timeout, Audit::off()));
-        let connector = connector_at(directory, variables)
+        let connector = connector
             .with_connect_timeout(self.connect_timeout)
             .asking(Arc::new(ByGate { gate: Arc::clone(&gate), progress: watch::channel(String::new()).0 }));
         let servers = Arc::new(Announced::default());

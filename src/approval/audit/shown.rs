@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::env::{Beginning, Redactor};
+use crate::text::{Beginning, Redactor};
 
 /// The longest text or JSON value that is written whole, in bytes: enough for readers, and one write appends
 /// a line of it.

@@ -11,11 +11,11 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{self, Message as Frame};
 
+use super::super::jupyter::{self, Channels, KernelId, Server};
 use super::super::message::{Content, Message, RateLimit, Shown};
 use super::calls::{CallHandler, CallMessage, Calls};
 use super::frames;
 use super::parts::{Channel, Parts, SUBPROTOCOL};
-use crate::jupyter::{self, Channels, KernelId, Server};
 use crate::text::describe;
 
 /// How many messages are queued before no more are read.

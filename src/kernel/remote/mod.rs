@@ -23,12 +23,11 @@ use tokio_util::task::TaskTracker;
 pub(crate) use self::calls::CallHandler;
 use self::link::{Heard, Link, Request, State};
 pub(super) use self::parts::{Channel, Parts};
-pub(crate) use self::running::settle;
-use self::running::{Running, obtain};
+use self::running::{Running, obtain, settle};
 use super::fold::Fold;
+use super::jupyter::{self, Channels, KernelId, Server};
 use super::message::{Content, KernelInfo, Message};
 use super::{Death, Error, Event, Limits, SHARED_MODULES, ShellCommands};
-use crate::jupyter::{self, Channels, KernelId, Server};
 use crate::text::describe;
 
 /// The comm target of the kernel's calls, beside those of other code.
@@ -60,8 +59,7 @@ const MODULES: [(&str, &str); 6] = python_modules![
     "ipybox_streams",
 ];
 
-/// The settings for starting a remote kernel.
-#[derive(Clone)]
+/// The settings for starting remote kernels, one at a time.
 pub(crate) struct RemoteLaunch {
     pub(crate) server: Arc<Server>,
     /// The kernel spec; `None` for the server's default.
@@ -82,12 +80,28 @@ pub(crate) struct RemoteLaunch {
     pub(crate) handler: Arc<dyn CallHandler>,
     /// Pending requests about kernels.
     pub(crate) tasks: TaskTracker,
+    /// A kernel that the server restarts as the next one.
+    pub(crate) earlier: Option<KernelId>,
 }
 
 impl RemoteLaunch {
-    /// Has the server end a kernel that was to be restarted, and does not wait.
-    pub(crate) fn end(&self, earlier: KernelId) {
-        drop(Running::new(Arc::clone(&self.server), earlier, self.tasks.clone()));
+    /// Leaves a kernel on the server, which restarts it as the next one. Another kernel is killed.
+    pub(crate) async fn keep_for_restart(&mut self, kernel: super::Kernel) {
+        self.earlier = match kernel {
+            super::Kernel::Remote(kernel) => Some(kernel.release()),
+            other @ super::Kernel::Own(_) => {
+                other.kill().await;
+                None
+            }
+        };
+    }
+
+    /// Has the server end the kernel that was to be restarted, and waits for pending requests about others.
+    pub(crate) async fn end(&mut self) {
+        if let Some(earlier) = self.earlier.take() {
+            drop(Running::new(Arc::clone(&self.server), earlier, self.tasks.clone()));
+        }
+        settle(&self.tasks).await;
     }
 }
 
@@ -106,18 +120,17 @@ pub(crate) struct RemoteKernel {
 }
 
 impl RemoteKernel {
-    /// Has the server start a kernel, or restart an `earlier` one, and waits until it is adapted.
-    pub(super) async fn start(launch: &RemoteLaunch, earlier: &mut Option<KernelId>) -> Result<Self, Error> {
+    /// Has the server start a kernel, or restart the earlier one, and waits until it is adapted.
+    pub(super) async fn start(launch: &mut RemoteLaunch) -> Result<Self, Error> {
+        let timeout = launch.timeout;
         let started = async {
-            let running = obtain(launch, earlier).await?;
+            let running = obtain(launch).await?;
             let mut kernel = Self::connect(running, launch).await?;
             kernel.greet().await?;
             kernel.adapt(launch).await?;
             Ok(kernel)
         };
-        tokio::time::timeout(launch.timeout, started)
-            .await
-            .unwrap_or(Err(Error::StartTimeout(launch.timeout)))
+        tokio::time::timeout(timeout, started).await.unwrap_or(Err(Error::StartTimeout(launch.timeout)))
     }
 
     async fn connect(running: Running, launch: &RemoteLaunch) -> Result<Self, Error> {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
+use super::super::jupyter::{Error, KernelId, Server};
 use super::RemoteLaunch;
-use crate::jupyter::{Error, KernelId, Server};
 use crate::text::describe;
 
 /// How long a server may take to start a kernel, even if no caller waits.
@@ -67,26 +67,23 @@ impl Drop for Running {
 }
 
 /// Waits a while for pending requests about kernels.
-pub(crate) async fn settle(tasks: &TaskTracker) {
+pub(super) async fn settle(tasks: &TaskTracker) {
     tasks.close();
     if tokio::time::timeout(PATIENCE, tasks.wait()).await.is_err() {
         tracing::warn!("the Jupyter server takes long to end a kernel, which may still run");
     }
 }
 
-/// Starts a kernel, or restarts an `earlier` one, which stays there if the server cannot be reached.
-pub(super) async fn obtain(
-    launch: &RemoteLaunch,
-    earlier: &mut Option<KernelId>,
-) -> Result<Running, super::Error> {
+/// Starts a kernel, or restarts the earlier one, which stays there if the server cannot be reached.
+pub(super) async fn obtain(launch: &mut RemoteLaunch) -> Result<Running, super::Error> {
     let (server, tasks) = (&launch.server, &launch.tasks);
-    if let Some(kernel) = earlier.clone() {
+    if let Some(kernel) = launch.earlier.clone() {
         // Half of the timeout, so that another kernel can be started in the other half.
         let restarted = server.restart_kernel(&kernel, launch.timeout / 2).await;
         if let Err(error @ Error::Unreachable { .. }) = restarted {
             return Err(error.into());
         }
-        *earlier = None;
+        launch.earlier = None;
         let running = Running::new(Arc::clone(server), kernel, tasks.clone());
         match restarted {
             Ok(()) => return Ok(running),

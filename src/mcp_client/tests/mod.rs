@@ -68,7 +68,7 @@ async fn a_server_tells_who_it_is_and_lists_all_pages_of_its_tools() {
     let tools = connection.list_tools().await.unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["echo", "fail", "die", "sleep", "cancelled", "huge", "where", "ask"]);
-    assert_eq!(tools[0].annotations.read_only, Some(true));
+    assert_eq!(tools[0].hints.read_only, Some(true));
     assert!(connection.is_alive());
     connection.close().await;
     assert!(!connection.is_alive());

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::invite::invite;
 use super::sheet::{Asked, Given, Sheet, ended};
-use crate::page::Page;
+use crate::people::page::Page;
 
 /// Asks the client's user, and answers the approval requests.
 ///

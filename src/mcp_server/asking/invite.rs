@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::sheet::{Asked, Sheet, ended};
-use crate::page::Page;
+use crate::people::page::Page;
 
 /// Tells a client that the user is done on a page (MCP 2025-11-25).
 const COMPLETE: &str = "notifications/elicitation/complete";

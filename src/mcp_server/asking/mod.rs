@@ -33,7 +33,7 @@ pub(super) use self::together::Together;
 pub(super) use self::waiting::{Leave, Waiting};
 use super::attached::Attached;
 use crate::approval::{ApprovalQueue, ApprovalRequest, Approver};
-use crate::page::Page;
+use crate::people::page::Page;
 
 /// Whether the call of a request may become a task. In a handshake of earlier revisions the extension may be declared by
 /// clients that know only the tasks of revision 2025-11-25, such as the Inspector.

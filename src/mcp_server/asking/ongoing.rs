@@ -16,7 +16,7 @@ use crate::approval::ApprovalRequest;
 use crate::mcp_server::earlier::text_of;
 use crate::mcp_server::progress::{Listener, ProgressClient};
 use crate::output::Unread;
-use crate::page::Page;
+use crate::people::page::Page;
 
 /// A running call. Dropping it cancels the work.
 pub(in crate::mcp_server) struct Ongoing {

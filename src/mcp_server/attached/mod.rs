@@ -14,8 +14,8 @@ use crate::approval::{
     Answer, ApprovalQueue, ApprovalRequest, Approver, answer_in_words, grant_choice, next_question,
 };
 use crate::output::Text;
-use crate::page::Page;
 use crate::people::Decision;
+use crate::people::page::Page;
 use crate::provenance::Label;
 use crate::session::{Audience, Event, Outcome, Question, Session};
 

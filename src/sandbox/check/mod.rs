@@ -22,7 +22,7 @@ pub(crate) use self::surroundings::version;
 
 use super::{Backend, hardening};
 use crate::env::Variables;
-use crate::process::on_path;
+use crate::env::on_path;
 use crate::text::describe;
 
 /// Checks the requirements of `backend` on this machine.

@@ -1,7 +1,7 @@
 //! The commands that install what is missing, by the package manager of this machine.
 
 use super::finding::Remedy;
-use crate::process::on_path;
+use crate::env::on_path;
 
 /// The advice for a missing or old Node.js if packages are often too old.
 pub(crate) const NODE: &str = "install Node.js 20.11 or newer (https://nodejs.org/)";

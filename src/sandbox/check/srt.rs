@@ -8,7 +8,7 @@ use super::bubblewrap;
 use super::finding::{Finding, Remedy};
 use super::remedy::NODE;
 use super::surroundings::{Surroundings, version};
-use crate::process::on_path;
+use crate::env::on_path;
 
 /// The version that ipybox is tested with. Other versions silently ignore settings that they do not know.
 pub(super) const TESTED: &str = "0.0.78";

@@ -11,7 +11,8 @@ use super::finding::{Finding, Remedy};
 use super::machine::Machine;
 use super::remedy::Packages;
 use crate::env::Variables;
-use crate::process::{Question, guard_directory, on_path};
+use crate::env::on_path;
+use crate::process::{Question, guard_directory};
 
 /// How long a program may take; the slowest, a start of srt, takes half a second where the machine is not busy.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -17,7 +17,7 @@ impl Programs {
     fn linked(names: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         for name in names {
-            let program = crate::process::on_path(name, "/usr/bin:/bin").unwrap();
+            let program = crate::env::on_path(name, "/usr/bin:/bin").unwrap();
             std::os::unix::fs::symlink(program, directory.path().join(name)).unwrap();
         }
         Self(directory)

@@ -16,7 +16,7 @@ use self::rooms::Rooms;
 use crate::support::repository;
 
 /// How many pairs of rooms there are of which the first knows the second. To lower it is progress.
-const PAIRS: usize = 199;
+const PAIRS: usize = 166;
 
 /// The crates that the language brings along.
 const BUILT_IN: [&str; 3] = ["alloc", "core", "std"];

@@ -95,6 +95,13 @@ impl Vault {
         }
     }
 
+    /// The name of the keyring's entry for `key`: the same however the state directory is named.
+    fn entry(&self, key: &str) -> String {
+        let real = self.directory.canonicalize();
+        let directory = real.as_deref().unwrap_or(&self.directory).as_os_str();
+        format!("{:.16} {key}", format!("{:x}", Sha256::digest(directory.as_encoded_bytes())))
+    }
+
     /// Does `work` with the keyring's entry; `None` if it has none.
     fn with_entry<T: Send + 'static>(
         &self,
@@ -104,10 +111,7 @@ impl Vault {
         if !is_on() {
             return Err(keyring::v1::Error::NoDefaultStore);
         }
-        let user = format!(
-            "{:.16} {key}",
-            format!("{:x}", Sha256::digest(self.directory.as_os_str().as_encoded_bytes()))
-        );
+        let user = self.entry(key);
         let (sender, receiver) = mpsc::channel();
         // In a thread of its own: the keyring's daemon may not answer.
         std::thread::spawn(move || {
@@ -164,5 +168,16 @@ mod tests {
         assert!(again.remove("a").unwrap());
         assert!(again.remove("b").unwrap());
         assert_eq!(vault.get("a").unwrap(), None);
+    }
+
+    #[test]
+    fn a_link_leads_to_the_same_entries_of_the_keyring() {
+        let directory = tempfile::tempdir().unwrap();
+        let [state, link] = ["state", "link"].map(|name| directory.path().join(name));
+        std::fs::create_dir(&state).unwrap();
+        std::os::unix::fs::symlink(&state, &link).unwrap();
+        let [real, linked] = [&state, &link].map(|path| Vault::in_directory(path).entry("secret:a"));
+        assert_eq!(real, linked);
+        assert_ne!(real, Vault::in_directory(directory.path()).entry("secret:a"));
     }
 }

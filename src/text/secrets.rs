@@ -14,7 +14,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::text::plain;
+use super::plain;
 
 /// Shorter values are not searched for: they would match everywhere and hide nothing.
 const SHORTEST_SECRET: usize = 4;

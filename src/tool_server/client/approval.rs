@@ -18,10 +18,10 @@ use tokio_tungstenite::tungstenite::{self, Error as SocketError, Message};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 use tokio_util::sync::CancellationToken;
 
+use super::super::wire::{self, ServerMessage};
 use super::authority;
 use crate::approval::{Answer, ApprovalRequest, Reply};
 use crate::text::describe;
-use crate::tool_server::wire::{self, ServerMessage};
 
 /// How long connecting may take. The server itself waits up to 5 s for another client to leave.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);

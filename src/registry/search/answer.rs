@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use super::entry::Entry;
-use super::{Detail, LIMIT, Query};
+use super::{Detail, Query};
+use crate::servers::query::LIMIT;
 use crate::text::one_line;
 
 /// The longest answer, in bytes, if it has no more tools than by default: below 600 tokens. More tools may have more.

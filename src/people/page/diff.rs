@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     fn shown(arguments: Value) -> Vec<(String, String)> {
-        let call = crate::page::view::call_for_tests("files", arguments);
+        let call = super::super::view::call_for_tests("files", arguments);
         let text = |change: Change| {
             let lines = change.lines.iter().map(|line| format!("{}{}", line.sign, line.text));
             (change.what, lines.collect::<Vec<_>>().join("\n"))

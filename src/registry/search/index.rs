@@ -77,7 +77,7 @@ impl Index {
     /// # Errors
     /// The query is out of bounds, or names a server that is not there.
     pub fn search(&self, query: &Query) -> Result<String, Error> {
-        query.check()?;
+        super::check(query)?;
         let within = match &query.server {
             Some(name) => self.servers.get(name).cloned().ok_or_else(|| self.unknown(name))?,
             None => 0..self.entries.len(),

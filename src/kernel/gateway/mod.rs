@@ -25,7 +25,7 @@ use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
 use self::leftovers::Leftovers;
-use crate::kernel::KernelProcess;
+use super::launch::KernelProcess;
 use crate::process::GroupLeader;
 use crate::sandbox::{Channel, Configuration, Hardening, KernelProgram, Notice, Program, Request, Service};
 use crate::text::describe;
