@@ -45,10 +45,7 @@ pub(super) async fn resolve_and_answer(shared: &Shared, call: Call, request: Req
 }
 
 pub(super) fn check_name(what: &'static str, name: &str) -> Result<(), Refused> {
-    match name.len() > NAME_BYTES {
-        true => Err(Refused::Long { what, limit: NAME_BYTES }),
-        false => Ok(()),
-    }
+    if name.len() > NAME_BYTES { Err(Refused::Long { what, limit: NAME_BYTES }) } else { Ok(()) }
 }
 
 /// The server named `server_name`, or an error answer.

@@ -49,15 +49,7 @@ struct Reading {
 #[serde(deny_unknown_fields)]
 struct Listing {
     server_name: String,
-    kind: Kind,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Kind {
-    Resources,
-    ResourceTemplates,
-    Prompts,
+    kind: ListKind,
 }
 
 /// A prompt that code in the kernel wants. Its arguments are texts, as MCP has it.
@@ -154,16 +146,9 @@ async fn read(State(shared): State<Shared>, form: Form, text: Text) -> Result<Re
 }
 
 async fn list(State(shared): State<Shared>, form: Form, text: Text) -> Result<Response, Refused> {
-    if text.len() > LISTING_LIMIT_BYTES {
-        return Err(Refused::Long { what: "body with a kind of list", limit: LISTING_LIMIT_BYTES });
-    }
+    let text = text.within("body with a kind of list", LISTING_LIMIT_BYTES)?;
     let (Listing { server_name, kind }, text) = text.parse().await?;
     check_name("name of the server", &server_name)?;
-    let kind = match kind {
-        Kind::Resources => ListKind::Resources,
-        Kind::ResourceTemplates => ListKind::ResourceTemplates,
-        Kind::Prompts => ListKind::Prompts,
-    };
     let call = Call { server_name, tool_name: kind.method().to_owned(), tool_args: Map::new() };
     let answer = resolve_and_answer(&shared, call, Request::List(kind)).await;
     drop(text);
@@ -186,38 +171,32 @@ async fn prompt(State(shared): State<Shared>, form: Form, text: Text) -> Result<
 
 /// Needs no approval: no tool is called, and the module is in the workspace, where code writes too.
 async fn infer(State(shared): State<Shared>, text: Text) -> Result<Response, Refused> {
-    if text.len() > OBSERVATION_LIMIT_BYTES {
-        return Err(Refused::Long { what: "body with results", limit: OBSERVATION_LIMIT_BYTES });
-    }
+    let text = text.within("body with results", OBSERVATION_LIMIT_BYTES)?;
     let (Observation { server_name, module, results }, mut text) = text.parse().await?;
     check_name("name of the server", &server_name)?;
     // Texts are parsed as JSON, and their description takes memory once more.
     text.add(results.iter().filter_map(Value::as_str))?;
     let servers = shared.pool.servers();
-    let inferring =
-        tokio::task::spawn_blocking(move || servers.infer_result(&server_name, &module, &results));
-    let answer = match inferring.await.unwrap_or_else(|error| Err(error.to_string())) {
-        Ok(classes) => Answer::Result(Value::String(classes)),
-        Err(message) => Answer::failed(message),
-    };
-    drop(text);
-    Ok(answer.into_response(Form::Json).await)
+    Ok(looked_up(text, move || servers.infer_result(&server_name, &module, &results)).await)
 }
 
 /// Needs no approval: the answer has what the modules in the workspace have, and no server is asked.
 async fn search(State(shared): State<Shared>, text: Text) -> Result<Response, Refused> {
-    if text.len() > QUERY_LIMIT_BYTES {
-        return Err(Refused::Long { what: "body with a query", limit: QUERY_LIMIT_BYTES });
-    }
+    let text = text.within("body with a query", QUERY_LIMIT_BYTES)?;
     let (query, text) = text.parse::<Query>().await?;
     let servers = shared.pool.servers();
-    let searching = tokio::task::spawn_blocking(move || servers.search(&query));
-    let answer = match searching.await.unwrap_or_else(|error| Err(error.to_string())) {
-        Ok(found) => Answer::Result(Value::String(found)),
-        Err(message) => Answer::failed(message),
-    };
+    Ok(looked_up(text, move || servers.search(&query)).await)
+}
+
+/// The answer that `look_up` finds on the disk; the body is weighed until then.
+async fn looked_up(
+    text: Text,
+    look_up: impl FnOnce() -> Result<String, String> + Send + 'static,
+) -> Response {
+    let found = tokio::task::spawn_blocking(look_up).await.unwrap_or_else(|error| Err(error.to_string()));
     drop(text);
-    Ok(answer.into_response(Form::Json).await)
+    let answer = found.map_or_else(Answer::failed, |found| Answer::Result(Value::String(found)));
+    answer.into_response(Form::Json).await
 }
 
 async fn approve(State(shared): State<Shared>, text: Text) -> Result<Response, Refused> {
