@@ -72,11 +72,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    pub(super) fn value(&self, key: &str) -> Option<&'a Value> {
-        self.get(key)
-    }
-
-    fn get(&self, key: &str) -> Option<&'a Value> {
+    pub(super) fn get(&self, key: &str) -> Option<&'a Value> {
         self.0.get(key).filter(|value| !value.is_null())
     }
 }

@@ -104,7 +104,7 @@ impl Handler {
             ongoing.interrupt();
         }
         ongoing.send_progress_to(progress::listener_of(context));
-        let leave = Leave { given_up: Some(given_up), ..self.leave_after(Some(wait.timeout)) };
+        let leave = Leave { given_up, ..self.leave_after(Some(wait.timeout)) };
         self.follow(ongoing, request, context, self.waiting(&CancellationToken::new(), &leave)).await
     }
 
@@ -121,7 +121,7 @@ impl Handler {
         let (cancelled, leave) = match request.name == wait::NAME {
             true => {
                 let timeout = wait::read(arguments).map(|wait| wait.timeout).ok();
-                let given_up = Some(context.ct.clone());
+                let given_up = context.ct.clone();
                 (CancellationToken::new(), Leave { given_up, ..self.leave_after(timeout) })
             }
             false => (context.ct.clone(), self.leave_after(execute::wait_of(&arguments))),
@@ -199,6 +199,6 @@ impl Handler {
 
     fn leave_after(&self, time: Option<Duration>) -> Leave {
         let at = time.map(|time| tokio::time::Instant::now() + time);
-        Leave { closed: self.connection.closed.clone(), given_up: None, at }
+        Leave { closed: self.connection.closed.clone(), given_up: CancellationToken::new(), at }
     }
 }
