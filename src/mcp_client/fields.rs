@@ -85,13 +85,17 @@ fn text(key: &str, value: &Value) -> Result<String, ParametersError> {
 }
 
 pub(super) fn wrong_type(key: &str, expected: &'static str, value: &Value) -> ParametersError {
-    let found = match value {
+    ParametersError::WrongType { key: key.to_owned(), expected, found: kind(value) }
+}
+
+/// What a value is, in words.
+pub(crate) fn kind(value: &Value) -> &'static str {
+    match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
         Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
-    };
-    ParametersError::WrongType { key: key.to_owned(), expected, found }
+    }
 }

@@ -126,19 +126,21 @@ impl Handler {
             }
             false => (context.ct.clone(), self.leave_after(execute::wait_of(&arguments))),
         };
-        match self.server.parking.resume(state, request, context, self.waiting(&cancelled, &leave)).await {
-            Followed::Answered(answer) => self.noted(request, context, answer),
-            Followed::Left(ongoing) => self.leave(*ongoing),
-        }
+        let waiting = self.waiting(&cancelled, &leave);
+        self.followed(request, context, self.server.parking.resume(state, request, context, waiting).await)
     }
 
-    /// An answer, which is kept if it is that of a cell which was waited for.
-    fn noted(
+    /// Leaves a call, or answers the request: the answer is kept if it is that of a cell which was waited for.
+    fn followed(
         &self,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-        answer: Result<CallToolResponse, ErrorData>,
+        followed: Followed<CallToolResponse>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let answer = match followed {
+            Followed::Answered(answer) => answer,
+            Followed::Left(ongoing) => return self.leave(*ongoing),
+        };
         // What comes after a cancellation is told with the next answer.
         if request.name == wait::NAME
             && !context.ct.is_cancelled()
@@ -166,10 +168,7 @@ impl Handler {
                 ongoing.elicit(&context.peer, waiting).await.map(Into::into)
             }
         };
-        match followed {
-            Followed::Answered(answer) => self.noted(request, context, answer),
-            Followed::Left(ongoing) => self.leave(*ongoing),
-        }
+        self.followed(request, context, followed)
     }
 
     /// Lets a call go on without a request.

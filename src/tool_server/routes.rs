@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use super::answer::{Answer, Form};
 use super::batch;
 use super::body::{Refused, Text};
-use super::call::{Call, Shared, answer, check_name, resolve, resolve_and_answer};
+use super::call::{Call, Shared, answer, check_name, resolve};
 use crate::approval::{Action, Gate, OURSELVES, Target};
 use crate::mcp_client::ListKind;
 use crate::search::Query;
@@ -140,9 +140,7 @@ async fn read(State(shared): State<Shared>, form: Form, text: Text) -> Result<Re
     check_name("name of the server", &server_name)?;
     let tool_args = Map::from_iter([("uri".to_owned(), Value::String(uri))]);
     let call = Call { server_name, tool_name: READ_RESOURCE.to_owned(), tool_args };
-    let answer = resolve_and_answer(&shared, call, Request::Resource).await;
-    drop(text);
-    Ok(answer.into_response(form).await)
+    Ok(resolved(&shared, call, Request::Resource, (text, form)).await)
 }
 
 async fn list(State(shared): State<Shared>, form: Form, text: Text) -> Result<Response, Refused> {
@@ -150,9 +148,7 @@ async fn list(State(shared): State<Shared>, form: Form, text: Text) -> Result<Re
     let (Listing { server_name, kind }, text) = text.parse().await?;
     check_name("name of the server", &server_name)?;
     let call = Call { server_name, tool_name: kind.method().to_owned(), tool_args: Map::new() };
-    let answer = resolve_and_answer(&shared, call, Request::List(kind)).await;
-    drop(text);
-    Ok(answer.into_response(form).await)
+    Ok(resolved(&shared, call, Request::List(kind), (text, form)).await)
 }
 
 async fn prompt(State(shared): State<Shared>, form: Form, text: Text) -> Result<Response, Refused> {
@@ -164,9 +160,17 @@ async fn prompt(State(shared): State<Shared>, form: Form, text: Text) -> Result<
     let tool_args =
         Map::from_iter([("name".to_owned(), Value::String(prompt_name)), ("arguments".to_owned(), given)]);
     let call = Call { server_name, tool_name: GET_PROMPT.to_owned(), tool_args };
-    let answer = resolve_and_answer(&shared, call, Request::Prompt).await;
+    Ok(resolved(&shared, call, Request::Prompt, (text, form)).await)
+}
+
+/// Resolves the name of the server, decides, and calls; the body is weighed until then.
+async fn resolved(shared: &Shared, call: Call, request: Request, (text, form): (Text, Form)) -> Response {
+    let answer = match resolve(shared, &call.server_name, &call.tool_name, request).await {
+        Ok(server) => answer(shared, server, call, request).await,
+        Err(answer) => answer,
+    };
     drop(text);
-    Ok(answer.into_response(form).await)
+    answer.into_response(form).await
 }
 
 /// Needs no approval: no tool is called, and the module is in the workspace, where code writes too.
