@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::document::{self, Document, SEPARATOR, Text};
-use crate::files::create_private_directory;
+use crate::files::{create_private_directory, if_there};
 use crate::output::Kept;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 
@@ -105,11 +105,7 @@ impl Place {
     /// Whether it could be appended to, as far as one can see. Blocks.
     pub(super) fn check(&self) -> io::Result<()> {
         let directory = self.directory()?;
-        match self.open(&directory) {
-            Ok(file) => document(&content(&file)?).map(drop),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
-        }
+        if_there(self.open(&directory))?.map_or(Ok(()), |file| document(&content(&file)?).map(drop))
     }
 
     /// Appends cells, and makes the file if there is none. Blocks.

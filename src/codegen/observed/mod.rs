@@ -9,8 +9,6 @@ use serde_json::{Map, Value, json};
 use shape::Shape;
 use text::Content;
 
-use crate::text::shortened;
-
 /// The type of a tool's results, inferred from observed ones. More results widen it, none narrows it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -111,7 +109,10 @@ impl Observed {
 
 fn beginning(result: &Value) -> String {
     let text = result.as_str().map_or_else(|| result.to_string(), |text| text.trim().to_owned());
-    shortened(&text, SHOWN_CHARS)
+    match text.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
 }
 
 #[cfg(test)]

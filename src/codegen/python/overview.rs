@@ -10,7 +10,6 @@ use super::literal;
 use crate::codegen::classes::Classes;
 use crate::codegen::model::{Body, ClassId, Extra, Field, Model, Type};
 use crate::codegen::{Call, Tool};
-use crate::text::shortened;
 
 /// The longest signature, in characters, that is written on one line if none of its parameters needs an explanation.
 const LINE_CHARS: usize = 100;
@@ -199,7 +198,12 @@ impl Lines<'_> {
         let class = self.side.get(id);
         let Body::Enum(members) = &class.body else { return String::new() };
         let values: Vec<_> = members.iter().map(|member| literal::value(&member.value)).collect();
-        format!("{} = {}\n", class.name, shortened(&values.join(" | "), 2 * VALUES_CHARS))
+        let mut text = values.join(" | ");
+        if let Some((end, _)) = text.char_indices().nth(2 * VALUES_CHARS) {
+            text.truncate(end);
+            text.push('…');
+        }
+        format!("{} = {text}\n", class.name)
     }
 }
 
