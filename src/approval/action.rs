@@ -61,7 +61,8 @@ impl Action {
 }
 
 /// The target of an action.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Target {
     /// An MCP server that is a program on this machine: its command line, placeholders unresolved.

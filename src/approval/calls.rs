@@ -1,13 +1,13 @@
 //! The calls that code has made in a cell, noted for the notebook of its session.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::Serialize;
 use serde_json::Value;
 
 use super::action::{Action, Target};
-use super::audit::{shown_json, shown_text};
+use super::audit::{millis, shown_json, shown_text};
 use super::decision::Decision;
 use crate::text::Redactor;
 
@@ -95,13 +95,12 @@ impl Calls {
             return None;
         }
         let (arguments, bytes) = shown_json(&self.redactor, &action.tool_args);
-        let arguments = match noted.bytes + bytes <= MOST_BYTES {
-            true => arguments,
-            false => Value::from(format!("[{bytes} bytes, left out]")),
-        };
-        if noted.bytes + bytes <= MOST_BYTES {
+        let arguments = if noted.bytes + bytes <= MOST_BYTES {
             noted.bytes += bytes;
-        }
+            arguments
+        } else {
+            Value::from(format!("[{bytes} bytes, left out]"))
+        };
         let name = |name: &str| message(&self.redactor, name);
         let denied = decision.outcome.as_ref().err();
         let note = CallNote {
@@ -139,15 +138,7 @@ impl Ongoing {
 }
 
 fn message(redactor: &Redactor, text: &str) -> String {
-    let shown = shown_text(redactor, text);
-    match shown.char_indices().nth(MESSAGE_CHARS) {
-        Some((end, _)) => format!("{}…", &shown[..end]),
-        None => shown,
-    }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+    crate::text::shortened(&shown_text(redactor, text), MESSAGE_CHARS)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -156,6 +147,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::{Map, json};
 
     use super::super::standing::Standing;

@@ -9,8 +9,7 @@ use super::action::Action;
 use super::decision::By;
 use super::denied::Denied;
 use super::gate::{Gate, call_of};
-use super::grant::{GivenGrant, Granting, Used};
-use super::queue::Approver;
+use super::grant::{GivenGrant, Granting};
 use super::request::Answer;
 use crate::provenance::Label;
 
@@ -76,14 +75,6 @@ impl Gate {
         Ok(())
     }
 
-    /// Uses a grant that covers `action`. Consent needs none.
-    pub(super) fn use_grant(&self, action: &Action, approver: &Approver) -> Option<Used> {
-        match approver {
-            Approver::Consent => None,
-            _ => self.grants.claim(action),
-        }
-    }
-
     /// Decides by an answer about `action` that gives a grant or uses one; it was asked about in `cell`.
     pub(super) fn grant(
         &self,
@@ -97,13 +88,6 @@ impl Gate {
                 Ok(given) => (Ok(()), By::Granted(given)),
                 Err(_outside) => (Err(Denied::Rejected { call: call_of(action) }), By::Answer(Answer::No)),
             },
-        }
-    }
-
-    /// Has a grant hold for other calls, now that its answer is recorded.
-    pub(super) fn hold_grant(&self, by: &By) {
-        if let By::Granted(given) = by {
-            self.grants.hold(given.id);
         }
     }
 
@@ -136,8 +120,8 @@ mod tests {
 
     use super::super::grant::tests::action;
     use super::super::{
-        ApprovalQueue, ApprovalRequest, Audit, AuditContents, Effect, Face, Grant, GrantPattern, LogSettings,
-        Policy, Standing,
+        ApprovalQueue, ApprovalRequest, Approver, Audit, AuditContents, Effect, Face, Grant, GrantPattern,
+        LogSettings, Policy, Standing,
     };
     use super::*;
 

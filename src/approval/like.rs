@@ -19,7 +19,7 @@ use crate::provenance::Label;
 pub(super) struct Like {
     server_name: String,
     tool_name: String,
-    target: Behind,
+    target: Target,
     /// Hash of the server's and the tool's definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     definition_sha256: Option<String>,
@@ -35,31 +35,16 @@ pub(super) struct Like {
     contained: BTreeSet<Label>,
 }
 
-/// A [`Target`] as it is saved.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Behind {
-    Command(String),
-    Url(String),
-    Kernel,
-    Host,
-}
-
 impl Like {
     pub(super) fn of(action: &Action) -> Self {
-        let (target, arguments_sha256) = match &action.target {
-            Target::Command(line) => (Behind::Command(line.clone()), None),
-            Target::Url(url) => (Behind::Url(url.clone()), None),
-            Target::Kernel => (Behind::Kernel, Some(hash(action))),
-            Target::Host => (Behind::Host, Some(hash(action))),
-        };
+        let is_of_server = matches!(action.target, Target::Command(_) | Target::Url(_));
         Self {
             server_name: action.server_name.clone(),
             tool_name: action.tool_name.clone(),
-            target,
+            target: action.target.clone(),
             definition_sha256: action.definition.clone(),
             annotations: action.annotations,
-            arguments_sha256,
+            arguments_sha256: (!is_of_server).then(|| hash(action)),
             read: action.known.iter().flat_map(|known| known.read.keys().copied()).collect(),
             contained: action.known.iter().flat_map(|known| known.labels()).collect(),
         }

@@ -35,6 +35,14 @@ impl Approver {
         }
     }
 
+    /// The queue of a user who can be sent to a page.
+    pub(crate) fn page_queue(&self) -> Option<&Arc<ApprovalQueue>> {
+        match self {
+            Self::User(queue) => Some(queue).filter(|queue| queue.opens_pages),
+            _ => None,
+        }
+    }
+
     /// How many requests have expired so far.
     pub(crate) fn expired(&self) -> usize {
         match self {
@@ -49,7 +57,7 @@ impl Approver {
 pub(crate) struct ApprovalQueue {
     pub(super) requests: mpsc::Sender<ApprovalRequest>,
     waiting: watch::Sender<usize>,
-    expired: AtomicUsize,
+    pub(super) expired: AtomicUsize,
     is_attended: watch::Sender<bool>,
     /// Whether requests are shown in dialogs of bounded size.
     shows_dialogs: bool,
@@ -63,12 +71,9 @@ pub(crate) struct ApprovalQueue {
     people: Option<Arc<ApprovalQueue>>,
 }
 
-/// Counts a user who is away on a page as a waiting request, as long as this lives.
-#[derive(Debug)]
-pub(crate) struct Away(Arc<ApprovalQueue>);
-
 /// Counts a waiting request as long as this lives.
-pub(super) struct Counted<'a>(&'a ApprovalQueue);
+#[derive(Debug)]
+pub(super) struct Counted(Arc<ApprovalQueue>);
 
 impl ApprovalQueue {
     /// A queue, and its receiver.
@@ -125,10 +130,10 @@ impl ApprovalQueue {
         self.opens_pages
     }
 
-    /// Counts the user as away.
-    pub(super) fn away(self: &Arc<Self>) -> Away {
+    /// Counts a request that waits, or a user who is away on a page.
+    pub(super) fn count(self: &Arc<Self>) -> Counted {
         self.waiting.send_modify(|count| *count += 1);
-        Away(Arc::clone(self))
+        Counted(Arc::clone(self))
     }
 
     /// How many requests wait for an answer.
@@ -176,25 +181,9 @@ impl ApprovalQueue {
         // `self` owns the sender, so this cannot fail.
         self.is_attended.subscribe().wait_for(|is_attended| !is_attended).await.ok();
     }
-
-    /// Counts a request that has expired.
-    pub(super) fn expire(&self) {
-        self.expired.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn count(&self) -> Counted<'_> {
-        self.waiting.send_modify(|count| *count += 1);
-        Counted(self)
-    }
 }
 
-impl Drop for Away {
-    fn drop(&mut self) {
-        self.0.waiting.send_modify(|count| *count -= 1);
-    }
-}
-
-impl Drop for Counted<'_> {
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.waiting.send_modify(|count| *count -= 1);
     }

@@ -13,33 +13,25 @@ use super::decision::{By, Decision};
 use super::denied::Denied;
 use super::gate::{Gate, call_of};
 use super::policy::Effect;
-use super::queue::{ApprovalQueue, Approver, Away};
+use super::queue::{ApprovalQueue, Approver, Counted};
 use super::request::{Answer, Reply};
 
 /// A user who was sent to a page, as long as it takes.
 pub(crate) struct OnPage {
-    _away: Away,
+    _away: Counted,
     /// The decision, whose end is to be recorded.
     pub(crate) on_record: OpenCall,
 }
 
 impl Gate {
-    /// Whether the user of `approver` can be sent to a page.
-    pub(crate) fn can_open_pages(&self, approver: &Approver) -> bool {
-        matches!(approver, Approver::User(queue) if queue.opens_pages())
-    }
-
     /// Sends the user of `approver` to the page that `action` shows. The user counts as waiting as long as the result lives.
     ///
     /// # Errors
     /// The user did not go there, or cannot be sent.
     pub(crate) async fn send_to_page(&self, action: Action, approver: &Approver) -> Result<OnPage, Denied> {
-        let Approver::User(queue) = approver else { return Err(nobody(&action, NO_PAGES)) };
-        if !queue.opens_pages() {
-            return Err(nobody(&action, NO_PAGES));
-        }
+        let Some(queue) = approver.page_queue() else { return Err(nobody(&action, NO_PAGES)) };
         let (_, on_record) = self.ask_user(action, queue).await?;
-        Ok(OnPage { _away: queue.away(), on_record })
+        Ok(OnPage { _away: queue.count(), on_record })
     }
 
     /// Has the user of the current cell fill in the form that `action` shows, or open its page. Returns what was filled in.
@@ -62,7 +54,11 @@ impl Gate {
         Ok(content)
     }
 
-    async fn ask_user(&self, action: Action, queue: &ApprovalQueue) -> Result<(Reply, OpenCall), Denied> {
+    async fn ask_user(
+        &self,
+        action: Action,
+        queue: &Arc<ApprovalQueue>,
+    ) -> Result<(Reply, OpenCall), Denied> {
         let action = self.with_known(action).await;
         let question = self.audit.question(&action);
         let action = Arc::new(action);

@@ -185,10 +185,7 @@ pub(crate) async fn apart<T: Send + 'static>(
     weight: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<T> {
-    match weight > APART_BYTES {
-        true => Ok(tokio::task::spawn_blocking(work).await?),
-        false => Ok(work()),
-    }
+    if weight > APART_BYTES { Ok(tokio::task::spawn_blocking(work).await?) } else { Ok(work()) }
 }
 
 #[cfg(test)]

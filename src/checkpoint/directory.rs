@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 
 use super::manifest::{Conditions, Content, KEPT_FOR, Manifest};
-use crate::files::{StateFile, create_private_directory, lock};
+use crate::files::{StateFile, create_private_directory, if_there, lock};
 
 const MANIFEST: &str = "manifest.json";
 /// What [`StateFile`] locks the manifest by.
@@ -65,10 +65,7 @@ impl Directory {
 
     /// Removes the document and all values.
     pub(super) fn clear(&self) -> io::Result<()> {
-        match std::fs::remove_file(self.path.join(MANIFEST)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        if_there(std::fs::remove_file(self.path.join(MANIFEST)))?;
         self.sweep(&Content::default());
         Ok(())
     }

@@ -10,7 +10,7 @@ use ipybox::{ApigenSource, apigen};
 use serde_json::Value;
 
 use super::args::ApigenArgs;
-use super::print_message;
+use super::{print_message, single_threaded};
 
 pub(super) fn run(args: ApigenArgs) -> anyhow::Result<()> {
     let source = match (args.server_params, args.tools) {
@@ -29,10 +29,7 @@ pub(super) fn run(args: ApigenArgs) -> anyhow::Result<()> {
     }
     let directory = std::env::current_dir().context("find the current directory")?;
     let variables = Variables::load(&directory);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("start the async runtime")?;
+    let runtime = single_threaded()?;
     let options = Options::default().form(form);
     let generating = apigen(&args.server_name, &args.root_dir, source, &results, options, variables);
     let report = runtime.block_on(generating)?;

@@ -1,13 +1,15 @@
 //! `ipybox audit`: reads audit logs, and prints its report on stdout.
 
 use std::fs::File;
-use std::io::{BufReader, Read, Write as _};
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use ipybox::{ApprovalPolicy, AuditFilter, AuditReview};
+
+use super::print;
 
 /// The exit code if no break was found, but something may be missing at the beginning or the end.
 const INCOMPLETE: u8 = 3;
@@ -70,13 +72,7 @@ pub(super) fn run(args: AuditArgs) -> anyhow::Result<ExitCode> {
     } else {
         report.to_string()
     };
-    match std::io::stdout().write_all(text.as_bytes()) {
-        // A reader that has had enough is no error, and the result counts all the same.
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            return Err(error).context("print the report");
-        }
-        _ => {}
-    }
+    print(&text, "print the report")?;
     Ok(match (report.is_whole(), report.is_complete()) {
         (false, _) => ExitCode::FAILURE,
         (true, false) => ExitCode::from(INCOMPLETE),
@@ -89,10 +85,7 @@ fn open(path: &Path) -> std::io::Result<Box<dyn Read>> {
         return Ok(Box::new(std::io::stdin()));
     }
     let file = File::open(path)?;
-    match file.metadata()?.is_dir() {
-        true => Err(std::io::ErrorKind::IsADirectory.into()),
-        false => Ok(Box::new(file)),
-    }
+    if file.metadata()?.is_dir() { Err(std::io::ErrorKind::IsADirectory.into()) } else { Ok(Box::new(file)) }
 }
 
 fn name(path: &Path) -> String {

@@ -8,6 +8,7 @@ use ipybox::{SandboxBackend, Settings, doctor};
 
 use super::args::DoctorArgs;
 use super::serve_args::Backend;
+use super::single_threaded;
 
 /// Exits with success if ipybox, and the requested sandbox, can run.
 pub(super) fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
@@ -15,10 +16,7 @@ pub(super) fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     settings.workspace = args.workspace;
     settings.kernel.python = args.python;
     settings.state_dir = args.state_dir;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("start the async runtime")?;
+    let runtime = single_threaded()?;
     let report = runtime.block_on(doctor::examine(&settings));
     let text = if args.json {
         serde_json::to_string_pretty(&report).context("write the report as JSON")? + "\n"

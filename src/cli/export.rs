@@ -1,12 +1,13 @@
 //! `ipybox export`: makes a Python file, Markdown or a page of a notebook.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::ValueEnum;
 use ipybox::lasting::KeptSessions;
 use ipybox::{ExportFormat, export, read_notebook};
+
+use super::print;
 
 /// The flags of `ipybox export`.
 #[derive(Debug, clap::Args)]
@@ -68,13 +69,7 @@ pub(super) fn run(args: ExportArgs) -> anyhow::Result<()> {
     if let (Some(output), Some(files)) = (&args.output, &files) {
         return made.save(output, files).with_context(|| format!("write `{}`", output.display()));
     }
-    match std::io::stdout().write_all(made.text.as_bytes()) {
-        // A reader that has had enough is no error.
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(error).context("write the result")
-        }
-        _ => Ok(()),
-    }
+    print(&made.text, "write the result")
 }
 
 /// The name of the directory for the images of a file.

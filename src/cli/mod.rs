@@ -32,6 +32,7 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use ipybox::Config;
 use ipybox::telemetry::exporting;
+use tokio::runtime::Runtime;
 
 use self::args::{Args, Command, LogLevel};
 use self::serve_args::{Approval, ServeArgs};
@@ -112,10 +113,7 @@ fn serve(args: ServeArgs) -> anyhow::Result<()> {
         tracing::warn!("{problem}");
     }
     let workspace = config.workspace().to_owned();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("start the async runtime")?;
+    let runtime = multi_threaded()?;
     let served = runtime.block_on(exporting(greeting::greeting(&workspace, ipybox::serve_stdio(config))));
     // A read of a terminal cannot be interrupted; do not wait for it.
     runtime.shutdown_background();
@@ -130,6 +128,29 @@ fn become_program(hardening: &str, command: &[OsString]) -> anyhow::Result<ExitC
 }
 
 /// Prints a message for the user on stderr; stdout is the protocol's.
+/// A runtime with a thread for each processor.
+fn multi_threaded() -> anyhow::Result<Runtime> {
+    started(tokio::runtime::Builder::new_multi_thread())
+}
+
+/// A runtime of this thread alone.
+fn single_threaded() -> anyhow::Result<Runtime> {
+    started(tokio::runtime::Builder::new_current_thread())
+}
+
+fn started(mut builder: tokio::runtime::Builder) -> anyhow::Result<Runtime> {
+    builder.enable_all().build().context("start the async runtime")
+}
+
+/// Prints a text on stdout; a reader that has had enough is no error.
+fn print(text: &str, action: &'static str) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error).context(action),
+        _ => Ok(()),
+    }
+}
+
 fn print_message(message: &str) {
     // Nothing can be done for a user whose stderr is closed.
     writeln!(std::io::stderr(), "ipybox: {message}").ok();

@@ -1,6 +1,6 @@
 //! Sessions that outlive their clients: their processes, and `ipybox sessions`.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -10,7 +10,9 @@ use ipybox::telemetry::exporting;
 
 use super::serve_args::{ServeArgs, SessionKeeperArgs};
 use super::session_args::{SessionsAction, SessionsArgs};
-use super::{greeting, print_message};
+use super::{greeting, multi_threaded, print, print_message, single_threaded};
+
+const RESULT: &str = "write the result";
 
 /// How long a session is held that was not to be kept: until its client ends.
 const NOT_KEPT: Duration = Duration::from_secs(1);
@@ -29,10 +31,7 @@ pub(crate) fn relay(args: ServeArgs) -> anyhow::Result<()> {
     let keep = args.lasting.keep_session.unwrap_or(NOT_KEPT);
     let settings = Settings::from(args);
     let workspace = settings.workspace.canonicalize().unwrap_or_else(|_| settings.workspace.clone());
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("start the async runtime")?;
+    let runtime = single_threaded()?;
     let relaying = lasting::relay(settings, keep, std::env::args_os().skip(1).collect());
     let relayed = runtime.block_on(greeting::greeting(&workspace, relaying));
     // A read of a terminal cannot be interrupted; do not wait for it.
@@ -43,10 +42,7 @@ pub(crate) fn relay(args: ServeArgs) -> anyhow::Result<()> {
 /// Holds a session.
 pub(crate) fn keep(args: SessionKeeperArgs) -> anyhow::Result<()> {
     let keep = Keep::new(args.serve.lasting.keep_session.unwrap_or(NOT_KEPT), args.entry);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("start the async runtime")?;
+    let runtime = multi_threaded()?;
     Ok(runtime.block_on(exporting(lasting::keep_session((*args.serve).into(), keep)))?)
 }
 
@@ -56,17 +52,14 @@ pub(crate) fn run(args: SessionsArgs) -> anyhow::Result<()> {
     match args.action {
         None => {
             let found = sessions.list()?;
-            print(&if args.json { json(&found)? } else { table(&found) })
+            print(&if args.json { json(&found)? } else { table(&found) }, RESULT)
         }
         Some(SessionsAction::Show { id }) => {
             let found = sessions.find(&id)?;
-            print(&if args.json { json(&found)? } else { details(&found) })
+            print(&if args.json { json(&found)? } else { details(&found) }, RESULT)
         }
         Some(SessionsAction::End { ids, all }) => {
-            let ids = match all {
-                true => sessions.list()?.into_iter().map(|each| each.id).collect(),
-                false => ids,
-            };
+            let ids = if all { sessions.list()?.into_iter().map(|each| each.id).collect() } else { ids };
             let mut ended = Vec::new();
             for id in ids {
                 match sessions.end(&id, all)? {
@@ -78,7 +71,7 @@ pub(crate) fn run(args: SessionsArgs) -> anyhow::Result<()> {
                 }
                 ended.push(id);
             }
-            print(&if args.json { json(&ended)? } else { String::new() })
+            print(&if args.json { json(&ended)? } else { String::new() }, RESULT)
         }
     }
 }
@@ -159,14 +152,4 @@ fn time(seconds: u64) -> String {
 fn path(path: &std::path::Path) -> String {
     let text = path.display().to_string();
     text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
-}
-
-/// Prints a text on stdout; a reader that has had enough is no error.
-fn print(text: &str) -> anyhow::Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(error).context("write the result")
-        }
-        _ => Ok(()),
-    }
 }

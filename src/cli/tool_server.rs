@@ -7,14 +7,11 @@ use ipybox::telemetry::exporting;
 use ipybox::{ApprovalPolicy, ToolServer, ToolServerBuilder, env};
 
 use super::args::ToolServerArgs;
+use super::multi_threaded;
 use super::signals::Signals;
 
 pub(super) fn run(args: ToolServerArgs) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("start the async runtime")?;
-    runtime.block_on(exporting(serve(args)))
+    multi_threaded()?.block_on(exporting(serve(args)))
 }
 
 async fn serve(args: ToolServerArgs) -> anyhow::Result<()> {

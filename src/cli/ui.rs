@@ -6,15 +6,13 @@ use anyhow::Context as _;
 use ipybox::lasting;
 use ipybox::page::{News, Page};
 
+use super::multi_threaded;
 use super::session_args::JoinArgs;
 
 /// Serves the page until it is interrupted, or the session ends.
 pub(crate) fn run(args: JoinArgs) -> anyhow::Result<()> {
     let joined = lasting::join(args.session.as_deref(), args.state_dir, true, false)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("start the async runtime")?;
+    let runtime = multi_threaded()?;
     let (id, workspace) = (joined.id.clone(), joined.workspace.display().to_string());
     let served: anyhow::Result<()> = runtime.block_on(async {
         let streams = joined.into_streams().context("speak to the session")?;

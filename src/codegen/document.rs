@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 /// A JSON Schema object. (`true` and `false` are schemas too, so a place that holds a schema holds a [`Value`].)
@@ -71,20 +72,7 @@ impl<'a> Document<'a> {
 
 /// `~1` is `/`, `~0` is `~`, and percent-encoding is undone: RFC 6901, section 6.
 fn unescape(step: &str) -> String {
-    let mut bytes = Vec::with_capacity(step.len());
-    let mut rest = step.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let code = (first == b'%').then(|| step_code(after)).flatten();
-        bytes.push(code.unwrap_or(first));
-        rest = if code.is_some() { &after[2..] } else { after };
-    }
-    String::from_utf8_lossy(&bytes).replace("~1", "/").replace("~0", "~")
-}
-
-/// The byte that two hexadecimal digits at the beginning of `digits` stand for.
-fn step_code(digits: &[u8]) -> Option<u8> {
-    let digits = std::str::from_utf8(digits.get(..2)?).ok()?;
-    u8::from_str_radix(digits, 16).ok()
+    percent_decode_str(step).decode_utf8_lossy().replace("~1", "/").replace("~0", "~")
 }
 
 /// Finds every schema under `schema` that has a name of its own.

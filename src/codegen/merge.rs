@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use indexmap::IndexSet;
 use serde_json::{Value, json};
 
 use super::document::{ALSO, Schema};
@@ -50,14 +51,9 @@ pub(super) fn merge(left: &Schema, right: &Schema) -> Option<Schema> {
                 push(&mut merged, ALSO, json!({ keyword: value }));
                 continue;
             }
-            ALSO => {
+            ALSO | "allOf" => {
                 let parts = value.as_array().cloned().unwrap_or_default();
-                parts.into_iter().for_each(|part| push(&mut merged, ALSO, part));
-                continue;
-            }
-            "allOf" => {
-                let parts = value.as_array().cloned().unwrap_or_default();
-                parts.into_iter().for_each(|part| push(&mut merged, "allOf", part));
+                parts.into_iter().for_each(|part| push(&mut merged, keyword, part));
                 continue;
             }
             _ => value.clone(),
@@ -138,18 +134,12 @@ fn intersect_types(left: &Value, right: &Value) -> Option<Value> {
     let (left, right) = (type_names(left), type_names(right));
     let has =
         |names: &[&str], name: &str| names.contains(&name) || name == "integer" && names.contains(&"number");
-    let mut both: Vec<&str> = left.iter().copied().filter(|name| has(&right, name)).collect();
+    let mut both: IndexSet<&str> = left.iter().copied().filter(|name| has(&right, name)).collect();
     both.extend(right.iter().copied().filter(|name| has(&left, name)));
-    let mut unique: Vec<&str> = Vec::new();
-    both.into_iter().for_each(|name| {
-        if !unique.contains(&name) {
-            unique.push(name)
-        }
-    });
-    match unique.as_slice() {
-        [] => None,
-        [one] => Some(json!(one)),
-        several => Some(json!(several)),
+    match both.len() {
+        0 => None,
+        1 => Some(json!(both[0])),
+        _ => Some(both.into_iter().collect()),
     }
 }
 

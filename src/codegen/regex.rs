@@ -17,6 +17,12 @@ const MAX_REPEAT: u64 = 4_294_967_294;
 /// ECMAScript's `\s`, for inside a class.
 const SPACE: &str = r"\t\n\x0b\x0c\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff";
 
+/// What has a meaning outside a class.
+const SPECIAL: &str = r"\.^$*+?{}[]|()";
+
+/// What has a meaning in a class.
+const SPECIAL_IN_CLASS: &str = r"\]^-[&~|";
+
 /// `pattern` in Python's syntax, or why there is none.
 pub(super) fn to_python(pattern: &str) -> Result<String, &'static str> {
     if pattern.len() > MAX_LENGTH {
@@ -88,12 +94,8 @@ impl Translation<'_> {
             }
             self.next();
             last = match character {
-                '|' => {
-                    self.python.push('|');
-                    Last::Nothing
-                }
-                '^' => {
-                    self.python.push('^');
+                '|' | '^' => {
+                    self.python.push(character);
                     Last::Nothing
                 }
                 // Python's `$` also matches before a line feed at the end.
@@ -113,14 +115,14 @@ impl Translation<'_> {
                     Some(counts) => self.quantifier(counts?, &last)?,
                     None => self.literal('{'),
                 },
-                other => self.literal(other),
+                _ => self.literal(character),
             };
         }
         Ok(())
     }
 
     fn literal(&mut self, character: char) -> Last {
-        push_literal(&mut self.python, character);
+        push_literal(&mut self.python, character, SPECIAL);
         Last::Atom
     }
 
@@ -214,12 +216,8 @@ impl Translation<'_> {
             'D' => self.python.push_str("[^0-9]"),
             'w' => self.python.push_str("[A-Za-z0-9_]"),
             'W' => self.python.push_str("[^A-Za-z0-9_]"),
-            's' => {
-                let _ = write!(self.python, "[{SPACE}]");
-            }
-            'S' => {
-                let _ = write!(self.python, "[^{SPACE}]");
-            }
+            's' => drop(write!(self.python, "[{SPACE}]")),
+            'S' => drop(write!(self.python, "[^{SPACE}]")),
             // Python's own anchors, which people write although ECMAScript has none.
             'A' | 'Z' | 'z' => {
                 self.python.push_str(if character == 'A' { r"\A" } else { r"\Z" });
@@ -246,7 +244,7 @@ impl Translation<'_> {
             }
             other => {
                 let literal = self.escaped(other)?;
-                push_literal(&mut self.python, literal);
+                return Ok(self.literal(literal));
             }
         }
         Ok(Last::Atom)
@@ -325,7 +323,7 @@ impl Translation<'_> {
             };
             let is_range = is_hyphen && range_start.is_some() && self.peek().is_some_and(|next| next != ']');
             if !is_range {
-                push_class_literal(&mut items, character);
+                push_literal(&mut items, character, SPECIAL_IN_CLASS);
                 range_start = Some(character);
                 continue;
             }
@@ -342,13 +340,13 @@ impl Translation<'_> {
             match (range_start.take(), end) {
                 (Some(start), Some(end)) if start <= end => {
                     items.push('-');
-                    push_class_literal(&mut items, end);
+                    push_literal(&mut items, end, SPECIAL_IN_CLASS);
                 }
                 (_, Some(_)) => return Err("range out of order"),
                 // `[a-\d]`: the hyphen is itself.
                 (_, None) => {
                     self.rest = mark;
-                    push_class_literal(&mut items, '-');
+                    push_literal(&mut items, '-', SPECIAL_IN_CLASS);
                 }
             }
         }
@@ -368,26 +366,16 @@ fn is_group_name(name: &str) -> bool {
         && name.starts_with(|c: char| !c.is_ascii_digit())
 }
 
-fn push_literal(python: &mut String, character: char) {
+/// Adds a character that stands for itself, although it may be one of the `special` ones.
+fn push_literal(python: &mut String, character: char, special: &str) {
     if character.is_control() {
         let _ = write!(python, r"\x{:02x}", character as u32);
         return;
     }
-    if r"\.^$*+?{}[]|()".contains(character) {
+    if special.contains(character) {
         python.push('\\');
     }
     python.push(character);
-}
-
-fn push_class_literal(items: &mut String, character: char) {
-    if character.is_control() {
-        let _ = write!(items, r"\x{:02x}", character as u32);
-        return;
-    }
-    if r"\]^-[&~|".contains(character) {
-        items.push('\\');
-    }
-    items.push(character);
 }
 
 #[cfg(test)]

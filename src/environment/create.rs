@@ -21,10 +21,7 @@ const SHOWN_LINES: usize = 12;
 /// another place and moved. The caller records that it is complete.
 pub(super) async fn create(managed: &ManagedPlace<'_>, turn: &Turn<'_>) -> Result<Tool, Error> {
     let installer = managed.installer;
-    let base = match &managed.executable {
-        Some(executable) => search::base_beside(executable, installer.environment()).await,
-        None => None,
-    };
+    let base = search::base_beside(managed.executable.as_deref(), installer.environment()).await;
     managed.clear().await?;
     let mut attempts = Attempts::default();
     if let Some(uv) = installer.uv() {

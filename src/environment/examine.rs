@@ -77,10 +77,7 @@ async fn made(place: &ManagedPlace<'_>, installer: &Installer) -> Result<Outlook
     if let Some(uv) = installer.uv() {
         return Ok(to_be_made(&format!("`{}`", uv.display())));
     }
-    let beside = match &place.executable {
-        Some(executable) => search::base_beside(executable, installer.environment()).await,
-        None => None,
-    };
+    let beside = search::base_beside(place.executable.as_deref(), installer.environment()).await;
     let base = match beside.filter(|facts| facts.details.has_venv) {
         Some(facts) => facts,
         None => create::base_for_venv(place, &Attempts::default()).await?,

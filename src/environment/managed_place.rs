@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::installer::{Bytecode, Installer};
 use super::record::RecordFile;
 use super::{EnvironmentSettings, Error};
+use crate::files::if_there;
 
 /// The managed environment of one workspace: a directory, its lock and its record.
 pub(super) struct ManagedPlace<'a> {
@@ -49,10 +50,8 @@ impl<'a> ManagedPlace<'a> {
 
     /// Removes the files of a failed or interrupted creation.
     pub(super) async fn clear(&self) -> Result<(), Error> {
-        match tokio::fs::remove_dir_all(&self.directory).await {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(self.failed(error)),
-            _ => Ok(()),
-        }
+        let removed = if_there(tokio::fs::remove_dir_all(&self.directory).await);
+        removed.map(drop).map_err(|error| self.failed(error))
     }
 
     pub(super) fn failed(&self, source: std::io::Error) -> Error {

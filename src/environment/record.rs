@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::probe::Facts;
-use crate::files::small;
+use crate::files::{if_there, small};
 
 /// Where one record is kept.
 #[derive(Debug, Clone)]
@@ -100,10 +100,7 @@ impl RecordFile {
 
     /// Removes the record before the environment is changed.
     pub(super) fn forget(&self) -> io::Result<()> {
-        match std::fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        if_there(std::fs::remove_file(&self.path)).map(drop)
     }
 }
 

@@ -18,8 +18,11 @@ pub(super) fn uv(variables: &Variables) -> Option<PathBuf> {
 /// The interpreter under the virtual environment that `executable` lives in, as with `uvx`.
 ///
 /// Only the base: the environment itself belongs to another installer and is not touched.
-pub(super) async fn base_beside(executable: &Path, environment: &BTreeMap<String, String>) -> Option<Facts> {
-    let directory = executable.canonicalize().ok()?.parent()?.to_owned();
+pub(super) async fn base_beside(
+    executable: Option<&Path>,
+    environment: &BTreeMap<String, String>,
+) -> Option<Facts> {
+    let directory = executable?.canonicalize().ok()?.parent()?.to_owned();
     if !directory.parent()?.join("pyvenv.cfg").is_file() {
         return None;
     }
@@ -69,6 +72,6 @@ mod tests {
 
     #[tokio::test]
     async fn an_executable_outside_a_virtual_environment_has_no_base() {
-        assert_eq!(base_beside(Path::new("/bin/sh"), &BTreeMap::new()).await, None);
+        assert_eq!(base_beside(Some(Path::new("/bin/sh")), &BTreeMap::new()).await, None);
     }
 }

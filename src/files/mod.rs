@@ -5,4 +5,5 @@ pub(crate) mod inside;
 pub(crate) mod small;
 mod state;
 
+pub(crate) use self::small::if_there;
 pub(crate) use self::state::{Stamp, StateFile, create_private_directory, lock};

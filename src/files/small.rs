@@ -35,6 +35,14 @@ pub(crate) fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
+/// What was asked about a file; `None` if there is no such file.
+pub(crate) fn if_there<T>(asked: io::Result<T>) -> io::Result<Option<T>> {
+    match asked {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        asked => asked.map(Some),
+    }
+}
+
 /// Opens a file to be locked, and creates it if it is missing.
 ///
 /// # Errors

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::files::small;
+use super::small::{self, if_there};
 
 /// The format of the files.
 const VERSION: u32 = 1;
@@ -52,11 +52,9 @@ impl StateFile {
 
     /// The document in the file; the default if there is no file.
     pub(crate) fn read<T: DeserializeOwned + Default>(&self) -> io::Result<T> {
-        let content = match small::read(&self.path, LARGEST) {
-            Ok(content) => content,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(T::default()),
-            Err(error) => return Err(self.failed("read", &error)),
-        };
+        let content =
+            if_there(small::read(&self.path, LARGEST)).map_err(|error| self.failed("read", &error))?;
+        let Some(content) = content else { return Ok(T::default()) };
         let document: Document<T> = serde_json::from_slice(&content).map_err(|error| self.damaged(error))?;
         match document.version {
             VERSION => Ok(document.content),
@@ -66,14 +64,11 @@ impl StateFile {
 
     /// The version of the file; `None` if there is no file.
     pub(crate) fn stamp(&self) -> io::Result<Option<Stamp>> {
-        match std::fs::metadata(&self.path) {
-            Ok(metadata) => {
-                let modified = metadata.modified().ok();
-                Ok(Some(Stamp { inode: metadata.ino(), bytes: metadata.len(), modified }))
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(self.failed("read", &error)),
-        }
+        let found = if_there(std::fs::metadata(&self.path)).map_err(|error| self.failed("read", &error))?;
+        Ok(found.map(|metadata| {
+            let modified = metadata.modified().ok();
+            Stamp { inode: metadata.ino(), bytes: metadata.len(), modified }
+        }))
     }
 
     /// Changes the document, under a lock against other processes. An error leaves the file unchanged.

@@ -24,7 +24,7 @@ use crate::env::vault::Vault;
 use crate::mcp_client::{Connector, Reach, ServerParameters};
 use crate::registry::Registry;
 use crate::text::visible::{line, word};
-use crate::text::{describe, nearest, one_line};
+use crate::text::{describe, nearest, one_line, shortened};
 
 /// Why nothing can be imported.
 #[derive(Debug, thiserror::Error)]
@@ -217,11 +217,7 @@ const NAME_CHARS: usize = 80;
 
 /// A text from a file, safe to show as a part of a line.
 fn shown(text: &str) -> String {
-    let text = line(&one_line(text));
-    match text.char_indices().nth(SHOWN_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+    shortened(&line(&one_line(text)), SHOWN_CHARS)
 }
 
 /// The files that have been read so far.

@@ -51,7 +51,7 @@ pub(super) struct SessionOptions {
     #[serde(default)]
     sandbox: bool,
     sandbox_config: Option<PathBuf>,
-    sandbox_backend: Option<Backend>,
+    sandbox_backend: Option<SandboxBackend>,
     #[serde(default)]
     sandbox_workspace_config: bool,
     #[serde(default)]
@@ -66,22 +66,8 @@ pub(super) struct SessionOptions {
 #[serde(deny_unknown_fields)]
 struct Audit {
     file: PathBuf,
-    contents: Option<Contents>,
+    contents: Option<AuditContents>,
     max_bytes: Option<u64>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Contents {
-    Arguments,
-    Everything,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Backend {
-    Srt,
-    Bwrap,
 }
 
 /// `null` is a value here: a time without end.
@@ -92,21 +78,8 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<S
 impl From<Audit> for AuditSettings {
     fn from(audit: Audit) -> Self {
         let default = Self::default();
-        let contents = match audit.contents {
-            Some(Contents::Everything) => AuditContents::Everything,
-            Some(Contents::Arguments) => AuditContents::Arguments,
-            None => default.contents,
-        };
+        let contents = audit.contents.unwrap_or(default.contents);
         Self { file: Some(audit.file), contents, max_bytes: audit.max_bytes.unwrap_or(default.max_bytes) }
-    }
-}
-
-impl From<Backend> for SandboxBackend {
-    fn from(backend: Backend) -> Self {
-        match backend {
-            Backend::Srt => Self::Srt,
-            Backend::Bwrap => Self::Bubblewrap,
-        }
     }
 }
 
@@ -166,9 +139,7 @@ impl SessionOptions {
         if self.sandbox {
             builder = set(builder.sandbox(true), std::env::current_exe().ok(), B::gateway_program);
             builder = set(builder, self.sandbox_config.take(), B::sandbox_config);
-            builder = set(builder, self.sandbox_backend.take(), |builder, backend| {
-                builder.sandbox_backend(backend.into())
-            });
+            builder = set(builder, self.sandbox_backend.take(), B::sandbox_backend);
             builder = builder.sandbox_workspace_config(self.sandbox_workspace_config);
             builder = builder.allow_home_workspace(self.allow_home_workspace);
         }

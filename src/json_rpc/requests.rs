@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::wire::Failure;
-use crate::approval::{ApprovalRequest, Batch, Grant, Target};
+use crate::approval::{ApprovalRequest, Batch, Grant};
 
 /// The requests by number.
 #[derive(Default)]
@@ -49,18 +49,12 @@ fn batch(batch: &Batch) -> Value {
 impl Requests {
     /// Keeps the request until it is answered, and writes it.
     pub(super) fn hand_over(&self, request: ApprovalRequest) -> Value {
-        let target = match request.target() {
-            Target::Command(words) => json!({"command": words}),
-            Target::Url(url) => json!({"url": url}),
-            Target::Kernel => json!("kernel"),
-            Target::Host => json!("host"),
-        };
         let members = [
             ("type", json!("approval_request")),
             ("server_name", json!(request.server_name())),
             ("tool_name", json!(request.tool_name())),
             ("tool_args", json!(request.tool_args())),
-            ("target", target),
+            ("target", json!(request.target())),
             ("annotations", json!(request.annotations())),
             ("batch", request.batch().map_or(Value::Null, batch)),
             ("provenance", json!(request.provenance())),

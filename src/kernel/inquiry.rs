@@ -83,18 +83,14 @@ impl Kernel {
     /// Only for a kernel that runs no cell. After at most 2.5 seconds it does no longer work on it, or does not react to
     /// interrupts.
     pub(crate) async fn inquire(&mut self, inquiry: Inquiry) -> (Option<Insight>, Vec<Result<Event, Error>>) {
-        let mut others = Vec::new();
-        let asked = match inquiry.code().len() {
-            ..=CODE_BYTES => self.send_inquiry(&inquiry),
-            _ => return (None, others),
-        };
-        let id = match asked {
+        if inquiry.code().len() > CODE_BYTES {
+            return (None, Vec::new());
+        }
+        let id = match self.send_inquiry(&inquiry) {
             Ok(id) => id,
-            Err(error) => {
-                others.push(Err(error));
-                return (None, others);
-            }
+            Err(error) => return (None, vec![Err(error)]),
         };
+        let mut others = Vec::new();
         let (mut insight, mut interrupted) = (None, None);
         let mut deadline = Instant::now() + TIME;
         while insight.is_none() || interrupted == Some(false) {

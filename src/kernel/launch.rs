@@ -16,15 +16,10 @@ use crate::sandbox::KernelProgram;
 
 /// The script that the kernel starts from, and modules that it imports.
 const SCRIPT: &str = "boot";
+#[rustfmt::skip]
 const MODULES: [(&str, &str); 8] = python_modules![
-    "boot",
-    "ipybox_checkpoint",
-    "ipybox_host",
-    "ipybox_inquiry",
-    "ipybox_kernel",
-    "ipybox_pickling",
-    "ipybox_processes",
-    "ipybox_saving",
+    "boot", "ipybox_checkpoint", "ipybox_host", "ipybox_inquiry", "ipybox_kernel",
+    "ipybox_pickling", "ipybox_processes", "ipybox_saving",
 ];
 
 /// The settings for starting a kernel.

@@ -33,7 +33,8 @@ use serde_json::json;
 pub(crate) use self::death::Death;
 pub(crate) use self::directory::private_directory;
 pub(crate) use self::fold::{
-    AttachmentId, FileRole, Fold, Image, Missing, Settled, ShownFile, Taken, Transcript,
+    AttachmentId, FileRole, Fold, IMAGES, Image, Missing, Settled, ShownFile, Taken, Transcript,
+    is_placeholder,
 };
 pub use self::gateway::{exec as sandbox_exec, run as sandbox_gateway};
 pub(crate) use self::inquiry::Inquiry;
@@ -50,19 +51,11 @@ use self::remote::RemoteKernel;
 use crate::sandbox::Sandbox;
 
 /// The modules for every kernel; [`launch`] and [`remote`] have further ones.
+#[rustfmt::skip]
 const SHARED_MODULES: [(&str, &str); 12] = python_modules![
-    "ipybox_commands",
-    "ipybox_files",
-    "ipybox_frames",
-    "ipybox_hints",
-    "ipybox_input",
-    "ipybox_limits",
-    "ipybox_loading",
-    "ipybox_messages",
-    "ipybox_shell",
-    "ipybox_tracebacks",
-    "ipybox_viewing",
-    "ipybox_views",
+    "ipybox_commands", "ipybox_files", "ipybox_frames", "ipybox_hints", "ipybox_input",
+    "ipybox_limits", "ipybox_loading", "ipybox_messages", "ipybox_shell", "ipybox_tracebacks",
+    "ipybox_viewing", "ipybox_views",
 ];
 
 /// Why a kernel could not be started or communicated with.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use futures::StreamExt as _;
 use rustix::process::Signal;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
@@ -145,7 +145,7 @@ impl OwnKernel {
             end: None,
             is_pipe_closed: false,
         };
-        kernel.send(
+        kernel.request(
             "configure",
             "",
             &json!({
@@ -166,13 +166,8 @@ impl OwnKernel {
             return Err(Error::Ended(self.death(status)));
         }
         let id = uuid::Uuid::new_v4().simple().to_string();
-        self.send("execute_request", &id, &json!({ "code": code, "has_views": has_views }))?;
+        self.request("execute_request", &id, &json!({ "code": code, "has_views": has_views }))?;
         Ok(id)
-    }
-
-    /// Sends a request that runs no code. It is handled before more code runs; its answer, if any, carries `id`.
-    pub(super) fn request(&mut self, kind: &str, id: &str, content: &Value) -> Result<(), Error> {
-        self.send(kind, id, content)
     }
 
     fn has_ended(&mut self) -> Result<Option<ExitStatus>, Error> {
@@ -193,16 +188,12 @@ impl OwnKernel {
         self.end.is_some() && is_gone
     }
 
-    /// Sends a message as far as the socket takes it; [`next`](Self::next) sends the rest. The kernel reads nothing while
-    /// its code runs, and code may keep it from reading for longer.
-    fn send(&mut self, kind: &str, cell: &str, content: &Value) -> Result<(), Error> {
-        #[derive(Serialize)]
-        struct Request<'a> {
-            r#type: &'a str,
-            cell: &'a str,
-            content: &'a Value,
-        }
-        let request = serde_json::to_vec(&Request { r#type: kind, cell, content }).map_err(Error::Message)?;
+    /// Sends a request as far as the socket takes it; [`next`](Self::next) sends the rest. The kernel reads nothing while
+    /// its code runs, and code may keep it from reading for longer. One that runs no code is handled before more code
+    /// runs; its answer, if any, carries `id`.
+    pub(super) fn request(&mut self, kind: &str, id: &str, content: &Value) -> Result<(), Error> {
+        let request = json!({ "type": kind, "cell": id, "content": content });
+        let request = serde_json::to_vec(&request).map_err(Error::Message)?;
         let length = u32::try_from(request.len())
             .map_err(|_| Error::Connection("a request of more than 4 GiB".into()))?;
         self.unsent.extend_from_slice(&length.to_le_bytes());

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Error;
 use super::likeness::Likeness;
 use crate::config::sessions_dir;
-use crate::files::{create_private_directory, lock, small};
+use crate::files::{create_private_directory, if_there, lock, small};
 
 /// The largest description that is read, in bytes.
 const DESCRIPTION_BYTES: u64 = 64 * 1024;
@@ -74,11 +74,7 @@ impl Entry {
 
     /// All entries, in no order.
     pub(super) fn all(states: &Path) -> io::Result<Vec<Self>> {
-        let entries = match std::fs::read_dir(sessions_dir(states)) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
+        let entries = if_there(std::fs::read_dir(sessions_dir(states)))?.into_iter().flatten();
         entries.map(|entry| entry.map(|entry| Self { path: entry.path() })).collect()
     }
 

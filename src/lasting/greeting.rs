@@ -123,8 +123,5 @@ pub(super) fn greet(
     says.write_all(&line(wish)?)?;
     let mut words = Vec::new();
     lines.take(LINE_BYTES as u64).read_until(b'\n', &mut words)?;
-    match words.is_empty() {
-        true => Ok(None),
-        false => understand(&words).map(Some),
-    }
+    if words.is_empty() { Ok(None) } else { understand(&words).map(Some) }
 }

@@ -50,16 +50,21 @@ pub(super) struct State {
 }
 
 impl State {
-    /// A request of ours begins.
-    pub(super) fn begin(&self) {
+    /// A request of ours begins, which lasts as long as the result lives.
+    pub(super) fn begin(&self) -> Working<'_> {
         if self.requests.fetch_add(1, Ordering::Relaxed) == 0 {
             self.questions.store(0, Ordering::Relaxed);
         }
+        Working(self)
     }
+}
 
-    /// A request of ours is over.
-    pub(super) fn end(&self) {
-        self.requests.fetch_sub(1, Ordering::Relaxed);
+/// A request of ours that the server works on.
+pub(super) struct Working<'a>(&'a State);
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.requests.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -181,18 +181,13 @@ impl Connection {
     /// # Errors
     /// [`CallError`] when the server has no such resource, refuses the request, or is gone.
     pub(crate) async fn read_resource(&self, uri: &str) -> Result<Received, CallError> {
-        self.check_alive().await?;
         let reading = ReadResourceRequest::new(ReadResourceRequestParams::new(uri));
-        let Answered { answer, weight, lease, .. } =
-            self.request(ClientRequest::ReadResourceRequest(reading)).await?;
-        match answer {
-            ReadResourceResponse::Complete(result) => {
-                let output = apart(weight, move || output::read_resource(result)).await.map_err(bug)?;
-                Ok(Received { output, weight, lease })
-            }
-            ReadResourceResponse::InputRequired(_) => Err(unusable(NEEDS_INPUT)),
-            _ => Err(unusable(UNKNOWN_FORM)),
-        }
+        let read = |answer| match answer {
+            ReadResourceResponse::Complete(result) => Ok(output::read_resource(result)),
+            ReadResourceResponse::InputRequired(_) => Err(NEEDS_INPUT),
+            _ => Err(UNKNOWN_FORM),
+        };
+        self.output_of(ClientRequest::ReadResourceRequest(reading), read).await
     }
 
     /// Gets the messages of a prompt. There is no deadline; dropping the future tells the server that it is cancelled.
@@ -204,22 +199,29 @@ impl Connection {
         name: &str,
         arguments: Map<String, Value>,
     ) -> Result<Received, CallError> {
-        self.check_alive().await?;
         let params = GetPromptRequestParams::new(name).with_arguments(arguments);
-        let getting = ClientRequest::GetPromptRequest(GetPromptRequest::new(params));
-        let Answered { answer, weight, lease, .. } = self.request(getting).await?;
-        match answer {
-            GetPromptResponse::Complete(result) => {
-                let output = apart(weight, move || output::read_prompt(result)).await.map_err(bug)?;
-                Ok(Received { output, weight, lease })
-            }
-            GetPromptResponse::InputRequired(_) => Err(unusable(NEEDS_INPUT)),
-            _ => Err(unusable(UNKNOWN_FORM)),
-        }
+        let read = |answer| match answer {
+            GetPromptResponse::Complete(result) => Ok(output::read_prompt(result)),
+            GetPromptResponse::InputRequired(_) => Err(NEEDS_INPUT),
+            _ => Err(UNKNOWN_FORM),
+        };
+        self.output_of(ClientRequest::GetPromptRequest(GetPromptRequest::new(params)), read).await
+    }
+
+    /// Makes a request; `read` makes the output of its answer, or says why there is none.
+    async fn output_of<T: Expected>(
+        &self,
+        asked: ClientRequest,
+        read: impl FnOnce(T) -> Result<ToolOutput, &'static str> + Send + 'static,
+    ) -> Result<Received, CallError> {
+        self.check_alive().await?;
+        let Answered { answer, weight, lease, .. } = self.request(asked).await?;
+        let output = apart(weight, move || read(answer)).await.map_err(bug)?.map_err(unusable)?;
+        Ok(Received { output, weight, lease })
     }
 
     async fn request<T: Expected>(&self, asked: ClientRequest) -> Result<Answered<T>, CallError> {
-        let _working = Working::on(&self.state);
+        let _working = self.state.begin();
         match request(&self.peer, &self.traced, asked).await {
             Ok(answered) => Ok(answered),
             Err(failure) => Err(self.judge(failure).await),
@@ -273,22 +275,6 @@ impl Connection {
             self.close().await;
         }
         ended.borrow().as_deref().cloned().unwrap_or_default()
-    }
-}
-
-/// Counts a request as long as this lives.
-struct Working<'a>(&'a State);
-
-impl<'a> Working<'a> {
-    fn on(state: &'a State) -> Self {
-        state.begin();
-        Self(state)
-    }
-}
-
-impl Drop for Working<'_> {
-    fn drop(&mut self) {
-        self.0.end();
     }
 }
 

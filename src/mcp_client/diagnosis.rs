@@ -1,6 +1,7 @@
 //! Possible causes of a server's failure, guessed from its output: pure.
 
 use crate::env::{CERTIFICATES, PROXIES};
+use crate::text::backticked;
 
 /// Messages of programs about untrusted certificates: uv and Rust, Python and OpenSSL, Node.js, Go.
 #[rustfmt::skip]
@@ -11,14 +12,10 @@ const UNTRUSTED: &[&str] = &[
     "unable to verify the first certificate", "x509: certificate signed by unknown authority",
 ];
 /// Messages of working installers. Only then does a network error suggest proxies.
+#[rustfmt::skip]
 const INSTALLERS: &[&str] = &[
-    "npm error",
-    "npm ERR!",
-    "Failed to fetch",
-    "Request failed after",
-    "Failed to download",
-    "pip._vendor",
-    "registry",
+    "npm error", "npm ERR!", "Failed to fetch", "Request failed after", "Failed to download",
+    "pip._vendor", "registry",
 ];
 #[rustfmt::skip]
 const UNREACHABLE: &[&str] = &[
@@ -27,14 +24,10 @@ const UNREACHABLE: &[&str] = &[
     "tunnel",
 ];
 /// Messages of Node.js if files of an installation are missing or truncated.
+#[rustfmt::skip]
 const INCOMPLETE: &[&str] = &[
-    "Cannot find module",
-    "Cannot find package",
-    "MODULE_NOT_FOUND",
-    "Error parsing",
-    "Unexpected end of JSON input",
-    "ENOTEMPTY",
-    "ECOMPROMISED",
+    "Cannot find module", "Cannot find package", "MODULE_NOT_FOUND", "Error parsing",
+    "Unexpected end of JSON input", "ENOTEMPTY", "ECOMPROMISED",
 ];
 
 /// What Python says of a server that was written for version 1 of the SDK and got version 2.
@@ -60,8 +53,8 @@ pub(super) fn hint(words: &str, variables: &[String]) -> Option<String> {
     }
     let of = |names: &[&str]| {
         let set = variables.iter().filter(|name| names.contains(&name.as_str()));
-        let set: Vec<String> = set.map(|name| format!("`{name}`")).collect();
-        if set.is_empty() { "none of them is set".to_owned() } else { format!("set: {}", set.join(", ")) }
+        let set = backticked(set);
+        if set.is_empty() { "none of them is set".to_owned() } else { format!("set: {set}") }
     };
     if says(UNTRUSTED) {
         return Some(format!(

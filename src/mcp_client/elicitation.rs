@@ -6,8 +6,8 @@ use rmcp::model::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::text::plain;
 use crate::text::visible::line;
+use crate::text::{plain, shortened};
 
 /// The longest question of a server, in characters, and the longest form, in bytes: a user reads them in a dialog.
 const QUESTION_CHARS: usize = 4_000;
@@ -124,10 +124,7 @@ fn read(request: ElicitRequestParams, is_local: bool) -> Result<Question, ErrorD
 fn shown(message: &str) -> String {
     let lines = plain(message);
     let lines: Vec<String> = lines.lines().map(line).collect();
-    let message = lines.join("\n");
-    let mut characters = message.chars();
-    let short: String = characters.by_ref().take(QUESTION_CHARS).collect();
-    if characters.next().is_some() { format!("{short}…") } else { short }
+    shortened(&lines.join("\n"), QUESTION_CHARS)
 }
 
 /// The schema, with texts for people without control characters.

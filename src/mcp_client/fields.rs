@@ -72,11 +72,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    pub(super) fn value(&self, key: &str) -> Option<&'a Value> {
-        self.get(key)
-    }
-
-    fn get(&self, key: &str) -> Option<&'a Value> {
+    pub(super) fn get(&self, key: &str) -> Option<&'a Value> {
         self.0.get(key).filter(|value| !value.is_null())
     }
 }
@@ -89,13 +85,17 @@ fn text(key: &str, value: &Value) -> Result<String, ParametersError> {
 }
 
 pub(super) fn wrong_type(key: &str, expected: &'static str, value: &Value) -> ParametersError {
-    let found = match value {
+    ParametersError::WrongType { key: key.to_owned(), expected, found: kind(value) }
+}
+
+/// What a value is, in words.
+pub(crate) fn kind(value: &Value) -> &'static str {
+    match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
         Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
-    };
-    ParametersError::WrongType { key: key.to_owned(), expected, found }
+    }
 }

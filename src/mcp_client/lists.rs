@@ -7,7 +7,7 @@ use rmcp::model::{
     ListResourceTemplatesResult, ListResourcesRequest, ListResourcesResult, ListToolsRequest,
     ListToolsResult, PaginatedRequestParams, Prompt, Resource, ResourceTemplate, ServerResult,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -32,7 +32,8 @@ const LIST_BYTES: usize = 32 * 1024 * 1024;
 const METHOD_NOT_FOUND: i32 = -32601;
 
 /// A list that code can ask a server for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum ListKind {
     Resources,
     ResourceTemplates,
@@ -63,6 +64,9 @@ trait Page: Expected {
 
     /// The items, and the cursor of the next page.
     fn into_items(self) -> (Vec<Self::Item>, Option<String>);
+
+    /// Removes what code has no use for: icons may be whole pictures.
+    fn slim(item: &mut Self::Item);
 }
 
 macro_rules! page {
@@ -93,6 +97,10 @@ macro_rules! page {
 
             fn into_items(self) -> (Vec<Self::Item>, Option<String>) {
                 (self.$field, self.next_cursor)
+            }
+
+            fn slim(item: &mut $item) {
+                (item.icons, item.meta) = (None, None);
             }
         }
     };
@@ -181,16 +189,13 @@ impl Connection {
     pub(crate) async fn list_for_code(&self, kind: ListKind) -> Result<Received, CallError> {
         self.check_alive().await?;
         match kind {
-            ListKind::Resources => self.received::<ListResourcesResult>(slim_resource).await,
-            ListKind::ResourceTemplates => self.received::<ListResourceTemplatesResult>(slim_template).await,
-            ListKind::Prompts => self.received::<ListPromptsResult>(slim_prompt).await,
+            ListKind::Resources => self.received::<ListResourcesResult>().await,
+            ListKind::ResourceTemplates => self.received::<ListResourceTemplatesResult>().await,
+            ListKind::Prompts => self.received::<ListPromptsResult>().await,
         }
     }
 
-    async fn received<P: Page>(
-        &self,
-        slim: impl Fn(P::Item) -> P::Item + Send + 'static,
-    ) -> Result<Received, CallError>
+    async fn received<P: Page>(&self) -> Result<Received, CallError>
     where
         P::Item: Serialize,
     {
@@ -203,7 +208,10 @@ impl Connection {
             }
         };
         let values = move || {
-            let values = items.into_iter().map(|item| serde_json::to_value(slim(item)));
+            let values = items.into_iter().map(|mut item| {
+                P::slim(&mut item);
+                serde_json::to_value(item)
+            });
             values.collect::<Result<Vec<Value>, _>>()
         };
         let unusable = |reason: String| CallError::Unusable { reason };
@@ -263,21 +271,4 @@ impl Connection {
             }
         }
     }
-}
-
-// Code has no use for icons, which may be whole pictures.
-
-fn slim_resource(mut resource: Resource) -> Resource {
-    (resource.icons, resource.meta) = (None, None);
-    resource
-}
-
-fn slim_template(mut template: ResourceTemplate) -> ResourceTemplate {
-    (template.icons, template.meta) = (None, None);
-    template
-}
-
-fn slim_prompt(mut prompt: Prompt) -> Prompt {
-    (prompt.icons, prompt.meta) = (None, None);
-    prompt
 }

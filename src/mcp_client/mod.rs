@@ -48,6 +48,7 @@ mod traced;
 pub(crate) use connect::{Connector, LoginError, Tell};
 pub(crate) use connection::{CallError, Connection, Received};
 pub(crate) use elicitation::{Asker, NotAnswered, Question};
+pub(crate) use fields::kind;
 pub(crate) use guard::Guard;
 pub(crate) use http_failure::Refusal;
 pub(crate) use launcher::chosen as chosen_arguments;

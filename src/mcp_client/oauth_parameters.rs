@@ -6,18 +6,11 @@ use super::fields::Fields;
 use super::parameters_error::ParametersError;
 use crate::oauth::SigningAlgorithm;
 
+#[rustfmt::skip]
 const KEYS: &[&str] = &[
-    "oauth.client_id",
-    "oauth.client_secret",
-    "oauth.client_metadata_url",
-    "oauth.issuer",
-    "oauth.redirect_uri",
-    "oauth.scopes",
-    "oauth.grant",
-    "oauth.private_key",
-    "oauth.signing_algorithm",
-    "oauth.identity_provider",
-    "oauth.private_addresses",
+    "oauth.client_id", "oauth.client_secret", "oauth.client_metadata_url", "oauth.issuer",
+    "oauth.redirect_uri", "oauth.scopes", "oauth.grant", "oauth.private_key",
+    "oauth.signing_algorithm", "oauth.identity_provider", "oauth.private_addresses",
 ];
 /// The keys whose values are not, or not always, texts.
 const NOT_TEXTS: [&str; 4] =

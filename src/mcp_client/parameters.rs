@@ -227,7 +227,7 @@ fn parse_http(fields: &Fields<'_>) -> Result<HttpParameters, ParametersError> {
             return Err(ParametersError::UndecidedTransport);
         }
     }
-    let login = Login::parse(fields.value(OAUTH))?;
+    let login = Login::parse(fields.get(OAUTH))?;
     Ok(HttpParameters { url, transport, headers, login })
 }
 

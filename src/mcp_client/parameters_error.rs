@@ -1,5 +1,7 @@
 //! What can be wrong with the parameters of an MCP server.
 
+use crate::text::backticked;
+
 /// The longest timeout for a server, in seconds: a day, longer than any client waits.
 pub(super) const LONGEST_TIMEOUT_SECS: f64 = 86_400.0;
 
@@ -161,7 +163,7 @@ fn not_one(wrapper: &str, found: &[String]) -> String {
             "`{wrapper}` has {} servers and none that is called as this one: {}\n\
              hint: register them one by one",
             found.len(),
-            found.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+            backticked(found)
         ),
     }
 }
@@ -170,5 +172,5 @@ fn keys(found: &[String]) -> String {
     if found.is_empty() {
         return "no keys".to_owned();
     }
-    found.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ")
+    backticked(found)
 }

@@ -104,7 +104,7 @@ impl Handler {
             ongoing.interrupt();
         }
         ongoing.send_progress_to(progress::listener_of(context));
-        let leave = Leave { given_up: Some(given_up), ..self.leave_after(Some(wait.timeout)) };
+        let leave = Leave { given_up, ..self.leave_after(Some(wait.timeout)) };
         self.follow(ongoing, request, context, self.waiting(&CancellationToken::new(), &leave)).await
     }
 
@@ -121,24 +121,26 @@ impl Handler {
         let (cancelled, leave) = match request.name == wait::NAME {
             true => {
                 let timeout = wait::read(arguments).map(|wait| wait.timeout).ok();
-                let given_up = Some(context.ct.clone());
+                let given_up = context.ct.clone();
                 (CancellationToken::new(), Leave { given_up, ..self.leave_after(timeout) })
             }
             false => (context.ct.clone(), self.leave_after(execute::wait_of(&arguments))),
         };
-        match self.server.parking.resume(state, request, context, self.waiting(&cancelled, &leave)).await {
-            Followed::Answered(answer) => self.noted(request, context, answer),
-            Followed::Left(ongoing) => self.leave(*ongoing),
-        }
+        let waiting = self.waiting(&cancelled, &leave);
+        self.followed(request, context, self.server.parking.resume(state, request, context, waiting).await)
     }
 
-    /// An answer, which is kept if it is that of a cell which was waited for.
-    fn noted(
+    /// Leaves a call, or answers the request: the answer is kept if it is that of a cell which was waited for.
+    fn followed(
         &self,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-        answer: Result<CallToolResponse, ErrorData>,
+        followed: Followed<CallToolResponse>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let answer = match followed {
+            Followed::Answered(answer) => answer,
+            Followed::Left(ongoing) => return self.leave(*ongoing),
+        };
         // What comes after a cancellation is told with the next answer.
         if request.name == wait::NAME
             && !context.ct.is_cancelled()
@@ -166,10 +168,7 @@ impl Handler {
                 ongoing.elicit(&context.peer, waiting).await.map(Into::into)
             }
         };
-        match followed {
-            Followed::Answered(answer) => self.noted(request, context, answer),
-            Followed::Left(ongoing) => self.leave(*ongoing),
-        }
+        self.followed(request, context, followed)
     }
 
     /// Lets a call go on without a request.
@@ -199,6 +198,6 @@ impl Handler {
 
     fn leave_after(&self, time: Option<Duration>) -> Leave {
         let at = time.map(|time| tokio::time::Instant::now() + time);
-        Leave { closed: self.connection.closed.clone(), given_up: None, at }
+        Leave { closed: self.connection.closed.clone(), given_up: CancellationToken::new(), at }
     }
 }

@@ -49,6 +49,14 @@ pub(super) struct Earlier {
     pub(super) times_repeated: u32,
 }
 
+/// An answer that no request will fetch.
+pub(super) struct Done {
+    pub(super) call: String,
+    pub(super) text: String,
+    pub(super) why: Why,
+    pub(super) after: Duration,
+}
+
 impl Earlier {
     /// The answer to `call`, which came `after` this time. Of a long answer only the excerpt is kept.
     pub(super) fn new(call: &str, text: &str, why: Why, after: Duration) -> Self {

@@ -134,16 +134,17 @@ pub(super) fn unread_for(arguments: &JsonObject) -> Arc<Unread> {
     Arc::new(Unread::new(limit.map_or(DEFAULT_MAX_OUTPUT_CHARS, |limit| limit as usize)))
 }
 
-pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Call) -> CallToolResult {
-    let arguments: Arguments = match parse(arguments) {
-        Ok(arguments) => arguments,
-        Err(refusal) => return reply::failure(refusal),
-    };
+pub(super) async fn call(
+    server: &McpServer,
+    arguments: JsonObject,
+    mut call: Call,
+) -> Result<CallToolResult, String> {
+    let arguments: Arguments = parse(arguments)?;
     let timeout = match arguments.timeout {
         None => DEFAULT_TIMEOUT,
         Some(seconds) if seconds > 0.0 => Duration::from_secs_f64(seconds.min(LONGEST_TIMEOUT_SECS)),
         Some(seconds) => {
-            return reply::failure(format!(
+            return Err(format!(
                 "the argument `timeout` cannot be used: {seconds} is not a positive number of seconds"
             ));
         }
@@ -153,21 +154,16 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
         // Some clients send every number with a decimal point.
         Some(chars) if chars >= 0.0 && chars.fract() == 0.0 => chars as usize,
         Some(chars) => {
-            return reply::failure(format!(
+            return Err(format!(
                 "the argument `max_output_chars` cannot be used: {chars} is not a whole number of characters"
             ));
         }
     };
-    if let Some(refusal) = refusal(server, arguments.wait, arguments.if_busy) {
-        return reply::failure(refusal);
-    }
-    let Chosen { place, note } = match server.sessions.choose(arguments.session.as_deref()).await {
-        Ok(chosen) => chosen,
-        Err(refusal) => return reply::failure(refusal),
-    };
+    check_options(server, arguments.wait, arguments.if_busy)?;
+    let Chosen { place, note } = server.sessions.choose(arguments.session.as_deref()).await?;
     let _open = place.cells.token();
     if arguments.if_busy == Some(IfBusy::Refuse) && place.cells.len() > 1 {
-        return reply::failure(busy(server));
+        return Err(busy(server));
     }
     let (chunks, progress) = match call.progress {
         Some(progress) => {
@@ -200,7 +196,7 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
     let pending = place.session.execute(cell).await;
     drop(call.turn);
     let (outcome, _) = tokio::join!(pending.outcome(), futures::future::OptionFuture::from(progress));
-    match outcome {
+    Ok(match outcome {
         Ok(mut outcome) => {
             outcome.notes.splice(..0, note);
             if let Some(rest) = call.unread.and_then(|unread| unread.rest()) {
@@ -217,27 +213,27 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
             if call.has_views { views::tell(result, &outcome.views) } else { result }
         }
         Err(error) => reply::error(&error),
-    }
+    })
 }
 
-/// Why a cell is not run, if its arguments do not fit.
-fn refusal(server: &McpServer, wait: Option<f64>, if_busy: Option<IfBusy>) -> Option<String> {
+/// Checks the arguments that only long cells have.
+fn check_options(server: &McpServer, wait: Option<f64>, if_busy: Option<IfBusy>) -> Result<(), String> {
     let name = match (wait, if_busy) {
         (Some(_), _) => "wait",
         (None, Some(_)) => "if_busy",
-        (None, None) => return None,
+        (None, None) => return Ok(()),
     };
     if !server.has_long_cells {
-        return Some(format!(
+        return Err(format!(
             "the argument `{name}` cannot be used: ipybox was started without `--long-cells`"
         ));
     }
     if let Some(seconds) = wait.filter(|seconds| seconds.is_nan() || *seconds <= 0.0) {
-        return Some(format!(
+        return Err(format!(
             "the argument `wait` cannot be used: {seconds} is not a positive number of seconds"
         ));
     }
-    None
+    Ok(())
 }
 
 /// The refusal while another cell runs.

@@ -38,17 +38,18 @@ Install a Python package into the environment that runs the kernel. It can be im
 `reset`. Takes a name with optional version and extras, or a URL; options are refused. Returns the \
 installer's output; a failed installation is an error.";
 
-pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) -> CallToolResult {
+pub(super) async fn call(
+    server: &McpServer,
+    arguments: JsonObject,
+    call: Call,
+) -> Result<CallToolResult, String> {
     drop(call.turn);
-    let arguments: Arguments = match parse(arguments) {
-        Ok(arguments) => arguments,
-        Err(refusal) => return reply::failure(refusal),
-    };
+    let arguments: Arguments = parse(arguments)?;
     let (phase, phases) = watch::channel(String::new());
     let report = |words: &str| drop(phase.send_replace(words.to_owned()));
     let client = Client { approver: &call.approver, cancelled: &call.cancelled };
     let installing = server.session().install(&arguments.package_name, Some(client), &report);
-    match Progress::report_while(call.progress, phases, call.approver.waiting(), installing).await {
+    Ok(match Progress::report_while(call.progress, phases, call.approver.waiting(), installing).await {
         Ok(output) => {
             server.sessions.refresh_others(None).await;
             reply::success(output)
@@ -56,5 +57,5 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
         Err(InstallError::Denied(denied)) => reply::denied(&denied),
         Err(InstallError::Cancelled) => reply::failure("Installation was cancelled."),
         Err(error) => reply::error(&error),
-    }
+    })
 }

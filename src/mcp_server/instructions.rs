@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::session::Session;
+use crate::text::backticked;
 
 /// What a model should know before it sees the tools.
 const INSTRUCTIONS: &str = "\
@@ -52,8 +53,7 @@ fn offered(names: &[String]) -> String {
     if names.is_empty() {
         return String::new();
     }
-    let shown = names.iter().take(LISTED_SERVERS).map(|name| format!("`{name}`"));
-    let shown = shown.collect::<Vec<_>>().join(", ");
+    let shown = backticked(names.iter().take(LISTED_SERVERS));
     format!("\n\nBeing registered, as the user has configured: {shown}. The first cell waits for them.")
 }
 

@@ -10,10 +10,9 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::asking::Ongoing;
-use super::earlier::{Earlier, Why, prepend, text_of};
+use super::earlier::{Done, Why, prepend, text_of};
 use super::reply;
 use crate::approval::ApprovalRequest;
-use crate::session::Session;
 
 /// How many calls are kept. The oldest that are done are given up first.
 const KEPT: usize = 64;
@@ -109,10 +108,7 @@ impl Left {
             if !questions.is_empty() {
                 return Lent { left: self, questions };
             }
-            match has_calls {
-                true => tokio::time::sleep(QUESTION_INTERVAL).await,
-                false => came.await,
-            }
+            if has_calls { tokio::time::sleep(QUESTION_INTERVAL).await } else { came.await }
         }
     }
 
@@ -197,20 +193,14 @@ impl Left {
     }
 
     /// The answers that came meanwhile, of calls that no request can wait for, each once.
-    pub(super) async fn done_meanwhile(&self, session: &Session) -> Vec<Earlier> {
-        let done: Vec<Ongoing> = {
-            let mut state = self.lock();
-            let is_done = |call: &mut Ongoing| number_of(call).is_none() && call.is_done();
-            state.calls.extract_if(.., is_done).collect()
+    pub(super) fn done_meanwhile(&self) -> Vec<Done> {
+        let is_done = |call: &mut Ongoing| number_of(call).is_none() && call.is_done();
+        let done = |mut call: Ongoing| {
+            let (text, about) = (call.text()?, call.about());
+            let (call, after) = (about.call.clone(), about.begun.elapsed());
+            Some(Done { call, text, why: Why::ClientGone, after })
         };
-        let mut answers = Vec::new();
-        for mut call in done {
-            let Some(text) = call.text() else { continue };
-            let about = call.about();
-            let after = about.begun.elapsed();
-            answers.push(Earlier::with_file(&about.call, &text, Why::ClientGone, after, session).await);
-        }
-        answers
+        self.lock().calls.extract_if(.., is_done).filter_map(done).collect()
     }
 
     /// Waits, not for long, until the cells that came before a queued request that is done are done too.

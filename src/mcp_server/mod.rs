@@ -50,10 +50,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::arrivals::Turn;
-use self::asking::{Parking, Tasks, Together};
+use self::asking::{Parking, Tasks, Together, bug};
 use self::attached::Attached;
 use self::deliveries::{CallId, Deliveries};
-use self::earlier::{Earlier, Why, name_of, text_of};
+use self::earlier::{Done, Earlier, Why, name_of, text_of};
 use self::left::Left;
 use self::news::News;
 use self::progress::Progress;
@@ -188,14 +188,9 @@ impl McpServer {
         if is_queued {
             self.left.settle().await;
         }
-        for done in self.parking.done_meanwhile() {
-            self.deliveries.keep(done.into_earlier(self.session()).await);
-        }
-        for answer in self.left.done_meanwhile(self.session()).await {
-            self.deliveries.keep(answer);
-        }
-        for answer in self.tasks.done_meanwhile(self.session(), &self.left).await {
-            self.deliveries.keep(answer);
+        let done = self.parking.done_meanwhile().into_iter().chain(self.left.done_meanwhile());
+        for Done { call, text, why, after } in done.chain(self.tasks.done_meanwhile(&self.left)) {
+            self.deliveries.keep(Earlier::with_file(&call, &text, why, after, self.session()).await);
         }
         self.news.tell_all(self.attached.news());
         let news = self.news.take(is_queued).await;
@@ -216,19 +211,20 @@ impl McpServer {
         arguments: JsonObject,
         call: Call,
     ) -> Result<CallToolResult, ErrorData> {
-        match name {
-            execute::NAME => Ok(execute::call(&self, arguments, call).await),
-            register::NAME => Ok(register::call(&self, arguments, call).await),
-            install::NAME => Ok(install::call(&self, arguments, call).await),
-            reset::NAME => Ok(reset::call(&self, arguments, call).await),
+        let called = match name {
+            execute::NAME => execute::call(&self, arguments, call).await,
+            register::NAME => register::call(&self, arguments, call).await,
+            install::NAME => install::call(&self, arguments, call).await,
+            reset::NAME => reset::call(&self, arguments, call).await,
             _ => {
                 let names: Vec<_> =
                     definitions(self.has_long_cells).into_iter().map(|tool| tool.name).collect();
                 let names = names.join("`, `");
                 let message = format!("there is no tool `{name}`; there are `{names}`");
-                Err(ErrorData::invalid_params(message, None))
+                return Err(ErrorData::invalid_params(message, None));
             }
-        }
+        };
+        Ok(called.unwrap_or_else(reply::failure))
     }
 }
 
@@ -333,7 +329,11 @@ impl ServerHandler for Handler {
             drop(Turn::of(&context.extensions));
             let arguments = request.arguments.unwrap_or_default();
             let places = self.server.session().places();
-            return answer_panics(async { Ok(views::read(places, arguments).await) }).await.map(Into::into);
+            return answer_panics(async {
+                Ok(views::read(places, arguments).await.unwrap_or_else(reply::failure))
+            })
+            .await
+            .map(Into::into);
         }
         let call = CallId { connection: self.connection.number, id: context.id.clone() };
         self.server.deliveries.begin(&request, &call, &context);
@@ -433,10 +433,8 @@ fn parse<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, String> {
 
 /// Turns a panic into an error response: without it the client would wait for ever.
 async fn answer_panics<T>(answer: impl Future<Output = Result<T, ErrorData>>) -> Result<T, ErrorData> {
-    AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|_| {
-        // The panic hook has logged what happened.
-        Err(ErrorData::internal_error("ipybox has a bug: the request made it panic; see its log", None))
-    })
+    // The panic hook has logged what happened.
+    AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|_| Err(bug()))
 }
 
 #[cfg(test)]

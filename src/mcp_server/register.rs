@@ -70,18 +70,19 @@ result = <tool_name>.run(<tool_name>.Params(...))
 - A registration lasts: it survives `reset` and restarts. Registering a name again replaces its package; \
 import again what cells have imported from the old one.";
 
-pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) -> CallToolResult {
+pub(super) async fn call(
+    server: &McpServer,
+    arguments: JsonObject,
+    call: Call,
+) -> Result<CallToolResult, String> {
     drop(call.turn);
-    let arguments: Arguments = match parse(arguments) {
-        Ok(arguments) => arguments,
-        Err(refusal) => return reply::failure(refusal),
-    };
+    let arguments: Arguments = parse(arguments)?;
     let Arguments { server_name: name, server_params } = &arguments;
     let (phase, phases) = watch::channel(String::new());
     let report = |what: &str| drop(phase.send_replace(format!("MCP server `{name}`: {}", plain(what))));
     let client = Client { approver: &call.approver, cancelled: &call.cancelled };
     let registering = server.session().register(name, server_params, Some(client), &report);
-    match Progress::report_while(call.progress, phases, call.approver.waiting(), registering).await {
+    Ok(match Progress::report_while(call.progress, phases, call.approver.waiting(), registering).await {
         Ok(registration) => {
             server.sessions.refresh_others(registration.changed(name)).await;
             reply::texts(registration.texts(name))
@@ -89,5 +90,5 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, call: Call) 
         Err(RegisterError::Denied(denied)) => reply::denied(&denied),
         Err(RegisterError::Cancelled) => reply::failure("Registration was cancelled."),
         Err(error) => reply::error(&error),
-    }
+    })
 }

@@ -35,18 +35,16 @@ Replace the IPython kernel by a fresh one. Variables, imports and definitions ar
 MCP servers are closed (the next call of a tool opens them again). Installed packages, files and \
 `mcptools/` stay. A cell that is running is stopped.";
 
-pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Call) -> CallToolResult {
-    let Arguments { session } = match parse(arguments) {
-        Ok(arguments) => arguments,
-        Err(refusal) => return reply::failure(refusal),
-    };
+pub(super) async fn call(
+    server: &McpServer,
+    arguments: JsonObject,
+    mut call: Call,
+) -> Result<CallToolResult, String> {
+    let Arguments { session } = parse(arguments)?;
     if session.as_deref() == Some(NEW) {
-        return reply::failure("the argument `session` cannot be used: a new session needs no reset");
+        return Err("the argument `session` cannot be used: a new session needs no reset".to_owned());
     }
-    let Chosen { place, note } = match server.sessions.choose(session.as_deref()).await {
-        Ok(chosen) => chosen,
-        Err(refusal) => return reply::failure(refusal),
-    };
+    let Chosen { place, note } = server.sessions.choose(session.as_deref()).await?;
     let reset = async {
         call.turn.come().await;
         let pending = place.session.reset().await;
@@ -54,11 +52,11 @@ pub(super) async fn call(server: &McpServer, arguments: JsonObject, mut call: Ca
         pending.outcome().await
     };
     let (_silent, phases) = watch::channel(String::new());
-    match Progress::report_while(call.progress, phases, call.approver.waiting(), reset).await {
+    Ok(match Progress::report_while(call.progress, phases, call.approver.waiting(), reset).await {
         Ok(()) => reply::success(match note {
             Some(note) => format!("{note}\nThe kernel was reset."),
             None => "The kernel was reset.".to_owned(),
         }),
         Err(error) => reply::error(&error),
-    }
+    })
 }

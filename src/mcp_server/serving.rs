@@ -23,6 +23,7 @@ use crate::config::Config;
 use crate::people::page::{self, News, Page};
 use crate::session::{Author, Cell, Outcome, Session, StartError};
 use crate::telemetry;
+use crate::text::backticked;
 
 /// How long the calls of a client that is gone get to be put aside. They need no time, but for writing an answer to a file.
 const PUT_ASIDE: Duration = Duration::from_secs(5);
@@ -288,8 +289,7 @@ fn in_words(outcome: &Outcome) -> String {
     // The text is the kernel's: names are letters, nothing else is believed.
     let is_name = |name: &&str| name.chars().all(|char| char.is_alphanumeric() || char == '_');
     let names: Vec<&str> = outcome.text.excerpt.lines().filter(is_name).collect();
-    let shown = names.iter().take(TOLD_VARIABLES).map(|name| format!("`{name}`"));
-    let mut shown = shown.collect::<Vec<_>>().join(", ");
+    let mut shown = backticked(names.iter().take(TOLD_VARIABLES));
     if names.len() > TOLD_VARIABLES {
         shown.push_str(&format!(" and {} more", names.len() - TOLD_VARIABLES));
     }

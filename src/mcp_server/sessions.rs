@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 use crate::approval::{Effect, Face, Policy, PolicyError};
 use crate::config::{ApprovalMode, Config};
 use crate::session::{Session, StartError, ToolOptions};
-use crate::text::describe;
+use crate::text::{backticked, describe};
 
 /// The handle of the client's own session.
 pub(super) const OWN: &str = "main";
@@ -202,7 +202,7 @@ impl Others {
     /// The handles of those that live.
     fn handles(&self) -> String {
         let handles = [OWN].into_iter().chain(self.places.keys().map(String::as_str));
-        handles.map(|handle| format!("`{handle}`")).collect::<Vec<_>>().join(", ")
+        backticked(handles)
     }
 }
 

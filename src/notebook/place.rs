@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::document::{self, Document, SEPARATOR, Text};
-use crate::files::create_private_directory;
+use crate::files::{create_private_directory, if_there};
 use crate::output::Kept;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 
@@ -77,10 +77,7 @@ impl Place {
         let name = absolute.file_name().unwrap_or_default().to_owned();
         let parent = absolute.parent().unwrap_or(Path::new("/")).to_owned();
         // A link in a path below the workspace may be of a stranger; other paths are as the user means them.
-        let parent = match is_plain(file) {
-            true => parent,
-            false => parent.canonicalize().unwrap_or(parent),
-        };
+        let parent = if is_plain(file) { parent } else { parent.canonicalize().unwrap_or(parent) };
         let (root, file) = match parent.strip_prefix(workspace) {
             Ok(below) if is_plain(below) => (Root::Workspace(workspace.to_owned()), below.join(name)),
             _ => (Root::Named(parent), name.into()),
@@ -108,11 +105,7 @@ impl Place {
     /// Whether it could be appended to, as far as one can see. Blocks.
     pub(super) fn check(&self) -> io::Result<()> {
         let directory = self.directory()?;
-        match self.open(&directory) {
-            Ok(file) => document(&content(&file)?).map(drop),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
-        }
+        if_there(self.open(&directory))?.map_or(Ok(()), |file| document(&content(&file)?).map(drop))
     }
 
     /// Appends cells, and makes the file if there is none. Blocks.
@@ -228,10 +221,7 @@ impl Place {
         let mut options = OpenOptions::new();
         let file = directory.open_with(self.name(), options.read(true).custom_flags(without_waiting))?;
         let file = file.into_std();
-        match file.metadata()?.is_file() {
-            true => Ok(file),
-            false => Err(refused("it is not a regular file")),
-        }
+        if file.metadata()?.is_file() { Ok(file) } else { Err(refused("it is not a regular file")) }
     }
 
     fn name(&self) -> &Path {

@@ -294,16 +294,14 @@ fn origin(url: &str) -> Option<url::Origin> {
     Url::parse(url).ok().map(|url| url.origin())
 }
 
-/// Whether an error of RFC 6749 §5.2 stays, however often a token is asked for.
+/// The errors of RFC 6749 §5.2 that stay, however often a token is asked for.
+#[rustfmt::skip]
+const FINAL: [&str; 6] = [
+    "invalid_request", "invalid_client", "invalid_grant", "invalid_scope", "unauthorized_client",
+    "unsupported_grant_type",
+];
+
+/// Whether an error stays, however often a token is asked for.
 fn is_final(why: &str) -> bool {
-    [
-        "invalid_request",
-        "invalid_client",
-        "invalid_grant",
-        "invalid_scope",
-        "unauthorized_client",
-        "unsupported_grant_type",
-    ]
-    .iter()
-    .any(|code| why.contains(code))
+    FINAL.iter().any(|code| why.contains(code))
 }

@@ -3,7 +3,6 @@
 //! Code in the kernel can write to the workspace too: nothing here is trusted, and no symbolic link out of it
 //! is followed.
 
-use cap_std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 use tokio::io::AsyncWriteExt as _;
@@ -39,21 +38,12 @@ impl OutputFile {
     /// Makes a new file below `workspace`, and removes the oldest ones if there are many.
     pub(crate) async fn create(workspace: &Path) -> io::Result<Self> {
         let workspace = workspace.to_owned();
-        let create = move || {
+        let create = move || -> io::Result<_> {
             let directory = kept::open_directory(&workspace, OUTPUTS)?;
             KEPT.prune(&directory)?;
-            loop {
-                let name = format!("{:08x}.txt", uuid::Uuid::new_v4().as_fields().0);
-                match directory.open_with(&name, OpenOptions::new().write(true).create_new(true)) {
-                    Ok(file) => {
-                        let file = file.into_std();
-                        kept::hold(&file);
-                        return Ok((workspace, name, file));
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                    Err(error) => return Err(error),
-                }
-            }
+            let (name, file) = kept::create_new(&directory, |digits| format!("{digits}.txt"))?;
+            kept::hold(&file);
+            Ok((workspace, name, file))
         };
         let (workspace, name, file) =
             tokio::task::spawn_blocking(create).await.map_err(io::Error::other)??;

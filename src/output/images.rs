@@ -6,8 +6,9 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use cap_std::fs::{Dir, OpenOptions};
+use cap_std::fs::Dir;
 
+use super::kept;
 use crate::kernel::Image;
 
 /// The directories for files of cells.
@@ -47,17 +48,9 @@ pub(crate) struct SavedImage {
 /// Saves an image. Blocks.
 pub(crate) fn save(places: &Places, image: Image) -> io::Result<SavedImage> {
     let directory = places.open_images()?;
-    loop {
-        let name = format!("{:08x}.{}", uuid::Uuid::new_v4().as_fields().0, image.extension);
-        match directory.open_with(&name, OpenOptions::new().write(true).create_new(true)) {
-            Ok(mut file) => {
-                file.write_all(&image.bytes)?;
-                return Ok(SavedImage { path: places.images.join(name), bytes: Some(image.bytes) });
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-    }
+    let (name, mut file) = kept::create_new(&directory, |digits| format!("{digits}.{}", image.extension))?;
+    file.write_all(&image.bytes)?;
+    Ok(SavedImage { path: places.images.join(name), bytes: Some(image.bytes) })
 }
 
 /// Removes an image that was saved. Blocks.

@@ -39,6 +39,17 @@ pub(super) fn open_directory(workspace: &Path, directory: &str) -> io::Result<Di
     root.open_dir(directory)
 }
 
+/// Makes a new file, with 8 random hexadecimal digits in its `name`.
+pub(super) fn create_new(directory: &Dir, name: impl Fn(&str) -> String) -> io::Result<(String, File)> {
+    loop {
+        let name = name(&format!("{:08x}", uuid::Uuid::new_v4().as_fields().0));
+        match directory.open_with(&name, OpenOptions::new().write(true).create_new(true)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|file| (name, file.into_std())),
+        }
+    }
+}
+
 /// Keeps a file that is being written from being removed by another server.
 pub(super) fn hold(file: &File) {
     // Some file systems have no locks.

@@ -6,8 +6,6 @@
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use cap_std::fs::OpenOptions;
-
 use super::kept::{self, Kept};
 use crate::kernel::{FileRole, ShownFile};
 
@@ -55,18 +53,10 @@ pub(super) fn save(workspace: &Path, file: &ShownFile) -> io::Result<SavedFile> 
     let place = directory_of(file.role);
     let directory = kept::open_directory(workspace, place)?;
     KEPT.prune(&directory)?;
-    loop {
-        let name = format!("{:08x}-{}", uuid::Uuid::new_v4().as_fields().0, harmless(&file.name));
-        match directory.open_with(&name, OpenOptions::new().write(true).create_new(true)) {
-            Ok(mut copy) => {
-                copy.write_all(&file.bytes)?;
-                let path = workspace.join(place).join(name);
-                return Ok(SavedFile { path, bytes: file.bytes.len() as u64 });
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-    }
+    let harmless = harmless(&file.name);
+    let (name, mut copy) = kept::create_new(&directory, |digits| format!("{digits}-{harmless}"))?;
+    copy.write_all(&file.bytes)?;
+    Ok(SavedFile { path: workspace.join(place).join(name), bytes: file.bytes.len() as u64 })
 }
 
 /// Removes a file. Blocks.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::drift;
 
 use crate::codegen::{Observed, ResourcesAndPrompts, Tool};
-use crate::files::{Stamp, StateFile};
+use crate::files::{Stamp, StateFile, if_there};
 use crate::servers::ToolDefinition;
 
 /// What a server has, as it was when its package was generated.
@@ -97,10 +97,7 @@ impl DefinitionStore {
     pub(super) fn remove(&self, server: &str) -> io::Result<()> {
         match self {
             Self::Directory(directory) => {
-                match std::fs::remove_file(directory.join(format!("{server}.json"))) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                    _ => Ok(()),
-                }
+                if_there(std::fs::remove_file(directory.join(format!("{server}.json")))).map(drop)
             }
             Self::Memory(servers) => {
                 servers.lock().unwrap_or_else(PoisonError::into_inner).remove(server);

@@ -10,6 +10,7 @@ use cap_std::fs::Dir;
 use rustix::fs::{RenameFlags, renameat_with};
 
 use crate::codegen;
+use crate::files::if_there;
 
 /// The directory of all packages in a workspace.
 const WORKSPACE_DIRECTORY: &str = "mcptools";
@@ -62,10 +63,8 @@ impl Packages {
     /// Removes the package called `name`, if there is one.
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
         let root = Dir::open_ambient_dir(&self.root, cap_std::ambient_authority())?;
-        match root.open_dir(&self.directory).and_then(|directory| directory.remove_dir_all(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        if_there(root.open_dir(&self.directory).and_then(|directory| directory.remove_dir_all(name)))
+            .map(drop)
     }
 
     /// Writes one module of an existing package, atomically.
@@ -129,11 +128,10 @@ fn swap(directory: &Dir, fresh: &str, name: &str) -> io::Result<bool> {
 
 /// Removes a leftover; a failure is not worth failing a registration for.
 fn remove(directory: &Dir, name: &str) {
-    let is_directory = directory.symlink_metadata(name).map(|metadata| metadata.is_dir());
-    let removed = match is_directory {
-        Ok(true) => directory.remove_dir_all(name),
-        Ok(false) => directory.remove_file(name),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+    let removed = match if_there(directory.symlink_metadata(name)) {
+        Ok(Some(metadata)) if metadata.is_dir() => directory.remove_dir_all(name),
+        Ok(Some(_)) => directory.remove_file(name),
+        Ok(None) => Ok(()),
         Err(error) => Err(error),
     };
     if let Err(error) = removed {

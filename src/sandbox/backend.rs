@@ -1,13 +1,17 @@
 //! What makes sandboxes.
 
+use serde::Deserialize;
+
 /// What makes the sandbox.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Backend {
     /// Anthropic's sandbox-runtime, `srt`.
     #[default]
     Srt,
     /// Bubblewrap, directly: Linux only, needs no Node.js, and starts faster.
+    #[serde(rename = "bwrap")]
     Bubblewrap,
 }
 

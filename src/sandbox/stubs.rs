@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::policy::is_directory;
+use crate::files::if_there;
 
 /// When stubs were last changed, by which they are known. Archives have files of 1970's first second, so it is another.
 const TIME: Duration = Duration::from_secs(19_700_607);
@@ -87,10 +88,7 @@ impl Stub {
             return Ok(());
         }
         let ours = self.file.metadata()?;
-        let found = match self.path.symlink_metadata() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            found => found?,
-        };
+        let Some(found) = if_there(self.path.symlink_metadata())? else { return Ok(()) };
         if (found.dev(), found.ino()) != (ours.dev(), ours.ino()) {
             return Ok(());
         }

@@ -28,7 +28,7 @@ pub(crate) async fn log_in(
     (name, parameters): (&str, &ServerParameters),
     refusal: Refusal,
 ) -> Result<(), Refusal> {
-    if refusal.command.is_none() || !gate.can_open_pages(approver) {
+    if refusal.command.is_none() || approver.page_queue().is_none() {
         return Err(refusal);
     }
     let user = User { gate, approver, name, page: Mutex::default() };

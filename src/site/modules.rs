@@ -10,6 +10,7 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::files::if_there;
 use crate::tool_server::IMPORTABLE;
 
 /// The most entries of a package that are listed: a stranger may have made them.
@@ -105,11 +106,9 @@ fn open(workspace: &Path, package: &str) -> Result<Option<Dir>, String> {
     }
     let failed = |error: std::io::Error| format!("`{package}` in the workspace cannot be read: {error}");
     let root = Dir::open_ambient_dir(workspace, cap_std::ambient_authority()).map_err(failed)?;
-    match root.symlink_metadata(package) {
-        Ok(metadata) if metadata.is_dir() => root.open_dir(package).map(Some).map_err(failed),
-        Ok(_) => Ok(None),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(failed(error)),
+    match if_there(root.symlink_metadata(package)).map_err(failed)? {
+        Some(metadata) if metadata.is_dir() => root.open_dir(package).map(Some).map_err(failed),
+        _ => Ok(None),
     }
 }
 

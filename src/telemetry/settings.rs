@@ -33,12 +33,9 @@ const DEFAULT_ENDPOINT: &str = "http://localhost:4318";
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The samplers that the SDK has.
+#[rustfmt::skip]
 const SAMPLERS: &[&str] = &[
-    "always_on",
-    "always_off",
-    "traceidratio",
-    "parentbased_always_on",
-    "parentbased_always_off",
+    "always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off",
     "parentbased_traceidratio",
 ];
 

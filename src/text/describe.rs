@@ -1,6 +1,7 @@
 //! Errors and commands as text for people and models.
 
 use std::error::Error;
+use std::fmt::Display;
 
 use crate::text::plain;
 
@@ -34,11 +35,16 @@ const LISTED_NAMES: usize = 8;
 /// Names in backticks; if there are many, how many more.
 pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut names = names.into_iter();
-    let shown: Vec<_> = names.by_ref().take(LISTED_NAMES).map(|name| format!("`{name}`")).collect();
+    let shown = backticked(names.by_ref().take(LISTED_NAMES));
     match names.count() {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
+}
+
+/// All names, in backticks.
+pub(crate) fn backticked(names: impl IntoIterator<Item = impl Display>) -> String {
+    names.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// `word` as it would be typed in a shell.

@@ -74,9 +74,9 @@ impl Text {
         Ok(Self { bytes, weight: scan.weight(), lease })
     }
 
-    /// Its length in bytes.
-    pub(super) fn len(&self) -> usize {
-        self.bytes.len()
+    /// Refuses a `what` of more than `limit` bytes.
+    pub(super) fn within(self, what: &'static str, limit: usize) -> Result<Self, Refused> {
+        if self.bytes.len() > limit { Err(Refused::Long { what, limit }) } else { Ok(self) }
     }
 
     /// Extends the lease for parsing these texts, which are in the body, as JSON.

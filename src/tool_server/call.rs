@@ -36,19 +36,8 @@ pub(super) struct Call<Arguments = Map<String, Value>> {
     pub(super) tool_args: Arguments,
 }
 
-/// Resolves the name of the server, decides, and calls.
-pub(super) async fn resolve_and_answer(shared: &Shared, call: Call, request: Request) -> Answer {
-    match resolve(shared, &call.server_name, &call.tool_name, request).await {
-        Ok(server) => answer(shared, server, call, request).await,
-        Err(answer) => answer,
-    }
-}
-
 pub(super) fn check_name(what: &'static str, name: &str) -> Result<(), Refused> {
-    match name.len() > NAME_BYTES {
-        true => Err(Refused::Long { what, limit: NAME_BYTES }),
-        false => Ok(()),
-    }
+    if name.len() > NAME_BYTES { Err(Refused::Long { what, limit: NAME_BYTES }) } else { Ok(()) }
 }
 
 /// The server named `server_name`, or an error answer.

@@ -50,7 +50,7 @@ pub(super) fn router(checkpoint: Arc<Checkpoint>, gate: Arc<Gate>) -> Router {
 }
 
 async fn list(State(checkpoint): State<Arc<Checkpoint>>, text: Text) -> Result<Response, Refused> {
-    let (Nothing {}, _text) = parsed(text, "body without content", NAMES_LIMIT_BYTES).await?;
+    let (Nothing {}, _text) = text.within("body without content", NAMES_LIMIT_BYTES)?.parse().await?;
     Ok(axum::Json(checkpoint.saved()).into_response())
 }
 
@@ -59,7 +59,8 @@ async fn load(
     Extension(gate): Extension<Arc<Gate>>,
     text: Text,
 ) -> Result<Response, Refused> {
-    let (Wanted { name, digest }, _text) = parsed(text, "body with a name", NAMES_LIMIT_BYTES).await?;
+    let (Wanted { name, digest }, _text) =
+        text.within("body with a name", NAMES_LIMIT_BYTES)?.parse().await?;
     let opened = blocking(move || checkpoint.load(&name, &digest)).await?;
     let (file, bytes) = match opened {
         Ok(opened) => opened,
@@ -108,20 +109,10 @@ async fn end(
     Path(number): Path<u64>,
     text: Text,
 ) -> Result<Response, Refused> {
-    let (report, _text) = parsed::<Report>(text, "report of saved variables", REPORT_LIMIT_BYTES).await?;
+    let text = text.within("report of saved variables", REPORT_LIMIT_BYTES)?;
+    let (report, _text) = text.parse::<Report>().await?;
     let ended = blocking(move || checkpoint.end(number, report)).await?;
     Ok(ended.map_or_else(|error| refusal(&error), |()| axum::Json(()).into_response()))
-}
-
-async fn parsed<T: serde::de::DeserializeOwned + Send + 'static>(
-    text: Text,
-    what: &'static str,
-    limit: usize,
-) -> Result<(T, Text), Refused> {
-    if text.len() > limit {
-        return Err(Refused::Long { what, limit });
-    }
-    text.parse().await
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refused> {

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use super::answer::{Answer, Form};
 use super::batch;
 use super::body::{Refused, Text};
-use super::call::{Call, Shared, answer, check_name, resolve, resolve_and_answer};
+use super::call::{Call, Shared, answer, check_name, resolve};
 use crate::approval::{Action, Gate, OURSELVES, Target};
 use crate::mcp_client::ListKind;
 use crate::servers::{Pool, Query, Request};
@@ -48,15 +48,7 @@ struct Reading {
 #[serde(deny_unknown_fields)]
 struct Listing {
     server_name: String,
-    kind: Kind,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Kind {
-    Resources,
-    ResourceTemplates,
-    Prompts,
+    kind: ListKind,
 }
 
 /// A prompt that code in the kernel wants. Its arguments are texts, as MCP has it.
@@ -147,26 +139,15 @@ async fn read(State(shared): State<Shared>, form: Form, text: Text) -> Result<Re
     check_name("name of the server", &server_name)?;
     let tool_args = Map::from_iter([("uri".to_owned(), Value::String(uri))]);
     let call = Call { server_name, tool_name: READ_RESOURCE.to_owned(), tool_args };
-    let answer = resolve_and_answer(&shared, call, Request::Resource).await;
-    drop(text);
-    Ok(answer.into_response(form).await)
+    Ok(resolved(&shared, call, Request::Resource, (text, form)).await)
 }
 
 async fn list(State(shared): State<Shared>, form: Form, text: Text) -> Result<Response, Refused> {
-    if text.len() > LISTING_LIMIT_BYTES {
-        return Err(Refused::Long { what: "body with a kind of list", limit: LISTING_LIMIT_BYTES });
-    }
+    let text = text.within("body with a kind of list", LISTING_LIMIT_BYTES)?;
     let (Listing { server_name, kind }, text) = text.parse().await?;
     check_name("name of the server", &server_name)?;
-    let kind = match kind {
-        Kind::Resources => ListKind::Resources,
-        Kind::ResourceTemplates => ListKind::ResourceTemplates,
-        Kind::Prompts => ListKind::Prompts,
-    };
     let call = Call { server_name, tool_name: kind.method().to_owned(), tool_args: Map::new() };
-    let answer = resolve_and_answer(&shared, call, Request::List(kind)).await;
-    drop(text);
-    Ok(answer.into_response(form).await)
+    Ok(resolved(&shared, call, Request::List(kind), (text, form)).await)
 }
 
 async fn prompt(State(shared): State<Shared>, form: Form, text: Text) -> Result<Response, Refused> {
@@ -178,45 +159,47 @@ async fn prompt(State(shared): State<Shared>, form: Form, text: Text) -> Result<
     let tool_args =
         Map::from_iter([("name".to_owned(), Value::String(prompt_name)), ("arguments".to_owned(), given)]);
     let call = Call { server_name, tool_name: GET_PROMPT.to_owned(), tool_args };
-    let answer = resolve_and_answer(&shared, call, Request::Prompt).await;
+    Ok(resolved(&shared, call, Request::Prompt, (text, form)).await)
+}
+
+/// Resolves the name of the server, decides, and calls; the body is weighed until then.
+async fn resolved(shared: &Shared, call: Call, request: Request, (text, form): (Text, Form)) -> Response {
+    let answer = match resolve(shared, &call.server_name, &call.tool_name, request).await {
+        Ok(server) => answer(shared, server, call, request).await,
+        Err(answer) => answer,
+    };
     drop(text);
-    Ok(answer.into_response(form).await)
+    answer.into_response(form).await
 }
 
 /// Needs no approval: no tool is called, and the module is in the workspace, where code writes too.
 async fn infer(State(shared): State<Shared>, text: Text) -> Result<Response, Refused> {
-    if text.len() > OBSERVATION_LIMIT_BYTES {
-        return Err(Refused::Long { what: "body with results", limit: OBSERVATION_LIMIT_BYTES });
-    }
+    let text = text.within("body with results", OBSERVATION_LIMIT_BYTES)?;
     let (Observation { server_name, module, results }, mut text) = text.parse().await?;
     check_name("name of the server", &server_name)?;
     // Texts are parsed as JSON, and their description takes memory once more.
     text.add(results.iter().filter_map(Value::as_str))?;
     let servers = shared.pool.servers();
-    let inferring =
-        tokio::task::spawn_blocking(move || servers.infer_result(&server_name, &module, &results));
-    let answer = match inferring.await.unwrap_or_else(|error| Err(error.to_string())) {
-        Ok(classes) => Answer::Result(Value::String(classes)),
-        Err(message) => Answer::failed(message),
-    };
-    drop(text);
-    Ok(answer.into_response(Form::Json).await)
+    Ok(looked_up(text, move || servers.infer_result(&server_name, &module, &results)).await)
 }
 
 /// Needs no approval: the answer has what the modules in the workspace have, and no server is asked.
 async fn search(State(shared): State<Shared>, text: Text) -> Result<Response, Refused> {
-    if text.len() > QUERY_LIMIT_BYTES {
-        return Err(Refused::Long { what: "body with a query", limit: QUERY_LIMIT_BYTES });
-    }
+    let text = text.within("body with a query", QUERY_LIMIT_BYTES)?;
     let (query, text) = text.parse::<Query>().await?;
     let servers = shared.pool.servers();
-    let searching = tokio::task::spawn_blocking(move || servers.search(&query));
-    let answer = match searching.await.unwrap_or_else(|error| Err(error.to_string())) {
-        Ok(found) => Answer::Result(Value::String(found)),
-        Err(message) => Answer::failed(message),
-    };
+    Ok(looked_up(text, move || servers.search(&query)).await)
+}
+
+/// The answer that `look_up` finds on the disk; the body is weighed until then.
+async fn looked_up(
+    text: Text,
+    look_up: impl FnOnce() -> Result<String, String> + Send + 'static,
+) -> Response {
+    let found = tokio::task::spawn_blocking(look_up).await.unwrap_or_else(|error| Err(error.to_string()));
     drop(text);
-    Ok(answer.into_response(Form::Json).await)
+    let answer = found.map_or_else(Answer::failed, |found| Answer::Result(Value::String(found)));
+    answer.into_response(Form::Json).await
 }
 
 async fn approve(State(shared): State<Shared>, text: Text) -> Result<Response, Refused> {

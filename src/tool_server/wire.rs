@@ -19,21 +19,12 @@ struct Question<Text, Arguments> {
     server_name: Text,
     tool_name: Text,
     tool_args: Arguments,
-    target: WireTarget,
+    target: Target,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     annotations: Option<ToolAnnotations>,
 }
 
 type AskedQuestion = Question<String, Map<String, Value>>;
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum WireTarget {
-    Command(String),
-    Url(String),
-    Kernel,
-    Host,
-}
 
 /// The member `jsonrpc` of every message.
 #[derive(Debug, Deserialize)]
@@ -93,17 +84,11 @@ pub(crate) fn question(id: &str, action: &Action) -> Result<String, serde_json::
         params: Question<&'a str, &'a Map<String, Value>>,
         id: &'a str,
     }
-    let target = match action.target.clone() {
-        Target::Command(words) => WireTarget::Command(words),
-        Target::Url(url) => WireTarget::Url(url),
-        Target::Kernel => WireTarget::Kernel,
-        Target::Host => WireTarget::Host,
-    };
     let params = Question {
         server_name: action.server_name.as_str(),
         tool_name: action.tool_name.as_str(),
         tool_args: &action.tool_args,
-        target,
+        target: action.target.clone(),
         annotations: action.annotations,
     };
     serde_json::to_string(&Call { jsonrpc: "2.0", method: "approve", params, id })
@@ -199,20 +184,8 @@ pub(crate) fn read_server_message(text: &str) -> Result<ServerMessage, Fault> {
 
 impl From<AskedQuestion> for Action {
     fn from(question: AskedQuestion) -> Self {
-        Self {
-            annotations: question.annotations,
-            ..Self::new(
-                question.server_name,
-                question.tool_name,
-                question.tool_args,
-                match question.target {
-                    WireTarget::Command(words) => Target::Command(words),
-                    WireTarget::Url(url) => Target::Url(url),
-                    WireTarget::Kernel => Target::Kernel,
-                    WireTarget::Host => Target::Host,
-                },
-            )
-        }
+        let Question { server_name, tool_name, tool_args, target, annotations } = question;
+        Self { annotations, ..Self::new(server_name, tool_name, tool_args, target) }
     }
 }
 

@@ -23,7 +23,7 @@ const BEFORE_HASH: &[u8] = b",\"hash\":\"";
 const AFTER_HASH: &[u8] = b"\"}";
 
 /// The state of a chain after a line.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(in crate::approval) struct Head([u8; 32]);
 
 impl Head {

@@ -191,7 +191,7 @@ fn rfc3339(time: SystemTime) -> String {
 }
 
 /// Whole milliseconds.
-pub(super) fn millis(duration: Duration) -> u64 {
+pub(in crate::approval) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

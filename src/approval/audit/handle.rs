@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde::Deserialize;
+
 use super::event::{Event, Face, Keep};
 use super::file::LogFile;
 use super::shown;
@@ -19,7 +21,8 @@ use crate::text::Redactor;
 const FIRST_DECISIONS: u32 = 10;
 
 /// What an audit log contains beside names, decisions, durations and sizes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Contents {
     /// The arguments of calls.

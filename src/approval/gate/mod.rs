@@ -1,5 +1,6 @@
 //! The gate: all decisions about actions are made here.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -180,7 +181,10 @@ impl Gate {
         decision.outcome?;
         match recorded {
             Ok(on_record) => {
-                self.hold_grant(&decision.by);
+                // A grant holds for other calls once its answer is recorded.
+                if let By::Granted(given) = &decision.by {
+                    self.grants.hold(given.id);
+                }
                 Ok((Permit::new(action, context, &on_record), on_record))
             }
             Err(error) => Err(Denied::Unrecorded { call: call_of(&action), why: error.to_string() }),
@@ -225,7 +229,10 @@ impl Gate {
         if let Some(answer) = self.earlier_answer(action).await {
             return (Ok(()), By::Standing(answer));
         }
-        if let Some(used) = self.use_grant(action, approver) {
+        // Consent needs no grant.
+        if !matches!(approver, Approver::Consent)
+            && let Some(used) = self.grants.claim(action)
+        {
             return (Ok(()), By::Grant(used));
         }
         let queue = match approver {
@@ -258,14 +265,18 @@ impl Gate {
     }
 
     /// The reply; `Some(None)` if the request was dropped, `None` if it has expired.
-    pub(super) async fn ask(&self, action: &Arc<Action>, queue: &ApprovalQueue) -> Option<Option<Reply>> {
+    pub(super) async fn ask(
+        &self,
+        action: &Arc<Action>,
+        queue: &Arc<ApprovalQueue>,
+    ) -> Option<Option<Reply>> {
         let mut noticed = Noticed::begin(self.watcher.get(), action, queue);
         let reply = self.reply(action, queue).await;
         noticed.decided(reply.as_ref());
         reply
     }
 
-    async fn reply(&self, action: &Arc<Action>, queue: &ApprovalQueue) -> Option<Option<Reply>> {
+    async fn reply(&self, action: &Arc<Action>, queue: &Arc<ApprovalQueue>) -> Option<Option<Reply>> {
         let _counted = queue.count();
         let (request, mut waiting) = ApprovalRequest::new(Arc::clone(action), Arc::clone(&self.grants));
         queue.ask_people_too(&request, &mut waiting);
@@ -302,7 +313,7 @@ impl Gate {
 }
 
 fn expired(queue: &ApprovalQueue) -> Option<Option<Reply>> {
-    queue.expire();
+    queue.expired.fetch_add(1, Ordering::Relaxed);
     None
 }
 

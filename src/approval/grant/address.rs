@@ -4,23 +4,11 @@
 use url::Url;
 
 /// Providers at which everybody can have an address: their domain bounds nothing.
+#[rustfmt::skip]
 const EVERYBODYS: [&str; 16] = [
-    "aol.com",
-    "fastmail.com",
-    "gmail.com",
-    "gmx.de",
-    "gmx.net",
-    "googlemail.com",
-    "hotmail.com",
-    "icloud.com",
-    "live.com",
-    "mail.com",
-    "outlook.com",
-    "proton.me",
-    "protonmail.com",
-    "qq.com",
-    "yahoo.com",
-    "yandex.ru",
+    "aol.com", "fastmail.com", "gmail.com", "gmx.de", "gmx.net", "googlemail.com", "hotmail.com",
+    "icloud.com", "live.com", "mail.com", "outlook.com", "proton.me", "protonmail.com", "qq.com",
+    "yahoo.com", "yandex.ru",
 ];
 
 /// The domain of a mail address, in small letters.

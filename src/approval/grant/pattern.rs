@@ -66,7 +66,6 @@ impl Pattern {
     /// Why this is no pattern.
     pub(super) fn fault(&self) -> Option<String> {
         let fault = match self {
-            Self::Equal(_) => return None,
             Self::Prefix(prefix) => match prefix.split_once("://") {
                 _ if prefix.is_empty() => "a prefix is empty",
                 _ if prefix.contains(['@', '\\', '\0']) || prefix.contains("..") => {
@@ -77,7 +76,7 @@ impl Pattern {
                 _ => return None,
             },
             Self::Domain(domain) if !is_domain(domain) => "a domain is none",
-            Self::Origin(origin) if !is_origin(origin) => {
+            Self::Origin(origin) if origin_of(origin).as_ref() != Some(origin) => {
                 "an origin is none, or not written as `https://example.com`"
             }
             Self::Within(directory) if Plain::read(directory).is_none() => {
@@ -155,10 +154,6 @@ impl Pattern {
             Self::Each { pattern, max_items } => format!("up to {max_items} times {}", pattern.words()),
         }
     }
-}
-
-fn is_origin(origin: &str) -> bool {
-    origin_of(origin).is_some_and(|found| found == origin)
 }
 
 fn may_follow_prefix(rest: &str) -> bool {

@@ -57,8 +57,8 @@ impl Breaks {
     /// How many are kept.
     pub(super) const MOST: usize = 100;
 
-    pub(super) fn add(&mut self, place: Place, kind: Kind, words: String) {
-        self.push(Break { place: Some(place), kind, words });
+    pub(super) fn add(&mut self, place: Place, kind: Kind, words: impl Into<String>) {
+        self.push(Break { place: Some(place), kind, words: words.into() });
     }
 
     pub(super) fn add_to_all(&mut self, kind: Kind, words: String) {

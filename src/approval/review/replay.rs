@@ -9,7 +9,7 @@ use super::super::action::{Action, Target};
 use super::super::policy::{Effect, Policy};
 use super::super::{ELICITATION, OURSELVES};
 use super::record::Record;
-use super::tally::{by, time};
+use super::tally::{by, name, time};
 use super::{Filter, arguments};
 
 /// How many differences are listed.
@@ -172,7 +172,6 @@ fn has_placeholder(name: &str, value: &Value) -> bool {
 }
 
 fn call(record: &Record) -> Call {
-    let name = |name: &Option<String>| arguments::shortened(name.as_deref().unwrap_or("?"), 100);
     Call {
         time: time(record),
         session: arguments::shortened(&record.session, 64),

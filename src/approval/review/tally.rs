@@ -133,7 +133,6 @@ impl Tally {
         let Some((_, session)) = self.sessions.get_index_mut(index) else { return };
         let decided = by(record);
         count(&mut session.decisions, &decided);
-        let name = |name: &Option<String>| arguments::shortened(name.as_deref().unwrap_or("?"), 100);
         let key = (name(&record.server), name(&record.tool));
         if !session.tools.contains_key(&key) {
             if self.tools >= TOOLS {
@@ -211,6 +210,11 @@ pub(super) fn word(text: &str) -> String {
 
 pub(super) fn time(record: &Record) -> String {
     word(&record.time)
+}
+
+/// The name of a server or a tool.
+pub(super) fn name(name: &Option<String>) -> String {
+    arguments::shortened(name.as_deref().unwrap_or("?"), 100)
 }
 
 fn count(counts: &mut Counts, word: &str) {

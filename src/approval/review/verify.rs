@@ -17,7 +17,7 @@ const WINDOW: usize = 4096;
 const SESSIONS: usize = 50_000;
 
 /// Verifies a log.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Verifier {
     /// After the last line.
     head: Head,
@@ -92,22 +92,7 @@ struct Numbers {
 impl Verifier {
     /// Records with the hashes `wanted` have to be in the log.
     pub(super) fn new(wanted: Vec<Head>) -> Self {
-        Self {
-            head: Head::BEGINNING,
-            linked: None,
-            between: Between::default(),
-            window: VecDeque::new(),
-            pending: Vec::new(),
-            moved: Vec::new(),
-            sessions: HashMap::new(),
-            unplaced: 0,
-            gaps_before: 0,
-            line: 0,
-            last: None,
-            part_has_records: false,
-            findings: Findings { wanted, ..Findings::default() },
-            breaks: Breaks::default(),
-        }
+        Self { findings: Findings { wanted, ..Findings::default() }, ..Self::default() }
     }
 
     /// The next file begins.
@@ -156,7 +141,7 @@ impl Verifier {
             } else {
                 "its hash is not that of its content"
             };
-            self.breaks.add(place, Kind::Edited, why.to_owned());
+            self.breaks.add(place, Kind::Edited, why);
             if !fields.is_some_and(|(record, number, _)| self.is_next(record, number)) {
                 self.unplaced += 1;
             }
@@ -187,7 +172,7 @@ impl Verifier {
                 true => (Kind::Inserted, "it has no hash, and the next record does not follow it"),
                 false => (Kind::Edited, "it is not what the next record follows"),
             };
-            self.breaks.add(first, words.0, words.1.to_owned());
+            self.breaks.add(first, words.0, words.1);
             self.unplaced += u64::from(words.0 == Kind::Edited);
         } else if let Some(found) = self.pending.iter().position(|pending| pending.missing == hash) {
             let early = self.pending.remove(found);
@@ -209,7 +194,7 @@ impl Verifier {
             let before = self.window.back().map(|(_, place, _)| *place);
             self.pending.push(Pending { missing: previous, place, before, line: self.line, gap: 0 });
         } else {
-            self.breaks.add(place, Kind::Removed, "it does not follow the record before it".to_owned());
+            self.breaks.add(place, Kind::Removed, "it does not follow the record before it");
         }
     }
 
@@ -246,11 +231,7 @@ impl Verifier {
         if number > numbers.last + 1 && numbers.line >= self.gaps_before {
             self.gap(place, record, numbers.last, number);
         } else if number <= numbers.last && self.breaks.is_empty() && self.pending.is_empty() {
-            self.breaks.add(
-                place,
-                Kind::Inserted,
-                "its session had a record of this number before".to_owned(),
-            );
+            self.breaks.add(place, Kind::Inserted, "its session had a record of this number before");
         }
         let last = number.max(numbers.last);
         self.sessions.insert(
@@ -289,16 +270,12 @@ impl Verifier {
                 self.sessions.values().any(|session| !session.has_ended && session.line < pending.line);
             match (pending.gap, pending.before) {
                 (0, Some(before)) if !is_open => {
-                    self.breaks.add(
-                        before,
-                        Kind::Edited,
-                        "the record after it follows another one".to_owned(),
-                    );
+                    self.breaks.add(before, Kind::Edited, "the record after it follows another one");
                 }
                 (0, _) => self.breaks.add(
                     pending.place,
                     Kind::Removed,
-                    "the record that it follows was removed, or written anew".to_owned(),
+                    "the record that it follows was removed, or written anew",
                 ),
                 (missing, _) => self.breaks.add(
                     pending.place,
@@ -310,15 +287,15 @@ impl Verifier {
         let has_hashes = self.findings.records > 0;
         match (self.last, self.between.first) {
             (Some((place, true)), _) => {
-                self.breaks.add(place, Kind::Truncated, "the log ends in the middle of a line".to_owned());
+                self.breaks.add(place, Kind::Truncated, "the log ends in the middle of a line");
             }
             (_, Some(first)) if has_hashes && self.between.are_records => self.breaks.add(
                 first,
                 Kind::Inserted,
-                "it has no hash: somebody else wrote it, or an earlier version of ipybox".to_owned(),
+                "it has no hash: somebody else wrote it, or an earlier version of ipybox",
             ),
             (_, Some(first)) if has_hashes => {
-                self.breaks.add(first, Kind::Edited, "it is no record, and nothing follows it".to_owned());
+                self.breaks.add(first, Kind::Edited, "it is no record, and nothing follows it");
             }
             _ => {}
         }

@@ -24,10 +24,7 @@ pub(crate) fn run(args: JoinArgs) -> anyhow::Result<ExitCode> {
     let has_prompt = is_terminal && std::io::stdin().is_terminal();
     let has_colours = is_terminal && std::env::var_os(NO_COLOR).is_none_or(|value| value.is_empty());
     let joined = lasting::join(args.session.as_deref(), args.state_dir, has_prompt, has_colours)?;
-    match has_prompt {
-        true => prompt::run(joined, has_colours).map(|()| ExitCode::SUCCESS),
-        false => piped::run(joined),
-    }
+    if has_prompt { prompt::run(joined, has_colours).map(|()| ExitCode::SUCCESS) } else { piped::run(joined) }
 }
 
 /// What is shown at the end of a cell: its exception, how it ended, its files.

@@ -51,9 +51,5 @@ pub(super) fn run(mut joined: Joined) -> anyhow::Result<ExitCode> {
 
 /// Prints on stdout. A reader that has had enough is no error: the cell goes on to its end.
 fn print(text: &str) -> anyhow::Result<()> {
-    let mut stdout = io::stdout();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("write the output"),
-        _ => Ok(()),
-    }
+    crate::cli::print(text, "write the output")
 }

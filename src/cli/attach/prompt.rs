@@ -15,6 +15,7 @@ use rustyline::{ColorMode, CompletionType, Config, Editor, EventHandler, KeyCode
 use super::helper::{Indenter, PromptHelper};
 use super::questions::{Asked, Question, Table};
 use super::shared::{Due, Shared};
+use crate::cli::single_threaded;
 
 /// How many cells the history keeps.
 const HISTORY: usize = 1_000;
@@ -288,8 +289,7 @@ fn editor(shared: &Arc<Shared>, history: &Path) -> anyhow::Result<PromptEditor> 
 
 /// Passes on each SIGINT that comes while no line is edited.
 fn watch_interrupts(shared: &Arc<Shared>) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("start the async runtime")?;
+    let runtime = single_threaded()?;
     let signals = {
         let _in_runtime = runtime.enter();
         tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())

@@ -16,8 +16,8 @@ use ipybox::{Import, ImportEvent, ImportServer, ImportState, Importer, SandboxSe
 
 pub(super) use self::args::ImportArgs;
 use self::show::Outcome;
-use super::print_message;
 use super::signals::Signals;
+use super::{multi_threaded, print_message};
 
 /// The exit code of a program that SIGINT has ended.
 const INTERRUPTED: u8 = 130;
@@ -98,10 +98,7 @@ fn register(args: &ImportArgs, servers: &[ImportServer]) -> anyhow::Result<BTree
         sandbox
     });
     let importer = Importer::new(settings)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("start the async runtime")?;
+    let runtime = multi_threaded()?;
     let outcomes = Mutex::new(BTreeMap::new());
     let report = |server: &ImportServer, event: ImportEvent<'_>| {
         if let Some(outcome) = told(server, event, args.json) {

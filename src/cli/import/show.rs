@@ -24,12 +24,12 @@ pub(super) fn list(import: &Import, replaces: bool) -> io::Result<()> {
         }
         return Ok(());
     }
-    section(&mut out, "To import:", of(ImportState::New), "")?;
+    section(&mut out, "To import:", of(ImportState::New))?;
     let differing = match replaces {
         true => "To import in place of registrations with other parameters:",
         false => "Registered with other parameters, and kept (`--replace` takes these):",
     };
-    section(&mut out, differing, of(ImportState::Differs), "")?;
+    section(&mut out, differing, of(ImportState::Differs))?;
     let known: Vec<&str> = of(ImportState::Registered).map(|server| server.name.as_str()).collect();
     if !known.is_empty() {
         writeln!(out, "Registered already: {}", known.join(", "))?;
@@ -47,7 +47,6 @@ fn section<'a>(
     out: &mut impl Write,
     title: &str,
     servers: impl Iterator<Item = &'a ImportServer>,
-    end: &str,
 ) -> io::Result<()> {
     for (index, server) in servers.enumerate() {
         if index == 0 {
@@ -66,7 +65,7 @@ fn section<'a>(
             writeln!(out, "    {note}")?;
         }
     }
-    write!(out, "{end}")
+    Ok(())
 }
 
 /// Prints how many were registered, and how to go on.

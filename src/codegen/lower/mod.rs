@@ -321,14 +321,10 @@ fn validating(schema: &Schema) -> Schema {
 }
 
 /// Keywords that are about objects.
+#[rustfmt::skip]
 const OBJECT_KEYWORDS: [&str; 7] = [
-    "properties",
-    "additionalProperties",
-    "patternProperties",
-    "required",
-    "propertyNames",
-    "minProperties",
-    "maxProperties",
+    "properties", "additionalProperties", "patternProperties", "required", "propertyNames",
+    "minProperties", "maxProperties",
 ];
 
 /// The type that a schema without `type` likely means.

@@ -1,5 +1,6 @@
 //! Objects: models where properties are declared, dictionaries where not.
 
+use indexmap::IndexSet;
 use serde_json::{Value, json};
 
 use super::combine::Folded;
@@ -104,10 +105,8 @@ impl Lowering<'_> {
         let declared = properties(schema).cloned().unwrap_or_default();
         let required = required_names(schema);
         let undeclared = required.iter().filter(|name| !declared.contains_key(**name));
-        let undeclared: Vec<(String, Value)> =
-            undeclared.map(|name| ((*name).to_owned(), Value::Bool(true))).collect();
-        let all: Vec<(&String, &Value)> =
-            declared.iter().chain(undeclared.iter().map(|(k, v)| (k, v))).collect();
+        let undeclared: Schema = undeclared.map(|name| ((*name).to_owned(), Value::Bool(true))).collect();
+        let all: Vec<(&String, &Value)> = declared.iter().chain(&undeclared).collect();
         let names = field_names(all.iter().map(|(wire, _)| wire.as_str()));
 
         let mut fields = Vec::with_capacity(all.len());
@@ -119,7 +118,7 @@ impl Lowering<'_> {
             let mut doc = self.doc(property);
             doc.notes.extend(self.noted_here(noted));
             self.trail.pop();
-            let is_required = required.contains(&wire.as_str());
+            let is_required = required.contains(wire.as_str());
             if ty == Type::Never && !is_required {
                 // Such a property may only be absent; left undeclared it is not suggested either.
                 forbidden.insert(wire.clone(), Value::Bool(false));
@@ -261,16 +260,9 @@ fn patterns(schema: &Schema) -> Option<&Schema> {
 }
 
 /// The required properties of an object, each once.
-pub(super) fn required_names(schema: &Schema) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
-    for name in
-        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
-    {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names
+pub(super) fn required_names(schema: &Schema) -> IndexSet<&str> {
+    let names = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+    names.filter_map(Value::as_str).collect()
 }
 
 /// Bounds on how many characters, items or properties there are.

@@ -1,6 +1,6 @@
 //! Numbers, strings, and values that are listed one by one.
 
-use serde_json::{Number, Value};
+use serde_json::Value;
 
 use super::object::length_checks;
 use super::{ClassKind, Lowering, Site};
@@ -32,7 +32,8 @@ impl Lowering<'_> {
             checks.push(check(bound));
         }
         checks.extend(number("exclusiveMaximum").map(Check::ExclusiveMaximum));
-        checks.extend(number("multipleOf").filter(is_positive).map(Check::MultipleOf));
+        checks
+            .extend(number("multipleOf").filter(|number| number.as_f64() > Some(0.0)).map(Check::MultipleOf));
         ty.checked(checks)
     }
 
@@ -118,10 +119,6 @@ fn members(values: &[&Value], types: &[&str]) -> Vec<Member> {
 fn has_python_equals(values: &[&Value]) -> bool {
     let holds = |wanted: Value| values.contains(&&wanted);
     holds(Value::Bool(true)) && holds(Value::from(1)) || holds(Value::Bool(false)) && holds(Value::from(0))
-}
-
-fn is_positive(number: &Number) -> bool {
-    number.as_f64().is_some_and(|number| number > 0.0)
 }
 
 /// Whether `value` is of the JSON Schema type `name`.

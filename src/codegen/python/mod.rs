@@ -29,6 +29,16 @@ fn run_forms(form: RunForm) -> [(&'static str, bool); 2] {
     }
 }
 
+/// The docstring of one of the two forms of a function called `name`.
+fn form_docstring(name: &str, doc: &str, (suffix, is_async): (&str, bool)) -> String {
+    let doc = match (suffix, is_async) {
+        ("", _) => doc.to_owned(),
+        (_, true) => format!("Do the same as `{name}`, asynchronously."),
+        (_, false) => format!("Do the same as `{name}`, and wait for it."),
+    };
+    literal::docstring(&doc, "    ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::annotation::{Imports, is_literally};
 use super::overview::overview;
-use super::{literal, run_forms};
+use super::{form_docstring, literal, run_forms};
 use crate::codegen::classes::Classes;
 use crate::codegen::model::{Body, Class, Extra, Field, Member, Model, Type};
 use crate::codegen::{RunForm, Tool};
@@ -102,12 +102,7 @@ fn render_function(function: &Function<'_>, tool: &Tool, form: RunForm, imports:
     for (suffix, is_async) in run_forms(form) {
         let (keyword, call) =
             if is_async { ("async def", "await CLIENT.call") } else { ("def", "CLIENT.call_sync") };
-        let doc = match (suffix, is_async) {
-            ("", _) => (*doc).to_owned(),
-            (_, true) => format!("Do the same as `{name}`, asynchronously."),
-            (_, false) => format!("Do the same as `{name}`, and wait for it."),
-        };
-        let doc = literal::docstring(&doc, "    ");
+        let doc = form_docstring(name, doc, (suffix, is_async));
         let _ = write!(
             text,
             "\n\n{keyword} {name}{suffix}(params: Params | None = None, /, **fields: {any}) -> {result}:\n    {doc}\n\

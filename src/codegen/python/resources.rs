@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use super::overview::first_sentence;
-use super::{literal, run_forms};
+use super::{form_docstring, literal, run_forms};
 use crate::codegen::resources::{Prompt, ResourceTemplate};
 use crate::codegen::scope::{Numbering, Scope};
 use crate::codegen::uri_template::{self, Variable};
@@ -280,11 +280,7 @@ fn render(kind: &Kind, place: Place<'_>, functions: &[Function], needs_container
     let _infallible = write!(text, "\n{imports}\nfrom . import CLIENT\n\n{object} = {class}(CLIENT)\n");
     for function in kind.fixed {
         let Fixed { name, parameters, arguments, result, doc } = *function;
-        for (suffix, is_async) in run_forms(place.form) {
-            let call = call(kind, name, is_async);
-            let head = head(name, suffix, is_async, doc);
-            write_function(&mut text, &head, parameters, result, &format!("{call}({arguments})"));
-        }
+        write_function(&mut text, (name, doc), (parameters, result), (object, name, arguments), place.form);
     }
     for Function { name, subject, doc, parameters, .. } in functions {
         let members: Vec<_> = parameters
@@ -292,40 +288,33 @@ fn render(kind: &Kind, place: Place<'_>, functions: &[Function], needs_container
             .map(|parameter| format!("{}: {}", literal::string(&parameter.wire), parameter.name))
             .collect();
         let arguments = format!("{}, {{{}}}", literal::string(subject), members.join(", "));
-        for (suffix, is_async) in run_forms(place.form) {
-            let call = call(kind, kind.method, is_async);
-            let head = head(name, suffix, is_async, doc);
-            write_function(
-                &mut text,
-                &head,
-                &declared(parameters),
-                kind.result,
-                &format!("{call}({arguments})"),
-            );
-        }
+        let signature = (&*declared(parameters), kind.result);
+        write_function(&mut text, (name, doc), signature, (object, kind.method, &arguments), place.form);
     }
     text.push_str("\n\nToolModule.describe(__name__)\n");
     text
 }
 
-/// The beginning and the docstring of a function.
-fn head(name: &str, suffix: &str, is_async: bool, doc: &str) -> [String; 2] {
-    let doc = match (suffix, is_async) {
-        ("", _) => doc.to_owned(),
-        (_, true) => format!("Do the same as `{name}`, asynchronously."),
-        (_, false) => format!("Do the same as `{name}`, and wait for it."),
-    };
-    let keyword = if is_async { "async def" } else { "def" };
-    [format!("{keyword} {name}{suffix}"), literal::docstring(&doc, "    ")]
-}
-
-fn call(kind: &Kind, method: &str, is_async: bool) -> String {
-    let object = kind.object;
-    if is_async { format!("await {object}.{method}") } else { format!("{object}.{method}_sync") }
-}
-
-fn write_function(text: &mut String, [begin, doc]: &[String; 2], parameters: &str, result: &str, call: &str) {
-    let _infallible = write!(text, "\n\n{begin}({parameters}) -> {result}:\n    {doc}\n    return {call}\n");
+/// Writes the two forms of a function, whose `body` calls a method of the object with arguments.
+fn write_function(
+    text: &mut String,
+    (name, doc): (&str, &str),
+    (parameters, result): (&str, &str),
+    (object, method, arguments): (&str, &str, &str),
+    form: RunForm,
+) {
+    for (suffix, is_async) in run_forms(form) {
+        let doc = form_docstring(name, doc, (suffix, is_async));
+        let (keyword, call) = if is_async {
+            ("async def", format!("await {object}.{method}"))
+        } else {
+            ("def", format!("{object}.{method}_sync"))
+        };
+        let _infallible = write!(
+            text,
+            "\n\n{keyword} {name}{suffix}({parameters}) -> {result}:\n    {doc}\n    return {call}({arguments})\n"
+        );
+    }
 }
 
 /// Parameters as Python declares them.

@@ -12,7 +12,7 @@ use super::placeholders::Inputs;
 use super::secrets::hide;
 use super::{Contents, Left, Offered, document, names, ourselves};
 use crate::files::small;
-use crate::mcp_client::{Reach, ServerParameters, servers_in};
+use crate::mcp_client::{Reach, ServerParameters, kind, servers_in};
 use crate::text::{listed, one_line};
 
 /// The largest file of a user that is read, in bytes: Claude Code keeps its history in the same file.
@@ -266,16 +266,5 @@ fn keys_of(document: &Map<String, Value>) -> String {
     match document.is_empty() {
         true => "it is an empty object".to_owned(),
         false => format!("it has {}", one_line(&listed(document.keys().map(String::as_str)))),
-    }
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
     }
 }

@@ -14,8 +14,8 @@ use crate::kernel::message::MimeBundle;
 /// Longer HTML is data: a sound, an interactive plot.
 const HTML_CHARS: usize = 20_000;
 
-/// The MIME types of the images that are kept, and the extensions of their files.
-const IMAGES: [(&str, &str); 6] = [
+/// The MIME types of the images that are kept, the best first, and the extensions of their files.
+pub(crate) const IMAGES: [(&str, &str); 6] = [
     ("image/png", "png"),
     ("image/jpeg", "jpg"),
     ("image/gif", "gif"),
@@ -119,7 +119,7 @@ fn text<'a>(bundle: &'a MimeBundle, mime_type: &str) -> Option<&'a str> {
 
 /// `<Figure size 640x480 with 1 Axes>`, `<IPython.core.display.HTML object>`: adds nothing to the object
 /// itself.
-fn is_placeholder(text: &str) -> bool {
+pub(crate) fn is_placeholder(text: &str) -> bool {
     text.starts_with('<') && text.ends_with('>') && !text.contains('\n')
 }
 

@@ -50,12 +50,9 @@ const SHORT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The modules that adapt a kernel; the first is run and imports the others.
 const ADAPTER: &str = include_str!("ipybox_remote.py");
+#[rustfmt::skip]
 const MODULES: [(&str, &str); 6] = python_modules![
-    "ipybox_carrier",
-    "ipybox_imports",
-    "ipybox_ipykernel",
-    "ipybox_packages",
-    "ipybox_session",
+    "ipybox_carrier", "ipybox_imports", "ipybox_ipykernel", "ipybox_packages", "ipybox_session",
     "ipybox_streams",
 ];
 

@@ -11,7 +11,7 @@ use self::keys::{Ignored, Key};
 use super::ParametersError;
 use super::WORKSPACE;
 use super::oauth_parameters;
-use crate::text::nearest;
+use crate::text::{backticked, nearest};
 
 /// A configuration in our own keys.
 pub(super) struct Adopted {
@@ -249,9 +249,9 @@ impl Adopting {
     fn finish(mut self) -> Adopted {
         for why in Ignored::ALL {
             let keys = self.ignored.iter().filter(|(_, reason)| *reason == why);
-            let keys: Vec<String> = keys.map(|(key, _)| format!("`{key}`")).collect();
+            let keys = backticked(keys.map(|(key, _)| key));
             if !keys.is_empty() {
-                self.notes.push(format!("Ignored: {}{}.", keys.join(", "), why.words()));
+                self.notes.push(format!("Ignored: {keys}{}.", why.words()));
             }
         }
         Adopted { object: self.object, notes: self.notes }

@@ -24,7 +24,7 @@ use rmcp::service::RequestContext;
 use tokio::sync::mpsc;
 
 pub(super) use self::gathering::{GATHER, complete_batches};
-pub(super) use self::ongoing::{About, Followed, Ongoing};
+pub(super) use self::ongoing::{About, Followed, Ongoing, bug};
 pub(super) use self::parking::Parking;
 pub(super) use self::question::{for_prompt, scope};
 pub(super) use self::sheet::Sheet;

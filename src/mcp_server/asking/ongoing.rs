@@ -224,7 +224,7 @@ async fn next_question(questions: &mut Option<Questions>) -> Option<ApprovalRequ
     }
 }
 
-pub(super) fn bug() -> ErrorData {
+pub(in crate::mcp_server) fn bug() -> ErrorData {
     // The panic hook has logged what happened.
     ErrorData::internal_error("ipybox has a bug: the request made it panic; see its log", None)
 }

@@ -18,9 +18,8 @@ use super::Waiting;
 use super::ongoing::{Followed, Next, Ongoing};
 use super::sheet::{Given, Sheet};
 use crate::approval::ApprovalRequest;
-use crate::mcp_server::earlier::{Earlier, Why};
+use crate::mcp_server::earlier::{Done, Why};
 use crate::mcp_server::progress::listener_of;
-use crate::session::Session;
 
 /// How many calls may wait for their clients. Clients that never come back must not fill memory.
 const PARKED_CALLS: usize = 64;
@@ -42,28 +41,6 @@ struct Parked {
     number: u64,
     /// Whether its result was sent with another answer.
     is_sent: bool,
-}
-
-/// The result of a call whose client has not come back.
-pub(in crate::mcp_server) struct DoneMeanwhile {
-    call: String,
-    text: String,
-}
-
-impl DoneMeanwhile {
-    /// The result, for the answer to another call.
-    pub(in crate::mcp_server) async fn into_earlier(self, session: &Session) -> Earlier {
-        Earlier::with_file(&self.call, &self.text, Why::NotTakenUp, Duration::ZERO, session).await
-    }
-}
-
-impl Parked {
-    /// The call's result, if it is done. It counts as sent from here on.
-    fn look(&mut self) -> Option<DoneMeanwhile> {
-        let text = self.ongoing.text()?;
-        self.is_sent = true;
-        Some(DoneMeanwhile { call: self.ongoing.about().call.clone(), text })
-    }
 }
 
 impl Parking {
@@ -109,11 +86,17 @@ impl Parking {
 
     /// The results of calls whose clients have not come back, each once. A client that comes back later still
     /// gets its result.
-    pub(in crate::mcp_server) fn done_meanwhile(&self) -> Vec<DoneMeanwhile> {
+    pub(in crate::mcp_server) fn done_meanwhile(&self) -> Vec<Done> {
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         let mut parked: Vec<&mut Parked> = calls.values_mut().filter(|parked| !parked.is_sent).collect();
         parked.sort_by_key(|parked| parked.number);
-        parked.into_iter().filter_map(Parked::look).collect()
+        let done = |parked: &mut Parked| {
+            let text = parked.ongoing.text()?;
+            parked.is_sent = true;
+            let call = parked.ongoing.about().call.clone();
+            Some(Done { call, text, why: Why::NotTakenUp, after: Duration::ZERO })
+        };
+        parked.into_iter().filter_map(done).collect()
     }
 
     async fn go_on(

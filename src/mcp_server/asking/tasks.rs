@@ -22,9 +22,8 @@ use super::Waiting;
 use super::ongoing::{Followed, Next, Ongoing};
 use super::parking::{answer, requests_of, sheets_of};
 use super::sheet::Sheet;
-use crate::mcp_server::earlier::{Earlier, Why};
+use crate::mcp_server::earlier::{Done, Why};
 use crate::mcp_server::left::Left;
-use crate::session::Session;
 
 /// How long a call may take before it becomes a task. Shorter ones cost no further requests.
 const TASK_AFTER: Duration = Duration::from_secs(5);
@@ -157,17 +156,10 @@ impl Tasks {
     }
 
     /// The results that no client has fetched and that none will, each once.
-    pub(in crate::mcp_server) async fn done_meanwhile(&self, session: &Session, left: &Left) -> Vec<Earlier> {
-        let done: Vec<_> = {
-            let mut kept = self.lock();
-            kept.iter_mut().for_each(|kept| kept.look(left));
-            kept.iter_mut().filter_map(Kept::forgotten).collect()
-        };
-        let mut answers = Vec::new();
-        for (call, text, why, after) in done {
-            answers.push(Earlier::with_file(&call, &text, why, after, session).await);
-        }
-        answers
+    pub(in crate::mcp_server) fn done_meanwhile(&self, left: &Left) -> Vec<Done> {
+        let mut kept = self.lock();
+        kept.iter_mut().for_each(|kept| kept.look(left));
+        kept.iter_mut().filter_map(Kept::forgotten).collect()
     }
 
     /// Takes out the tasks of a client that is gone whose results it does not have; their questions can be asked again.
@@ -253,7 +245,7 @@ impl Kept {
     }
 
     /// The result, if its client does not ask for it any more.
-    fn forgotten(&mut self) -> Option<(String, String, Why, Duration)> {
+    fn forgotten(&mut self) -> Option<Done> {
         let is_forgotten = self.is_cancelled || self.last_asked.elapsed() > FORGOTTEN_AFTER;
         if self.end.is_none() || self.is_told || !is_forgotten {
             return None;
@@ -262,7 +254,7 @@ impl Kept {
         let text = self.ongoing.text()?;
         let why = if self.is_cancelled { Why::Cancelled } else { Why::NotFetched };
         let about = self.ongoing.about();
-        Some((about.call.clone(), text, why, about.begun.elapsed()))
+        Some(Done { call: about.call.clone(), text, why, after: about.begun.elapsed() })
     }
 }
 

@@ -24,7 +24,7 @@ pub(in crate::mcp_server) struct Leave {
     /// Cancelled when the client is gone.
     pub(in crate::mcp_server) closed: CancellationToken,
     /// Cancelled when the client no longer wants to wait.
-    pub(in crate::mcp_server) given_up: Option<CancellationToken>,
+    pub(in crate::mcp_server) given_up: CancellationToken,
     /// When the client wants an answer.
     pub(in crate::mcp_server) at: Option<Instant>,
 }
@@ -32,12 +32,6 @@ pub(in crate::mcp_server) struct Leave {
 impl Leave {
     /// Waits until it is time to leave.
     pub(in crate::mcp_server) async fn come(&self) {
-        let given_up = async {
-            match &self.given_up {
-                Some(given_up) => given_up.cancelled().await,
-                None => std::future::pending().await,
-            }
-        };
         let time = async {
             match self.at {
                 Some(at) => tokio::time::sleep_until(at).await,
@@ -46,7 +40,7 @@ impl Leave {
         };
         tokio::select! {
             () = self.closed.cancelled() => {}
-            () = given_up => {}
+            () = self.given_up.cancelled() => {}
             () = time => {}
         }
     }

@@ -6,15 +6,10 @@ use rmcp::service::RequestContext;
 use crate::config::ResourceLinks;
 
 /// Clients that show a link as something to open or save. Others drop it, or fail the whole call over it.
+#[rustfmt::skip]
 const SHOWING: [&str; 8] = [
-    "Code - OSS",
-    "VSCodium",
-    "Visual Studio Code",
-    "Visual Studio Code - Insiders",
-    "inspector-cli",
-    "inspector-client",
-    "mcp-inspector",
-    "mcp-inspector-tui",
+    "Code - OSS", "VSCodium", "Visual Studio Code", "Visual Studio Code - Insiders", "inspector-cli",
+    "inspector-client", "mcp-inspector", "mcp-inspector-tui",
 ];
 
 /// Whether the answers to a request have links.

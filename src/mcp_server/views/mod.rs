@@ -145,20 +145,17 @@ fn definition() -> Tool {
 }
 
 /// Reads a part of a view.
-pub(super) async fn read(places: &Places, arguments: JsonObject) -> CallToolResult {
-    let Arguments { view, library, from, rows, sort, filters } = match parse(arguments) {
-        Ok(arguments) => arguments,
-        Err(refusal) => return reply::failure(refusal),
-    };
+pub(super) async fn read(places: &Places, arguments: JsonObject) -> Result<CallToolResult, String> {
+    let Arguments { view, library, from, rows, sort, filters } = parse(arguments)?;
     let name = match (view, library) {
-        (None, Some(library)) => return answer(part::of_library(library, from)),
+        (None, Some(library)) => return part::of_library(library, from).map(answer),
         (Some(name), None) => name,
-        _ => return reply::failure("either the argument `view` or the argument `library` is needed"),
+        _ => return Err("either the argument `view` or the argument `library` is needed".to_owned()),
     };
     let place = address(&name).and_then(|address| address.place(places, None));
     let Some((root, path)) = place else {
         let shown: String = name.chars().take(200).collect();
-        return reply::failure(format!("there is no view `{shown}`: answers have names of views"));
+        return Err(format!("there is no view `{shown}`: answers have names of views"));
     };
     let query = table::Query { rows, sort, filters };
     let is_table = name.ends_with("-table.jsonl");
@@ -172,19 +169,14 @@ pub(super) async fn read(places: &Places, arguments: JsonObject) -> CallToolResu
         drop(turn);
         part
     });
-    answer(reading.await.unwrap_or_else(|error| Err(error.to_string())))
+    reading.await.unwrap_or_else(|error| Err(error.to_string())).map(answer)
 }
 
 /// The answer for the page. Its text is for whoever else reads it.
-fn answer(part: Result<Value, String>) -> CallToolResult {
-    match part {
-        Ok(part) => {
-            let mut result = reply::success("A part of a view.");
-            result.structured_content = Some(part);
-            result
-        }
-        Err(why) => reply::failure(why),
-    }
+fn answer(part: Value) -> CallToolResult {
+    let mut result = reply::success("A part of a view.");
+    result.structured_content = Some(part);
+    result
 }
 
 #[cfg(test)]
@@ -238,7 +230,8 @@ mod tests {
             (json!({"view": "0a1b2c3d-table.jsonl", "sort": 1}), "sort"),
         ] {
             let Value::Object(arguments) = arguments else { unreachable!() };
-            let result = serde_json::to_value(read(&places, arguments).await).unwrap();
+            let result = read(&places, arguments).await.unwrap_or_else(reply::failure);
+            let result = serde_json::to_value(result).unwrap();
             let text = result["content"][0]["text"].as_str().unwrap();
             assert!(result["isError"] == true && text.contains(expected), "{text}");
         }

@@ -3,18 +3,9 @@
 use serde_json::Value;
 
 use super::ExportError;
+use crate::kernel::{IMAGES, is_placeholder};
 use crate::notebook::document::OURS;
 use crate::text::plain;
-
-/// Representations of images, the best first, and the extensions of their files.
-const IMAGES: [(&str, &str); 6] = [
-    ("image/png", "png"),
-    ("image/jpeg", "jpg"),
-    ("image/gif", "gif"),
-    ("image/webp", "webp"),
-    ("image/svg+xml", "svg"),
-    ("application/pdf", "pdf"),
-];
 
 /// A notebook.
 #[derive(Debug)]
@@ -152,11 +143,6 @@ fn image_data(kind: &str, text: &str) -> Option<String> {
     }
     let packed: String = text.split_ascii_whitespace().collect();
     BASE64.decode(&packed).is_ok().then_some(packed)
-}
-
-/// `<IPython.core.display.HTML object>`.
-fn is_placeholder(text: &str) -> bool {
-    text.starts_with('<') && text.ends_with('>') && !text.contains('\n')
 }
 
 fn end(word: &str) -> Option<&'static str> {

@@ -197,16 +197,10 @@ fn missing(path: &Path, mounts: &Mounts) -> Result<Option<PathBuf>, Error> {
 }
 
 fn arguments(plan: &[mounts::Mount], workspace: &Path) -> Vec<OsString> {
+    #[rustfmt::skip]
     let namespaces = [
-        "--unshare-user",
-        "--unshare-pid",
-        "--unshare-net",
-        "--unshare-ipc",
-        "--unshare-uts",
-        "--unshare-cgroup-try",
-        "--die-with-parent",
-        "--cap-drop",
-        "ALL",
+        "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",
+        "--unshare-cgroup-try", "--die-with-parent", "--cap-drop", "ALL",
     ];
     let mut arguments: Vec<OsString> = namespaces.map(Into::into).into();
     let root = plan.first().filter(|mount| mount.path == Path::new("/"));

@@ -7,22 +7,10 @@ use super::refusal;
 use super::surroundings::Surroundings;
 
 /// A sandbox with all the namespaces that both backends use, and nothing in it.
+#[rustfmt::skip]
 const TRIAL: &[&str] = &[
-    "--unshare-user",
-    "--unshare-pid",
-    "--unshare-net",
-    "--unshare-ipc",
-    "--unshare-uts",
-    "--die-with-parent",
-    "--ro-bind",
-    "/",
-    "/",
-    "--dev",
-    "/dev",
-    "--proc",
-    "/proc",
-    "--",
-    "true",
+    "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",
+    "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--", "true",
 ];
 
 pub(super) async fn examine(surroundings: &Surroundings) -> Vec<Finding> {

@@ -30,16 +30,10 @@ const ADDED: [(i32, &str); 5] = [
 
 /// Files that programs may always write: sinks, terminals, shared memory. Everything that affects more than
 /// the process itself (`/proc` with the system's settings, disks) is left out, also for user id 0.
+#[rustfmt::skip]
 const ALWAYS_WRITABLE: [&str; 9] = [
-    "/dev/full",
-    "/dev/null",
-    "/dev/ptmx",
-    "/dev/pts",
-    "/dev/random",
-    "/dev/shm",
-    "/dev/tty",
-    "/dev/urandom",
-    "/dev/zero",
+    "/dev/full", "/dev/null", "/dev/ptmx", "/dev/pts", "/dev/random", "/dev/shm", "/dev/tty",
+    "/dev/urandom", "/dev/zero",
 ];
 
 /// Restricts the calling thread and all that it starts.

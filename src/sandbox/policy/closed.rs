@@ -14,16 +14,11 @@ const OWN_IN_WORKSPACE: [&str; 4] = [".env", "mcptools", ".ipybox", WORKSPACE_PO
 
 /// Programs that srt or we start outside the sandbox, and configuration files of srt, as the policy names
 /// them.
+#[rustfmt::skip]
 pub(super) const NAMED_FILES: [&str; 9] = [
-    "/bwrapPath",
-    "/socatPath",
-    "/javaAgentJarPath",
-    "/seccomp/applyPath",
-    "/ripgrep/command",
-    "/network/mitmProxy/socketPath",
-    "/network/tlsTerminate/caCertPath",
-    "/network/tlsTerminate/caKeyPath",
-    "/network/tlsTerminate/extraCaCertPaths",
+    "/bwrapPath", "/socatPath", "/javaAgentJarPath", "/seccomp/applyPath", "/ripgrep/command",
+    "/network/mitmProxy/socketPath", "/network/tlsTerminate/caCertPath",
+    "/network/tlsTerminate/caKeyPath", "/network/tlsTerminate/extraCaCertPaths",
 ];
 
 /// Closed paths, and paths that must be open.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::Problem;
 use crate::sandbox::domain::DomainRule;
-use crate::text::nearest;
+use crate::text::{nearest, shortened};
 use crate::web::AddressRange;
 
 /// The allowed form of a value.
@@ -313,11 +313,7 @@ const SHOWN_CHARS: usize = 80;
 
 /// A value as JSON, its beginning if it is long.
 pub(super) fn shown(value: &Value) -> String {
-    let text = value.to_string();
-    match text.char_indices().nth(SHOWN_CHARS) {
-        Some((end, _)) => format!("`{}…`", &text[..end]),
-        None => format!("`{text}`"),
-    }
+    format!("`{}`", shortened(&value.to_string(), SHOWN_CHARS))
 }
 
 /// Whether srt would read it as a pattern for names that end in a slash, which matches nothing.
