@@ -8,17 +8,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rmcp::RoleClient;
-use rmcp::model::{
-    CallToolResult, ErrorCode, ErrorData, GetExtensions, GetPromptResult, JsonRpcMessage, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, ReadResourceResult, RequestId,
-    ServerResult,
-};
+use rmcp::model::{ErrorCode, ErrorData, GetExtensions, JsonRpcMessage, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::incoming::{Document, Message, plain};
+use super::lenient;
+use super::result_kind::ResultKind;
 use crate::budget::Lease;
 
 /// Answers up to this weight are parsed by rmcp, which takes several times as much memory.
@@ -35,7 +33,7 @@ pub(super) struct Answers(Arc<Mutex<HashMap<RequestId, Weak<Inner>>>>);
 pub(super) struct AnswerPlace(Arc<Inner>);
 
 struct Inner {
-    empty: Empty,
+    kind: ResultKind,
     answer: Mutex<Option<Arrived>>,
 }
 
@@ -47,18 +45,6 @@ pub(super) enum Arrived {
     WithRmcp { weight: usize, lease: Lease },
     /// It cannot be read, for this reason.
     Refused(String),
-}
-
-/// The answer that rmcp gets in the place of a large one.
-#[derive(Clone, Copy)]
-pub(super) enum Empty {
-    Call,
-    Resource,
-    Prompt,
-    Tools,
-    Resources,
-    ResourceTemplates,
-    Prompts,
 }
 
 /// An answer to a request.
@@ -99,7 +85,7 @@ impl Answers {
         };
         match place {
             Some(place) if document.weight > SMALL_BYTES => {
-                let empty = JsonRpcMessage::response(place.empty.result(), id);
+                let empty = JsonRpcMessage::response(place.kind.empty(), id);
                 place.put(Arrived::Here(document));
                 empty
             }
@@ -107,6 +93,14 @@ impl Answers {
                 fail(id, None, "the server's answer is too large".to_owned())
             }
             place => match parse(&document) {
+                // rmcp takes it for another result, or for none.
+                Ok(JsonRpcMessage::Response(response))
+                    if let Some(place) =
+                        place.as_ref().filter(|place| !place.kind.fits(&response.result)) =>
+                {
+                    place.put(Arrived::Here(document));
+                    JsonRpcMessage::response(place.kind.empty(), id)
+                }
                 Ok(message) => {
                     let Document { weight, lease, .. } = document;
                     if let Some(place) = place {
@@ -128,8 +122,8 @@ impl Answers {
 }
 
 impl AnswerPlace {
-    pub(super) fn new(empty: Empty) -> Self {
-        Self(Arc::new(Inner { empty, answer: Mutex::default() }))
+    pub(super) fn new(kind: ResultKind) -> Self {
+        Self(Arc::new(Inner { kind, answer: Mutex::default() }))
     }
 
     /// Takes the answer; `None` if none has arrived.
@@ -144,26 +138,16 @@ impl Inner {
     }
 }
 
-impl Empty {
-    fn result(self) -> ServerResult {
-        match self {
-            Self::Call => ServerResult::CallToolResult(CallToolResult::success(Vec::new())),
-            Self::Resource => ServerResult::ReadResourceResult(ReadResourceResult::new(Vec::new())),
-            Self::Prompt => ServerResult::GetPromptResult(GetPromptResult::default()),
-            Self::Tools => ServerResult::ListToolsResult(ListToolsResult::default()),
-            Self::Resources => ServerResult::ListResourcesResult(ListResourcesResult::default()),
-            Self::ResourceTemplates => {
-                ServerResult::ListResourceTemplatesResult(ListResourceTemplatesResult::default())
-            }
-            Self::Prompts => ServerResult::ListPromptsResult(ListPromptsResult::default()),
-        }
-    }
-}
-
 impl Document {
-    /// Reads it as an answer.
-    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<Envelope<T>, serde_json::Error> {
-        serde_json::from_slice(&self.text)
+    /// Reads it as an answer with a result of this kind.
+    pub(super) fn read<T: DeserializeOwned>(
+        &self,
+        kind: ResultKind,
+    ) -> Result<Envelope<T>, serde_json::Error> {
+        serde_json::from_slice(&self.text).or_else(|_| {
+            let Envelope { result, error } = serde_json::from_slice(&self.text)?;
+            Ok(Envelope { result: result.map(|result| lenient::read(kind, result)).transpose()?, error })
+        })
     }
 }
 

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::answers::Empty;
 use super::connection::{CallError, Connection, Received};
 use super::failure::Failure;
 use super::output::ToolOutput;
 use super::requests::{Expected, request};
+use super::result_kind::ResultKind;
 use super::stdio::LastWords;
 use super::{Error, Tool};
 use crate::budget::{ANSWERS, Lease, apart};
@@ -70,11 +70,11 @@ trait Page: Expected {
 }
 
 macro_rules! page {
-    ($result:ident, $request:ident, $empty:ident, $field:ident: $item:ty, $method:literal, $items:literal) => {
+    ($result:ident, $request:ident, $kind:ident, $field:ident: $item:ty, $method:literal, $items:literal) => {
         impl Expected for $result {
             type Large = Self;
 
-            const EMPTY: Empty = Empty::$empty;
+            const KIND: ResultKind = ResultKind::$kind;
 
             fn from_result(result: ServerResult) -> Option<Self> {
                 match result {

@@ -24,6 +24,7 @@ mod http_failure;
 mod incoming;
 mod keeper;
 mod launcher;
+mod lenient;
 mod lists;
 
 mod oauth_parameters;
@@ -36,6 +37,7 @@ mod pipes;
 mod posts;
 mod repair;
 mod requests;
+mod result_kind;
 mod sse;
 mod starts;
 mod stdio;

@@ -9,9 +9,10 @@ use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
 use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
 
-use super::answers::{AnswerPlace, Arrived, Empty, Envelope};
+use super::answers::{AnswerPlace, Arrived, Envelope};
 use super::failure::Failure;
 use super::incoming::Document;
+use super::result_kind::ResultKind;
 use super::traced::{self, Traced};
 use crate::budget::{ANSWERS, Lease, apart};
 use crate::telemetry::Operation;
@@ -21,8 +22,8 @@ pub(super) trait Expected: Sized + Send + 'static {
     /// The form that a large answer has.
     type Large: DeserializeOwned + Into<Self> + Send + 'static;
 
-    /// The answer for rmcp instead.
-    const EMPTY: Empty;
+    /// The kind of its result.
+    const KIND: ResultKind;
 
     /// Converts rmcp's parsed result.
     fn from_result(result: ServerResult) -> Option<Self>;
@@ -40,7 +41,7 @@ pub(super) struct Answered<T> {
 impl Expected for CallToolResponse {
     type Large = CallToolResult;
 
-    const EMPTY: Empty = Empty::Call;
+    const KIND: ResultKind = ResultKind::Call;
 
     fn from_result(result: ServerResult) -> Option<Self> {
         match result {
@@ -55,7 +56,7 @@ impl Expected for CallToolResponse {
 impl Expected for ReadResourceResponse {
     type Large = ReadResourceResult;
 
-    const EMPTY: Empty = Empty::Resource;
+    const KIND: ResultKind = ResultKind::Resource;
 
     fn from_result(result: ServerResult) -> Option<Self> {
         match result {
@@ -69,7 +70,7 @@ impl Expected for ReadResourceResponse {
 impl Expected for GetPromptResponse {
     type Large = GetPromptResult;
 
-    const EMPTY: Empty = Empty::Prompt;
+    const KIND: ResultKind = ResultKind::Prompt;
 
     fn from_result(result: ServerResult) -> Option<Self> {
         match result {
@@ -104,7 +105,7 @@ async fn answered<T: Expected>(
     mut request: ClientRequest,
     operation: &Operation,
 ) -> Result<(T, usize, Lease), Failure> {
-    let place = AnswerPlace::new(T::EMPTY);
+    let place = AnswerPlace::new(T::KIND);
     request.extensions_mut().insert(place.clone());
     let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
     operation.has_id(|| handle.id.to_string());
@@ -127,7 +128,7 @@ async fn read<T: Expected>(document: Document) -> Result<(T, usize, Lease), Fail
     let unusable =
         |why: String| Failure::Unusable { reason: format!("the server's answer cannot be read: {why}") };
     let reading = apart(weight, move || {
-        let read = document.read::<T::Large>();
+        let read = document.read::<T::Large>(T::KIND);
         (read, document.lease)
     });
     let (read, lease) = reading.await.map_err(|error| unusable(error.to_string()))?;

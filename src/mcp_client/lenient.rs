@@ -1,0 +1,224 @@
+//! Reads answers of which a part has a form that MCP does not have: the rest is worth reading. Pure, but for the log.
+//!
+//! Members that can be missing are left out, missing ones get what they mean, and content of an unknown kind becomes text.
+//! Servers send icons without a source, annotations as texts, tools without a schema, links without a name; a tool has
+//! run, whatever its answer looks like.
+
+use rmcp::model::{ContentBlock, Prompt, PromptMessage, Resource, ResourceContents, ResourceTemplate, Tool};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use super::result_kind::ResultKind;
+
+/// What each kind of content cannot do without.
+const CONTENT: [&str; 7] = ["type", "text", "data", "mimeType", "resource", "uri", "name"];
+
+/// Reads a result of this kind, mended.
+///
+/// # Errors
+/// What has to be there is not, or has another form.
+pub(super) fn read<T: DeserializeOwned>(kind: ResultKind, mut result: Value) -> serde_json::Result<T> {
+    if let Value::Object(members) = &mut result {
+        let list = match kind {
+            ResultKind::Call => mend_list(members, "content", mend_content),
+            ResultKind::Prompt => mend_list(members, "messages", mend_message),
+            ResultKind::Resource => mend_list(members, "contents", |item| {
+                mend::<ResourceContents>(item, &["uri", "text", "blob"])
+            }),
+            ResultKind::Tools => mend_list(members, "tools", mend_tool),
+            ResultKind::Resources => mend_list(members, "resources", mend_named::<Resource>),
+            ResultKind::ResourceTemplates => {
+                mend_list(members, "resourceTemplates", mend_named::<ResourceTemplate>)
+            }
+            ResultKind::Prompts => mend_list(members, "prompts", mend_named::<Prompt>),
+        };
+        for (name, value) in members.iter_mut() {
+            match (name.as_str(), &value) {
+                ("isError", Value::Bool(_) | Value::Null)
+                | ("nextCursor", Value::String(_) | Value::Null) => {}
+                ("isError", odd) => {
+                    *value = (!matches!(odd.to_string().trim_matches('"'), "" | "0" | "false")).into()
+                }
+                ("nextCursor", odd) => *value = odd.to_string().into(),
+                _ => {}
+            }
+        }
+        leave_out_odd::<T>(members, &[list, "isError", "nextCursor"]);
+    }
+    serde_json::from_value(result)
+}
+
+/// Mends the items of the list `name`, which is empty if there is none, and returns its name. Items that cannot be mended are
+/// left out.
+fn mend_list(
+    members: &mut Map<String, Value>,
+    name: &'static str,
+    mend: fn(&mut Value) -> bool,
+) -> &'static str {
+    match members.get_mut(name) {
+        Some(Value::Array(items)) => items.retain_mut(|item| {
+            let is_kept = mend(item);
+            if !is_kept {
+                tracing::warn!(list = name, "an MCP server sent an item that cannot be read; it is left out");
+            }
+            is_kept
+        }),
+        // Anything else is no list.
+        Some(Value::Null) | None => drop(members.insert(name.to_owned(), json!([]))),
+        Some(_) => {}
+    }
+    name
+}
+
+/// Leaves out what is odd in `item` and is not `needed`. Whether it can be read then.
+fn mend<T: DeserializeOwned>(item: &mut Value, needed: &[&str]) -> bool {
+    if let Value::Object(members) = item {
+        leave_out_odd::<T>(members, needed);
+    }
+    fits::<T>(item)
+}
+
+/// Leaves out each member that is not `needed` and without which `T` can be read.
+fn leave_out_odd<T: DeserializeOwned>(members: &mut Map<String, Value>, needed: &[&str]) {
+    if fits::<T>(&Value::Object(members.clone())) {
+        return;
+    }
+    let is_needed = |name: &String| needed.contains(&name.as_str());
+    let least: Map<String, Value> = members
+        .iter()
+        .filter(|(name, _)| is_needed(name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    members.retain(|name, value| {
+        let with_it = || {
+            let mut with_it = least.clone();
+            with_it.insert(name.clone(), value.clone());
+            Value::Object(with_it)
+        };
+        let is_kept = is_needed(name) || fits::<T>(&with_it());
+        if !is_kept {
+            tracing::warn!(member = name, "an MCP server sent a member of an unknown form; it is left out");
+        }
+        is_kept
+    });
+}
+
+fn fits<T: DeserializeOwned>(value: &Value) -> bool {
+    T::deserialize(value.clone()).is_ok()
+}
+
+/// Content that cannot be read otherwise is shown as it came.
+fn mend_content(content: &mut Value) -> bool {
+    name_link(content);
+    if !mend::<ContentBlock>(content, &CONTENT) {
+        *content = json!({"type": "text", "text": content.to_string()});
+    }
+    true
+}
+
+fn mend_message(message: &mut Value) -> bool {
+    if let Some(content) = message.get_mut("content") {
+        mend_content(content);
+    }
+    mend::<PromptMessage>(message, &["role", "content"])
+}
+
+fn mend_tool(tool: &mut Value) -> bool {
+    if let Value::Object(members) = tool
+        && !members.get("inputSchema").is_some_and(Value::is_object)
+    {
+        members.insert("inputSchema".to_owned(), json!({"type": "object"}));
+    }
+    mend::<Tool>(tool, &["name", "inputSchema"])
+}
+
+fn mend_named<T: DeserializeOwned>(item: &mut Value) -> bool {
+    name_link(item);
+    mend::<T>(item, &["name", "uri", "uriTemplate"])
+}
+
+/// What has a URI and no name is called by its URI.
+fn name_link(item: &mut Value) {
+    let Value::Object(members) = item else { return };
+    let uri =
+        members.get("uri").or_else(|| members.get("uriTemplate")).filter(|uri| uri.is_string()).cloned();
+    if let Some(uri) = uri
+        && !members.get("name").is_some_and(Value::is_string)
+    {
+        members.insert("name".to_owned(), uri);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::{
+        CallToolResult, GetPromptResult, ListPromptsResult, ListResourcesResult, ListToolsResult,
+    };
+
+    use super::*;
+
+    /// The result as it is read, as JSON.
+    fn mended<T: DeserializeOwned + serde::Serialize>(kind: ResultKind, result: Value) -> Value {
+        serde_json::to_value(read::<T>(kind, result).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_tool_with_oddities_is_kept_without_them() {
+        let tools = json!({"nextCursor": 7, "tools": [
+            {"name": "a", "icons": [{"sizes": "48x48"}], "annotations": {"readOnlyHint": "true"}, "description": "A"},
+            {"name": "b", "inputSchema": {"type": "object", "properties": {}}, "title": 5},
+            {"description": "it has no name"},
+            "no tool",
+        ]});
+        let read = mended::<ListToolsResult>(ResultKind::Tools, tools);
+        let expected = json!([
+            {"name": "a", "description": "A", "inputSchema": {"type": "object"}},
+            {"name": "b", "inputSchema": {"type": "object", "properties": {}}},
+        ]);
+        assert_eq!((&read["tools"], &read["nextCursor"]), (&expected, &json!("7")));
+    }
+
+    #[test]
+    fn good_content_survives_beside_odd_content() {
+        let result = json!({"isError": "true", "content": [
+            {"type": "text", "text": "good", "annotations": {"priority": "high"}},
+            {"type": "hologram", "data": 1},
+            {"type": "resource_link", "uri": "a://b"},
+            {"type": "text", "text": 5},
+        ]});
+        let read = mended::<CallToolResult>(ResultKind::Call, result);
+        assert_eq!(read["content"][0], json!({"type": "text", "text": "good"}));
+        assert_eq!(read["content"][1]["text"], r#"{"type":"hologram","data":1}"#);
+        assert_eq!(
+            (&read["content"][2]["name"], &read["content"][2]["uri"]),
+            (&json!("a://b"), &json!("a://b"))
+        );
+        assert_eq!(read["content"][3]["text"], r#"{"type":"text","text":5}"#);
+        assert_eq!(read["isError"], true);
+        let read =
+            mended::<CallToolResult>(ResultKind::Call, json!({"structuredContent": {"a": 1}, "isError": 0}));
+        assert_eq!((&read["structuredContent"], &read["isError"]), (&json!({"a": 1}), &json!(false)));
+    }
+
+    #[test]
+    fn resources_and_prompts_are_mended_alike() {
+        let resources = json!({"resources": [{"uri": "a://b", "size": "5 kB"}, {}]});
+        let read = mended::<ListResourcesResult>(ResultKind::Resources, resources);
+        assert_eq!(read["resources"], json!([{"uri": "a://b", "name": "a://b"}]));
+        let prompts = json!({"prompts": [{"name": "p", "arguments": "none"}], "_meta": 5});
+        assert_eq!(
+            mended::<ListPromptsResult>(ResultKind::Prompts, prompts)["prompts"],
+            json!([{"name": "p"}])
+        );
+        let prompt = json!({"messages": [{"role": "user", "content": {"type": "hologram"}}]});
+        let read = mended::<GetPromptResult>(ResultKind::Prompt, prompt);
+        assert_eq!(read["messages"][0]["content"]["text"], r#"{"type":"hologram"}"#);
+    }
+
+    #[test]
+    fn what_is_no_result_is_refused() {
+        for result in [json!(5), json!({"tools": "many"}), json!([])] {
+            read::<ListToolsResult>(ResultKind::Tools, result).unwrap_err();
+        }
+    }
+}
