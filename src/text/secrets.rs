@@ -19,6 +19,19 @@ use super::plain;
 /// Shorter values are not searched for: they would match everywhere and hide nothing.
 const SHORTEST_SECRET: usize = 4;
 
+/// Values that are settings, whatever variable has them: in code and output they are words like any other.
+#[rustfmt::skip]
+const ORDINARY_VALUES: [&str; 22] = [
+    "auto", "debug", "default", "dev", "development", "disabled", "enabled", "error", "false", "info", "local", "localhost", "none",
+    "null", "prod", "production", "staging", "test", "testing", "true", "warn", "warning",
+];
+
+/// Variables that every process has and that say where and for whom it runs. Their values are in half of all paths.
+#[rustfmt::skip]
+const ORDINARY_NAMES: [&str; 13] = [
+    "HOME", "HOSTNAME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "USERNAME",
+];
+
 /// Characters that `encodeURIComponent` and Python's `quote(…, safe='')` do not escape.
 const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// Characters that Python's `quote` does not escape.
@@ -46,7 +59,7 @@ impl Secrets {
     /// Takes names and values of variables.
     pub(crate) fn new<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut patterns: BTreeMap<String, String> = BTreeMap::new();
-        for (name, value) in variables {
+        for (name, value) in variables.into_iter().filter(|(name, value)| !is_ordinary(name, value)) {
             for pattern in spellings(value).into_iter().filter(|pattern| pattern.len() >= SHORTEST_SECRET) {
                 patterns.entry(pattern).or_insert_with(|| name.to_owned());
             }
@@ -90,6 +103,13 @@ impl Secrets {
     fn longest(&self) -> usize {
         self.0.as_ref().map_or(0, |search| search.longest)
     }
+}
+
+/// Whether nobody would keep this secret. In doubt it is a secret.
+fn is_ordinary(name: &str, value: &str) -> bool {
+    ORDINARY_NAMES.contains(&name)
+        || ["LC_", "XDG_"].iter().any(|prefix| name.starts_with(prefix))
+        || ORDINARY_VALUES.iter().any(|word| word.eq_ignore_ascii_case(value.trim()))
 }
 
 /// A value, and its common escaped forms.
@@ -270,6 +290,19 @@ mod tests {
         check("secretsecret", "${KEY}${KEY}");
         check("nothing", "nothing");
         check("KEY} secret", "${SELF} ${KEY}");
+    }
+
+    #[test]
+    fn what_is_no_secret_stays() {
+        let variables = [
+            ("HOME", "/home/me"),
+            ("MODE", "Production"),
+            ("FLAG", "true "),
+            ("LC_ALL", "C.UTF-8"),
+            ("KEY", "secret"),
+        ];
+        let text = r#"print("production", True, "/home/me/x", "C.UTF-8", "true") # "#;
+        assert_eq!(Secrets::new(variables).redact(&format!("{text}secret")), format!("{text}${{KEY}}"));
     }
 
     #[test]
