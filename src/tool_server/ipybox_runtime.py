@@ -8,7 +8,9 @@ import concurrent.futures
 import http.client
 import importlib.util
 import json
+import math
 import os
+import re
 import socket
 import threading
 
@@ -365,15 +367,44 @@ def _parse(status, content):
     return answer, memoryview(content)[end + 1 :] if has_data else b""
 
 
+# Numbers of fewer digits have at most 64 bits.
+_LONG_NUMBER = re.compile("[0-9]{19}")
+
+
 def _encoded(request):
     try:
         text = json.dumps(request, allow_nan=False, ensure_ascii=False)
+        if _LONG_NUMBER.search(text):
+            _refuse_odd_numbers(request, "")
         return text.encode()
     except UnicodeEncodeError as error:
         # Lone surrogates: `os.listdir` returns them for file names that are no UTF-8.
         wrong = error.object[error.start : error.end]
         message = f"the call holds text that is no Unicode ({wrong!r}): it cannot be sent as JSON"
         raise ToolRunnerError(message) from None
+    except ValueError:
+        _refuse_odd_numbers(request, "")
+        raise
+
+
+def _refuse_odd_numbers(value, path):
+    """Refuse what would arrive as another number: JSON has no NaN, and the host's numbers have 64 bits."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ToolRunnerError(
+            f"`{path}` is {value!r}, a number that JSON does not have"
+        )
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        raise ToolRunnerError(
+            f"`{path}` has more than 64 bits: it would arrive as another number. Send it as text, if the server takes that"
+        )
+    if isinstance(value, dict):
+        for name, item in value.items():
+            # Arguments are called by their own names.
+            is_ours = not path and name == "tool_args"
+            _refuse_odd_numbers(item, "" if is_ours else f"{path}.{name}".lstrip("."))
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            _refuse_odd_numbers(item, f"{path}[{index}]")
 
 
 def _setting(name):

@@ -35,7 +35,15 @@ async def call(self, tool_name, tool_args):
 ipybox_runtime.ToolRunner.call_sync = call_sync
 ipybox_runtime.ToolRunner.call = call
 
-from mcptools.demo import ToolRunnerError, anything, closed, either, patterns, send
+from mcptools.demo import (
+    ToolRunnerError,
+    anything,
+    closed,
+    either,
+    endless,
+    patterns,
+    send,
+)
 from mcptools.demo._base import UnknownArgumentWarning
 
 
@@ -70,6 +78,10 @@ assert type(sent(send.run, to="x", score=3)["score"]) is int
 assert type(sent(send.run, to="x", score=3.0)["score"]) is float
 assert sent(send.run, to="x", limit=3.0) == {"to": "x", "limit": 3}
 assert CALLS[-1][0] == "send"
+
+# A default that is in itself ends.
+assert sent(endless.run, tree={"size": 1}) == {"tree": {"size": 1}}
+assert endless.Params(tree={}).tree.left.size is None
 
 # Python's names do as well as the wire's.
 assert sent(send.run, to="x", from_="a", resource_group="g") == {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Iterator
+from contextvars import ContextVar
 from copy import deepcopy
 from functools import cache, cached_property
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -59,6 +60,8 @@ CONFIG = ConfigDict(
     strict=True,
     populate_by_name=True,
     allow_inf_nan=False,
+    # What cannot be sent is refused, not sent as null.
+    ser_json_inf_nan="constants",
     regex_engine="python-re",
     defer_build=True,
     protected_namespaces=(),
@@ -119,7 +122,7 @@ class ToolModel(BaseModel, metaclass=_Shown):
             raise _with_hints(cls, data, error) from None
         for name, adapter in _typed_defaults(cls):
             if name not in model.model_fields_set:
-                vars(model)[name] = _typed(adapter, vars(model)[name])
+                vars(model)[name] = _typed((cls, name), adapter, vars(model)[name])
         return cls._rules.check(model) if cls._rules else model
 
     def __init_subclass__(
@@ -277,12 +280,25 @@ def _adapter(annotation: Any) -> TypeAdapter[Any]:
         return TypeAdapter(annotation)
 
 
-def _typed(adapter: TypeAdapter[Any], value: Any) -> Any:
+def _typed(field: tuple[type, str], adapter: TypeAdapter[Any], value: Any) -> Any:
+    around = _being_typed.get()
+    if field in around:
+        # The default is in itself, without end.
+        return value
+    token = _being_typed.set(around | {field})
     try:
         return adapter.validate_python(value, strict=True)
     except ValidationError:
         # Some servers declare defaults that they would not accept.
         return value
+    finally:
+        _being_typed.reset(token)
+
+
+# The fields of which the defaults are being typed.
+_being_typed: ContextVar[frozenset[tuple[type, str]]] = ContextVar(
+    "_being_typed", default=frozenset()
+)
 
 
 def _keep_changed_defaults(value: Any) -> None:

@@ -33,6 +33,16 @@ pub(crate) async fn tools_are_called_from_every_kind_of_code() {
             "try:\n    echo.run(text='\\udcff')\nexcept Exception as error:\n    print(type(error).__name__, 'no Unicode' in str(error))",
             "ToolRunnerError True",
         ),
+        (
+            "try:\n    add.run(a=2**64, b=1)\nexcept Exception as error:\n    print(error)",
+            "`a` has more than 64 bits: it would arrive as another number. Send it as text, if the server takes that",
+        ),
+        ("add.run(a=2**63 - 2, b=1).total == 2**63 - 1", "True"),
+        (
+            "import warnings\nwarnings.simplefilter('ignore')\n\
+             try:\n    add.run(a=1, x={'y': [1, float('nan')]})\nexcept Exception as error:\n    print(error)",
+            "`x.y[1]` is nan, a number that JSON does not have",
+        ),
     ] {
         assert_eq!(ipybox.cell(code).await.ok(), expected, "{code}");
     }
