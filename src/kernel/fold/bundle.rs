@@ -14,15 +14,13 @@ use crate::kernel::message::MimeBundle;
 /// Longer HTML is data: a sound, an interactive plot.
 const HTML_CHARS: usize = 20_000;
 
-/// The MIME types of the images that are kept, and the extensions of their files.
-const IMAGES: [(&str, &str); 6] = [
-    ("image/png", "png"),
-    ("image/jpeg", "jpg"),
-    ("image/gif", "gif"),
-    ("image/webp", "webp"),
-    (SVG, "svg"),
-    ("application/pdf", "pdf"),
-];
+/// The MIME types of pixels and the extensions of their files, the best first. An object has one of them: the others
+/// would be the same picture again.
+const PIXELS: [(&str, &str); 4] =
+    [("image/png", "png"), ("image/jpeg", "jpg"), ("image/gif", "gif"), ("image/webp", "webp")];
+/// The MIME types of drawings and the extensions of their files. They are kept beside pixels, since they are there only if
+/// code wants such files of its figures.
+const DRAWINGS: [(&str, &str); 2] = [(SVG, "svg"), ("application/pdf", "pdf")];
 
 const SVG: &str = "image/svg+xml";
 
@@ -67,14 +65,15 @@ pub(crate) struct Image {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The images among an object's representations.
+/// The files that an object's representations come to: its picture, and its drawings.
 pub(super) fn images(bundle: &MimeBundle) -> Vec<Image> {
     let image = |(mime_type, extension)| {
         let data = text(bundle, mime_type)?;
         let bytes = if mime_type == SVG { data.as_bytes().to_vec() } else { decode(data)? };
         Some(Image { extension, bytes })
     };
-    IMAGES.into_iter().filter_map(image).collect()
+    let picture = PIXELS.into_iter().find_map(image);
+    picture.into_iter().chain(DRAWINGS.into_iter().filter_map(image)).collect()
 }
 
 /// The file among an object's representations.
@@ -168,8 +167,8 @@ mod tests {
             let list = list.replace("ipybox_views.KIND", &format!("\"{}\"", ShownFile::VIEW));
             Vec::from_iter(list.split('"').skip(1).step_by(2).map(str::to_owned))
         };
-        let read =
-            IMAGES.map(|(mime_type, _)| mime_type).into_iter().chain([ShownFile::COPY, ShownFile::VIEW]);
+        let images = PIXELS.into_iter().chain(DRAWINGS).map(|(mime_type, _)| mime_type);
+        let read = images.chain([ShownFile::COPY, ShownFile::VIEW]);
         assert_eq!(listed("READ"), Vec::from_iter(read));
         let texts = listed("TEXTS");
         assert_eq!(texts.len(), 5);
@@ -219,13 +218,17 @@ mod tests {
     }
 
     #[test]
-    fn every_format_of_a_figure_is_kept() {
+    fn a_picture_is_kept_once_and_every_drawing() {
+        let (png, jpeg) = ("iVBORw==", "/9j/");
+        check(json!({"image/jpeg": jpeg, "image/png": png}), None, &["png"]);
+        check(json!({"image/png": "%", "image/jpeg": jpeg}), None, &["jpg"]);
+        check(json!({"image/webp": "UklG", "image/gif": "R0lG"}), None, &["gif"]);
+        check(json!({"image/webp": "UklG"}), None, &["webp"]);
         check(
-            json!({"image/svg+xml": "<svg/>", "application/pdf": "JVBERg==", "image/jpeg": "/9j/"}),
+            json!({"image/svg+xml": "<svg/>", "application/pdf": "JVBERg==", "image/jpeg": jpeg}),
             None,
             &["jpg", "svg", "pdf"],
         );
-        check(json!({"image/gif": "R0lG", "image/webp": "UklG"}), None, &["gif", "webp"]);
     }
 
     #[test]
