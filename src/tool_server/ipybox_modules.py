@@ -129,10 +129,14 @@ def _signature(doc):
         return None
     text = doc[begin + 2 :].partition("\n\n")[0].rstrip()
     try:
-        function = ast.parse(f"def {text}: pass").body[0]
-    except (SyntaxError, RecursionError, MemoryError):
+        return _parsed(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         # It is for readers only: the tool works without it.
         return None
+
+
+def _parsed(text):
+    function = ast.parse(f"def {text}: pass").body[0]
     arguments = function.args
     parameters = [
         inspect.Parameter(

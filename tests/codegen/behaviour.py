@@ -43,6 +43,7 @@ from mcptools.demo import (
     endless,
     patterns,
     send,
+    table_row,
 )
 from mcptools.demo._base import UnknownArgumentWarning
 
@@ -112,6 +113,14 @@ assert refused(send.Params, to=None)
 # A field called like the parameter of run.
 assert sent(send.run, to="x", params={"a": 1}) == {"to": "x", "params": {"a": 1}}
 assert sent(send.run, params=send.Params(to="x")) == {"to": "x"}
+
+# A field called like the parameter for all others.
+given = {"table": "t", "fields": {"a": 1}, "fields_1": 2, "other": "x"}
+assert sent(table_row.run, **given) == given
+assert (
+    str(inspect.signature(table_row.run))
+    == "(*, table: str, fields: dict[str, Any] = None, fields_1: int = None, **fields_2: str) -> ToolResult"
+)
 
 # Values are not converted.
 for wrong in (

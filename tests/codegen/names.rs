@@ -87,6 +87,7 @@ fn everywhere(name: &str) -> (Value, Value) {
     );
     for side in ["inputSchema", "outputSchema"] {
         named.0[side]["$defs"] = json!({name: class});
+        named.0[side]["additionalProperties"] = json!({"type": "integer"});
     }
     named
 }

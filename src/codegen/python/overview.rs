@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::literal;
 use crate::codegen::classes::Classes;
 use crate::codegen::model::{Body, ClassId, Extra, Field, Model, Type};
+use crate::codegen::scope::{Numbering, Scope};
 use crate::codegen::{Call, Tool};
 
 /// The longest signature, in characters, that is written on one line if none of its parameters needs an explanation.
@@ -68,7 +69,7 @@ fn short_parameters(classes: &Classes) -> String {
     fields.sort_by_key(|field| !field.is_required);
     let mut parameters: Vec<String> = fields.into_iter().map(|field| parameter(field, classes)).collect();
     if let Extra::Typed(ty) = &model.extra {
-        parameters.push(format!("**fields: {}", brief(ty, classes)));
+        parameters.push(further(ty, &model.fields, classes));
     }
     let mut text = String::new();
     for (position, parameter) in parameters.iter().enumerate() {
@@ -91,7 +92,7 @@ fn signature(tool_name: &str, classes: &Classes, result: &str) -> String {
     let mut parameters: Vec<(String, String)> =
         fields.into_iter().map(|field| (parameter(field, classes), explanation(field, &known))).collect();
     if let Extra::Typed(ty) = &model.extra {
-        parameters.push((format!("**fields: {}", brief(ty, classes)), String::new()));
+        parameters.push((further(ty, &model.fields, classes), String::new()));
     }
     let is_plain = parameters.iter().all(|(_, explanation)| explanation.is_empty());
     let joined = parameters.iter().map(|(parameter, _)| parameter.as_str()).collect::<Vec<_>>().join(", ");
@@ -106,6 +107,13 @@ fn signature(tool_name: &str, classes: &Classes, result: &str) -> String {
     }
     let _infallible = write!(text, ") -> {result}");
     text
+}
+
+/// The parameter for properties that the tool does not name. No other parameter has its name.
+fn further(ty: &Type, fields: &[Field], classes: &Classes) -> String {
+    let mut taken = Scope::with(fields.iter().map(|field| field.name.as_str()));
+    let name = taken.take("fields".to_owned(), Numbering::Underscore);
+    format!("**{name}: {}", brief(ty, classes))
 }
 
 fn parameter(field: &Field, classes: &Classes) -> String {

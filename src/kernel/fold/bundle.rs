@@ -24,6 +24,10 @@ pub(crate) const IMAGES: [(&str, &str); 6] = [
     ("application/pdf", "pdf"),
 ];
 
+/// How many of them are pixels. An object has one of these: the others would be the same picture again. The rest are drawings,
+/// which are there only if code wants such files of its figures.
+const PIXELS: usize = 4;
+
 const SVG: &str = "image/svg+xml";
 
 /// A file that the kernel sent.
@@ -67,14 +71,15 @@ pub(crate) struct Image {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The images among an object's representations.
+/// The files that an object's representations come to: its picture, and its drawings.
 pub(super) fn images(bundle: &MimeBundle) -> Vec<Image> {
-    let image = |(mime_type, extension)| {
+    let image = |&(mime_type, extension): &(&str, &'static str)| {
         let data = text(bundle, mime_type)?;
         let bytes = if mime_type == SVG { data.as_bytes().to_vec() } else { decode(data)? };
         Some(Image { extension, bytes })
     };
-    IMAGES.into_iter().filter_map(image).collect()
+    let (pixels, drawings) = IMAGES.split_at(PIXELS);
+    pixels.iter().find_map(image).into_iter().chain(drawings.iter().filter_map(image)).collect()
 }
 
 /// The file among an object's representations.
@@ -168,8 +173,8 @@ mod tests {
             let list = list.replace("ipybox_views.KIND", &format!("\"{}\"", ShownFile::VIEW));
             Vec::from_iter(list.split('"').skip(1).step_by(2).map(str::to_owned))
         };
-        let read =
-            IMAGES.map(|(mime_type, _)| mime_type).into_iter().chain([ShownFile::COPY, ShownFile::VIEW]);
+        let images = IMAGES.into_iter().map(|(mime_type, _)| mime_type);
+        let read = images.chain([ShownFile::COPY, ShownFile::VIEW]);
         assert_eq!(listed("READ"), Vec::from_iter(read));
         let texts = listed("TEXTS");
         assert_eq!(texts.len(), 5);
@@ -219,13 +224,17 @@ mod tests {
     }
 
     #[test]
-    fn every_format_of_a_figure_is_kept() {
+    fn a_picture_is_kept_once_and_every_drawing() {
+        let (png, jpeg) = ("iVBORw==", "/9j/");
+        check(json!({"image/jpeg": jpeg, "image/png": png}), None, &["png"]);
+        check(json!({"image/png": "%", "image/jpeg": jpeg}), None, &["jpg"]);
+        check(json!({"image/webp": "UklG", "image/gif": "R0lG"}), None, &["gif"]);
+        check(json!({"image/webp": "UklG"}), None, &["webp"]);
         check(
-            json!({"image/svg+xml": "<svg/>", "application/pdf": "JVBERg==", "image/jpeg": "/9j/"}),
+            json!({"image/svg+xml": "<svg/>", "application/pdf": "JVBERg==", "image/jpeg": jpeg}),
             None,
             &["jpg", "svg", "pdf"],
         );
-        check(json!({"image/gif": "R0lG", "image/webp": "UklG"}), None, &["gif", "webp"]);
     }
 
     #[test]

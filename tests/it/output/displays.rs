@@ -97,6 +97,21 @@ display(Image(data, format='gif'))";
 }
 
 #[tokio::test]
+async fn a_picture_in_two_formats_is_shown_once() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    // IPython asks PIL for PNG and for JPEG.
+    let code = "from PIL import Image\nImage.new('RGB', (20, 20), 'red')";
+    let text = ipybox.cell(code).await.ok();
+    let saved = names(&place.workspace().join("images"));
+    assert!(
+        matches!(&saved[..], [name] if name.ends_with(".png") && text.contains(name)),
+        "{saved:?}: {text}"
+    );
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn an_animation_leaves_its_last_frame() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
