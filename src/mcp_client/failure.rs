@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 
+use rmcp::model::ErrorData;
 use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
@@ -9,6 +10,10 @@ use rmcp::transport::streamable_http_client::StreamableHttpError;
 use super::http_failure::{self, BODY_CHARS, HttpError, Refusal, RequestFailure};
 use super::sse::SseFailure;
 use crate::text::shortened;
+use crate::text::visible::line;
+
+/// The code of an error that says which pages the user has to visit before the request (MCP, URL mode elicitation).
+const URL_ELICITATION_REQUIRED: i32 = -32042;
 
 /// Why a request got no result.
 #[derive(Debug)]
@@ -30,9 +35,7 @@ pub(super) enum Failure {
 impl From<ServiceError> for Failure {
     fn from(error: ServiceError) -> Self {
         match error {
-            ServiceError::McpError(error) => {
-                Self::Answered { code: error.code.0, message: error.message.into_owned() }
-            }
+            ServiceError::McpError(error) => answered(error),
             ServiceError::TransportSend(error) => Self::from_transport(&error),
             ServiceError::TransportClosed | ServiceError::Cancelled { .. } => Self::Closed,
             ServiceError::UnexpectedResponse => {
@@ -46,9 +49,7 @@ impl From<ServiceError> for Failure {
 impl From<ClientInitializeError> for Failure {
     fn from(error: ClientInitializeError) -> Self {
         match error {
-            ClientInitializeError::JsonRpcError(error) => {
-                Self::Answered { code: error.code.0, message: error.message.into_owned() }
-            }
+            ClientInitializeError::JsonRpcError(error) => answered(error),
             ClientInitializeError::TransportError { error, .. } => Self::from_transport(&error),
             ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::Cancelled => Self::Closed,
             ClientInitializeError::ExpectedInitResult(_) | ClientInitializeError::ExpectedInitResponse(_) => {
@@ -109,5 +110,42 @@ impl Failure {
             // A pipe to a stdio server: it breaks only when the server is gone.
             Self::Closed
         }
+    }
+}
+
+/// An error of the server. The pages that a user has to visit first are a part of what it says.
+fn answered(error: ErrorData) -> Failure {
+    let mut message = error.message.into_owned();
+    if error.code.0 == URL_ELICITATION_REQUIRED {
+        let pages = error.data.as_ref().and_then(|data| data["elicitations"].as_array());
+        for page in pages.into_iter().flatten() {
+            let (url, why) =
+                (page["url"].as_str().unwrap_or_default(), page["message"].as_str().unwrap_or_default());
+            if url.starts_with("https://") || url.starts_with("http://") {
+                message.push_str(&format!("\nthe user has to visit {}: {}", line(url), line(why)));
+            }
+        }
+        message.push_str("\nhint: let the user do that, and call again");
+    }
+    Failure::Answered { code: error.code.0, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn pages_that_a_user_has_to_visit_are_told() {
+        let error = json!({"code": -32042, "message": "log in first", "data": {"elicitations": [
+            {"mode": "url", "url": "https://a.example/x?y=1", "message": "Connect A", "elicitationId": "1"},
+            {"mode": "url", "url": "javascript:alert(1)", "message": "B"}, 5]}});
+        let Failure::Answered { code, message } = answered(serde_json::from_value(error).unwrap()) else {
+            panic!("it is an answer");
+        };
+        let expected = "log in first\nthe user has to visit https://a.example/x?y=1: Connect A\n\
+                        hint: let the user do that, and call again";
+        assert_eq!((code, message.as_str()), (-32042, expected));
     }
 }
