@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::index;
 use super::installer::{Bytecode, Installer};
 use super::lock::Turn;
+use super::probe;
 use super::record::Tool;
 use super::requirement::{self, RequirementError};
 use super::run::{self, SandboxRunner};
@@ -109,12 +110,15 @@ impl Environment {
         progress: Progress<'_>,
         sandbox: Option<&dyn SandboxRunner>,
     ) -> Result<String, InstallError> {
-        let requirement = requirement::parse(package, &self.workspace)?;
+        // With our own requirements, which are met: what does not go with them is refused, and nothing is changed.
+        let own = probe::needed();
+        let requirements: Vec<String> =
+            [requirement::parse(package, &self.workspace)?].into_iter().chain(own.iter().cloned()).collect();
         let turn = Turn::wait(&self.lock, progress).await?;
         let tool = self.installer.available(self.tool);
         let bytecode = Bytecode::for_kernel(sandbox.is_some());
         let run = match sandbox {
-            None => turn.run(&self.installer.install(tool, self.python(), &[requirement], bytecode)).await,
+            None => turn.run(&self.installer.install(tool, self.python(), &requirements, bytecode)).await,
             // Otherwise a whole Python installation would have to be writable by build code of packages.
             Some(_) if !self.facts.details.is_venv && !self.facts.details.is_conda => {
                 return Err(InstallError::NoVirtualEnvironment {
@@ -124,7 +128,7 @@ impl Environment {
             }
             Some(sandbox) => {
                 let hosts = index::hosts(self.installer.environment());
-                let invocation = self.installer.install(tool, self.python(), &[requirement], bytecode);
+                let invocation = self.installer.install(tool, self.python(), &requirements, bytecode);
                 let program =
                     Installer::without_cache(invocation).contained(self.facts.details.prefix.clone(), hosts);
                 turn.run_in_sandbox(program, sandbox).await
@@ -138,7 +142,16 @@ impl Environment {
             Err(InstallError::NoInstaller { package: package(), python: self.python().to_owned() })
         } else {
             tracing::info!(status = %run.status, "an installation failed");
-            Err(InstallError::Failed { package: package(), output: run.output })
+            let is_ours = own.iter().any(|requirement| run.output.contains(requirement));
+            let hint = if is_ours {
+                format!(
+                    "\nhint: ipybox itself requires {} in this environment; nothing has been changed",
+                    own.join(" and ")
+                )
+            } else {
+                String::new()
+            };
+            Err(InstallError::Failed { package: package(), output: run.output + &hint })
         }
     }
 }

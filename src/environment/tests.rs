@@ -210,4 +210,7 @@ async fn an_environment_is_made_repaired_and_recalled() {
         matches!(&failed, InstallError::Failed { output, .. } if output.contains("nonexistent-package")),
         "{failed}"
     );
+    let failed = environment.install("pydantic<2", &|_| (), None).await.unwrap_err().to_string();
+    let hint = "hint: ipybox itself requires ipython>=8 and pydantic>=2 in this environment; nothing has been changed";
+    assert!(failed.ends_with(hint), "{failed}");
 }
