@@ -3,9 +3,11 @@
 //! What is in a notebook may come from hostile code: control characters are taken out, and nothing in the page is run.
 
 mod html;
+mod input;
 mod markdown;
 mod python;
 mod read;
+mod scan;
 
 use std::io::{self, Write as _};
 use std::path::Path;

@@ -32,7 +32,7 @@ fn python_can_be_compiled() {
         code("%%bash\nls", json!([])),
         stopped,
     ]);
-    let expected = "# %% [markdown]\n# # A title\n#\n# text\n\n# %%\nx = 1\nfor y in []:\n    # !ls\n# %time x\n\n\
+    let expected = "# %% [markdown]\n# # A title\n#\n# text\n\n# %%\nx = 1\nfor y in []:\n    pass  # !ls\n# %time x\n\n\
                     # %%\n# %%bash\n# ls\n\n# %%\n# This cell did not end by itself: stopped at its timeout.\n\
                     # while True: pass\n";
     assert_eq!(exported(cells, ExportFormat::Python), expected);

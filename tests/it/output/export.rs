@@ -96,6 +96,52 @@ async fn a_session_is_exported_after_its_end() {
     assert_eq!(exported(&place, &[notebook.to_str().unwrap(), "--to", "py"]), code);
 }
 
+/// Cells that IPython runs, most of them not as the Python that they seem to be.
+const CELLS: [&str; 25] = [
+    "for i in range(2):\n    !echo {i}",
+    "if True:\n    x = !ls\nelse:\n    %cd /tmp",
+    "try:\n    %load_ext EVIL\nexcept ImportError:\n    pass",
+    "def f():\n    !echo \\\n    EVIL()\n    return 1",
+    "    indented = 1\n    if indented:\n        %time indented",
+    ">>> for x in [1]:\n...     print(x)\n1",
+    "In [1]: print(1)\n   ...: print(2)",
+    "/EVIL x",
+    ",EVIL x y",
+    ";EVIL x y",
+    "x = EVIL?",
+    "?EVIL",
+    "EVIL.*a*?",
+    "cd EVIL",
+    "ls -l EVIL",
+    "pip install EVIL",
+    "%%bash\nEVIL",
+    "\n\n%%time\nEVIL()",
+    "!!EVIL",
+    "with open('x') as f:\n\t!cat EVIL",
+    "from __future__ import annotations\nx: int",
+    "x = \"\"\"EVIL",
+    "if True: !EVIL",
+    "print EVIL",
+    "x = 1; \\\n!EVIL",
+];
+
+/// Tells where the name `EVIL` is used in a file that is Python.
+const CHECK_CELLS: &str = "import ast, sys\n\
+    tree = ast.parse(open(sys.argv[1]).read())\n\
+    compile(tree, 'f', 'exec')\n\
+    for node in ast.walk(tree):\n\
+    \x20   if isinstance(node, ast.Name) and node.id == 'EVIL': print(node.lineno)";
+
+#[test]
+fn whatever_cells_hold_the_file_is_python() {
+    let place = Place::new();
+    let cell = |source: &&str| serde_json::json!({"cell_type": "code", "source": source, "outputs": []});
+    let cells: Vec<_> = CELLS.iter().map(cell).collect();
+    place.write("all.ipynb", &serde_json::json!({"nbformat": 4, "cells": cells}).to_string());
+    exported(&place, &["all.ipynb", "--to", "py", "--output", "all.py"]);
+    assert_eq!(python(CHECK_CELLS, &place.workspace().join("all.py")), "", "{}", place.read("all.py"));
+}
+
 #[tokio::test]
 async fn what_cannot_be_exported_is_named() {
     let place = Place::new();
