@@ -231,7 +231,7 @@ impl Keeper {
         }
         let closed = self.stop.child_token();
         self.closed.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&closed);
-        if let Err(error) = self.serving.client((input, output), closed, true).await {
+        if let Err(error) = self.serving.client((input, output), closed, Some(self.stop.clone())).await {
             tracing::warn!(%error, "a client has ended");
         }
         if !self.serving.has_worked() && *self.people.borrow() == 0 {

@@ -175,12 +175,17 @@ impl Handler {
     fn leave(&self, mut ongoing: Ongoing) -> Result<CallToolResponse, ErrorData> {
         if self.connection.closed.is_cancelled() {
             // Dropping it cancels the work.
-            let why = match self.connection.is_outlived {
-                true => {
+            let why = match &self.connection.outlived_by {
+                Some(session) => {
                     self.server.left.put(ongoing);
-                    "the client has ended its input; the call goes on, and the next client has its answer"
+                    match session.is_cancelled() {
+                        true => "the session was ended, and this call with it",
+                        false => {
+                            "the client has ended its input; the call goes on, and the next client has its answer"
+                        }
+                    }
                 }
-                false => "the server is shutting down",
+                None => "the server is shutting down",
             };
             return Err(ErrorData::internal_error(why, None));
         }

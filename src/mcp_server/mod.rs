@@ -119,8 +119,8 @@ pub(crate) struct Connection {
     number: u64,
     /// Cancelled when it ends: the client waits for no answers any more.
     closed: CancellationToken,
-    /// Whether what the client has begun goes on without it.
-    is_outlived: bool,
+    /// Cancelled when the session ends, in which what the client has begun goes on without it; `None` if nothing does.
+    outlived_by: Option<CancellationToken>,
     /// The calls that have not been answered.
     calls: TaskTracker,
 }
@@ -346,7 +346,7 @@ impl ServerHandler for Handler {
         };
         match answer_panics(answer).await {
             Ok(CallToolResponse::Complete(result))
-                if self.connection.is_outlived && self.connection.closed.is_cancelled() =>
+                if self.connection.outlived_by.is_some() && self.connection.closed.is_cancelled() =>
             {
                 self.server.deliveries.forget(&call);
                 self.server.keep(&request, &result).await;

@@ -87,13 +87,13 @@ impl Serving {
         Ok(Self { server, connections: AtomicU64::new(0), begun: Instant::now(), ended })
     }
 
-    /// Serves a client until it ends its input or `closed` is cancelled. If the session `is_outlived`, what the client has
-    /// begun goes on.
+    /// Serves a client until it ends its input or `closed` is cancelled. What the client has begun goes on if it is
+    /// `outlived_by` the session, whose token this is.
     pub(crate) async fn client<R, W>(
         &self,
         (input, output): (R, W),
         closed: CancellationToken,
-        is_outlived: bool,
+        outlived_by: Option<CancellationToken>,
     ) -> Result<(), Error>
     where
         R: AsyncRead + Unpin + Send + 'static,
@@ -101,7 +101,8 @@ impl Serving {
     {
         let number = self.connections.fetch_add(1, Ordering::Relaxed);
         let calls = TaskTracker::new();
-        let connection = Connection { number, closed: closed.clone(), is_outlived, calls: calls.clone() };
+        let is_outlived = outlived_by.is_some();
+        let connection = Connection { number, closed: closed.clone(), outlived_by, calls: calls.clone() };
         let transport = Arrivals::new(Lines::new(input, output), closed.clone());
         let handler = Handler { server: Arc::clone(&self.server), connection };
         // What rmcp ends cancels its requests; those of a session that is outlived must be put aside before.

@@ -29,7 +29,7 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
         tokio::time::sleep(DRAIN_GRACE).await;
     };
     let served = tokio::select! {
-        served = serving.client(stdio_pipes(), closed.clone(), false) => served,
+        served = serving.client(stdio_pipes(), closed.clone(), None) => served,
         () = stopping => Ok(()),
     };
     // After the work of calls has ended, so that the record is complete.
