@@ -80,42 +80,27 @@
 //! `ARCHITECTURE.md` explains them, and shows all rooms. The library is what the `ipybox` binary is made of.
 
 mod approval;
-mod budget;
-mod checkpoint;
-pub mod codegen;
 mod config;
-pub mod doctor;
-pub mod env;
-mod environment;
-mod files;
+mod connections;
+mod faces;
+mod ground;
 #[cfg(doctest)]
 mod guide;
-mod import;
-#[doc(hidden)]
-pub mod json_rpc;
-mod kernel;
-#[doc(hidden)]
-pub mod lasting;
-mod library;
-mod mcp_client;
-mod mcp_server;
-mod notebook;
-mod oauth;
-mod output;
-mod people;
-mod process;
-mod provenance;
-mod registry;
-mod sandbox;
-mod servers;
+mod kernels;
 mod session;
-mod site;
-#[doc(hidden)]
-pub mod telemetry;
-mod text;
-mod tool_server;
-mod web;
+mod tools;
 
+pub use faces::doctor;
+#[doc(hidden)]
+pub use faces::{json_rpc, lasting};
+pub use ground::env;
+#[doc(hidden)]
+pub use ground::telemetry;
+pub use tools::codegen;
+
+pub use approval::provenance::{Found, Label, Origin, Provenance, UnknownLabel};
+#[doc(hidden)]
+pub use approval::provenance::{Labels, Memory as ProvenanceMemory};
 pub use approval::{
     ApprovalRequest, AuditContents, AuditError, Batch as ApprovalBatch, Effect as ApprovalEffect, GivenGrant,
     Grant, GrantLife, GrantPattern, OutsideGrant, Policy as ApprovalPolicy,
@@ -130,41 +115,38 @@ pub use config::{
     NotebookSettings, RemoteSettings, ResourceLinks, SandboxBackend, SandboxSettings, Settings,
     ToolServerSettings, UnusableNotebook,
 };
-#[doc(hidden)]
-pub use import::{Import, ImportError, ImportEvent, ImportLeft, ImportServer, ImportState, Importer};
-#[doc(hidden)]
-pub use kernel::{sandbox_exec, sandbox_gateway};
-pub use library::{
+pub use faces::library::{
     Code, CodeExecution, CodeExecutionChunk, CodeExecutionError, CodeExecutionEvent, CodeExecutionResult,
     CodeExecutor, CodeExecutorBuilder, KernelClient, KernelClientBuilder, Truncated,
 };
-pub use mcp_server::{Error as ServeError, serve_stdio};
+pub use faces::mcp_server::{Error as ServeError, serve_stdio};
 #[doc(hidden)]
-pub use notebook::{Export, ExportError, ExportFormat, export, read_notebook};
-#[doc(hidden)]
-pub use people::page;
+pub use faces::people::page;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
-pub use process::raise_descriptors;
-pub use provenance::{Found, Label, Origin, Provenance, UnknownLabel};
+pub use ground::process::raise_descriptors;
+pub use ground::text::describe;
 #[doc(hidden)]
-pub use provenance::{Labels, Memory as ProvenanceMemory};
-pub use registry::{
-    ApigenError, ApigenReport, ApigenSource, GenerateError, Registry, apigen, generate_mcp_sources,
-};
-#[doc(hidden)]
-pub use registry::{
-    KnownServer, KnownServerError, KnownServers, LoginState, OpenPage, SearchError, SearchIndex, search,
-};
-pub use sandbox::{
+pub use kernels::kernel::{sandbox_exec, sandbox_gateway};
+pub use kernels::sandbox::{
     PathProblem as SandboxPathProblem, PolicyError as SandboxPolicyError,
     PolicyProblem as SandboxPolicyProblem,
 };
 #[doc(hidden)]
-pub use servers::{Detail as SearchDetail, Query as SearchQuery};
+pub use session::notebook::{Export, ExportError, ExportFormat, export, read_notebook};
 pub use session::{KernelState, StartError};
-pub use text::describe;
-pub use tool_server::{
+#[doc(hidden)]
+pub use tools::import::{Import, ImportError, ImportEvent, ImportLeft, ImportServer, ImportState, Importer};
+pub use tools::registry::{
+    ApigenError, ApigenReport, ApigenSource, GenerateError, Registry, apigen, generate_mcp_sources,
+};
+#[doc(hidden)]
+pub use tools::registry::{
+    KnownServer, KnownServerError, KnownServers, LoginState, OpenPage, SearchError, SearchIndex, search,
+};
+#[doc(hidden)]
+pub use tools::servers::{Detail as SearchDetail, Query as SearchQuery};
+pub use tools::tool_server::{
     ApprovalClient, ApprovalClientError, Error as ToolServerError, ToolResult, ToolRunner, ToolRunnerError,
     ToolServer, ToolServerBuilder,
 };

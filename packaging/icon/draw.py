@@ -1,6 +1,6 @@
 """Draws the icon: a cell with its prompt, and three tools that it is connected to; and a sign for each tool of the server.
 
-`draw.py FILE [--size PIXELS] [--sign NAME]` writes a PNG. Those in `src/mcp_server/icons/` have 48 pixels, the signs 32. Standard library only; edges are smoothed by drawing larger and averaging.
+`draw.py FILE [--size PIXELS] [--sign NAME]` writes a PNG. Those in `src/faces/mcp_server/icons/` have 48 pixels, the signs 32. Standard library only; edges are smoothed by drawing larger and averaging.
 """
 
 import argparse

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use super::batch::InBatch;
 use super::{ELICITATION, LOGIN, OURSELVES, REGISTER};
-use crate::provenance::Provenance;
-use crate::text::visible::line;
+use crate::approval::provenance::Provenance;
+use crate::ground::text::visible::line;
 
 /// An action that needs a decision before it runs.
 #[derive(Debug, Clone, PartialEq)]

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::action::{Action, Target};
 use super::audit::{millis, shown_json, shown_text};
 use super::decision::Decision;
-use crate::text::Redactor;
+use crate::ground::text::Redactor;
 
 /// How many calls of a cell are noted.
 const MOST_CALLS: usize = 500;
@@ -138,7 +138,7 @@ impl Ongoing {
 }
 
 fn message(redactor: &Redactor, text: &str) -> String {
-    crate::text::shortened(&shown_text(redactor, text), MESSAGE_CHARS)
+    crate::ground::text::shortened(&shown_text(redactor, text), MESSAGE_CHARS)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

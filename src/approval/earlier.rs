@@ -11,7 +11,7 @@ use super::denied::Denied;
 use super::gate::{Gate, call_of};
 use super::grant::{GivenGrant, Granting};
 use super::request::Answer;
-use crate::provenance::Label;
+use crate::approval::provenance::Label;
 
 impl Gate {
     /// Off the runtime's threads, since it may read a file.
@@ -423,6 +423,6 @@ mod tests {
             workspace: directory.join("elsewhere"),
             face: Face::RustLibrary,
         };
-        Audit::open(settings, crate::env::Variables::default().redactor().clone()).unwrap()
+        Audit::open(settings, crate::ground::env::Variables::default().redactor().clone()).unwrap()
     }
 }

@@ -72,7 +72,7 @@ fn decided(record: Record) -> PastDecision {
     let short = format!("{server_name}.{tool_name}(…)");
     let action = Action::new(server_name, tool_name, tool_args, Target::Host);
     let call = question(&action).unwrap_or(short);
-    PastDecision { at: record.time, call: crate::text::shortened(&call, CALL_CHARS), how }
+    PastDecision { at: record.time, call: crate::ground::text::shortened(&call, CALL_CHARS), how }
 }
 
 #[cfg(test)]

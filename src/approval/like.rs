@@ -7,7 +7,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::action::{Action, Target, ToolAnnotations};
-use crate::provenance::Label;
+use crate::approval::provenance::Label;
 
 /// What alike actions have in common.
 ///

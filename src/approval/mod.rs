@@ -24,6 +24,7 @@ mod notice;
 mod origins;
 mod permit;
 mod policy;
+pub(crate) mod provenance;
 mod queue;
 mod request;
 mod review;
@@ -53,6 +54,7 @@ pub(crate) use self::notice::{EXPIRED, Notice, next_question, words as answer_in
 pub(crate) use self::origins::provenance;
 pub(crate) use self::permit::Permit;
 pub use self::policy::{Effect, Policy, PolicyError};
+pub(crate) use self::provenance::Label;
 pub(crate) use self::queue::{ApprovalQueue, Approver};
 pub use self::request::Answer;
 pub use self::request::ApprovalRequest;
@@ -67,7 +69,6 @@ pub(crate) use self::standing::Standing;
 pub(crate) use self::table::{MOST_ROWS, table};
 pub(crate) use self::traced::Expected;
 pub(crate) use self::user::OnPage;
-pub(crate) use crate::provenance::Label;
 
 /// The server name of ipybox's own actions: shell commands, registrations, installations and logins. No MCP server
 /// can be registered by it.

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use super::action::Action;
 use super::shown;
-use crate::provenance::{Found, Label, Origin, Provenance};
+use crate::approval::provenance::{Found, Label, Origin, Provenance};
 
 /// How many origins a question names, and more if they have labels that these have not.
 const NAMED: usize = 3;

@@ -6,7 +6,7 @@ use super::action::{Action, Target};
 use super::audit::OpenCall;
 use super::decision::Decision;
 use super::denied::Denied;
-use crate::telemetry::{self, Context, Made};
+use crate::ground::telemetry::{self, Context, Made};
 
 /// The permission for one action, which cannot be changed. Only the gate makes it, from a recorded decision.
 #[derive(Debug)]

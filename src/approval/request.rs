@@ -13,7 +13,7 @@ use super::action::{Action, Target, ToolAnnotations};
 use super::batch::{Batch, InBatch};
 use super::grant::{Grant, Granting, Grants, Outside};
 use super::shown;
-use crate::provenance::{Label, Provenance};
+use crate::approval::provenance::{Label, Provenance};
 
 /// A user's answer to a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::text::visible::line;
+use crate::ground::text::visible::line;
 
 /// The rows in a text such as `1-3, 7`, of a table with `count` rows.
 ///
@@ -10,7 +10,7 @@ use crate::text::visible::line;
 /// It is not clear which ones are meant; the text is for the person.
 pub fn named_rows(text: &str, count: usize) -> Result<BTreeSet<usize>, String> {
     let unclear = |part: &str| {
-        let part = crate::text::shortened(&line(part), 100);
+        let part = crate::ground::text::shortened(&line(part), 100);
         format!(
             "Which rows are to be allowed? `{part}` names none of 1 to {count}. Write them as in `1-3, 7`."
         )

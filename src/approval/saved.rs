@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::action::Action;
 use super::like::Like;
 use super::shown;
-use crate::files::StateFile;
-use crate::provenance::{Label, Labels};
+use crate::approval::provenance::{Label, Labels};
+use crate::ground::files::StateFile;
 
 /// How many characters of a call are saved for readers of the file; scripts may be long.
 const SHOWN_CHARS: usize = 500;

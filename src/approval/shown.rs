@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::action::{Action, Target};
 use super::{OURSELVES, REGISTER};
-use crate::text::visible::{Literal, Name, Use};
+use crate::ground::text::visible::{Literal, Name, Use};
 
 /// How long a call may be, in characters, before its long texts are shortened. Dialogs are small, and arguments may hold
 /// whole files.

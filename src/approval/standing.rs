@@ -8,7 +8,7 @@ use super::action::Action;
 use super::like::Like;
 use super::request::Answer;
 use super::saved::Saved;
-use crate::provenance::{Label, Labels};
+use crate::approval::provenance::{Label, Labels};
 
 /// The answers of this session, and those that hold for good.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::action::Action;
 use super::shown::{TooLong, is_identifier, literal};
-use crate::text::visible::Name;
+use crate::ground::text::visible::Name;
 
 /// How long a table may be, in characters. Those of more calls are asked in several questions.
 const MOST_CHARS: usize = 32_000;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::action::Action;
 use super::gate::Gate;
 use super::permit::Permit;
-use crate::provenance::{Memory, Reading};
+use crate::approval::provenance::{Memory, Reading};
 
 /// From this size on arguments and results are looked at by a thread of their own, in bytes.
 const APART_BYTES: usize = 64 * 1024;

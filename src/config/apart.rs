@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Config, Error, SandboxSettings, Site};
-use crate::env::Variables;
-use crate::env::{is_program, on_path};
-use crate::mcp_client::Guard;
-use crate::sandbox::{Confinement, Exposed, Policy, PolicyError};
-use crate::text::describe;
+use crate::connections::mcp_client::Guard;
+use crate::ground::env::Variables;
+use crate::ground::env::{is_program, on_path};
+use crate::ground::text::describe;
+use crate::kernels::sandbox::{Confinement, Exposed, Policy, PolicyError};
 
 /// The directory in the state directory that MCP servers start in.
 const SERVERS_DIRECTORY: &str = "servers";

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{states_dir, workspace_state_dir};
-use crate::env::Variables;
-use crate::mcp_client::Connector;
-use crate::text::visible::word;
+use crate::connections::mcp_client::Connector;
+use crate::ground::env::Variables;
+use crate::ground::text::visible::word;
 
 /// What connects to MCP servers for a process in its current directory, without a session.
 pub(crate) fn connector_here() -> Connector {

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::approval;
-use crate::env::{self, IPYBOX_CONTAINER, Variables};
-use crate::kernel::ShellCommands;
-use crate::kernel::jupyter;
-use crate::mcp_client::Connector;
-use crate::sandbox::{Confinement, Exposed, Place, PolicyError};
-use crate::text::describe;
+use crate::connections::mcp_client::Connector;
+use crate::ground::env::{self, IPYBOX_CONTAINER, Variables};
+use crate::ground::text::describe;
+use crate::kernels::kernel::ShellCommands;
+use crate::kernels::kernel::jupyter;
+use crate::kernels::sandbox::{Confinement, Exposed, Place, PolicyError};
 
 use self::connectors::login_flags;
 pub(crate) use self::connectors::{connector_at, connector_here};
@@ -27,7 +27,7 @@ pub use self::settings::{
 pub use self::states::state_directory;
 use self::states::{create_private_dir, state_dir_name};
 pub(crate) use self::states::{notebooks_dir, sessions_dir, states_dir, workspace_state_dir};
-pub use crate::sandbox::Backend as SandboxBackend;
+pub use crate::kernels::sandbox::Backend as SandboxBackend;
 
 /// The prefix of variables that Jupyter's gateways accept from clients to configure a kernel's start.
 const START_VARIABLES: &str = "KERNEL_";

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::SandboxBackend;
 use crate::approval::AuditContents as Contents;
-use crate::env::ProcessEnvironment;
-use crate::kernel::Limits;
-use crate::mcp_client::DEFAULT_CONNECT_TIMEOUT;
+use crate::connections::mcp_client::DEFAULT_CONNECT_TIMEOUT;
+use crate::ground::env::ProcessEnvironment;
+use crate::kernels::kernel::Limits;
 
 /// The settings of a user; each field has the default of the flag of the same name.
 #[derive(Debug, Clone)]
@@ -58,7 +58,7 @@ pub struct KernelSettings {
     /// The interpreter that runs the kernel. Default: a managed environment for the workspace.
     pub python: Option<PathBuf>,
     /// Variables of the kernel, beside what every program needs and those given by
-    /// [`KERNEL_ENV_PREFIX`](crate::env::KERNEL_ENV_PREFIX).
+    /// [`KERNEL_ENV_PREFIX`](crate::ground::env::KERNEL_ENV_PREFIX).
     pub env: BTreeMap<String, String>,
     /// How long it may take to start. A cold disk and no compiled bytecode cost several seconds. Default: 60 seconds.
     pub init_timeout: Duration,

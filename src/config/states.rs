@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use etcetera::BaseStrategy as _;
 
 use super::Error;
-use crate::env::{self, Variables};
-use crate::files::create_private_directory;
+use crate::ground::env::{self, Variables};
+use crate::ground::files::create_private_directory;
 
 /// Where the state of `workspace` is, which may not exist yet; `state_dir` is as in [`Settings`](super::Settings).
 ///

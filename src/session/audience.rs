@@ -10,8 +10,8 @@ use tokio::sync::Notify;
 
 use super::cell::{Author, Outcome};
 use crate::approval::{Action, Notice};
-use crate::kernel::{Content, PythonError};
-use crate::notebook::{Notebook, OpenCell};
+use crate::kernels::kernel::{Content, PythonError};
+use crate::session::notebook::{Notebook, OpenCell};
 
 /// How many bytes of text may wait for a watcher. When more comes, the oldest is left out.
 const TEXT_BYTES: usize = 256 * 1024;

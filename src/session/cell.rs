@@ -9,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::end::End;
 use crate::approval::{Approver, CellOutput};
-use crate::kernel::PythonError;
-use crate::notebook;
-use crate::output::{SavedFile, SavedImage, Text, Unread};
+use crate::kernels::kernel::PythonError;
+use crate::kernels::output::{SavedFile, SavedImage, Text, Unread};
+use crate::session::notebook;
 
 /// Code to run.
 #[derive(Debug)]

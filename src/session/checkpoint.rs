@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::checkpoint::{Checkpoint, Conditions};
 use crate::config::{Config, Site};
+use crate::kernels::checkpoint::{Checkpoint, Conditions};
 
 /// The checkpoint that the settings ask for.
 pub(super) fn of(config: &Config) -> Option<Arc<Checkpoint>> {

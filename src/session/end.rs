@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::kernel::{self, Death};
-use crate::text::describe;
+use crate::ground::text::describe;
+use crate::kernels::kernel::{self, Death};
 
 /// How a cell ended.
 #[derive(Debug)]

@@ -1,8 +1,10 @@
 //! Errors of a session's operations.
 
+use super::site;
 use crate::approval::{AuditError, Denied, PolicyError};
-use crate::text::describe;
-use crate::{config, registry, site, tool_server};
+use crate::config;
+use crate::ground::text::describe;
+use crate::tools::{registry, tool_server};
 
 /// Why a session could not be opened. No process is left behind.
 #[derive(Debug, thiserror::Error)]

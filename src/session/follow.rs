@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 use super::audience::Live;
 use super::cell::Cell;
 use super::end::{End, KernelState};
-use crate::kernel::{
+use crate::kernels::kernel::{
     self, AttachmentId, Content, Event, Fold, Kernel, Message, Missing, PythonError, RateLimit,
 };
-use crate::output::{Late, Record, Recorded};
+use crate::kernels::output::{Late, Record, Recorded};
 
 /// How long code that is to be stopped gets to begin, before it is interrupted anyway.
 const BEGIN_GRACE: Duration = Duration::from_secs(1);

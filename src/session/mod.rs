@@ -15,12 +15,14 @@ mod checkpoint;
 mod end;
 mod error;
 mod follow;
+pub(crate) mod notebook;
 mod offers;
 mod phase;
 mod queue;
 mod records;
 mod registrar;
 mod remote_packages;
+pub(crate) mod site;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -45,18 +47,18 @@ pub(crate) use self::queue::Pending;
 use self::queue::Queue;
 use self::records::{notebook, open_audit};
 use self::registrar::{Registrar, ours, permit, record_end};
+use self::site::Installer;
 use crate::approval::{
     Approver, Audit, Effect, Face, Gate, GivenGrant, Origin, PastDecision, Policy, Standing,
 };
-use crate::checkpoint::Checkpoint;
 use crate::config::Config;
-use crate::import::offered_at_start;
-use crate::kernel::{Inquiry, Insight};
-use crate::output::Places;
-use crate::registry::{Registration, Registry};
-use crate::servers::{ByGate, Pool};
-use crate::site::{self, Installer};
-use crate::tool_server::Endpoint;
+use crate::kernels::checkpoint::Checkpoint;
+use crate::kernels::kernel::{Inquiry, Insight};
+use crate::kernels::output::Places;
+use crate::tools::import::offered_at_start;
+use crate::tools::registry::{Registration, Registry};
+use crate::tools::servers::{ByGate, Pool};
+use crate::tools::tool_server::Endpoint;
 
 /// How long a cell may run unless its caller sets a timeout.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);

@@ -13,9 +13,9 @@ use tokio_util::task::TaskTracker;
 
 use super::registrar::{Done, Registrar, permit, record_end, registration};
 use crate::approval::{Approver, OpenCall, Origin};
-use crate::import::{AT_ONCE, AtStart, StartServer};
-use crate::registry::{self, Candidate};
-use crate::text::describe;
+use crate::ground::text::describe;
+use crate::tools::import::{AT_ONCE, AtStart, StartServer};
+use crate::tools::registry::{self, Candidate};
 
 /// How many troubles a note lists.
 const LISTED_TROUBLES: usize = 40;
@@ -251,7 +251,8 @@ impl Offers {
 
     /// Puts the package in place; waits for a server that goes on to start, while cells run.
     async fn generate(&self, candidate: Candidate, name: &str) -> Result<Done, registry::Error> {
-        let tell = |what: &str| self.said(format!("MCP server `{name}`: {}", crate::text::one_line(what)));
+        let tell =
+            |what: &str| self.said(format!("MCP server `{name}`: {}", crate::ground::text::one_line(what)));
         loop {
             match self.registrar.generate(candidate.clone(), None, &tell).await {
                 Err(error) if error.is_still_starting() => {
@@ -313,7 +314,7 @@ impl Status {
         if self.names.is_empty() {
             return None;
         }
-        let names = crate::text::listed(self.names.iter().map(String::as_str));
+        let names = crate::ground::text::listed(self.names.iter().map(String::as_str));
         match self.said.is_empty() {
             true => Some(format!("waiting for MCP servers: {names}")),
             false => Some(format!("waiting for MCP servers: {names}; {}", self.said)),

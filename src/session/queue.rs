@@ -15,12 +15,12 @@ use super::offers::Offers;
 use super::phase::Phase;
 use super::worker::{Command, Worker};
 use crate::approval::Gate;
-use crate::checkpoint::Checkpoint;
-use crate::kernel::{Inquiry, Insight};
-use crate::output::{Late, Places};
-use crate::servers::Pool;
-use crate::site::Kernels;
-use crate::telemetry::Context;
+use crate::ground::telemetry::Context;
+use crate::kernels::checkpoint::Checkpoint;
+use crate::kernels::kernel::{Inquiry, Insight};
+use crate::kernels::output::{Late, Places};
+use crate::session::site::Kernels;
+use crate::tools::servers::Pool;
 
 /// How many requests may wait for the kernel. Clients send one at a time; a runaway one must not fill memory.
 const CAPACITY: usize = 1024;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::approval::{Audit, AuditError, Face, LogSettings};
 use crate::config::{Config, NotebookPlace};
-use crate::notebook::Notebook;
+use crate::session::notebook::Notebook;
 
 /// The notebook that the settings ask for.
 pub(super) fn notebook(config: &Config) -> Option<Arc<Notebook>> {

@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 use super::Progress;
 use super::error::RegisterError;
 use crate::approval::{Action, Approver, Denied, Gate, OURSELVES, OpenCall, Origin, REGISTER, Target};
-use crate::registry::{self, Candidate, Packages, Registration, Registry};
-use crate::servers::{self, Open, Pool};
-use crate::text::describe;
+use crate::ground::text::describe;
+use crate::tools::registry::{self, Candidate, Packages, Registration, Registry};
+use crate::tools::servers::{self, Open, Pool};
 
 /// A server that is registered, with an open connection.
 pub(super) type Done = (Registration, Open);

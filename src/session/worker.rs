@@ -18,13 +18,13 @@ use super::follow::{Followed, follow};
 use super::offers::Offers;
 use super::phase::Phase;
 use crate::approval::Gate;
-use crate::checkpoint::Checkpoint;
-use crate::kernel::{self, Death, Event, Inquiry, Insight, Kernel};
-use crate::output::Late;
-use crate::servers::Pool;
-use crate::site::{self, Kernels};
-use crate::telemetry::{self, Context};
-use crate::text::describe;
+use crate::ground::telemetry::{self, Context};
+use crate::ground::text::describe;
+use crate::kernels::checkpoint::Checkpoint;
+use crate::kernels::kernel::{self, Death, Event, Inquiry, Insight, Kernel};
+use crate::kernels::output::Late;
+use crate::session::site::{self, Kernels};
+use crate::tools::servers::Pool;
 
 /// Timeout for our own requests to the kernel, which take a few milliseconds.
 const HOUSEKEEPING_TIMEOUT: Duration = Duration::from_secs(5);

@@ -39,7 +39,7 @@ pub(crate) fn package(tools: &[Tool]) -> Package {
 }
 
 /// The directory of what generated packages import.
-pub(crate) const RUNTIME: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tool_server");
+pub(crate) const RUNTIME: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tools/tool_server");
 
 /// Writes the package as `mcptools.demo` below a directory that nothing else uses, until it is dropped.
 pub(crate) fn written(package: &Package) -> TempDir {

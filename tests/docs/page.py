@@ -275,7 +275,7 @@ def name_of(params):
 
 def check_messages(messages):
     """The tool server has to know each method that is documented."""
-    files = (REPOSITORY / "src/tool_server").glob("*.rs")
+    files = (REPOSITORY / "src/tools/tool_server").glob("*.rs")
     source = "".join(file.read_text() for file in files)
     for message in messages:
         method = message.get("method", "jsonrpc")

@@ -12,8 +12,8 @@ use super::handle::{Audit, Log};
 use super::shown;
 use crate::approval::calls::Ongoing;
 use crate::approval::decision::{By, Decision};
+use crate::approval::provenance::Provenance;
 use crate::approval::{Action, Batch, Target};
-use crate::provenance::Provenance;
 
 /// A permitted call. If dropped before its end is recorded, it is recorded as cancelled.
 #[must_use = "a call whose end is not told is recorded as cancelled"]

@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::approval::ToolAnnotations;
-use crate::provenance::Provenance;
-use crate::text::visible;
+use crate::approval::provenance::Provenance;
+use crate::ground::text::visible;
 
 /// An event. All its texts are redacted and of bounded length.
 #[derive(Debug, Serialize)]

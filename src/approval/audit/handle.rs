@@ -14,7 +14,7 @@ use super::file::LogFile;
 use super::shown;
 use super::writer::Writer;
 use crate::approval::history::{self, PastDecision};
-use crate::text::Redactor;
+use crate::ground::text::Redactor;
 
 /// How many decisions of the policy on one tool are evidence in a session. That many show that code has
 /// called it; more of them must not displace other evidence.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::text::{Beginning, Redactor};
+use crate::ground::text::{Beginning, Redactor};
 
 /// The longest text or JSON value that is written whole, in bytes: enough for readers, and one write appends
 /// a line of it.
@@ -40,7 +40,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::env::Variables;
+    use crate::ground::env::Variables;
 
     fn redactor() -> Redactor {
         let variables = Variables::from_pairs([("KEY", "the-secret")]);

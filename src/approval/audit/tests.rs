@@ -9,7 +9,7 @@ use super::*;
 use crate::approval::{
     Action, ApprovalQueue, Approver, Denied, Effect, Gate, Policy, Standing, Target, ToolAnnotations,
 };
-use crate::env::Variables;
+use crate::ground::env::Variables;
 
 /// A log in a directory of its own.
 struct Place {

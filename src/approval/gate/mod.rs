@@ -17,8 +17,8 @@ use super::policy::{Effect, Judgement, Policy};
 use super::queue::{ApprovalQueue, Approver};
 use super::request::{Answer, ApprovalRequest, Reply, held_for};
 use super::standing::Standing;
-use crate::provenance::Memory;
-use crate::telemetry::{self, Context};
+use crate::approval::provenance::Memory;
+use crate::ground::telemetry::{self, Context};
 
 /// Decides about all actions of a session, and records each decision before it takes effect.
 pub(crate) struct Gate {

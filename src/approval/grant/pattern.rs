@@ -9,7 +9,7 @@ use super::super::policy::compare_numbers;
 use super::super::shown;
 use super::address::{domain_of, is_domain, origin_of};
 use super::path::Plain;
-use crate::text::visible::{Literal, Use};
+use crate::ground::text::visible::{Literal, Use};
 
 /// How many characters may follow a prefix.
 const AFTER_PREFIX: usize = 100;

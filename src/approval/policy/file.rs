@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::rules::{Effect, Policy, Rule};
-use crate::files::small;
-use crate::provenance::Labels;
+use crate::approval::provenance::Labels;
+use crate::ground::files::small;
 
 /// Why a policy could not be read.
 #[derive(Debug, thiserror::Error)]

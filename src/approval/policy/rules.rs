@@ -10,7 +10,7 @@ use super::glob::{self, Globs};
 use super::operator::Reader;
 use super::text;
 use super::verdict::Verdict;
-use crate::provenance::{Label, Labels, Provenance};
+use crate::approval::provenance::{Label, Labels, Provenance};
 
 /// The effect of a rule, in order of strictness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]

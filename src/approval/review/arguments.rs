@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::text::visible::{Literal, Use, line};
+use crate::ground::text::visible::{Literal, Use, line};
 
 /// How many characters of an argument are shown.
 const VALUE: usize = 60;
@@ -53,7 +53,7 @@ fn shown(value: &Value) -> String {
 }
 
 fn cut(text: &str, limit: usize) -> String {
-    crate::text::shortened(text, limit)
+    crate::ground::text::shortened(text, limit)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::action::ToolAnnotations;
-use crate::provenance::Provenance;
+use crate::approval::provenance::Provenance;
 
 /// A record. A field is added here, and where it is used.
 #[derive(Debug, Default, Deserialize)]

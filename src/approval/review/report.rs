@@ -7,7 +7,7 @@ use super::grants::GrantUses;
 use super::replay::Replay;
 use super::tally::{SessionTally, Tally};
 use super::verify::{Findings, Verifier};
-use crate::text::visible;
+use crate::ground::text::visible;
 
 /// How many open sessions are named.
 const NAMED_SESSIONS: usize = 20;

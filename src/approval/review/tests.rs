@@ -10,7 +10,7 @@ use super::*;
 use crate::approval::{
     Action, Approver, Audit, AuditContents, CellOutput, Effect, Face, Gate, LogSettings, Standing, Target,
 };
-use crate::env::Variables;
+use crate::ground::env::Variables;
 
 /// A log of two sessions side by side, each with a cell and a call; both have ended.
 async fn log() -> Vec<String> {

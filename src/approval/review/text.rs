@@ -6,7 +6,7 @@ use std::fmt;
 use super::replay::{Call, Replay};
 use super::report::{Report, records};
 use super::tally::{SessionTally, ToolTally};
-use crate::text::visible::line;
+use crate::ground::text::visible::line;
 
 impl fmt::Display for Report {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,7 +5,7 @@ const BEGIN: &str = "## The rooms";
 /// A layer: its rooms may know each other and those of the layers below.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Layer {
-    /// As the picture names them: `kernel/`, `main.rs`.
+    /// By their paths: `main.rs`, `kernels/`, `kernels/sandbox/`.
     pub(super) rooms: Vec<String>,
 }
 
@@ -16,8 +16,12 @@ pub(super) fn layers(document: &str) -> Vec<Layer> {
     let mut layers: Vec<Layer> = Vec::new();
     for line in picture.filter(|line| !line.is_empty()) {
         match (line.strip_prefix("  "), layers.last_mut()) {
-            (None, _) => layers.push(Layer { rooms: Vec::new() }),
-            (Some(room), Some(layer)) => layer.rooms.extend(rooms(room)),
+            (None, _) => layers.push(Layer { rooms: names(line).map(str::to_owned).collect() }),
+            (Some(line), Some(layer)) => {
+                let [folder, ..] = &layer.rooms[..] else { unreachable!("a layer has a line of its own") };
+                let rooms: Vec<String> = names(line).map(|name| format!("{folder}{name}")).collect();
+                layer.rooms.extend(rooms);
+            }
             (Some(_), None) => panic!("the first line of the picture is no layer: {line}"),
         }
     }
@@ -26,11 +30,11 @@ pub(super) fn layers(document: &str) -> Vec<Layer> {
 }
 
 /// The names in a line like `main.rs, cli/  the command line`.
-fn rooms(line: &str) -> impl Iterator<Item = String> {
+fn names(line: &str) -> impl Iterator<Item = &str> {
     let Some((names, phrase)) = line.split_once("  ") else { panic!("nothing is said about `{line}`") };
     let is_name = |name: &str| name.ends_with('/') || name.ends_with(".rs");
     assert!(names.split(", ").all(is_name) && !phrase.trim().is_empty(), "no room and its phrase: {line}");
-    names.split(", ").map(str::to_owned)
+    names.split(", ")
 }
 
 mod tests {
@@ -41,24 +45,22 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_has_the_lines_below_it() {
-        let layers =
-            layers_of("FACES: first\n  main.rs, cli/  flags\n\nGROUND: last\n  a/     one\n  b_c/   two");
-        let rooms: Vec<&[String]> = layers.iter().map(|layer| layer.rooms.as_slice()).collect();
-        let expected = [["main.rs", "cli/"], ["a/", "b_c/"]].map(|names| names.map(str::to_owned).to_vec());
-        assert_eq!(rooms, expected);
+    fn a_layer_has_the_rooms_of_its_folder() {
+        let layers = layers_of("main.rs, cli/  flags\n\nground/  LAST\n  a/     one\n  b_c/   two");
+        let rooms: Vec<Vec<String>> = layers.into_iter().map(|layer| layer.rooms).collect();
+        assert_eq!(rooms, [vec!["main.rs", "cli/"], vec!["ground/", "ground/a/", "ground/b_c/"]]);
     }
 
     #[test]
     #[should_panic(expected = "no room and its phrase")]
     fn a_line_that_names_no_room_fails() {
-        layers_of("FACES: first\n  kernel  one kernel");
+        layers_of("kernel  one kernel");
     }
 
     #[test]
     #[should_panic(expected = "nothing is said about")]
     fn a_room_without_a_phrase_fails() {
-        layers_of("FACES: first\n  kernel/");
+        layers_of("kernels/  ALL\n  kernel/");
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(super) struct Rooms {
 struct Rules {
     /// Counted from the top.
     layer: usize,
+    /// Whether the picture has the room, and not the law alone.
+    is_in_picture: bool,
     only: Option<Names>,
     never: Names,
 }
@@ -53,7 +55,7 @@ impl Rooms {
         if self.modules.file(&path) != Some(file.as_str()) {
             self.faults.push(format!("there is no `src/{name}`"));
         }
-        if self.rules.insert(path, Rules { layer, ..Rules::default() }).is_some() {
+        if self.rules.insert(path, Rules { layer, is_in_picture: true, ..Rules::default() }).is_some() {
             self.faults.push(format!("`{name}` is in the picture twice"));
         }
     }
@@ -87,7 +89,7 @@ impl Rooms {
     /// The rules of a room which the law names: one of the picture, or a folder in one, which becomes a room by that.
     fn rules_of(&mut self, name: &str) -> Option<&mut Rules> {
         let path = segments(name);
-        let around = self.rules.get(&path[..1]).map(|rules| rules.layer);
+        let around = self.room_of(&path).map(|room| self.rules[room].layer);
         let Some(layer) = around.filter(|_| self.modules.contain(&path)) else {
             self.faults.push(format!("the law names `{name}`, which is no room"));
             return None;
@@ -172,56 +174,79 @@ impl Rooms {
         unused.chain(unnamed).collect()
     }
 
-    /// The places that name one of `paths`, which are of other crates, in those folders and files of `src/` for which
+    /// The places that name one of `paths`, which are of other crates, in those modules of `src/` for whose paths
     /// `is_meant` holds.
     pub(super) fn namings(&self, paths: &[&str], is_meant: impl Fn(&str) -> bool) -> Vec<String> {
         let paths: Vec<Segments> =
             paths.iter().map(|path| path.split("::").map(crate_name).collect()).collect();
         let found = self.mentions.iter().filter(|mention| {
             let is_listed = |target: &Segments| paths.iter().any(|path| target.starts_with(path));
-            mention.module.first().is_some_and(|room| is_meant(room))
+            is_meant(&mention.module.join("/"))
                 && matches!(&mention.target, Target::Outside(target) if is_listed(target))
         });
         found.map(|mention| format!("{} names {}", mention.place, mention.target)).collect()
     }
 
-    /// Which folders and files of `src/` know which. A room in another is a part of it here.
-    pub(super) fn pairs(&self) -> BTreeSet<(&str, &str)> {
-        let pairs = self.mentions.iter().filter_map(|mention| {
-            let Target::Inside(path) = &mention.target else { return None };
-            Some((mention.module.first()?.as_str(), path.first()?.as_str()))
-        });
-        pairs.filter(|(knowing, known)| knowing != known).collect()
+    /// Which rooms of the picture know which.
+    pub(super) fn pairs(&self) -> BTreeSet<(String, String)> {
+        self.known().map(|(knowing, known)| (knowing.join("/"), known.join("/"))).collect()
     }
 
-    /// The pairs of rooms that are parts of circles, or between two of them.
-    pub(super) fn circles(&self) -> BTreeSet<(&str, &str)> {
-        in_circles(self.pairs())
+    /// The same as one sees it who opens folder after folder: what leads from a room in one folder to a room in another
+    /// is an arrow between the two folders.
+    pub(super) fn arrows(&self) -> BTreeSet<(String, String)> {
+        let arrows = self.known().map(|(knowing, known)| {
+            let shared = knowing.iter().zip(known).take_while(|(one, other)| one == other).count();
+            let seen = |path: &[String]| path[..path.len().min(shared + 1)].join("/");
+            (seen(knowing), seen(known))
+        });
+        arrows.collect()
+    }
+
+    fn known(&self) -> impl Iterator<Item = (&Segments, &Segments)> {
+        let pairs = self.mentions.iter().filter_map(|mention| {
+            let Target::Inside(path) = &mention.target else { return None };
+            Some((self.room_in_picture(&mention.module)?, self.room_in_picture(path)?))
+        });
+        pairs.filter(|(knowing, known)| knowing != known)
+    }
+
+    /// The arrows that are parts of circles, or between two of them.
+    pub(super) fn circles(&self) -> BTreeSet<(String, String)> {
+        in_circles(self.arrows())
     }
 
     /// The same of files. That a folder's `mod.rs` knows what is in the folder does not count: it is its face.
-    pub(super) fn circles_of_files(&self) -> BTreeSet<(&str, &str)> {
+    pub(super) fn circles_of_files(&self) -> BTreeSet<(String, String)> {
         let pairs = self.mentions.iter().filter_map(|mention| {
             let Target::Inside(path) = &mention.target else { return None };
             let home = self.modules.home(path);
             let is_below = home.starts_with(&mention.module);
-            (!is_below).then_some((self.modules.file(&mention.module)?, self.modules.file(&home)?))
+            let [knowing, known] = [&mention.module, &home].map(|path| self.modules.file(path));
+            (!is_below).then_some((knowing?.to_owned(), known?.to_owned()))
         });
         in_circles(pairs.filter(|(knowing, known)| knowing != known).collect())
     }
 
     /// The innermost room that a module, or what is in one, belongs to. The root is no room.
     fn room_of(&self, path: &[String]) -> Option<&Segments> {
+        self.rooms_around(path).next()
+    }
+
+    fn room_in_picture(&self, path: &[String]) -> Option<&Segments> {
+        self.rooms_around(path).find(|room| self.rules[*room].is_in_picture)
+    }
+
+    fn rooms_around(&self, path: &[String]) -> impl Iterator<Item = &Segments> {
         let paths = (1..=path.len()).rev().map(|length| &path[..length]);
-        paths.filter_map(|path| self.rules.get_key_value(path)).map(|(room, _)| room).next()
+        paths.filter_map(|path| self.rules.get_key_value(path)).map(|(room, _)| room)
     }
 }
 
 /// The pairs that are parts of circles, or between two of them.
-fn in_circles<'a>(mut pairs: BTreeSet<(&'a str, &'a str)>) -> BTreeSet<(&'a str, &'a str)> {
+fn in_circles(mut pairs: BTreeSet<(String, String)>) -> BTreeSet<(String, String)> {
     loop {
-        let knowing: BTreeSet<&str> = pairs.iter().map(|(knowing, _)| *knowing).collect();
-        let known: BTreeSet<&str> = pairs.iter().map(|(_, known)| *known).collect();
+        let (knowing, known): (BTreeSet<String>, BTreeSet<String>) = pairs.iter().cloned().unzip();
         let before = pairs.len();
         // Who knows nobody who is left, or is known to nobody, is in no circle.
         pairs.retain(|(one, other)| known.contains(one) && knowing.contains(other));
@@ -242,11 +267,13 @@ fn segments(name: &str) -> Segments {
 }
 
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::{Law, Rooms};
     use crate::architecture::modules::Modules;
     use crate::architecture::picture::layers;
 
-    const ONE_LAYER: &str = "ALL\n  kernel/, mcp/, describe.rs  all";
+    const ONE_LAYER: &str = "kernel/, mcp/, describe.rs  ALL";
 
     /// A small crate. `kernel` has `own`, and `mcp` has `wire`.
     fn rooms_in(picture: &str, law: &str, own: &str, wire: &str) -> Rooms {
@@ -298,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_room_of_a_layer_above_is_found() {
-        let picture = "TOP\n  mcp/  one\nBOTTOM\n  kernel/, describe.rs  two";
+        let picture = "mcp/  TOP\nkernel/, describe.rs  BOTTOM";
         let text = "use crate::mcp::Client; use crate::describe::describe;";
         let found = "`kernel` never knows `mcp`, which is in a layer above it: src/kernel/own.rs:1 names crate::mcp::Client";
         assert_eq!(rooms_in(picture, "", text, "use crate::kernel::own;").violations(), [found]);
@@ -346,9 +373,9 @@ mod tests {
     fn the_picture_has_every_room_once() {
         let faults = |picture: &str| rooms_in(picture, "", "", "").faults().to_vec();
         assert_eq!(faults(ONE_LAYER), [""; 0]);
-        assert_eq!(faults("ALL\n  kernel/, describe.rs  all"), ["`mcp` is not in the picture"]);
-        assert_eq!(faults(&format!("{ONE_LAYER}\n  tools/  none")), ["there is no `src/tools/`"]);
-        assert_eq!(faults(&format!("{ONE_LAYER}\n  mcp/  again")), ["`mcp/` is in the picture twice"]);
+        assert_eq!(faults("kernel/, describe.rs  ALL"), ["`mcp` is not in the picture"]);
+        assert_eq!(faults(&format!("{ONE_LAYER}\ntools/  none")), ["there is no `src/tools/`"]);
+        assert_eq!(faults(&format!("{ONE_LAYER}\nmcp/  again")), ["`mcp/` is in the picture twice"]);
     }
 
     #[test]
@@ -373,16 +400,31 @@ mod tests {
         assert_eq!(rooms.needless_permissions(), expected);
     }
 
+    fn named<'a>(pairs: &[(&'a str, &'a str)]) -> BTreeSet<(String, String)> {
+        pairs.iter().map(|(one, other)| ((*one).to_owned(), (*other).to_owned())).collect()
+    }
+
     #[test]
     fn pairs_and_circles_are_found() {
         let one_way = rooms("", "use crate::mcp::wire; use crate::describe::describe;", "");
-        assert_eq!(Vec::from_iter(one_way.pairs()), [("kernel", "describe"), ("kernel", "mcp")]);
-        assert_eq!(Vec::from_iter(one_way.circles()), []);
+        assert_eq!(one_way.pairs(), named(&[("kernel", "describe"), ("kernel", "mcp")]));
+        assert_eq!(one_way.circles(), named(&[]));
         let text = "fn f() { crate::kernel::own::f(); }";
         let circle = rooms("", "use crate::mcp::wire; use crate::describe::describe;", text);
-        assert_eq!(Vec::from_iter(circle.circles()), [("kernel", "mcp"), ("mcp", "kernel")]);
+        assert_eq!(circle.circles(), named(&[("kernel", "mcp"), ("mcp", "kernel")]));
         let files = [("kernel/own.rs", "mcp/wire.rs"), ("mcp/wire.rs", "kernel/own.rs")];
-        assert_eq!(Vec::from_iter(circle.circles_of_files()), files);
+        assert_eq!(circle.circles_of_files(), named(&files));
+    }
+
+    #[test]
+    fn arrows_lead_between_the_folders_in_which_paths_part() {
+        let picture = "kernel/  ONE\n  own.rs  in it\nmcp/, describe.rs  TWO\n  wire.rs  in it";
+        let text = "use crate::kernel::f; use crate::mcp::wire; use crate::mcp::Client;";
+        let rooms = rooms_in(picture, "", text, "");
+        assert_eq!(rooms.faults(), [""; 0]);
+        let pairs = [("kernel/own", "kernel"), ("kernel/own", "mcp"), ("kernel/own", "mcp/wire")];
+        assert_eq!(rooms.pairs(), named(&pairs));
+        assert_eq!(rooms.arrows(), named(&[("kernel", "mcp"), ("kernel/own", "kernel")]));
     }
 
     #[test]
@@ -390,8 +432,8 @@ mod tests {
         let text = "fn f(gate: Gate) { assert!(gate.decide(rmcp::model::new())); }";
         let rooms = rooms("", text, "");
         let found = ["src/kernel/own.rs:1 names rmcp::model::new"];
-        assert_eq!(rooms.namings(&["rmcp::model"], |room| room == "kernel"), found);
-        assert_eq!(rooms.namings(&["rmcp::model"], |room| room != "kernel"), [""; 0]);
+        assert_eq!(rooms.namings(&["rmcp::model"], |module| module == "kernel/own"), found);
+        assert_eq!(rooms.namings(&["rmcp::model"], |module| module != "kernel/own"), [""; 0]);
         assert_eq!(rooms.namings(&["rmcp::transport"], |room| room == "kernel"), [""; 0]);
     }
 }

@@ -140,7 +140,7 @@ async fn a_notebook_runs_again_with_the_tools_of_its_workspace() {
 
     let server = ipybox::ToolServer::builder().port(0).start().await.unwrap();
     crate::support::standalone::runner(&server, "probe").register(&probe()).await.unwrap();
-    let modules = crate::support::repository().join("src/tool_server");
+    let modules = crate::support::repository().join("src/tools/tool_server");
     let modules = std::env::join_paths([modules, place.workspace()]).unwrap();
     let variables = [
         ("PYTHONPATH", modules.to_str().unwrap()),

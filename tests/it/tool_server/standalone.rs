@@ -204,7 +204,7 @@ async fn the_program_says_where_it_listens_and_ends_on_a_signal() {
             ])
             .env_clear()
             .envs(environment())
-            .env("PYTHONPATH", repository().join("src/tool_server"))
+            .env("PYTHONPATH", repository().join("src/tools/tool_server"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("IPYBOX_TOOL_SERVER", address)
             .env("IPYBOX_TOOL_SERVER_TOKEN", token)
@@ -280,10 +280,10 @@ async fn a_server_that_does_not_come_up_can_be_replaced_meanwhile() {
     eventually("the server starts", || marker.exists()).await;
     timeout(PATIENCE / 2, runner.register(&probe())).await.unwrap().unwrap();
     for (sent, call) in calls {
-        // One of them waits for the other's connection, and finds the new server.
+        // The registration ends the start that one of them waits for. The other waits for that one, and finds the new server.
         match timeout(PATIENCE / 2, call).await.unwrap().unwrap() {
             Ok(text) => assert_eq!(text, sent),
-            Err(error) => assert!(error.to_string().contains("registered anew"), "{error}"),
+            Err(error) => assert!(error.to_string().contains("another registration ended it"), "{error}"),
         }
     }
     assert_eq!(echo(&runner, "c").await.unwrap().unwrap(), "c");

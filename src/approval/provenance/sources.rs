@@ -1,0 +1,148 @@
+//! The tools that a session has called, by number, with the labels of their servers.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::label::{Label, Labels};
+use super::origin::{Found, Origin};
+use super::table::LAST_SOURCE;
+use crate::ground::text::shortened;
+
+/// How long a name is that is kept or told, in characters: code chooses names of arguments, and of tools that do not exist.
+const NAME_CHARS: usize = 100;
+
+/// How many tools are told apart, and from how many numbers on servers are not either.
+const TOOLS: usize = LAST_SOURCE as usize * 3 / 4;
+const SERVERS: usize = LAST_SOURCE as usize - 16;
+
+/// How many servers are named of those that have a label and were read.
+const READ_NAMES: usize = 20;
+
+/// The servers that have the label of all that are not named.
+const OTHERS: &str = "other servers";
+
+/// A tool that has been called.
+#[derive(Debug)]
+struct Source {
+    server: String,
+    tool: String,
+    label: Option<Label>,
+}
+
+/// The tools that have been called.
+#[derive(Debug, Default)]
+pub(super) struct Sources {
+    labels: Labels,
+    /// By their numbers, from 1.
+    sources: Vec<Source>,
+    numbers: HashMap<(String, String), u32>,
+    read: BTreeMap<Label, BTreeSet<String>>,
+    /// Values of an earlier session are here, which may have read from any server.
+    is_restored: bool,
+}
+
+impl Sources {
+    pub(super) fn new(labels: Labels) -> Self {
+        Self { labels, ..Self::default() }
+    }
+
+    pub(super) fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    /// A server has this label from now on, and with it what came from it already.
+    pub(super) fn label(&mut self, server: &str, label: Label) {
+        self.labels.set(server, Some(label));
+        self.relabel();
+    }
+
+    /// Servers have these labels from now on; those that are not among them keep theirs.
+    pub(super) fn label_all(&mut self, labels: &Labels) {
+        self.labels = labels.clone().or(std::mem::take(&mut self.labels));
+        self.relabel();
+    }
+
+    fn relabel(&mut self) {
+        let mut now = Vec::new();
+        for Source { server, label, .. } in &mut self.sources {
+            *label = self.labels.named(server).or(*label).or(self.labels.of_others());
+            now.extend(label.map(|label| (label, server.clone())));
+        }
+        now.iter().for_each(|(label, server)| self.note(*label, server));
+        if self.is_restored {
+            self.restored();
+        }
+    }
+
+    /// The number of a tool that is about to be called.
+    pub(super) fn begin(&mut self, server: &str, tool: &str) -> u32 {
+        let label = self.labels.of(server);
+        if let Some(label) = label {
+            self.note(label, server);
+        }
+        self.number(server, tool, label)
+    }
+
+    /// Nobody knows what has been read: all that there is.
+    pub(super) fn restored(&mut self) {
+        self.is_restored = true;
+        let labels = self.labels.clone();
+        let others = labels.of_others().map(|label| (OTHERS, label));
+        for (server, label) in labels.all().chain(others) {
+            self.note(label, server);
+        }
+    }
+
+    /// The labels of what has been read, with the servers that have them.
+    pub(super) fn read(&self) -> &BTreeMap<Label, BTreeSet<String>> {
+        &self.read
+    }
+
+    pub(super) fn label_of(&self, number: u32) -> Option<Label> {
+        self.of(number)?.label
+    }
+
+    pub(super) fn origin(&self, argument: &str, number: u32, found: Found) -> Option<Origin> {
+        let Source { server, tool, label } = self.of(number)?;
+        Some(Origin {
+            argument: shortened(argument, NAME_CHARS),
+            server: server.clone(),
+            tool: tool.clone(),
+            label: *label,
+            found,
+        })
+    }
+
+    fn of(&self, number: u32) -> Option<&Source> {
+        self.sources.get((number as usize).checked_sub(1)?)
+    }
+
+    fn note(&mut self, label: Label, server: &str) {
+        let servers = self.read.entry(label).or_default();
+        if servers.len() < READ_NAMES {
+            servers.insert(shortened(server, NAME_CHARS));
+        }
+    }
+
+    /// The number of a tool. If there are too many it is that of its server, or of its label: a flood of names, which code
+    /// can make up, takes no label away.
+    fn number(&mut self, server: &str, tool: &str, label: Option<Label>) -> u32 {
+        let places = [
+            (TOOLS, server, tool),
+            (SERVERS, server, "another tool"),
+            (LAST_SOURCE as usize, "another server", label.map_or("without a label", Label::word)),
+        ];
+        for (most, server, tool) in places {
+            let name = (shortened(server, NAME_CHARS), shortened(tool, NAME_CHARS));
+            if let Some(number) = self.numbers.get(&name) {
+                return *number;
+            }
+            if self.sources.len() < most {
+                self.sources.push(Source { server: name.0.clone(), tool: name.1.clone(), label });
+                let number = u32::try_from(self.sources.len()).unwrap_or(LAST_SOURCE);
+                self.numbers.insert(name, number);
+                return number;
+            }
+        }
+        LAST_SOURCE
+    }
+}

@@ -1,0 +1,181 @@
+//! Expected answers. Large ones bypass rmcp, which would hold several copies of them.
+//!
+//! A request carries a [`AnswerPlace`] with it. A large answer is put there unparsed, with its memory lease,
+//! and rmcp gets an empty one instead; the sender of the request reads it from there. An unreadable answer
+//! fails its request.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use rmcp::RoleClient;
+use rmcp::model::{ErrorCode, ErrorData, GetExtensions, JsonRpcMessage, RequestId};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::incoming::{Document, Message, plain};
+use super::lenient;
+use super::result_kind::ResultKind;
+use crate::ground::budget::Lease;
+
+/// Answers up to this weight are parsed by rmcp, which takes several times as much memory.
+const SMALL_BYTES: usize = 1024 * 1024;
+/// The longest part of a parser's complaint that is shown, in characters: it may quote the server.
+const REASON_CHARS: usize = 300;
+
+/// The answers that are expected on one connection. Clones share them.
+#[derive(Clone, Default)]
+pub(super) struct Answers(Arc<Mutex<HashMap<RequestId, Weak<Inner>>>>);
+
+/// Receives an answer that rmcp does not get. Dropping it drops the answer.
+#[derive(Clone)]
+pub(super) struct AnswerPlace(Arc<Inner>);
+
+struct Inner {
+    kind: ResultKind,
+    answer: Mutex<Option<Arrived>>,
+}
+
+/// An arrived answer.
+pub(super) enum Arrived {
+    /// The answer is here; rmcp has an empty one.
+    Here(Document),
+    /// rmcp has the answer; its weight and its memory lease.
+    WithRmcp { weight: usize, lease: Lease },
+    /// It cannot be read, for this reason.
+    Refused(String),
+}
+
+/// An answer to a request.
+#[derive(Deserialize)]
+pub(super) struct Envelope<T> {
+    pub(super) result: Option<T>,
+    pub(super) error: Option<ErrorData>,
+}
+
+impl Answers {
+    /// Records that an answer to `message` is expected, if it is a request with an [`AnswerPlace`].
+    pub(super) fn expect(&self, message: &TxJsonRpcMessage<RoleClient>) {
+        let JsonRpcMessage::Request(request) = message else { return };
+        let Some(place) = request.request.extensions().get::<AnswerPlace>() else { return };
+        let mut places = self.places();
+        // Calls that were cancelled are never answered.
+        places.retain(|_, place| place.strong_count() > 0);
+        places.insert(request.id.clone(), Arc::downgrade(&place.0));
+    }
+
+    /// The form of `message` for rmcp; `None` for an unknown message.
+    pub(super) fn admit(&self, message: Message) -> Option<RxJsonRpcMessage<RoleClient>> {
+        match (message.id(), message.is_answer()) {
+            (Some(id), true) => Some(self.admit_answer(id, message)),
+            (Some(_), false) => admit_request(message),
+            (None, _) => {
+                let small = message.text.ok().filter(|document| document.weight <= SMALL_BYTES)?;
+                parse(&small).ok()
+            }
+        }
+    }
+
+    fn admit_answer(&self, id: RequestId, message: Message) -> RxJsonRpcMessage<RoleClient> {
+        let place = self.places().remove(&id).and_then(|place| place.upgrade());
+        let document = match message.text {
+            Ok(document) => document,
+            Err(excess) => return fail(id, place, format!("the server's answer is refused: {excess}")),
+        };
+        match place {
+            Some(place) if document.weight > SMALL_BYTES => {
+                let empty = JsonRpcMessage::response(place.kind.empty(), id);
+                place.put(Arrived::Here(document));
+                empty
+            }
+            None if document.weight > SMALL_BYTES => {
+                fail(id, None, "the server's answer is too large".to_owned())
+            }
+            place => match parse(&document) {
+                // rmcp takes it for another result, or for none.
+                Ok(JsonRpcMessage::Response(response))
+                    if let Some(place) =
+                        place.as_ref().filter(|place| !place.kind.fits(&response.result)) =>
+                {
+                    place.put(Arrived::Here(document));
+                    JsonRpcMessage::response(place.kind.empty(), id)
+                }
+                Ok(message) => {
+                    let Document { weight, lease, .. } = document;
+                    if let Some(place) = place {
+                        place.put(Arrived::WithRmcp { weight, lease });
+                    }
+                    message
+                }
+                Err(error) => {
+                    let reason: String = error.to_string().chars().take(REASON_CHARS).collect();
+                    fail(id, place, format!("the server's answer is no MCP message: {reason}"))
+                }
+            },
+        }
+    }
+
+    fn places(&self) -> MutexGuard<'_, HashMap<RequestId, Weak<Inner>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AnswerPlace {
+    pub(super) fn new(kind: ResultKind) -> Self {
+        Self(Arc::new(Inner { kind, answer: Mutex::default() }))
+    }
+
+    /// Takes the answer; `None` if none has arrived.
+    pub(super) fn take(&self) -> Option<Arrived> {
+        self.0.answer.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Inner {
+    fn put(&self, arrived: Arrived) {
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(arrived);
+    }
+}
+
+impl Document {
+    /// Reads it as an answer with a result of this kind.
+    pub(super) fn read<T: DeserializeOwned>(
+        &self,
+        kind: ResultKind,
+    ) -> Result<Envelope<T>, serde_json::Error> {
+        serde_json::from_slice(&self.text).or_else(|_| {
+            let Envelope { result, error } = serde_json::from_slice(&self.text)?;
+            Ok(Envelope { result: result.map(|result| lenient::read(kind, result)).transpose()?, error })
+        })
+    }
+}
+
+/// Fails the request `id`, with the reason if it has a place for it.
+fn fail(id: RequestId, place: Option<Arc<Inner>>, reason: String) -> RxJsonRpcMessage<RoleClient> {
+    tracing::warn!(%id, reason, "an MCP server's answer cannot be used");
+    if let Some(place) = place {
+        place.put(Arrived::Refused(reason.clone()));
+    }
+    JsonRpcMessage::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, reason, None), Some(id))
+}
+
+/// A request of a server. All but pings are refused, so large parameters are not parsed.
+fn admit_request(message: Message) -> Option<RxJsonRpcMessage<RoleClient>> {
+    match message.text {
+        Ok(document) if document.weight <= SMALL_BYTES => parse(&document).ok(),
+        _ => {
+            let member = |text: &[u8]| serde_json::from_slice::<Value>(text).ok();
+            let (id, method) = (member(message.scan.id())?, member(message.scan.method())?);
+            serde_json::from_value(json!({"jsonrpc": "2.0", "id": id, "method": method})).ok()
+        }
+    }
+}
+
+fn parse(document: &Document) -> Result<RxJsonRpcMessage<RoleClient>, serde_json::Error> {
+    let mut message = serde_json::from_slice(&document.text)?;
+    if let JsonRpcMessage::Response(response) = &mut message {
+        response.id = plain(response.id.clone());
+    }
+    Ok(message)
+}

@@ -1,0 +1,103 @@
+//! Sends HTTP requests with the token of an account, and renews it where a server refuses it.
+
+use std::sync::Arc;
+
+use reqwest::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
+
+use super::http_failure::{Refusal, RequestFailure};
+use crate::connections::oauth::{self, Account, Token};
+use crate::ground::text::describe;
+
+/// Sends the requests of one connection.
+#[derive(Clone)]
+pub(super) struct Authorized {
+    pub(super) client: Client,
+    /// `None` if there is no login to the server.
+    pub(super) account: Option<Arc<Account>>,
+    /// The command by which a user logs in.
+    pub(super) command: Arc<str>,
+}
+
+impl Authorized {
+    /// Sends `request`. If the server refuses its token, it is sent once more with another.
+    pub(super) async fn send(&self, request: RequestBuilder) -> Result<Response, RequestFailure> {
+        let Some(account) = &self.account else {
+            return self.judge(request.send().await?, None, None);
+        };
+        let again = request.try_clone();
+        let token = match account.token().await {
+            Ok(token) => token,
+            Err(error) => return Err(self.refusal(StatusCode::UNAUTHORIZED, None, Some(error), None)),
+        };
+        let response = with(request, token.as_ref()).send().await?;
+        if response.status() != StatusCode::UNAUTHORIZED {
+            return self.judge(response, None, token);
+        }
+        let found = challenge(&response);
+        match (account.another(token.as_ref(), found.as_deref().unwrap_or_default()).await, again) {
+            (Ok(Some(token)), Some(again)) => {
+                self.judge(with(again, Some(&token)).send().await?, None, Some(token))
+            }
+            (Ok(_), _) => self.judge(response, None, token),
+            (Err(error), _) => self.judge(response, Some(error), token),
+        }
+    }
+
+    /// Lets everything pass but refusals of credentials.
+    fn judge(
+        &self,
+        response: Response,
+        why: Option<oauth::Error>,
+        token: Option<Token>,
+    ) -> Result<Response, RequestFailure> {
+        let status = response.status();
+        let challenge = challenge(&response);
+        match (status, &challenge) {
+            (StatusCode::UNAUTHORIZED, _) | (StatusCode::FORBIDDEN, Some(_)) => {
+                Err(self.refusal(status, challenge, why, token))
+            }
+            _ => Ok(response),
+        }
+    }
+
+    fn refusal(
+        &self,
+        status: StatusCode,
+        challenge: Option<String>,
+        why: Option<oauth::Error>,
+        token: Option<Token>,
+    ) -> RequestFailure {
+        let has_login = match (&self.account, status) {
+            (None, _) => false,
+            (Some(_), StatusCode::FORBIDDEN) => {
+                challenge.as_deref().is_some_and(|challenge| challenge.contains("insufficient_scope"))
+            }
+            // A login does not mend an authorization server that is away.
+            (Some(account), _) => {
+                account.needs_user()
+                    && !matches!(why, Some(oauth::Error::Unavailable(_) | oauth::Error::Discovery(_)))
+            }
+        };
+        let why = why.map(|error| describe(&error));
+        let command = has_login.then(|| Arc::clone(&self.command));
+        RequestFailure::Refused(Refusal { status, challenge, why, token, command })
+    }
+}
+
+fn with(request: RequestBuilder, token: Option<&Token>) -> RequestBuilder {
+    let Some(token) = token else { return request };
+    let mut value = match HeaderValue::from_str(&token.header()) {
+        Ok(value) => value,
+        // A token with line breaks, which no server takes.
+        Err(_) => return request,
+    };
+    value.set_sensitive(true);
+    request.header(AUTHORIZATION, value)
+}
+
+fn challenge(response: &Response) -> Option<String> {
+    let values = response.headers().get_all(WWW_AUTHENTICATE).iter();
+    let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect();
+    (!values.is_empty()).then(|| values.join(", "))
+}

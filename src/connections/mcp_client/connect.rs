@@ -1,0 +1,497 @@
+//! From parameters to a live connection.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+use rmcp::RoleClient;
+use rmcp::service::{RunningService, serve_client_with_ct};
+use rmcp::transport::IntoTransport;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::answers::Answers;
+use super::authorized::Authorized;
+use super::client::Client;
+use super::connection::Connection;
+use super::elicitation::Asker;
+use super::failure::Failure;
+use super::filled::{FilledHttp, FilledStdio};
+use super::gate::Gate;
+use super::guard::Guard;
+use super::http_failure::Refusal;
+use super::pipes::Pipes;
+use super::sse::SseTransport;
+use super::starts::{Start, Starts};
+use super::stdio::{LastWords, Process};
+use super::traced::{self, Traced};
+use super::{
+    DEFAULT_CONNECT_TIMEOUT, Error, HttpParameters, HttpTransport, Reach, ServerParameters, StdioParameters,
+    http,
+};
+use crate::connections::oauth::{self, Account, Accounts, Opener, Refused};
+use crate::ground::env::Variables;
+use crate::ground::env::{is_program, on_path};
+use crate::ground::telemetry::Context;
+use crate::ground::text::Secrets;
+use crate::ground::web::Proxies;
+
+/// How long a server may take to start in the background before it counts as hung: no caller waits for it,
+/// and even slow downloads end.
+const START_LIMIT: Duration = Duration::from_secs(30 * 60);
+/// How long the end of a session waits for servers that were starting: clients kill us two seconds after they
+/// closed our input.
+const END_GRACE: Duration = Duration::from_millis(1500);
+/// How often the server's output is reported to callers that wait for its start.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a server that exits during the handshake has for its last messages.
+const EXIT_GRACE: Duration = Duration::from_secs(1);
+/// The first request to a server.
+const METHOD: &str = "initialize";
+
+/// Why there is no login, or none that could be forgotten.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LoginError {
+    /// The server is a program, or its parameters have credentials of their own.
+    #[error(
+        "the server has no login: it is a program, or its parameters turn the login off (`oauth`: false, or a header \
+         `Authorization`)"
+    )]
+    NoLogin,
+    /// The parameters cannot be used.
+    #[error(transparent)]
+    Parameters(#[from] Box<Error>),
+    /// The login failed.
+    #[error(transparent)]
+    Login(#[from] oauth::Error),
+}
+
+/// Receives progress texts for the waiting caller.
+pub(crate) type Tell<'a> = &'a (dyn Fn(&str) + Sync);
+
+/// Connects to MCP servers on behalf of one workspace.
+///
+/// Clones share the servers that are starting.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    variables: Arc<Variables>,
+    workspace: PathBuf,
+    /// One for each sandbox. Clones share them.
+    guards: Arc<RwLock<Vec<Guard>>>,
+    connect_timeout: Duration,
+    goes_on: bool,
+    starts: Arc<Starts>,
+    accounts: Arc<Accounts>,
+    /// Asks the user on behalf of servers.
+    asker: Option<Arc<dyn Asker>>,
+    /// What follows `ipybox login NAME` for a login that is kept where this looks for it.
+    login_flags: Arc<str>,
+    /// Made on first use: reading the machine's certificates takes some milliseconds.
+    http: Arc<OnceLock<reqwest::Client>>,
+    /// The same for servers on this machine, which no proxy reaches.
+    loopback: Arc<OnceLock<reqwest::Client>>,
+}
+
+impl Connector {
+    /// A connector that fills placeholders from `variables` and starts servers in `workspace`.
+    pub(crate) fn new(variables: Arc<Variables>, workspace: PathBuf) -> Self {
+        let accounts = Arc::new(Accounts::new(None, variables.redactor().clone()));
+        Self {
+            variables,
+            workspace,
+            accounts,
+            asker: None,
+            login_flags: Arc::from(""),
+            guards: Arc::default(),
+            connect_timeout: DEFAULT_CONNECT_TIMEOUT,
+            goes_on: true,
+            starts: Arc::default(),
+            http: Arc::default(),
+            loopback: Arc::default(),
+        }
+    }
+
+    /// Logs what is wrong with the `.env` that placeholders are filled from.
+    pub(crate) fn warn_of_dotenv(&self) {
+        for problem in self.variables.problems() {
+            tracing::warn!("{problem}");
+        }
+    }
+
+    /// Sets the timeout for a server's answer to `initialize`. Default: [`DEFAULT_CONNECT_TIMEOUT`].
+    pub(crate) fn with_connect_timeout(self, connect_timeout: Duration) -> Self {
+        Self { connect_timeout, ..self }
+    }
+
+    /// Lets servers ask the user.
+    pub(crate) fn asking(self, asker: Arc<dyn Asker>) -> Self {
+        Self { asker: Some(asker), ..self }
+    }
+
+    /// The client for a connection to the server `name`, which has this address if it is not a program.
+    fn client(&self, name: &str, url: Option<&reqwest::Url>) -> Client {
+        let is_local = url.is_none_or(crate::ground::web::is_loopback);
+        let traced = Traced::new(name, url, self.variables.redactor());
+        Client { name: Arc::from(name), asker: self.asker.clone(), state: Arc::default(), is_local, traced }
+    }
+
+    /// Keeps logins in this state directory, rather than in memory. `flags` name it for `ipybox login`.
+    pub(crate) fn with_accounts_in(self, state_directory: PathBuf, flags: &str) -> Self {
+        let accounts = Accounts::new(Some(state_directory), self.variables.redactor().clone());
+        Self { accounts: Arc::new(accounts), login_flags: Arc::from(flags), ..self }
+    }
+
+    /// Ends a server that is not ready in time, rather than let it start in the background.
+    pub(crate) fn in_foreground(self) -> Self {
+        Self { goes_on: false, ..self }
+    }
+
+    /// Sets the guard for starting servers, also for clones.
+    pub(crate) fn keep_apart(&self, guard: Option<Guard>) {
+        self.guards.write().unwrap_or_else(PoisonError::into_inner).extend(guard);
+    }
+
+    /// Whether a server may be started at all, as far as that shows without starting it.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect), of its parameters.
+    pub(crate) fn check(&self, name: &str, parameters: &ServerParameters) -> Result<(), Error> {
+        let Reach::Stdio(parameters) = &parameters.reach else { return Ok(()) };
+        let guards = self.guards.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if guards.is_empty() {
+            return Ok(());
+        }
+        let (filled, secrets) = FilledStdio::fill(parameters, &self.variables, &self.workspace)?;
+        Process::prepare(name, &filled, (&self.workspace, &guards), &self.variables, &secrets).map(drop)
+    }
+
+    /// Whether this command exists for starting servers.
+    pub(crate) fn has_program(&self, command: &str) -> bool {
+        match command.contains('/') {
+            true => is_program(&self.workspace.join(command)),
+            false => on_path(command, self.variables.in_process("PATH").unwrap_or_default()).is_some(),
+        }
+    }
+
+    /// Connects to the server that is registered as `name`.
+    ///
+    /// A program that is not ready in time goes on to start, also if the future is dropped, and the next call
+    /// for the same server joins it. It ends by [`end_starts`](Self::end_starts), or with the last clone of
+    /// this.
+    ///
+    /// # Errors
+    /// [`Error`] when a placeholder cannot be filled or the server cannot be started or reached, ends,
+    /// does not answer in time, or answers with an error.
+    pub(crate) async fn connect(
+        &self,
+        name: &str,
+        parameters: &ServerParameters,
+    ) -> Result<Connection, Error> {
+        self.connect_reporting(name, parameters, &|_| {}).await
+    }
+
+    /// As [`connect`](Self::connect); output of the program is reported to `tell` meanwhile.
+    pub(crate) async fn connect_reporting(
+        &self,
+        name: &str,
+        parameters: &ServerParameters,
+        tell: Tell<'_>,
+    ) -> Result<Connection, Error> {
+        let limit = parameters.timeout.unwrap_or(self.connect_timeout);
+        let connection = match &parameters.reach {
+            Reach::Stdio(parameters) => self.connect_stdio(name, parameters, limit, tell).await,
+            Reach::Http(parameters) => Box::pin(self.connect_http(name, parameters, limit)).await,
+        };
+        if let Err(Error::Unauthorized { refusal }) = &connection {
+            self.note(name, parameters, refusal).await;
+        }
+        let connection = connection?;
+        let server = connection.identity();
+        tracing::info!(name, server = server.name, version = server.version, "connected to an MCP server");
+        Ok(connection)
+    }
+
+    /// Ends other starts of `name`, which has these parameters now. Does not wait.
+    pub(crate) fn end_other_starts(&self, name: &str, parameters: &ServerParameters) {
+        let kept = match &parameters.reach {
+            Reach::Stdio(parameters) => Some(parameters),
+            Reach::Http(_) => None,
+        };
+        self.starts.end_others(name, kept);
+    }
+
+    /// Ends starts of `name`. Does not wait.
+    pub(crate) fn end_starts_of(&self, name: &str) {
+        self.starts.end_others(name, None);
+    }
+
+    /// Ends all servers that are starting. Does not wait.
+    pub(crate) fn end_starts(&self) {
+        self.starts.end_all();
+    }
+
+    /// Waits until all servers whose start was ended have exited, but not longer than clients wait for us.
+    /// The remaining ones got SIGTERM, and are killed a minute later.
+    pub(crate) async fn starts_ended(&self) {
+        if timeout(END_GRACE, self.accounts.settled()).await.is_err() {
+            tracing::warn!("the token for an MCP server was being renewed; its login may have ended");
+        }
+        if timeout(END_GRACE, self.starts.ended()).await.is_err() {
+            tracing::info!("an MCP server that was starting has yet to clean up");
+        }
+    }
+
+    async fn connect_stdio(
+        &self,
+        name: &str,
+        parameters: &StdioParameters,
+        limit: Duration,
+        tell: Tell<'_>,
+    ) -> Result<Connection, Error> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let start = match self.starts.find(name, parameters) {
+                Some(start) => start,
+                None => self.begin(name, parameters, limit)?,
+            };
+            if timeout_at(deadline, followed(&start, tell)).await.is_err() {
+                return Err(self.give_up(name, start, limit).await);
+            }
+            if start.is_ended() {
+                return Err(Error::StartEnded);
+            }
+            // Otherwise another caller waited for it too, and has it.
+            if let Some(outcome) = self.starts.take(&start) {
+                return outcome;
+            }
+        }
+    }
+
+    /// Starts a server in the background.
+    fn begin(&self, name: &str, parameters: &StdioParameters, limit: Duration) -> Result<Arc<Start>, Error> {
+        let (filled, secrets) = FilledStdio::fill(parameters, &self.variables, &self.workspace)?;
+        let guards = self.guards.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let place = (self.workspace.as_path(), guards.as_slice());
+        let answers = Answers::default();
+        let (process, pipes) =
+            Process::start(name, &filled, place, &self.variables, secrets.clone(), answers.clone())?;
+        let pipes = Gate::new(pipes, answers);
+        let account = process.account().clone();
+        let client = self.client(name, None);
+        let context = Context::current();
+        Ok(self.starts.begin(name, parameters, account, |stop| {
+            context.around(start_stdio(client, process, pipes, secrets, limit.max(START_LIMIT), stop))
+        }))
+    }
+
+    /// The error for a server that is not ready in time.
+    async fn give_up(&self, name: &str, start: Arc<Start>, after: Duration) -> Error {
+        let last_words = start.account().words();
+        if self.goes_on {
+            start.promise();
+            return Error::StillStarting { after, last_words };
+        }
+        // Others may be starting beside it.
+        self.end_starts_of(name);
+        self.starts_ended().await;
+        Error::Silent { method: METHOD, after, last_words }
+    }
+
+    async fn connect_http(
+        &self,
+        name: &str,
+        parameters: &HttpParameters,
+        limit: Duration,
+    ) -> Result<Connection, Error> {
+        let (filled, secrets) = FilledHttp::fill(parameters, &self.variables)?;
+        let http = self.http_client(&filled.url)?;
+        let client = self.client(name, Some(&filled.url));
+        let account = filled.login.clone().map(|login| self.accounts.with(&filled.url, login));
+        let command = Arc::from(format!("ipybox login {name}{}", self.login_flags));
+        let authorized = Authorized { client: http, account, command };
+        let stop = CancellationToken::new();
+        let answers = Answers::default();
+        let connecting = async {
+            match filled.transport {
+                HttpTransport::Streamable => {
+                    let transport = http::transport(authorized, &filled, answers.clone());
+                    handshake(client.clone(), Gate::new(transport, answers), &stop).await
+                }
+                HttpTransport::Sse => {
+                    let connected = SseTransport::connect(authorized, &filled, answers.clone()).await;
+                    let transport = connected.map_err(|failure| Failure::from(&failure))?;
+                    handshake(client.clone(), Gate::new(transport, answers), &stop).await
+                }
+            }
+        };
+        match timeout(limit, connecting).await {
+            Ok(Ok(service)) => Ok(Connection::new(&client, service, None, secrets, stop)),
+            Ok(Err(failure)) => Err(error(failure, &secrets, LastWords::default())),
+            Err(_) => Err(Error::Silent { method: METHOD, after: limit, last_words: LastWords::default() }),
+        }
+    }
+
+    /// The account with the server, if it may have one.
+    fn account(&self, parameters: &ServerParameters) -> Result<Option<Arc<Account>>, Error> {
+        let Reach::Http(parameters) = &parameters.reach else { return Ok(None) };
+        let (filled, _secrets) = FilledHttp::fill(parameters, &self.variables)?;
+        Ok(filled.login.map(|login| self.accounts.with(&filled.url, login)))
+    }
+
+    /// Notes that the server `name` has refused a request, for `ipybox login` in another process.
+    pub(crate) async fn note(&self, name: &str, parameters: &ServerParameters, refusal: &Refusal) {
+        if refusal.command.is_none() {
+            return;
+        }
+        if let Ok(Some(account)) = self.account(parameters) {
+            let (name, parameters) = (name.to_owned(), parameters.to_json());
+            let (challenge, scopes) = (refusal.challenge.clone(), refusal.scopes());
+            account.note(Refused { name, parameters, challenge, scopes }).await;
+        }
+    }
+
+    /// Logs a user in to the server, which has answered with `refusal` if it was asked already.
+    ///
+    /// # Errors
+    /// There is no login to the server, or none came of it.
+    pub(crate) async fn log_in(
+        &self,
+        parameters: &ServerParameters,
+        refusal: Option<&Refusal>,
+        scopes: &[String],
+        opener: &dyn Opener,
+        limit: Duration,
+    ) -> Result<(), LoginError> {
+        let account = self.account(parameters).map_err(Box::new)?.ok_or(LoginError::NoLogin)?;
+        let challenge = refusal.and_then(|refusal| refusal.challenge.as_deref());
+        let refused = refusal.map(|refusal| refusal.token.as_ref());
+        let asked = refusal.map(Refusal::scopes).unwrap_or_default();
+        let scopes: Vec<String> = asked.into_iter().chain(scopes.iter().cloned()).collect();
+        // The scopes of a first login are those of the challenge, which rmcp reads.
+        let is_first = refusal.is_none_or(|refusal| refusal.status == reqwest::StatusCode::UNAUTHORIZED);
+        let scopes = if is_first && refusal.is_some() { &[] } else { scopes.as_slice() };
+        // A large future, which few callers need.
+        Ok(Box::pin(account.login(refused, challenge, scopes, opener, limit)).await?)
+    }
+
+    /// Forgets the login to the server. Returns whether there was one.
+    ///
+    /// # Errors
+    /// There is no login to the server, or the store cannot be changed.
+    pub(crate) async fn log_out(&self, parameters: &ServerParameters) -> Result<bool, LoginError> {
+        let account = self.account(parameters).map_err(Box::new)?.ok_or(LoginError::NoLogin)?;
+        Ok(account.forget().await?)
+    }
+
+    fn http_client(&self, url: &reqwest::Url) -> Result<reqwest::Client, Error> {
+        let proxies = Proxies::to(url);
+        let kept = if proxies == Proxies::None { &self.loopback } else { &self.http };
+        if let Some(client) = kept.get() {
+            return Ok(client.clone());
+        }
+        let client = http::client(proxies)?;
+        Ok(kept.get_or_init(|| client).clone())
+    }
+}
+
+/// Waits for a start and reports the server's output meanwhile.
+async fn followed(start: &Start, tell: Tell<'_>) {
+    let reporting = async {
+        let mut reported = None;
+        loop {
+            tokio::time::sleep(REPORT_INTERVAL).await;
+            let line = start.account().last_line();
+            if let Some(line) = line.as_deref().filter(|_| line != reported) {
+                tell(line);
+            }
+            reported = line;
+        }
+    };
+    tokio::select! {
+        () = start.done() => {}
+        () = reporting => {}
+    }
+}
+
+/// From a process that has just been started to a connection.
+async fn start_stdio(
+    client: Client,
+    mut process: Process,
+    pipes: Gate<Pipes>,
+    secrets: Secrets,
+    limit: Duration,
+    stop_start: CancellationToken,
+) -> Result<Connection, Error> {
+    let stop = CancellationToken::new();
+    let mut connecting = Box::pin(handshake(client.clone(), pipes, &stop));
+    let result = tokio::select! {
+        result = timeout(limit, &mut connecting) => result.map_err(|_| Unready::Silent),
+        () = process.exited() => {
+            // As in the keeper: its children may hold its stdout.
+            process.kill();
+            Ok(timeout(EXIT_GRACE, &mut connecting).await.unwrap_or(Err(Failure::Closed)))
+        }
+        () = stop_start.cancelled() => Err(Unready::Unwanted),
+    };
+    drop(connecting);
+    match result {
+        Ok(Ok(service)) => {
+            process.has_started();
+            Ok(Connection::new(&client, service, Some(process), secrets, stop))
+        }
+        Ok(Err(failure)) => Err(error(failure, &secrets, process.end().await)),
+        Err(Unready::Silent) => {
+            let last_words = process.end_start().await.without_status();
+            Err(Error::Silent { method: METHOD, after: limit, last_words })
+        }
+        Err(Unready::Unwanted) => {
+            process.end_start().await;
+            Err(Error::StartEnded)
+        }
+    }
+}
+
+/// `initialize` and what belongs to it.
+async fn handshake<T, E, A>(
+    client: Client,
+    transport: T,
+    stop: &CancellationToken,
+) -> Result<RunningService<RoleClient, Client>, Failure>
+where
+    T: IntoTransport<RoleClient, E, A>,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let mut operation = client.traced.handshake();
+    let context = operation.context();
+    // rmcp cancels its token whenever it ends; the keeper must see whether we requested the end.
+    let served = context.around(serve_client_with_ct(client, transport, stop.child_token())).await;
+    let served = served.map_err(Failure::from);
+    match &served {
+        Ok(service) => {
+            operation.is_of_version(|| Some(service.peer().peer_info()?.protocol_version.to_string()));
+            operation.succeeds();
+        }
+        Err(failure) => traced::failed(&mut operation, failure),
+    }
+    served
+}
+
+fn error(failure: Failure, secrets: &Secrets, last_words: LastWords) -> Error {
+    let method = METHOD;
+    match failure {
+        Failure::Closed => Error::Ended { method, last_words },
+        Failure::Answered { code, message } => {
+            Error::Refused { method, code, message: secrets.clean(&message) }
+        }
+        Failure::Refused(refusal) => Error::Unauthorized { refusal },
+        Failure::NotDelivered { reason } | Failure::Broken { reason } | Failure::Unusable { reason } => {
+            Error::Unusable { method, reason: secrets.clean(&reason), last_words }
+        }
+    }
+}
+
+/// Why a program's start was ended.
+enum Unready {
+    Silent,
+    Unwanted,
+}

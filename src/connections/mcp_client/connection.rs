@@ -1,0 +1,288 @@
+//! A live connection to one MCP server: calls and other requests, and its end. `lists` has what the server lists.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rmcp::RoleClient;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResponse, ClientRequest, GetPromptRequest,
+    GetPromptRequestParams, GetPromptResponse, ReadResourceRequest, ReadResourceRequestParams,
+    ReadResourceResponse,
+};
+use rmcp::service::{Peer, RunningService};
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::Identity;
+use super::client::{Client, State};
+use super::failure::Failure;
+use super::http_failure::Refusal;
+use super::keeper::keep;
+use super::output::{self, ToolOutput};
+use super::requests::{Answered, Expected, request};
+use super::stdio::{LastWords, Process};
+use super::traced::Traced;
+use crate::ground::budget::{Lease, apart};
+use crate::ground::text::Secrets;
+
+/// How long a server whose connection is lost may take to exit by itself, so that its exit status is its own.
+const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
+/// The error for an answer that requests input.
+const NEEDS_INPUT: &str = "the server asks for further input, which calls from code cannot give";
+/// The error for an unknown answer.
+const UNKNOWN_FORM: &str = "the server's answer has an unknown form";
+
+/// A connection to one MCP server. Dropping it ends the server in the background; [`close`](Self::close) waits.
+pub(crate) struct Connection {
+    pub(super) peer: Peer<RoleClient>,
+    pub(super) traced: Traced,
+    state: Arc<State>,
+    identity: Identity,
+    secrets: Secrets,
+    /// Whether the server is a child of ours.
+    has_process: bool,
+    /// Set when a request shows that the server is gone before the transport notices (HTTP).
+    is_lost: AtomicBool,
+    stop: CancellationToken,
+    ended: watch::Receiver<Option<Arc<LastWords>>>,
+    _stop_on_drop: DropGuard,
+}
+
+/// The result of a tool, the contents of a resource, a list or a prompt, with its memory lease.
+#[derive(Debug)]
+pub(crate) struct Received {
+    /// What it is.
+    pub(crate) output: ToolOutput,
+    /// Its weight in bytes.
+    pub(crate) weight: usize,
+    /// To be held as long as anything made of the output.
+    pub(crate) lease: Lease,
+}
+
+/// Why a call has no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    /// The tool ran and failed. The text is the server's.
+    #[error("{0}")]
+    Tool(String),
+    /// The server refused the call: no such tool, invalid arguments, an internal error.
+    #[error("{message} (code {code})")]
+    Protocol {
+        /// The code of the JSON-RPC error.
+        code: i32,
+        /// The server's message.
+        message: String,
+    },
+    /// The server is gone.
+    #[error("{}{last_words}", reason.as_deref().unwrap_or("the server ended while the tool was called"))]
+    Disconnected {
+        /// Further details, if known.
+        reason: Option<String>,
+        /// Whether the server may have seen the call: if not, it is safe to call again.
+        may_have_run: bool,
+        /// How the server ended.
+        last_words: LastWords,
+    },
+    /// The server refuses the credentials, and has not acted. The connection lives on.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// The server answered with something that is not a tool's result.
+    #[error("{reason}")]
+    Unusable {
+        /// What it answered.
+        reason: String,
+    },
+}
+
+impl Connection {
+    pub(super) fn new(
+        client: &Client,
+        service: RunningService<RoleClient, Client>,
+        process: Option<Process>,
+        secrets: Secrets,
+        stop: CancellationToken,
+    ) -> Self {
+        let peer = service.peer().clone();
+        let identity = Identity::from_rmcp(peer.peer_info().as_deref(), &client.name);
+        let (sender, ended) = watch::channel(None);
+        let has_process = process.is_some();
+        // The keeper is stopped by `stop` and awaited through `ended`.
+        tokio::spawn(keep(service, process, stop.clone(), sender, client.traced.session()));
+        let _stop_on_drop = stop.clone().drop_guard();
+        Self {
+            peer,
+            traced: client.traced.clone(),
+            state: Arc::clone(&client.state),
+            identity,
+            secrets,
+            has_process,
+            is_lost: AtomicBool::new(false),
+            stop,
+            ended,
+            _stop_on_drop,
+        }
+    }
+
+    /// The server's identity.
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Whether calls can be made. The end of a server over HTTP may show only at the next call.
+    pub(crate) fn is_alive(&self) -> bool {
+        // rmcp's `is_closed` stays false after the server's death.
+        !self.peer.is_transport_closed()
+            && !self.stop.is_cancelled()
+            && !self.is_lost.load(Ordering::Relaxed)
+            && self.ended.borrow().is_none()
+    }
+
+    /// Whether the server has said since the last look that its tools have changed.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.state.has_changed.swap(false, Ordering::Relaxed)
+    }
+
+    /// Calls `tool`. There is no deadline; dropping the future tells the server that it is cancelled.
+    ///
+    /// # Errors
+    /// [`CallError`] when the tool fails, the server refuses the call, or the server is gone.
+    pub(crate) async fn call(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<Received, CallError> {
+        self.check_alive().await?;
+        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let call = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let Answered { answer, weight, lease, mut operation } = self.request(call).await?;
+        match answer {
+            CallToolResponse::Complete(result) => {
+                let read = apart(weight, move || output::read(result)).await.map_err(bug)?;
+                let output = read.map_err(|text| {
+                    operation.tool_fails();
+                    CallError::Tool(self.secrets.clean(&text))
+                })?;
+                self.traced.result(&operation, &output);
+                Ok(Received { output, weight, lease })
+            }
+            CallToolResponse::InputRequired(_) => Err(unusable(NEEDS_INPUT)),
+            CallToolResponse::Task(_) => {
+                Err(unusable("the tool runs as a background task, which calls from code cannot follow"))
+            }
+            _ => Err(unusable(UNKNOWN_FORM)),
+        }
+    }
+
+    /// Reads the resource at `uri`. There is no deadline; dropping the future tells the server that it is cancelled.
+    ///
+    /// # Errors
+    /// [`CallError`] when the server has no such resource, refuses the request, or is gone.
+    pub(crate) async fn read_resource(&self, uri: &str) -> Result<Received, CallError> {
+        let reading = ReadResourceRequest::new(ReadResourceRequestParams::new(uri));
+        let read = |answer| match answer {
+            ReadResourceResponse::Complete(result) => Ok(output::read_resource(result)),
+            ReadResourceResponse::InputRequired(_) => Err(NEEDS_INPUT),
+            _ => Err(UNKNOWN_FORM),
+        };
+        self.output_of(ClientRequest::ReadResourceRequest(reading), read).await
+    }
+
+    /// Gets the messages of a prompt. There is no deadline; dropping the future tells the server that it is cancelled.
+    ///
+    /// # Errors
+    /// [`CallError`] when the server has no such prompt, refuses the request, or is gone.
+    pub(crate) async fn get_prompt(
+        &self,
+        name: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<Received, CallError> {
+        let params = GetPromptRequestParams::new(name).with_arguments(arguments);
+        let read = |answer| match answer {
+            GetPromptResponse::Complete(result) => Ok(output::read_prompt(result)),
+            GetPromptResponse::InputRequired(_) => Err(NEEDS_INPUT),
+            _ => Err(UNKNOWN_FORM),
+        };
+        self.output_of(ClientRequest::GetPromptRequest(GetPromptRequest::new(params)), read).await
+    }
+
+    /// Makes a request; `read` makes the output of its answer, or says why there is none.
+    async fn output_of<T: Expected>(
+        &self,
+        asked: ClientRequest,
+        read: impl FnOnce(T) -> Result<ToolOutput, &'static str> + Send + 'static,
+    ) -> Result<Received, CallError> {
+        self.check_alive().await?;
+        let Answered { answer, weight, lease, .. } = self.request(asked).await?;
+        let output = apart(weight, move || read(answer)).await.map_err(bug)?.map_err(unusable)?;
+        Ok(Received { output, weight, lease })
+    }
+
+    async fn request<T: Expected>(&self, asked: ClientRequest) -> Result<Answered<T>, CallError> {
+        let _working = self.state.begin();
+        match request(&self.peer, &self.traced, asked).await {
+            Ok(answered) => Ok(answered),
+            Err(failure) => Err(self.judge(failure).await),
+        }
+    }
+
+    pub(super) async fn check_alive(&self) -> Result<(), CallError> {
+        if self.is_alive() {
+            return Ok(());
+        }
+        let reason = Some("the server is no longer there".to_owned());
+        let last_words = self.last_words().await;
+        Err(CallError::Disconnected { reason, may_have_run: false, last_words })
+    }
+
+    /// Ends the connection and, if we started it, the server. Bounded in time; may be called at once and again.
+    pub(crate) async fn close(&self) {
+        self.stop.cancel();
+        // An error means that the keeper is gone, and with it the process.
+        self.ended.clone().wait_for(Option::is_some).await.ok();
+    }
+
+    /// Turns a failed request into an error, and closes a broken connection.
+    pub(super) async fn judge(&self, failure: Failure) -> CallError {
+        let (reason, may_have_run) = match failure {
+            Failure::Answered { code, message } => {
+                return CallError::Protocol { code, message: self.secrets.clean(&message) };
+            }
+            Failure::Refused(refusal) => return CallError::Refused(refusal),
+            Failure::Unusable { reason } => {
+                return CallError::Unusable { reason: self.secrets.clean(&reason) };
+            }
+            Failure::Closed => (None, true),
+            Failure::NotDelivered { reason } => (Some(reason), false),
+            Failure::Broken { reason } => (Some(reason), true),
+        };
+        self.is_lost.store(true, Ordering::Relaxed);
+        let reason = reason.map(|reason| self.secrets.clean(&reason));
+        CallError::Disconnected { reason, may_have_run, last_words: self.last_words().await }
+    }
+
+    /// How the server of this lost connection ended, by itself or by us now.
+    async fn last_words(&self) -> LastWords {
+        if !self.has_process {
+            // There is no process to report on; the session is closed in the background.
+            self.stop.cancel();
+            return LastWords::default();
+        }
+        let mut ended = self.ended.clone();
+        if timeout(EXIT_TIMEOUT, ended.wait_for(Option::is_some)).await.is_err() {
+            self.close().await;
+        }
+        ended.borrow().as_deref().cloned().unwrap_or_default()
+    }
+}
+
+/// Work on an answer has panicked.
+fn bug(error: std::io::Error) -> CallError {
+    CallError::Unusable { reason: error.to_string() }
+}
+
+fn unusable(reason: &str) -> CallError {
+    CallError::Unusable { reason: reason.to_owned() }
+}

@@ -1,0 +1,151 @@
+//! Converts rmcp's errors to our own.
+
+use std::error::Error as StdError;
+
+use rmcp::model::ErrorData;
+use rmcp::service::{ClientInitializeError, ServiceError};
+use rmcp::transport::DynamicTransportError;
+use rmcp::transport::streamable_http_client::StreamableHttpError;
+
+use super::http_failure::{self, BODY_CHARS, HttpError, Refusal, RequestFailure};
+use super::sse::SseFailure;
+use crate::ground::text::shortened;
+use crate::ground::text::visible::line;
+
+/// The code of an error that says which pages the user has to visit before the request (MCP, URL mode elicitation).
+const URL_ELICITATION_REQUIRED: i32 = -32042;
+
+/// Why a request got no result.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The server answered with a JSON-RPC error.
+    Answered { code: i32, message: String },
+    /// The connection is gone.
+    Closed,
+    /// The server could not be reached, or no longer knows our session: it has not seen the request.
+    NotDelivered { reason: String },
+    /// The connection broke while the request was under way.
+    Broken { reason: String },
+    /// The server refuses the credentials of the request, which it has not seen.
+    Refused(Refusal),
+    /// The server answered with something that is not MCP; the connection may live on.
+    Unusable { reason: String },
+}
+
+impl From<ServiceError> for Failure {
+    fn from(error: ServiceError) -> Self {
+        match error {
+            ServiceError::McpError(error) => answered(error),
+            ServiceError::TransportSend(error) => Self::from_transport(&error),
+            ServiceError::TransportClosed | ServiceError::Cancelled { .. } => Self::Closed,
+            ServiceError::UnexpectedResponse => {
+                Self::Unusable { reason: "the server's answer has an unknown form".to_owned() }
+            }
+            other => Self::Unusable { reason: other.to_string() },
+        }
+    }
+}
+
+impl From<ClientInitializeError> for Failure {
+    fn from(error: ClientInitializeError) -> Self {
+        match error {
+            ClientInitializeError::JsonRpcError(error) => answered(error),
+            ClientInitializeError::TransportError { error, .. } => Self::from_transport(&error),
+            ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::Cancelled => Self::Closed,
+            ClientInitializeError::ExpectedInitResult(_) | ClientInitializeError::ExpectedInitResponse(_) => {
+                Self::Unusable { reason: "the server's answer has an unknown form".to_owned() }
+            }
+            other => Self::Unusable { reason: shortened(&other.to_string(), BODY_CHARS) },
+        }
+    }
+}
+
+impl From<&SseFailure> for Failure {
+    fn from(error: &SseFailure) -> Self {
+        let reason = error.to_string();
+        match error {
+            SseFailure::Request(RequestFailure::Refused(refusal)) => Self::Refused(refusal.clone()),
+            SseFailure::Request(RequestFailure::Request(error)) if error.is_connect() => {
+                Self::NotDelivered { reason }
+            }
+            // The session of the stream is gone; a new stream would get a new session.
+            SseFailure::Status(reqwest::StatusCode::NOT_FOUND) => Self::NotDelivered { reason },
+            SseFailure::Request(_) => Self::Broken { reason },
+            _ => Self::Unusable { reason },
+        }
+    }
+}
+
+impl From<&HttpError> for Failure {
+    fn from(error: &HttpError) -> Self {
+        let reason = http_failure::explain(error);
+        match error {
+            StreamableHttpError::Client(RequestFailure::Refused(refusal)) => Self::Refused(refusal.clone()),
+            StreamableHttpError::Client(RequestFailure::Request(error)) if error.is_connect() => {
+                Self::NotDelivered { reason }
+            }
+            StreamableHttpError::SessionExpired | StreamableHttpError::ReinitializationFailed(_) => {
+                Self::NotDelivered { reason }
+            }
+            StreamableHttpError::Client(_)
+            | StreamableHttpError::Sse(_)
+            | StreamableHttpError::Io(_)
+            | StreamableHttpError::UnexpectedEndOfStream
+            | StreamableHttpError::SessionRecoveryTimeout
+            | StreamableHttpError::TokioJoinError(_) => Self::Broken { reason },
+            StreamableHttpError::TransportChannelClosed => Self::Closed,
+            _ => Self::Unusable { reason },
+        }
+    }
+}
+
+impl Failure {
+    fn from_transport(error: &DynamicTransportError) -> Self {
+        let error: &(dyn StdError + 'static) = error.error.as_ref();
+        if let Some(error) = error.downcast_ref::<HttpError>() {
+            error.into()
+        } else if let Some(error) = error.downcast_ref::<SseFailure>() {
+            error.into()
+        } else {
+            // A pipe to a stdio server: it breaks only when the server is gone.
+            Self::Closed
+        }
+    }
+}
+
+/// An error of the server. The pages that a user has to visit first are a part of what it says.
+fn answered(error: ErrorData) -> Failure {
+    let mut message = error.message.into_owned();
+    if error.code.0 == URL_ELICITATION_REQUIRED {
+        let pages = error.data.as_ref().and_then(|data| data["elicitations"].as_array());
+        for page in pages.into_iter().flatten() {
+            let (url, why) =
+                (page["url"].as_str().unwrap_or_default(), page["message"].as_str().unwrap_or_default());
+            if url.starts_with("https://") || url.starts_with("http://") {
+                message.push_str(&format!("\nthe user has to visit {}: {}", line(url), line(why)));
+            }
+        }
+        message.push_str("\nhint: let the user do that, and call again");
+    }
+    Failure::Answered { code: error.code.0, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn pages_that_a_user_has_to_visit_are_told() {
+        let error = json!({"code": -32042, "message": "log in first", "data": {"elicitations": [
+            {"mode": "url", "url": "https://a.example/x?y=1", "message": "Connect A", "elicitationId": "1"},
+            {"mode": "url", "url": "javascript:alert(1)", "message": "B"}, 5]}});
+        let Failure::Answered { code, message } = answered(serde_json::from_value(error).unwrap()) else {
+            panic!("it is an answer");
+        };
+        let expected = "log in first\nthe user has to visit https://a.example/x?y=1: Connect A\n\
+                        hint: let the user do that, and call again";
+        assert_eq!((code, message.as_str()), (-32042, expected));
+    }
+}

@@ -1,0 +1,169 @@
+//! Why requests over HTTP fail, in words for people. No URL, which may hold a secret, gets into them.
+
+use std::sync::Arc;
+
+use reqwest::{Response, StatusCode};
+use rmcp::transport::streamable_http_client::StreamableHttpError;
+
+use crate::connections::oauth::Token;
+use crate::ground::text::{describe, shortened};
+
+/// The error of a Streamable HTTP transport.
+pub(super) type HttpError = StreamableHttpError<RequestFailure>;
+
+/// Why a request over HTTP has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RequestFailure {
+    /// It could not be sent, or its answer not be read.
+    #[error("{}", request_error(.0))]
+    Request(reqwest::Error),
+    /// The server demands other credentials.
+    #[error("{0}")]
+    Refused(Refusal),
+}
+
+/// A server's refusal of credentials, or of a request without any. The server has not acted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// 401, or 403 for want of scopes.
+    pub(crate) status: StatusCode,
+    /// The header `WWW-Authenticate`.
+    pub(crate) challenge: Option<String>,
+    /// Why there is no other token, if there was one.
+    pub(crate) why: Option<String>,
+    /// The token that was refused.
+    pub(crate) token: Option<Token>,
+    /// The command by which a user can log in; if there is none, the credentials are in `headers`.
+    pub(crate) command: Option<Arc<str>>,
+}
+
+impl Refusal {
+    /// The scopes that the server asks for.
+    pub(crate) fn scopes(&self) -> Vec<String> {
+        let scope = self.challenge.as_deref().and_then(|challenge| parameter(challenge, "scope"));
+        scope.into_iter().flat_map(str::split_whitespace).map(str::to_owned).collect()
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&refused(self))
+    }
+}
+
+impl From<reqwest::Error> for RequestFailure {
+    fn from(error: reqwest::Error) -> Self {
+        Self::Request(error.without_url())
+    }
+}
+
+/// The error as text for people, without URLs.
+pub(super) fn explain(error: &HttpError) -> String {
+    match error {
+        StreamableHttpError::Client(error) => error.to_string(),
+        StreamableHttpError::HttpStatus(error) => {
+            StatusCode::from_u16(error.status).map_or_else(|_| error.to_string(), status)
+        }
+        StreamableHttpError::UnexpectedServerResponse(response) => explain_response(response),
+        StreamableHttpError::UnexpectedContentType(found) => content_type(found.as_deref()),
+        other => other.to_string(),
+    }
+}
+
+/// Why a request failed, with advice.
+fn request_error(error: &reqwest::Error) -> String {
+    let text = describe(error);
+    let is_untrusted = text.contains("invalid peer certificate");
+    let advice = if is_untrusted {
+        "\nhint: ipybox trusts the system's certificates, or those in the file that `SSL_CERT_FILE` names in its environment"
+    } else {
+        ""
+    };
+    text + advice
+}
+
+/// A refusal of credentials, with advice.
+fn refused(refusal: &Refusal) -> String {
+    let Refusal { status, challenge, why, command, .. } = refusal;
+    let challenge = challenge.as_deref().unwrap_or_default();
+    let scope = parameter(challenge, "scope").filter(|_| challenge.contains("insufficient_scope"));
+    let wants = match (scope, why) {
+        (_, Some(why)) => format!(": {why}"),
+        (Some(scope), None) => format!(": the token lacks the scope `{scope}`"),
+        (None, None) if command.is_some() => ": it asks for a login".to_owned(),
+        (None, None) => String::new(),
+    };
+    let has_login = challenge.contains("resource_metadata=") || challenge.contains("authorization_uri=");
+    let login = match command {
+        Some(command) => format!("let the user run `{command}`, and then do the same again. Other "),
+        // What is wrong is said, and credentials would not mend it.
+        None if why.is_some() => return format!("the server answered HTTP {status}{wants}"),
+        None if has_login => "without the header `Authorization` ipybox would log in. Other ".to_owned(),
+        None => String::new(),
+    };
+    format!("the server answered HTTP {status}{wants}\nhint: {login}{CREDENTIALS}")
+}
+
+const CREDENTIALS: &str = "credentials go into `headers`, for example `\"Authorization\": \"Bearer ${TOKEN}\"`, with the variable set in ipybox's \
+     environment or the workspace's `.env`";
+
+/// The value of a parameter in a challenge, if it can be shown.
+fn parameter<'a>(challenge: &'a str, name: &str) -> Option<&'a str> {
+    let (_, value) = challenge.split_once(&format!("{name}=\""))?;
+    let value = value.split('"').next()?;
+    let is_plain =
+        value.len() <= 200 && value.chars().all(|letter| letter.is_ascii_graphic() || letter == ' ');
+    is_plain.then_some(value)
+}
+
+/// The status, with advice.
+pub(super) fn status(status: StatusCode) -> String {
+    let advice = match status {
+        StatusCode::FORBIDDEN => &format!("\nhint: {CREDENTIALS}"),
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
+            "\nhint: is this the URL of an MCP endpoint, and is `type` right?"
+        }
+        status if status.is_redirection() => {
+            "\nhint: the server redirects to another address; give that one as `url`"
+        }
+        _ => "",
+    };
+    format!("the server answered HTTP {status}{advice}")
+}
+
+/// The error for an answer with another content type than MCP's.
+pub(super) fn content_type(found: Option<&str>) -> String {
+    let found = found.unwrap_or("none");
+    format!("the server answered with the content type `{found}`; is this the URL of an MCP server?")
+}
+
+/// Parses rmcp's `HTTP 404 Not Found: <body>`.
+fn explain_response(response: &str) -> String {
+    let Some((head, body)) = response.strip_prefix("HTTP ").and_then(|rest| rest.split_once(": ")) else {
+        return shortened(response, BODY_CHARS);
+    };
+    let code = head.split(' ').next().and_then(|code| StatusCode::from_bytes(code.as_bytes()).ok());
+    match (code.map(status), body.trim()) {
+        (None, _) => shortened(response, BODY_CHARS),
+        (Some(status), "") => status,
+        (Some(status), body) => format!("{status}\n{}", shortened(body, BODY_CHARS)),
+    }
+}
+
+/// The longest part of an answer's body that is shown, in characters: an error page explains no more.
+pub(super) const BODY_CHARS: usize = 300;
+
+/// How many bytes of an answer are read if it is no MCP message.
+const BEGINNING_BYTES: usize = 64 * 1024;
+
+/// The beginning of an answer's body, as far as it comes.
+pub(super) async fn beginning(mut response: Response) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Ok(Some(chunk)) = response.chunk().await
+        && body.len() < BEGINNING_BYTES
+    {
+        let room = (BEGINNING_BYTES - body.len()).min(chunk.len());
+        body.extend_from_slice(&chunk[..room]);
+    }
+    body
+}

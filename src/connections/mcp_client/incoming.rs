@@ -1,0 +1,89 @@
+//! An incoming message of a server: weighed piece by piece, and kept unless it is too large.
+
+use rmcp::model::{NumberOrString, RequestId};
+
+use super::repair::repaired;
+use crate::ground::budget::{ANSWERS, Excess, Lease, Scan, take_turns};
+
+/// How many bytes of a too long message are read and dropped before its end is given up.
+pub(super) const READ_BYTES: usize = 256 * 1024 * 1024;
+/// An incomplete message.
+pub(super) struct Incoming {
+    scan: Scan,
+    text: Vec<u8>,
+    lease: Lease,
+    excess: Option<Excess>,
+}
+
+/// A complete message.
+pub(super) struct Message {
+    pub(super) scan: Scan,
+    /// Its text with its memory lease, or why it is not kept.
+    pub(super) text: Result<Document, Excess>,
+}
+
+/// A text, and the memory lease for it and its parsed form.
+#[derive(Debug)]
+pub(super) struct Document {
+    pub(super) text: Vec<u8>,
+    pub(super) weight: usize,
+    pub(super) lease: Lease,
+}
+
+impl Default for Incoming {
+    fn default() -> Self {
+        Self { scan: Scan::default(), text: Vec::new(), lease: ANSWERS.lease(), excess: None }
+    }
+}
+
+impl Incoming {
+    /// Adds the next piece. Waits a while if there is no memory for it.
+    pub(super) async fn push(&mut self, piece: &[u8]) {
+        let before = self.scan.bytes();
+        self.scan.read(piece);
+        take_turns(before, self.scan.bytes()).await;
+        if self.excess.is_none() {
+            self.excess = match self.scan.excess() {
+                None => self.lease.grow_in_time(self.scan.weight()).await.err(),
+                excess => excess,
+            };
+        }
+        match self.excess {
+            None => self.text.extend_from_slice(piece),
+            Some(_) => (self.text, self.lease) = (Vec::new(), ANSWERS.lease()),
+        }
+    }
+
+    /// Whether the message is too long to wait for its end.
+    pub(super) fn is_endless(&self) -> bool {
+        self.scan.bytes() > READ_BYTES
+    }
+
+    /// Takes the complete message; the next piece begins another one.
+    pub(super) fn take(&mut self) -> Message {
+        let Self { scan, text, lease, excess } = std::mem::take(self);
+        let weight = scan.weight();
+        let document = Document { text: repaired(text), weight, lease };
+        Message { scan, text: excess.map_or(Ok(document), Err) }
+    }
+}
+
+impl Message {
+    /// The id of the request that it answers, or that it is. One without end is none.
+    pub(super) fn id(&self) -> Option<RequestId> {
+        serde_json::from_slice(self.scan.id()).ok().map(plain)
+    }
+
+    /// Whether it answers a request.
+    pub(super) fn is_answer(&self) -> bool {
+        self.scan.method().is_empty()
+    }
+}
+
+/// Some servers return our numeric ids as strings.
+pub(super) fn plain(id: RequestId) -> RequestId {
+    match &id {
+        NumberOrString::String(text) => text.parse().map_or(id, NumberOrString::Number),
+        NumberOrString::Number(_) => id,
+    }
+}

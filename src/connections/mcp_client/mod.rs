@@ -1,0 +1,257 @@
+//! The client of one MCP server: its parameters, connection, tools, calls and results.
+//!
+//! It keeps no list of servers and no state on disk; it does not generate code and knows no kernel.
+//! Values that `${NAME}` placeholders were filled with are taken out of every error and log line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+mod answers;
+mod authorized;
+mod client;
+mod connect;
+mod connection;
+mod diagnosis;
+mod elicitation;
+mod events;
+mod failure;
+mod fields;
+mod filled;
+mod gate;
+mod guard;
+mod http;
+mod http_failure;
+mod incoming;
+mod keeper;
+mod launcher;
+mod lenient;
+mod lists;
+
+mod oauth_parameters;
+mod outgoing;
+mod output;
+mod parameters;
+mod parameters_error;
+mod pasted;
+mod pipes;
+mod posts;
+mod repair;
+mod requests;
+mod result_kind;
+mod sse;
+mod starts;
+mod stdio;
+#[cfg(test)]
+mod tests;
+mod texts;
+mod tool;
+mod traced;
+
+pub(crate) use connect::{Connector, LoginError, Tell};
+pub(crate) use connection::{CallError, Connection, Received};
+pub(crate) use elicitation::{Asker, NotAnswered, Question};
+pub(crate) use fields::kind;
+pub(crate) use guard::Guard;
+pub(crate) use http_failure::Refusal;
+pub(crate) use launcher::chosen as chosen_arguments;
+pub(crate) use lists::ListKind;
+pub(crate) use output::{Body, Content, ToolOutput};
+pub(crate) use parameters::{
+    HttpParameters, HttpTransport, Reach, ServerParameters, StdioParameters, TRUST_WORKSPACE,
+};
+pub(crate) use parameters_error::ParametersError;
+pub(crate) use pasted::servers_in;
+pub(crate) use rmcp::model::{Prompt, Resource, ResourceTemplate};
+pub(crate) use stdio::LastWords;
+pub(crate) use tool::{Hints, Identity, Tool, is_for_apps};
+
+use crate::ground::env::{IPYBOX_DOTENV, MissingVariable};
+
+/// The placeholder for the workspace.
+const WORKSPACE: &str = "${workspace}";
+
+/// The default timeout for a server to be ready: `npx` and `uvx` may have to download it.
+pub(crate) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Why a server could not be connected to, or could not list its tools.
+///
+/// Each message is complete, its cause included: it is read by a model, and secrets are taken out of the
+/// text as a whole. So there are no `source`s, which would say the same again.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The variable of a placeholder is not set.
+    #[error("{missing} (asked for by `{key}`)")]
+    Placeholder {
+        /// The parameter that holds the placeholder.
+        key: String,
+        /// Which variable.
+        missing: MissingVariable,
+    },
+    /// A value of `.env` would choose more than a secret. The value is not shown.
+    #[error(
+        "fill `${{{name}}}` in `{key}`: its value comes from the workspace's `.env`, which {why}\n\
+         hint: set `{name}` in ipybox's environment (`env` in the client's entry), or name it there: \
+         `{IPYBOX_DOTENV}={name}`"
+    )]
+    Untrusted {
+        /// The parameter that holds the placeholder.
+        key: String,
+        /// The variable.
+        name: String,
+        /// What `.env` does or does not.
+        why: &'static str,
+    },
+    /// The parameters turned out wrong once their placeholders were filled.
+    #[error(transparent)]
+    Parameters(#[from] ParametersError),
+    /// The value of a header has characters that no header can have. The value is not shown.
+    #[error("the value of the header `{name}` has characters that a header cannot have")]
+    HeaderValue {
+        /// The header's name.
+        name: String,
+    },
+    /// There is no such program.
+    #[error("the program `{command}` was not found{}", if command.contains('/') { "" } else { " on `PATH`" })]
+    CommandNotFound {
+        /// The program, secrets redacted.
+        command: String,
+    },
+    /// The working directory of a stdio server is not a directory.
+    #[error("`{}`, its working directory, is not a directory", path.display())]
+    WorkingDirectory {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A parameter that decides what runs leads to an exposed place.
+    #[error(
+        "`{key}` is `{value}`, which leads to `{}`: code in the sandbox can write there, and what it writes would act \
+         outside of the sandbox\n\
+         hint: name what lies where code cannot write. The workspace itself, `${{workspace}}`, may be an argument of a server, \
+         behind the name of its program or package. With `\"trust_workspace\": true` in the parameters the server is started \
+         all the same: then code in the sandbox can run programs on this machine", place.display()
+    )]
+    Exposed {
+        /// The parameter.
+        key: String,
+        /// Its value, secrets redacted.
+        value: String,
+        /// Where it leads.
+        place: PathBuf,
+    },
+    /// A relative path beside a sandbox, where servers do not start in the workspace.
+    #[error(
+        "`{key}` is `{value}`, a relative path: beside a sandbox a server starts in an empty directory\n\
+         hint: write an absolute path, or `${{workspace}}` for the workspace"
+    )]
+    Relative {
+        /// The parameter.
+        key: String,
+        /// Its value, secrets redacted.
+        value: String,
+    },
+    /// A directory above the one that servers start in is exposed.
+    #[error(
+        "MCP servers would start in `{}`, and code in the sandbox can write `{}`, from where they may be configured\n\
+         hint: name a state directory that lies elsewhere with `--state-dir`", directory.display(), place.display()
+    )]
+    Surrounded {
+        /// The directory.
+        directory: PathBuf,
+        /// What is open.
+        place: PathBuf,
+    },
+    /// The program could not be started.
+    #[error("the program `{command}` could not be started: {cause}")]
+    Spawn {
+        /// The program, secrets redacted.
+        command: String,
+        /// Why.
+        cause: std::io::Error,
+    },
+    /// The HTTP client could not be set up.
+    #[error("the HTTP client could not be set up: {reason}")]
+    HttpClient {
+        /// Why.
+        reason: String,
+    },
+    /// The server ended, or closed its connection, before it had answered.
+    #[error("the server ended before it had answered `{method}`{last_words}")]
+    Ended {
+        /// What it was asked.
+        method: &'static str,
+        /// How it ended.
+        last_words: LastWords,
+    },
+    /// The server lives and does not answer.
+    #[error(
+        "the server did not answer `{method}` within {} s{last_words}\n\
+         hint: if it needs longer, set `timeout` in its parameters, in seconds",
+        after.as_secs_f32()
+    )]
+    Silent {
+        /// What it was asked.
+        method: &'static str,
+        /// How long it was waited for.
+        after: Duration,
+        /// What it wrote meanwhile.
+        last_words: LastWords,
+    },
+    /// The program is not ready yet, and goes on to start.
+    #[error(
+        "the server is not ready after {} s, and goes on to start in the background{last_words}\n\
+         hint: do the same again, as often as needed, to wait for it; a reset ends it. To wait longer at once, set \
+         `timeout` in its parameters, in seconds, or `--connect-timeout`",
+        after.as_secs_f32()
+    )]
+    StillStarting {
+        /// How long it was waited for.
+        after: Duration,
+        /// What it wrote meanwhile.
+        last_words: LastWords,
+    },
+    /// The start was ended by another caller.
+    #[error("the server had not started yet when a reset or another registration ended it")]
+    StartEnded,
+    /// The server answered with an error.
+    #[error("the server answered `{method}` with an error: {message} (code {code})")]
+    Refused {
+        /// What it was asked.
+        method: &'static str,
+        /// The code of the JSON-RPC error.
+        code: i32,
+        /// The server's message, secrets redacted.
+        message: String,
+    },
+    /// The server refuses the credentials, or a request without any.
+    #[error("{refusal}")]
+    Unauthorized {
+        /// What it answered.
+        refusal: Refusal,
+    },
+    /// The server could not be reached, or its answer is not MCP.
+    #[error("`{method}` failed: {reason}{last_words}")]
+    Unusable {
+        /// What the server was asked.
+        method: &'static str,
+        /// What went wrong, secrets redacted.
+        reason: String,
+        /// What it wrote meanwhile.
+        last_words: LastWords,
+    },
+    /// A list does not end.
+    #[error("the list of {items} has no end: {pages} pages were read")]
+    EndlessList {
+        /// What is listed.
+        items: &'static str,
+        /// How many pages were read.
+        pages: usize,
+    },
+    /// A list takes too much memory.
+    #[error("the list of {items} is refused: its pages would take more than {} MiB of memory", limit_bytes >> 20)]
+    LargeList {
+        /// What is listed.
+        items: &'static str,
+        /// How much it may take.
+        limit_bytes: usize,
+    },
+}

@@ -1,0 +1,107 @@
+//! Finds the one server in what may be the whole configuration of a client.
+
+use serde_json::{Map, Value};
+
+use super::keys::{self, Ignored, Key};
+use crate::connections::mcp_client::ParametersError;
+
+/// The keys under which clients have their servers by name.
+const WRAPPERS: &[&str] =
+    &["mcpServers", "mcp_servers", "servers", "context_servers", "extensions", "mcp", "mcp-servers"];
+
+/// The entry of the server, and in `ignored` the keys beside it.
+pub(super) fn find<'a>(
+    name: &str,
+    object: &'a Map<String, Value>,
+    ignored: &mut Vec<(String, Ignored)>,
+) -> Result<&'a Map<String, Value>, ParametersError> {
+    if is_server(object) {
+        return Ok(object);
+    }
+    if let Some(wrapper) =
+        WRAPPERS.iter().find(|key| matches!(object.get(**key), Some(Value::Object(_) | Value::Array(_))))
+    {
+        let beside = object.keys().filter(|key| key != wrapper);
+        ignored.extend(beside.map(|key| (key.clone(), Ignored::NoMeaning)));
+        return match &object[*wrapper] {
+            // `{"mcp": {"servers": {…}}}`, as in the settings of an editor.
+            Value::Object(inner) if WRAPPERS.iter().any(|key| inner.contains_key(*key)) => {
+                find(name, inner, ignored)
+            }
+            Value::Object(inner) => {
+                choose(name, wrapper, inner.iter().map(|(name, entry)| (name.as_str(), entry)))
+            }
+            Value::Array(inner) => choose(
+                name,
+                wrapper,
+                inner.iter().map(|entry| (entry["name"].as_str().unwrap_or("?"), entry)),
+            ),
+            _ => Ok(object),
+        };
+    }
+    // A server under its name, without the key around it.
+    let are_servers = |value: &Value| value.as_object().is_some_and(is_server);
+    if !object.is_empty() && object.values().all(are_servers) {
+        return choose(name, "server_params", object.iter().map(|(name, entry)| (name.as_str(), entry)));
+    }
+    Ok(object)
+}
+
+/// All servers in the configuration of a client, by the names that it has for them; `None` if nothing in it has servers.
+pub(crate) fn all(object: &Map<String, Value>) -> Option<Vec<(String, Value)>> {
+    let is_wrapper = |value: &&Value| !value.as_object().is_some_and(is_server);
+    let wrapped = WRAPPERS.iter().find_map(|key| object.get(*key).filter(is_wrapper));
+    // `{"mcp": {"servers": {…}}}`, and no server whose name is `servers`.
+    let has_wrapper = |inner: &Map<String, Value>| {
+        WRAPPERS
+            .iter()
+            .any(|key| inner.get(*key).and_then(Value::as_object).is_some_and(|one| !is_server(one)))
+    };
+    match wrapped {
+        Some(Value::Object(inner)) if has_wrapper(inner) => all(inner),
+        Some(Value::Object(inner)) => {
+            Some(inner.iter().map(|(name, entry)| (name.clone(), entry.clone())).collect())
+        }
+        Some(Value::Array(inner)) => {
+            let named = inner.iter().map(|entry| (entry["name"].as_str().unwrap_or_default(), entry));
+            Some(named.map(|(name, entry)| (name.to_owned(), entry.clone())).collect())
+        }
+        Some(_) => None,
+        None => {
+            let are_servers = |value: &Value| value.as_object().is_some_and(is_server);
+            let is_flat = !object.is_empty() && object.values().all(are_servers);
+            is_flat.then(|| object.iter().map(|(name, entry)| (name.clone(), entry.clone())).collect())
+        }
+    }
+}
+
+/// The only entry, or the one with the server's name.
+fn choose<'a>(
+    name: &str,
+    wrapper: &str,
+    entries: impl Iterator<Item = (&'a str, &'a Value)>,
+) -> Result<&'a Map<String, Value>, ParametersError> {
+    let entries: Vec<(&str, &Value)> = entries.collect();
+    let called_so = || entries.iter().find(|(entry, _)| *entry == name).copied();
+    let only = || if let [only] = entries[..] { Some(only) } else { None };
+    let Some((entry, value)) = only().or_else(called_so) else {
+        let found = entries.iter().map(|(entry, _)| (*entry).to_owned()).collect();
+        return Err(ParametersError::NotOneServer { wrapper: wrapper.to_owned(), found });
+    };
+    let wrong = || {
+        crate::connections::mcp_client::fields::wrong_type(&format!("{wrapper}.{entry}"), "an object", value)
+    };
+    value.as_object().ok_or_else(wrong)
+}
+
+/// Whether something in it tells how to reach a server.
+fn is_server(object: &Map<String, Value>) -> bool {
+    object.iter().any(|(key, value)| {
+        let is_reach = match keys::meaning(key) {
+            Some(Key::Text("command" | "url") | Key::Transport { url_key: Some(_) }) => true,
+            Some(Key::Transport { url_key: None }) => value.is_object(),
+            _ => false,
+        };
+        is_reach && !value.is_null()
+    })
+}

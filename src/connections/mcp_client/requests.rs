@@ -1,0 +1,160 @@
+//! Requests to a server, with an [`AnswerPlace`] for an answer that is too large for rmcp.
+
+use rmcp::RoleClient;
+use rmcp::model::{
+    CallToolResponse, CallToolResult, CancelledNotificationParam, ClientRequest, GetExtensions,
+    GetPromptResponse, GetPromptResult, ReadResourceResponse, ReadResourceResult, RequestId, ServerResult,
+};
+use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
+use serde::de::DeserializeOwned;
+use tokio::runtime::Handle;
+
+use super::answers::{AnswerPlace, Arrived, Envelope};
+use super::failure::Failure;
+use super::incoming::Document;
+use super::result_kind::ResultKind;
+use super::traced::{self, Traced};
+use crate::ground::budget::{ANSWERS, Lease, apart};
+use crate::ground::telemetry::Operation;
+
+/// An answer that a request may have.
+pub(super) trait Expected: Sized + Send + 'static {
+    /// The form that a large answer has.
+    type Large: DeserializeOwned + Into<Self> + Send + 'static;
+
+    /// The kind of its result.
+    const KIND: ResultKind;
+
+    /// Converts rmcp's parsed result.
+    fn from_result(result: ServerResult) -> Option<Self>;
+}
+
+/// An answer, its weight, and its memory lease.
+pub(super) struct Answered<T> {
+    pub(super) answer: T,
+    pub(super) weight: usize,
+    pub(super) lease: Lease,
+    /// The request, until the answer is read.
+    pub(super) operation: Operation,
+}
+
+impl Expected for CallToolResponse {
+    type Large = CallToolResult;
+
+    const KIND: ResultKind = ResultKind::Call;
+
+    fn from_result(result: ServerResult) -> Option<Self> {
+        match result {
+            ServerResult::CallToolResult(result) => Some(Self::Complete(result)),
+            ServerResult::InputRequiredResult(result) => Some(Self::InputRequired(result)),
+            ServerResult::CreateTaskResult(result) => Some(Self::Task(result)),
+            _ => None,
+        }
+    }
+}
+
+impl Expected for ReadResourceResponse {
+    type Large = ReadResourceResult;
+
+    const KIND: ResultKind = ResultKind::Resource;
+
+    fn from_result(result: ServerResult) -> Option<Self> {
+        match result {
+            ServerResult::ReadResourceResult(result) => Some(Self::Complete(result)),
+            ServerResult::InputRequiredResult(result) => Some(Self::InputRequired(result)),
+            _ => None,
+        }
+    }
+}
+
+impl Expected for GetPromptResponse {
+    type Large = GetPromptResult;
+
+    const KIND: ResultKind = ResultKind::Prompt;
+
+    fn from_result(result: ServerResult) -> Option<Self> {
+        match result {
+            ServerResult::GetPromptResult(result) => Some(Self::Complete(result)),
+            ServerResult::InputRequiredResult(result) => Some(Self::InputRequired(result)),
+            _ => None,
+        }
+    }
+}
+
+/// Makes `request` and waits for its answer. Dropping the future tells the server that it is cancelled.
+pub(super) async fn request<T: Expected>(
+    peer: &Peer<RoleClient>,
+    traced: &Traced,
+    mut request: ClientRequest,
+) -> Result<Answered<T>, Failure> {
+    let mut operation = traced.begin(peer, &mut request);
+    match answered(peer, request, &operation).await {
+        Ok((answer, weight, lease)) => {
+            operation.succeeds();
+            Ok(Answered { answer, weight, lease, operation })
+        }
+        Err(failure) => {
+            traced::failed(&mut operation, &failure);
+            Err(failure)
+        }
+    }
+}
+
+async fn answered<T: Expected>(
+    peer: &Peer<RoleClient>,
+    mut request: ClientRequest,
+    operation: &Operation,
+) -> Result<(T, usize, Lease), Failure> {
+    let place = AnswerPlace::new(T::KIND);
+    request.extensions_mut().insert(place.clone());
+    let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
+    operation.has_id(|| handle.id.to_string());
+    let mut abandoned = Abandoned { peer, id: Some(handle.id.clone()) };
+    let result = handle.await_response().await;
+    abandoned.id = None;
+    let (weight, lease) = match place.take() {
+        Some(Arrived::Here(document)) => return read(document).await,
+        Some(Arrived::Refused(reason)) => return Err(Failure::Unusable { reason }),
+        Some(Arrived::WithRmcp { weight, lease }) => (weight, lease),
+        // The transport has failed, or received no valid answer.
+        None => (0, ANSWERS.lease()),
+    };
+    let answer = T::from_result(result?).ok_or(ServiceError::UnexpectedResponse)?;
+    Ok((answer, weight, lease))
+}
+
+async fn read<T: Expected>(document: Document) -> Result<(T, usize, Lease), Failure> {
+    let weight = document.weight;
+    let unusable =
+        |why: String| Failure::Unusable { reason: format!("the server's answer cannot be read: {why}") };
+    let reading = apart(weight, move || {
+        let read = document.read::<T::Large>(T::KIND);
+        (read, document.lease)
+    });
+    let (read, lease) = reading.await.map_err(|error| unusable(error.to_string()))?;
+    match read.map_err(|error| unusable(error.to_string()))? {
+        Envelope { error: Some(error), .. } => Err(ServiceError::McpError(error).into()),
+        Envelope { result: Some(answer), .. } => Ok((answer.into(), weight, lease)),
+        Envelope { .. } => Err(ServiceError::UnexpectedResponse.into()),
+    }
+}
+
+/// Cancels a request if its caller drops it.
+struct Abandoned<'a> {
+    peer: &'a Peer<RoleClient>,
+    id: Option<RequestId>,
+}
+
+impl Drop for Abandoned<'_> {
+    fn drop(&mut self) {
+        // Without a runtime there is no connection any more either.
+        let (Some(id), Ok(runtime)) = (self.id.take(), Handle::try_current()) else { return };
+        let peer = self.peer.clone();
+        // A lost cancellation makes no difference to us.
+        runtime.spawn(async move {
+            let cancelled =
+                CancelledNotificationParam::new(Some(id), Some("nobody waits for it any more".to_owned()));
+            peer.notify_cancelled(cancelled).await.ok();
+        });
+    }
+}

@@ -1,0 +1,222 @@
+//! A stdio server: its process, from the start to its last output.
+//!
+//! Not `TokioChildProcess`: that one hides the exit status and kills the leader alone.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::process::Command;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::answers::Answers;
+use super::filled::FilledStdio;
+use super::guard::{Guard, Start};
+use super::pipes::{Opening, Pipes};
+use super::{Error, diagnosis};
+use crate::ground::env::Variables;
+use crate::ground::process::{GroupLeader, Tail};
+use crate::ground::text::Secrets;
+
+/// How long a server may take to end once its stdin is closed, as the protocol asks it to.
+const STDIN_GRACE: Duration = Duration::from_secs(2);
+/// How long it may take after SIGTERM.
+const TERM_GRACE: Duration = Duration::from_secs(1);
+/// How long a server that is still starting may take after SIGTERM. `npx` finishes the downloads that it has
+/// begun, then removes them; killed before, it leaves a copy of the server behind that never runs.
+const START_GRACE: Duration = Duration::from_secs(60);
+/// How long stderr is read after the group was killed: only a process that left it can hold it open.
+const STDERR_GRACE: Duration = Duration::from_millis(200);
+/// Keeps Python from importing files in its working directory, or beside its script.
+const PYTHON_SAFE_PATH: &str = "PYTHONSAFEPATH";
+
+/// The process of a stdio server; dropping it kills the process and what it started.
+pub(super) struct Process {
+    leader: GroupLeader,
+    stderr_task: JoinHandle<()>,
+    account: Account,
+}
+
+/// The kept output of a server. Clones share it.
+#[derive(Clone)]
+pub(super) struct Account {
+    stderr: Tail,
+    opening: Opening,
+    secrets: Secrets,
+    /// The names of its variables.
+    variables: Arc<[String]>,
+}
+
+/// The end of a server: its exit status and last output. Secrets are redacted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LastWords {
+    status: Option<ExitStatus>,
+    stderr: String,
+    note: Option<String>,
+    hint: Option<String>,
+}
+
+impl Process {
+    /// Starts the server `name`, in a process group of its own. `place` has the workspace, which its
+    /// directory is or is relative to, and the guards of sandboxes.
+    pub(super) fn start(
+        name: &str,
+        parameters: &FilledStdio,
+        place: (&Path, &[Guard]),
+        variables: &Variables,
+        secrets: Secrets,
+        answers: Answers,
+    ) -> Result<(Self, Pipes), Error> {
+        let (Start { program, directory }, environment) =
+            Self::prepare(name, parameters, place, variables, &secrets)?;
+        let mut command = Command::new(&program);
+        command
+            .args(&parameters.args)
+            .env_clear()
+            .envs(&environment)
+            .current_dir(&directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let shown = secrets.redact(&parameters.command);
+        let mut leader = GroupLeader::spawn(&mut command).map_err(|cause| match cause.kind() {
+            io::ErrorKind::NotFound => Error::CommandNotFound { command: shown.clone() },
+            _ => Error::Spawn { command: shown.clone(), cause },
+        })?;
+        leader.guard_gently();
+        let pipes = (leader.take_stdin(), leader.take_stdout(), leader.take_stderr());
+        let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+            let cause = io::Error::other("a pipe to it is missing");
+            return Err(Error::Spawn { command: shown, cause });
+        };
+        let edit = secrets.clone();
+        let (stderr, stderr_task) =
+            Tail::follow_edited(stderr, name.to_owned(), move |line| edit.redact(&line));
+        let opening = Opening::default();
+        let pipes = Pipes::new(stdout, stdin, opening.clone(), answers);
+        let account = Account { stderr, opening, secrets, variables: environment.into_keys().collect() };
+        Ok((Self { leader, stderr_task, account }, pipes))
+    }
+
+    /// The command to start, and its environment.
+    pub(super) fn prepare(
+        name: &str,
+        parameters: &FilledStdio,
+        (workspace, guards): (&Path, &[Guard]),
+        variables: &Variables,
+        secrets: &Secrets,
+    ) -> Result<(Start, BTreeMap<String, String>), Error> {
+        let mut environment = variables.for_mcp_server();
+        for guard in guards {
+            environment = guard.inherited(environment);
+            environment.insert(PYTHON_SAFE_PATH.to_owned(), "1".to_owned());
+        }
+        environment.extend(parameters.env.clone());
+        let mut start = Start {
+            program: PathBuf::from(&parameters.command),
+            directory: parameters.cwd.as_ref().map_or(workspace.to_owned(), |cwd| workspace.join(cwd)),
+        };
+        for guard in guards {
+            start = guard.start(name, parameters, workspace, &environment, secrets)?;
+        }
+        if !start.directory.is_dir() {
+            let path = secrets.redact(&start.directory.to_string_lossy()).into();
+            return Err(Error::WorkingDirectory { path });
+        }
+        Ok((start, environment))
+    }
+
+    /// Its output.
+    pub(super) fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Marks it as started: no installation can be interrupted any more.
+    pub(super) fn has_started(&self) {
+        self.leader.guard_firmly();
+    }
+
+    /// Waits until the leader has exited. Cancellation safe.
+    pub(super) async fn exited(&mut self) {
+        if let Err(error) = self.leader.wait().await {
+            tracing::warn!(%error, "could not wait for an MCP server");
+        }
+    }
+
+    /// Kills every process of the group; [`end`](Self::end) still has to be awaited.
+    pub(super) fn kill(&self) {
+        self.leader.signal(Signal::KILL);
+    }
+
+    /// Lets the server end by itself, its stdin being closed; then SIGTERM; then SIGKILL to its group.
+    pub(super) async fn end(mut self) -> LastWords {
+        let mut status = timeout(STDIN_GRACE, self.leader.wait()).await;
+        if status.is_err() {
+            self.leader.signal(Signal::TERM);
+            status = timeout(TERM_GRACE, self.leader.wait()).await;
+        }
+        self.kill_rest(status.ok().and_then(Result::ok)).await
+    }
+
+    /// As [`end`](Self::end), of a server that is still starting: an installer does not read its stdin, and
+    /// gets the time to complete its cache.
+    pub(super) async fn end_start(mut self) -> LastWords {
+        self.leader.ask_to_end();
+        let status = timeout(START_GRACE, self.leader.wait()).await;
+        self.kill_rest(status.ok().and_then(Result::ok)).await
+    }
+
+    async fn kill_rest(mut self, status: Option<ExitStatus>) -> LastWords {
+        self.leader.kill().await;
+        // Elapsed: a process that left the group holds stderr. Only the output so far is reported.
+        if timeout(STDERR_GRACE, &mut self.stderr_task).await.is_err() {
+            self.stderr_task.abort();
+        }
+        LastWords { status, ..self.account.words() }
+    }
+}
+
+impl Account {
+    /// Its output so far.
+    pub(super) fn words(&self) -> LastWords {
+        let stderr = self.stderr.text();
+        let hint = diagnosis::hint(&stderr, &self.variables);
+        LastWords { status: None, stderr, note: self.opening.note(&self.secrets), hint }
+    }
+
+    /// The newest line on stderr.
+    pub(super) fn last_line(&self) -> Option<String> {
+        self.stderr.last_line()
+    }
+}
+
+impl LastWords {
+    /// Drops the exit status: we ended it.
+    pub(super) fn without_status(self) -> Self {
+        Self { status: None, ..self }
+    }
+}
+
+impl std::fmt::Display for LastWords {
+    /// Continues a sentence: ` (exit status: 1)`, then lines that quote the server. Empty if nothing is known.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(status) = self.status {
+            write!(formatter, " ({status})")?;
+        }
+        if let Some(note) = &self.note {
+            write!(formatter, "\n{note}")?;
+        }
+        if !self.stderr.is_empty() {
+            write!(formatter, "\nits last lines on stderr:\n{}", self.stderr)?;
+        }
+        if let Some(hint) = &self.hint {
+            write!(formatter, "\nhint: {hint}")?;
+        }
+        Ok(())
+    }
+}

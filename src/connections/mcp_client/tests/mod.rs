@@ -1,0 +1,322 @@
+//! Connections to small servers of our own that misbehave on demand: over stdio (`fake_server.py`, standard
+//! library only) here, over HTTP in `http`.
+
+mod hostile;
+mod http;
+mod starts;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use super::*;
+use crate::ground::env::Variables;
+
+/// Held by tests with large answers, which have one budget together.
+pub(super) static LARGE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+/// How long anything here may take that should take no time.
+const SOON: Duration = Duration::from_secs(120);
+
+fn connector(workspace: &Path) -> Connector {
+    let path = std::env::var("PATH").unwrap();
+    let variables = [("PATH", path.as_str()), ("TOKEN", "hunter2hunter2"), ("OTHER", "not passed on")];
+    Connector::new(Arc::new(Variables::from_pairs(variables)), workspace.to_owned())
+}
+
+fn parameters(value: Value) -> ServerParameters {
+    ServerParameters::parse(value.as_object().unwrap()).unwrap()
+}
+
+fn fake(mode: &str) -> ServerParameters {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/src/connections/mcp_client/tests/fake_server.py");
+    parameters(json!({"command": "python3", "args": [script, mode], "env": {"SECRET": "${TOKEN}"}}))
+}
+
+async fn connect(mode: &str) -> Connection {
+    connector(Path::new("/")).connect("fake", &fake(mode)).await.unwrap()
+}
+
+async fn refusal(mode: &str, timeout: Duration) -> String {
+    let connector = connector(Path::new("/")).with_connect_timeout(timeout);
+    match connector.connect("fake", &fake(mode)).await {
+        Ok(_) => panic!("connected to a server in mode {mode}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn arguments(value: Value) -> Map<String, Value> {
+    value.as_object().unwrap().clone()
+}
+
+async fn structured(connection: &Connection, tool: &str, value: Value) -> Value {
+    connection.call(tool, arguments(value)).await.unwrap().output.structured.unwrap()
+}
+
+async fn text(connection: &Connection, tool: &str, value: Value) -> String {
+    connection.call(tool, arguments(value)).await.unwrap().output.to_string()
+}
+
+#[tokio::test]
+async fn a_server_tells_who_it_is_and_lists_all_pages_of_its_tools() {
+    let connection = connect("ok").await;
+    assert_eq!(connection.identity().name, "fake");
+    assert_eq!(connection.identity().version, "1.2");
+    assert_eq!(connection.identity().instructions.as_deref(), Some("be kind"));
+    let tools = connection.list_tools().await.unwrap();
+    let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["echo", "fail", "die", "sleep", "cancelled", "huge", "where", "ask"]);
+    assert_eq!(tools[0].hints.read_only, Some(true));
+    assert!(connection.is_alive());
+    connection.close().await;
+    assert!(!connection.is_alive());
+}
+
+#[tokio::test]
+async fn calls_run_side_by_side() {
+    let connection = connect("ok").await;
+    let started = Instant::now();
+    text(&connection, "sleep", json!({"seconds": 0.5})).await;
+    let alone = started.elapsed();
+    let started = Instant::now();
+    let calls = (0..20).map(|_| text(&connection, "sleep", json!({"seconds": 0.5})));
+    let slept = futures::future::join_all(calls).await;
+    assert_eq!(slept.len(), 20);
+    assert!(started.elapsed() < 15 * alone, "{:?}, one alone {alone:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn a_tools_error_is_told_without_secrets() {
+    let connection = connect("ok").await;
+    let error = connection.call("fail", Map::new()).await.unwrap_err();
+    assert!(matches!(&error, CallError::Tool(text) if text == "it failed: ${TOKEN}"), "{error:?}");
+    let error = connection.call("nothing", Map::new()).await.unwrap_err();
+    assert!(matches!(&error, CallError::Protocol { code: -32602, message } if message == "no tool nothing"));
+    assert!(connection.is_alive());
+}
+
+#[tokio::test]
+async fn a_server_gets_its_own_environment_and_the_workspace_as_directory() {
+    let workspace = tempfile::tempdir().unwrap();
+    let directory = workspace.path().canonicalize().unwrap();
+    let connection = connector(&directory).connect("fake", &fake("ok")).await.unwrap();
+    let found = structured(&connection, "where", json!({})).await;
+    assert_eq!(found["cwd"], json!(directory));
+    assert_eq!(found["env"]["SECRET"], "hunter2hunter2");
+    assert!(found["env"].get("OTHER").is_none() && found["env"].get("TOKEN").is_none(), "{found}");
+}
+
+#[tokio::test]
+async fn a_relative_directory_is_relative_to_the_workspace() {
+    let workspace = tempfile::tempdir().unwrap();
+    std::fs::create_dir(workspace.path().join("inner")).unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/src/connections/mcp_client/tests/fake_server.py");
+    let there = |cwd: &str| parameters(json!({"command": "python3", "args": [script], "cwd": cwd}));
+    let connector = connector(workspace.path());
+    let connection = connector.connect("fake", &there("inner")).await.unwrap();
+    let found = structured(&connection, "where", json!({})).await;
+    assert!(found["cwd"].as_str().unwrap().ends_with("/inner"), "{found}");
+    let error = connector.connect("fake", &there("nowhere")).await.err().unwrap();
+    assert!(matches!(error, Error::WorkingDirectory { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_dropped_call_is_cancelled_at_the_server() {
+    let connection = connect("ok").await;
+    let call = connection.call("sleep", arguments(json!({"seconds": 600})));
+    assert!(tokio::time::timeout(Duration::from_secs(1), call).await.is_err());
+    let deadline = Instant::now() + SOON;
+    while text(&connection, "cancelled", json!({})).await == "[]" {
+        assert!(Instant::now() < deadline, "the server was not told");
+    }
+    connection.close().await;
+}
+
+#[tokio::test]
+async fn a_servers_death_ends_its_calls_and_is_told() {
+    for child in [false, true] {
+        let connection = connect("ok").await;
+        let started = Instant::now();
+        let sleeping = connection.call("sleep", arguments(json!({"seconds": 600})));
+        let dying = connection.call("die", arguments(json!({"child": child})));
+        let (slept, died) = tokio::join!(sleeping, dying);
+        assert!(started.elapsed() < SOON, "child: {child}");
+        for error in [slept.unwrap_err(), died.unwrap_err()] {
+            let told = error.to_string();
+            assert!(matches!(error, CallError::Disconnected { may_have_run: true, .. }), "{error:?}");
+            assert!(told.contains("exit status: 3") && told.contains("about to die"), "{told}");
+        }
+        assert!(!connection.is_alive());
+        let error = connection.call("echo", Map::new()).await.unwrap_err();
+        assert!(matches!(error, CallError::Disconnected { may_have_run: false, .. }), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_message_beyond_rmcps_limit_arrives() {
+    let _turn = LARGE.lock().await;
+    let connection = connect("ok").await;
+    let text = text(&connection, "huge", json!({"bytes": 20 * 1024 * 1024})).await;
+    assert_eq!(text.len(), 20 * 1024 * 1024);
+}
+
+#[tokio::test]
+async fn pings_are_answered_and_other_requests_of_the_server_refused() {
+    let connection = connect("ok").await;
+    let answers = structured(&connection, "ask", json!({})).await;
+    assert_eq!(answers["ping"], json!({}));
+    for method in ["roots/list", "sampling/createMessage", "elicitation/create"] {
+        assert_eq!(answers[method]["code"], -32601, "{answers}");
+    }
+}
+
+#[tokio::test]
+async fn garbage_between_messages_is_ignored() {
+    let connection = connect("noisy").await;
+    assert_eq!(text(&connection, "echo", json!({"text": "hi"})).await, "hi");
+}
+
+#[tokio::test]
+async fn a_server_that_exits_is_told_with_its_last_lines_and_without_secrets() {
+    let told = refusal("exits", SOON).await;
+    assert!(told.contains("`initialize` (exit status: 7)"), "{told}");
+    assert!(told.contains("cannot start: SECRET is ${TOKEN}"), "{told}");
+    let told = refusal("exits-child-holds-stdout", SOON).await;
+    assert!(told.contains("exit status: 7"), "{told}");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_told_with_what_it_writes() {
+    let check = async |mode: &str, words: &str| {
+        let connector = connector(Path::new("/")).with_connect_timeout(Duration::from_millis(200));
+        let deadline = Instant::now() + SOON;
+        loop {
+            let told = connector.connect("fake", &fake(mode)).await.err().unwrap().to_string();
+            assert!(told.contains("not ready after 0.2 s"), "{told}");
+            if told.contains(words) {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{told}");
+        }
+    };
+    check("silent", "\nI read nothing\nhint: ").await;
+    check("greeting", "not an MCP message:\nWelcome to the server!").await;
+}
+
+#[tokio::test]
+async fn a_line_without_end_ends_the_connection() {
+    let _turn = LARGE.lock().await;
+    let told = refusal("endless-line", SOON).await;
+    assert!(told.contains("a message of more than"), "{told}");
+}
+
+#[tokio::test]
+async fn a_refused_handshake_is_told_in_the_servers_words() {
+    assert_eq!(
+        refusal("refuse", SOON).await,
+        "the server answered `initialize` with an error: not today (code -32000)"
+    );
+}
+
+#[tokio::test]
+async fn an_unknown_program_is_named() {
+    let connector = connector(Path::new("/"));
+    let check = async |command: &str, expected: &str| {
+        let error = connector.connect("x", &parameters(json!({"command": command}))).await.err().unwrap();
+        assert_eq!(error.to_string(), expected);
+    };
+    check("no-such-program", "the program `no-such-program` was not found on `PATH`").await;
+    check("./no-such", "the program `./no-such` was not found").await;
+    check("${TOKEN}", "the program `${TOKEN}` was not found on `PATH`").await;
+    let missing = "the variable `NOWHERE` is set neither in the environment nor in the workspace's `.env` \
+                   (asked for by `command`)";
+    check("${NOWHERE}", missing).await;
+}
+
+#[tokio::test]
+async fn a_list_that_is_broken_is_told() {
+    let error = connect("endless").await.list_tools().await.unwrap_err();
+    assert!(matches!(error, Error::EndlessList { .. }), "{error}");
+    assert_eq!(connect("no-tools").await.list_tools().await.unwrap(), []);
+    let told = connect("dies-listing").await.list_tools().await.unwrap_err().to_string();
+    assert!(told.contains("`tools/list` (exit status: 5)"), "{told}");
+}
+
+#[tokio::test]
+async fn lists_for_code_have_all_pages_and_no_icons() {
+    let _turn = LARGE.lock().await;
+    for mode in ["ok", "large-lists"] {
+        let connection = connect(mode).await;
+        for (kind, key, names) in [
+            (ListKind::Resources, "uri", ["r://0", "r://1"]),
+            (ListKind::ResourceTemplates, "uriTemplate", ["r://0/{a}", "r://1/{a}"]),
+            (ListKind::Prompts, "name", ["p0", "p1"]),
+        ] {
+            let received = connection.list_for_code(kind).await.unwrap();
+            let listed = received.output.structured.unwrap();
+            let found: Vec<_> = listed.as_array().unwrap().iter().map(|item| &item[key]).collect();
+            assert_eq!(found, names, "{mode}");
+            assert!(listed.as_array().unwrap().iter().all(|item| item.get("icons").is_none()), "{mode}");
+        }
+        let prompts = connection.list_prompts().await.unwrap();
+        assert_eq!(prompts.len(), 2);
+        assert_eq!(connection.list_resource_templates().await.unwrap().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn lists_that_are_broken_are_told_by_their_names() {
+    let connection = connect("endless").await;
+    let told = connection.list_prompts().await.unwrap_err().to_string();
+    assert_eq!(told, "the list of prompts has no end: 1000 pages were read");
+    let told = connection.list_for_code(ListKind::ResourceTemplates).await.unwrap_err().to_string();
+    assert_eq!(told, "the list of resource templates has no end: 1000 pages were read");
+    let connection = connect("no-tools").await;
+    assert!(connection.identity().has_prompts && !connection.identity().has_resources);
+    let error = connection.list_prompts().await.unwrap_err();
+    assert!(matches!(error, Error::Refused { method: "prompts/list", code: -32601, .. }), "{error}");
+    let error = connection.list_for_code(ListKind::Prompts).await.unwrap_err();
+    assert!(matches!(error, CallError::Protocol { code: -32601, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn prompts_have_roles_and_contents_however_large_they_are() {
+    let _turn = LARGE.lock().await;
+    let connection = connect("ok").await;
+    for bytes in [1, 2_000_000] {
+        let given = arguments(json!({"bytes": bytes.to_string()}));
+        let output = connection.get_prompt("any", given).await.unwrap().output;
+        assert_eq!(output.structured, Some(json!({"roles": ["user", "assistant"]})));
+        assert_eq!(output.to_string().len(), 2 * bytes + 1);
+    }
+}
+
+#[tokio::test]
+async fn closing_is_bounded_and_may_happen_twice_at_once() {
+    for mode in ["ok", "stubborn"] {
+        let connection = connect(mode).await;
+        let started = Instant::now();
+        let call = connection.call("sleep", arguments(json!({"seconds": 600})));
+        let ((), (), called) = tokio::join!(connection.close(), connection.close(), call);
+        assert!(matches!(called.unwrap_err(), CallError::Disconnected { .. }));
+        assert!(started.elapsed() < SOON, "{mode}: {:?}", started.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_reads_nothing_can_be_closed() {
+    let connection = connect("deaf").await;
+    let started = Instant::now();
+    // More than fits into the pipe: the write blocks until the server is killed.
+    let text = "x".repeat(1_000_000);
+    let call = connection.call("echo", arguments(json!({"text": text})));
+    let close = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        connection.close().await;
+    };
+    let (called, ()) = tokio::join!(call, close);
+    assert!(matches!(called.unwrap_err(), CallError::Disconnected { .. }));
+    assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+}

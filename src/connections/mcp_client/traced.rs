@@ -1,0 +1,92 @@
+//! Requests to a server as spans: what they are about, and how they end.
+
+use rmcp::RoleClient;
+use rmcp::model::{ClientRequest, GetMeta as _};
+use rmcp::service::Peer;
+
+use super::failure::Failure;
+use super::output::ToolOutput;
+use crate::ground::telemetry::{Link, Operation, Session, Target};
+use crate::ground::text::Redactor;
+
+/// What spans of requests to one server have in common.
+#[derive(Clone)]
+pub(super) struct Traced {
+    link: Link,
+    /// Knows the secrets of the workspace.
+    redactor: Redactor,
+}
+
+impl Traced {
+    /// Requests to the server that is registered as `server`; `url` is its address, if it has one.
+    pub(super) fn new(server: &str, url: Option<&reqwest::Url>, redactor: &Redactor) -> Self {
+        let address = || {
+            let url = url?;
+            // A placeholder may have filled the host.
+            Some((redactor.redact(url.host_str()?).into_owned(), url.port_or_known_default()))
+        };
+        Self { link: Link::to_server(server, address), redactor: redactor.clone() }
+    }
+
+    /// The handshake.
+    pub(super) fn handshake(&self) -> Operation {
+        Operation::to_server("initialize", Target::None, &self.link)
+    }
+
+    /// A connection.
+    pub(super) fn session(&self) -> Session {
+        Session::with_server(&self.link)
+    }
+
+    /// A request, which says what its span is from now on.
+    pub(super) fn begin(&self, peer: &Peer<RoleClient>, request: &mut ClientRequest) -> Operation {
+        if !self.link.is_traced() {
+            return Operation::default();
+        }
+        let mut operation = match &*request {
+            ClientRequest::CallToolRequest(call) => {
+                let name = self.redactor.redact(&call.params.name);
+                self.about("tools/call", Target::Tool(&name))
+            }
+            ClientRequest::GetPromptRequest(getting) => {
+                let name = self.redactor.redact(&getting.params.name);
+                self.about("prompts/get", Target::Prompt(&name))
+            }
+            ClientRequest::ReadResourceRequest(reading) => {
+                let uri = self.redactor.redact(&reading.params.uri);
+                self.about("resources/read", Target::Resource(&uri))
+            }
+            other => self.about(other.method(), Target::None),
+        };
+        if let ClientRequest::CallToolRequest(call) = &*request {
+            let arguments = &call.params.arguments;
+            operation.has_arguments(|length| self.redactor.redact_json_beginning(arguments, length));
+        }
+        operation.is_of_version(|| Some(peer.peer_info()?.protocol_version.to_string()));
+        operation.context().write_to(&mut request.get_meta_mut().0.0);
+        operation
+    }
+
+    fn about(&self, method: &str, target: Target<'_>) -> Operation {
+        Operation::to_server(method, target, &self.link)
+    }
+
+    /// The result of a tool.
+    pub(super) fn result(&self, operation: &Operation, output: &ToolOutput) {
+        operation.has_result(|length| match &output.structured {
+            Some(value) => self.redactor.redact_json_beginning(value, length),
+            None => self.redactor.redact_text_beginning(output, length),
+        });
+    }
+}
+
+/// A request has failed.
+pub(super) fn failed(operation: &mut Operation, failure: &Failure) {
+    match failure {
+        Failure::Answered { code, .. } => operation.is_refused(*code),
+        Failure::Closed | Failure::Broken { .. } => operation.fails("disconnected"),
+        Failure::NotDelivered { .. } => operation.fails("not_delivered"),
+        Failure::Refused(_) => operation.fails("unauthorized"),
+        Failure::Unusable { .. } => operation.fails("invalid_answer"),
+    }
+}

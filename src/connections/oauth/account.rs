@@ -1,0 +1,310 @@
+//! The account that ipybox has with one server: its token, got and renewed as needed.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use oauth2::TokenResponse as _;
+use reqwest::Url;
+use rmcp::transport::auth::{AuthError, OAuthClientConfig};
+use tokio::sync::Mutex as AsyncMutex;
+use tokio_util::task::TaskTracker;
+
+use super::server::Server;
+use super::store::{Refused, Secret, Store, blocking};
+use super::token::Token;
+use super::{Error, Settings, foreign, machine, told};
+use crate::ground::files::Stamp;
+use crate::ground::text::Redactor;
+
+/// How long a failure to get a token holds for further calls.
+const FAILURE_HOLDS: Duration = Duration::from_secs(3);
+
+/// The accounts of a workspace.
+pub(crate) struct Accounts {
+    directory: Option<PathBuf>,
+    /// Learns each token, so that no error or log line has one.
+    redactor: Redactor,
+    open: Mutex<HashMap<String, Arc<Account>>>,
+    /// What renews tokens.
+    tasks: TaskTracker,
+}
+
+/// An account with one server.
+pub(crate) struct Account {
+    pub(super) server: Server,
+    redactor: Redactor,
+    tasks: TaskTracker,
+    /// Held while a user logs in: others wait for it.
+    pub(super) logging_in: AsyncMutex<()>,
+    /// Held while a token is got, so that simultaneous calls share it.
+    current: AsyncMutex<Current>,
+}
+
+/// The token in memory.
+#[derive(Default)]
+struct Current {
+    token: Option<Token>,
+    /// Whether it was looked for: if there is none then, a user has to log in.
+    is_known: bool,
+    /// Of which version of the store it is.
+    version: Option<Stamp>,
+    /// When there was no token, and why: calls that have waited for it do not try the same once more.
+    failed: Option<(Instant, String)>,
+}
+
+impl Accounts {
+    /// Accounts that are kept in a state directory, or in memory alone.
+    pub(crate) fn new(directory: Option<PathBuf>, redactor: Redactor) -> Self {
+        Self { directory, redactor, open: Mutex::default(), tasks: TaskTracker::new() }
+    }
+
+    /// Waits for tokens that are being renewed: one that is lost ends the login.
+    pub(crate) async fn settled(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.tasks.reopen();
+    }
+
+    /// The account with the server at `url`. Its query, which may hold a secret, is no part of it.
+    pub(crate) fn with(&self, url: &Url, settings: Settings) -> Arc<Account> {
+        let mut server = url.clone();
+        server.set_query(None);
+        server.set_fragment(None);
+        let key = settings.key(&server);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        match open.get(&key) {
+            Some(account) if account.server.settings == settings => Arc::clone(account),
+            _ => {
+                let store = Store::new(key.clone(), server.to_string(), self.directory.as_deref());
+                let account = Arc::new(Account {
+                    server: Server::new(server, settings, store),
+                    redactor: self.redactor.clone(),
+                    tasks: self.tasks.clone(),
+                    logging_in: AsyncMutex::default(),
+                    current: AsyncMutex::default(),
+                });
+                open.insert(key, Arc::clone(&account));
+                account
+            }
+        }
+    }
+}
+
+impl Current {
+    /// The failure of a moment ago, if there was one.
+    fn check_failure(&self) -> Result<(), Error> {
+        match &self.failed {
+            Some((when, why)) if when.elapsed() < FAILURE_HOLDS => Err(Error::Unavailable(why.clone())),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Account {
+    /// The token for the next request; `None` if a user has to log in first.
+    ///
+    /// # Errors
+    /// There was one, and it cannot be renewed; or the client gets none.
+    pub(crate) async fn token(self: &Arc<Self>) -> Result<Option<Token>, Error> {
+        let mut current = self.current.lock().await;
+        if let Some(token) = self.in_memory(&mut current).filter(|token| token.is_fresh()) {
+            return Ok(Some(token.clone()));
+        }
+        // Most servers behind a URL have no login: their requests do not read the store each time.
+        if current.token.is_none() && current.is_known && self.server.settings.needs_user() {
+            return Ok(None);
+        }
+        current.check_failure()?;
+        let got = self.fetched().await;
+        self.keep(&mut current, got)
+    }
+
+    /// The token that is kept, renewed if needed, or that of a client.
+    async fn fetched(self: &Arc<Self>) -> Result<Option<Token>, Error> {
+        Ok(match self.server.settings.needs_user() {
+            true => match blocking(&self.server.store, Store::load).await? {
+                None => None,
+                Some(secret) => match Token::of(&secret.credentials) {
+                    Some(token) if token.is_fresh() => Some(token),
+                    Some(token) => Some(Box::pin(self.renew(&token)).await?),
+                    None => None,
+                },
+            },
+            // Most such servers ask for a token at once; one that does not says so by its first answer.
+            false => Some(Box::pin(machine::token(&self.server, None)).await?),
+        })
+    }
+
+    /// Another token in place of one that the server has refused; `None` if a user has to log in. `challenge` is the
+    /// header `WWW-Authenticate` of its answer.
+    ///
+    /// # Errors
+    /// As for [`token`](Self::token).
+    pub(crate) async fn another(
+        self: &Arc<Self>,
+        refused: Option<&Token>,
+        challenge: &str,
+    ) -> Result<Option<Token>, Error> {
+        let mut current = self.current.lock().await;
+        if let Some(token) =
+            self.in_memory(&mut current).filter(|token| Some(*token) != refused && token.is_fresh())
+        {
+            return Ok(Some(token.clone()));
+        }
+        current.check_failure()?;
+        let got = match (self.server.settings.needs_user(), refused) {
+            (false, _) => Box::pin(machine::token(&self.server, Some(challenge))).await.map(Some),
+            (true, Some(refused)) => Box::pin(self.renew(refused)).await.map(Some),
+            (true, None) => Ok(None),
+        };
+        self.keep(&mut current, got)
+    }
+
+    /// Whether a user has to log in, rather than the client by itself.
+    pub(crate) fn needs_user(&self) -> bool {
+        self.server.settings.needs_user()
+    }
+
+    /// Whether there is a token that the server has not refused: another call has logged in meanwhile.
+    pub(super) async fn has_other_than(&self, refused: Option<&Token>) -> Result<bool, Error> {
+        let secret = blocking(&self.server.store, Store::load).await?;
+        let token = secret.and_then(|secret| Token::of(&secret.credentials));
+        Ok(token.is_some_and(|token| Some(&token) != refused && token.is_fresh()))
+    }
+
+    /// Notes a request that was refused for want of a login, for `ipybox login`.
+    pub(crate) async fn note(&self, refused: Refused) {
+        if let Err(error) = blocking(&self.server.store, |store| store.note(refused)).await {
+            tracing::warn!(
+                error = crate::ground::text::describe(&error),
+                "what a server asks for was not noted"
+            );
+        }
+    }
+
+    /// Forgets the login. Returns whether there was one.
+    ///
+    /// # Errors
+    /// The store cannot be changed.
+    pub(crate) async fn forget(&self) -> Result<bool, Error> {
+        let mut current = self.current.lock().await;
+        *current = Current::default();
+        // A renewal in another process would write what is to be forgotten.
+        let _lock = blocking(&self.server.store, Store::lock).await?;
+        blocking(&self.server.store, Store::clear).await
+    }
+
+    /// Forgets the token in memory: another one was saved.
+    pub(super) async fn reload(&self) {
+        *self.current.lock().await = Current::default();
+    }
+
+    pub(super) fn redact(&self, secret: &str) {
+        self.redactor.note("access token", secret);
+    }
+
+    /// The token in memory, if it is still what is kept.
+    fn in_memory<'a>(&self, current: &'a mut Current) -> Option<&'a Token> {
+        let version = self.server.store.stamp();
+        if self.server.settings.needs_user() && version != current.version {
+            *current = Current { version, ..Current::default() };
+        }
+        current.token.as_ref()
+    }
+
+    fn keep(&self, current: &mut Current, got: Result<Option<Token>, Error>) -> Result<Option<Token>, Error> {
+        if let Ok(Some(token)) = &got {
+            self.redact(&token.secret);
+        }
+        let failed = match &got {
+            Err(Error::Unavailable(why) | Error::Discovery(why)) => Some((Instant::now(), why.clone())),
+            _ => None,
+        };
+        let (token, is_known) = (got.as_ref().ok().cloned().flatten(), got.is_ok());
+        // A renewal has written the store. What another process writes after we have looked is looked at the next time.
+        let version = if token.is_some() { self.server.store.stamp() } else { current.version };
+        *current = Current { token, is_known, version, failed };
+        got
+    }
+
+    /// Renews a token in a task of its own: a call that is cancelled meanwhile does not lose the new one.
+    async fn renew(self: &Arc<Self>, stale: &Token) -> Result<Token, Error> {
+        let (account, stale) = (Arc::clone(self), stale.clone());
+        let renewing = self.tasks.spawn(async move { account.renew_now(&stale).await });
+        renewing.await.unwrap_or_else(|error| Err(Error::Unavailable(error.to_string())))
+    }
+
+    /// Renews a token by the refresh token, unless another process has done so.
+    async fn renew_now(&self, stale: &Token) -> Result<Token, Error> {
+        let _lock = blocking(&self.server.store, Store::lock).await?;
+        let secret = blocking(&self.server.store, Store::load).await?;
+        let Some(secret) = secret else { return Err(ended("it was logged out")) };
+        if let Some(token) = Token::of(&secret.credentials).filter(|token| token != stale && token.is_fresh())
+        {
+            return Ok(token);
+        }
+        let renewed = self.refreshed(secret).await;
+        if let Err(Error::Ended(_)) = &renewed {
+            // Nothing that is kept is of use any more.
+            blocking(&self.server.store, Store::end).await?;
+        }
+        renewed
+    }
+
+    async fn refreshed(&self, secret: Secret) -> Result<Token, Error> {
+        let Secret { credentials, client_secret, token_endpoint } = secret;
+        if credentials.token_response.as_ref().and_then(|tokens| tokens.refresh_token()).is_none() {
+            return Err(ended("the token has expired or was revoked, and there is none to renew it with"));
+        }
+        let (mut manager, found) = self.server.discover(None, client_secret.clone()).await?;
+        // Tokens of one authorization server, and the client's secret, are not shown to another.
+        let is_same = match &credentials.issuer {
+            Some(issuer) => found.metadata.issuer.as_ref() == Some(issuer),
+            None => origin(&found.metadata.token_endpoint) == token_endpoint.as_deref().and_then(origin),
+        };
+        if !is_same {
+            let now = found.metadata.issuer.as_deref().unwrap_or(&found.metadata.token_endpoint);
+            return Err(Error::Ended(format!(
+                "the server now names another authorization server, `{}`",
+                foreign(now)
+            )));
+        }
+        let mut client = OAuthClientConfig::new(credentials.client_id.clone(), self.server.url.as_str());
+        client.client_secret = client_secret.or_else(|| self.server.settings.client_secret());
+        manager.configure_client(client).map_err(|error| Error::Unavailable(told(&error)))?;
+        let renewed = manager.refresh_token().await.map_err(|error| match error {
+            AuthError::TokenRefreshRejected(why) => Error::Ended(foreign(&why)),
+            AuthError::AuthorizationRequired => ended("it belongs to another client"),
+            AuthError::CredentialStoreError(why) => Error::NotKept(why),
+            // An authorization server that no longer knows the client will not know it later either.
+            AuthError::TokenRefreshFailed(why) if is_final(&why) => Error::Ended(foreign(&why)),
+            AuthError::TokenRefreshFailed(why) => Error::Unavailable(foreign(&why)),
+            error => Error::Unavailable(told(&error)),
+        })?;
+        tracing::info!(server = %super::http::shown(&self.server.url), "the token for an MCP server was renewed");
+        Ok(Token::lasting(renewed.access_token().secret().clone(), renewed.expires_in()))
+    }
+}
+
+fn ended(why: &str) -> Error {
+    Error::Ended(why.to_owned())
+}
+
+/// The origin of a URL.
+fn origin(url: &str) -> Option<url::Origin> {
+    Url::parse(url).ok().map(|url| url.origin())
+}
+
+/// The errors of RFC 6749 §5.2 that stay, however often a token is asked for.
+#[rustfmt::skip]
+const FINAL: [&str; 6] = [
+    "invalid_request", "invalid_client", "invalid_grant", "invalid_scope", "unauthorized_client",
+    "unsupported_grant_type",
+];
+
+/// Whether an error stays, however often a token is asked for.
+fn is_final(why: &str) -> bool {
+    FINAL.iter().any(|code| why.contains(code))
+}

@@ -1,0 +1,215 @@
+//! The HTTP requests of the protocol: to which addresses they may go, and how long and large answers may be.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use http::Request;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::{Client, Url, redirect};
+use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientFuture, OAuthHttpRequest};
+
+use super::{Error, foreign};
+use crate::ground::web::{self, Closed, Proxies, closed};
+
+/// The timeout of a request.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest answer, in bytes.
+const LONGEST_ANSWER: usize = 1024 * 1024;
+
+/// Which addresses the metadata of a server may lead to: those of the internet, and of the kind that the server's own
+/// URL names. The rest is what a hostile server would have us ask for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reachable {
+    loopback: bool,
+    private: bool,
+}
+
+impl Reachable {
+    pub(super) fn from(server: &Url, private_addresses: bool) -> Self {
+        let is_private = literal(server).is_some_and(|address| closed(address) == Some(Closed::Private));
+        Self { loopback: web::is_loopback(server), private: private_addresses || is_private }
+    }
+
+    fn allows(self, address: IpAddr) -> bool {
+        match closed(address) {
+            None => true,
+            Some(Closed::Loopback) => self.loopback,
+            Some(Closed::Private) => self.private,
+            Some(_) => false,
+        }
+    }
+
+    /// Why a secret may not be sent to `url`, nor a user; the reason follows "which".
+    pub(super) fn why_not(self, url: &Url) -> Option<&'static str> {
+        let is_loopback = web::is_loopback(url);
+        match url.scheme() {
+            "https" => {}
+            "http" if is_loopback && self.loopback => {}
+            "http" if self.private && !is_loopback => {}
+            "http" => return Some("is not encrypted (`https`)"),
+            _ => return Some("is not the address of a web page"),
+        }
+        match literal(url) {
+            Some(address) if !self.allows(address) => Some("is an address that is not the internet's"),
+            None if is_loopback && !self.loopback => Some("is this machine, and the server is not"),
+            _ => None,
+        }
+    }
+
+    pub(super) fn check(self, what: &'static str, url: &str) -> Result<Url, Error> {
+        let parsed =
+            Url::parse(url).map_err(|_| Error::Address { what, url: foreign(url), why: "is not a URL" })?;
+        match self.why_not(&parsed) {
+            None => Ok(parsed),
+            Some(why) => Err(Error::Address { what, url: shown(&parsed), why }),
+        }
+    }
+}
+
+/// The URL as far as it holds no values.
+pub(super) fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    foreign(url.as_str())
+}
+
+fn literal(url: &Url) -> Option<IpAddr> {
+    match url.host() {
+        Some(url::Host::Ipv4(address)) => Some(address.into()),
+        Some(url::Host::Ipv6(address)) => Some(address.into()),
+        Some(url::Host::Domain(_)) | None => None,
+    }
+}
+
+/// Sends the requests for one server.
+pub(super) struct Http {
+    client: Client,
+    reachable: Reachable,
+}
+
+/// Why a request was not made, or its answer is not used.
+#[derive(Debug, thiserror::Error)]
+enum Unsent {
+    #[error("`{url}` {why}")]
+    Address { url: String, why: &'static str },
+    #[error("the answer is longer than {LONGEST_ANSWER} bytes")]
+    TooLong,
+    #[error("`{0}` has no address that may be reached")]
+    Name(String),
+    #[error("no answer within {} s", TIMEOUT.as_secs())]
+    Silent,
+}
+
+impl Http {
+    pub(super) fn new(server: &Url, reachable: Reachable) -> Result<Self, Error> {
+        let client = web::client(Proxies::to(server), |builder| {
+            builder.redirect(redirect::Policy::none()).timeout(TIMEOUT).dns_resolver(Guarded(reachable))
+        });
+        Ok(Self { client: client.map_err(Error::Unavailable)?, reachable })
+    }
+
+    pub(super) fn reachable(&self) -> Reachable {
+        self.reachable
+    }
+
+    /// Sends a request, which goes nowhere else than its URL says.
+    pub(super) async fn send(&self, request: Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, BoxError> {
+        let request = reqwest::Request::try_from(request)?;
+        if let Some(why) = self.reachable.why_not(request.url()) {
+            return Err(Unsent::Address { url: shown(request.url()), why }.into());
+        }
+        let answering = async {
+            let mut response = self.client.execute(request).await.map_err(reqwest::Error::without_url)?;
+            let mut answer = http::Response::builder().status(response.status());
+            for (name, value) in response.headers() {
+                answer = answer.header(name, value);
+            }
+            let mut body = Vec::new();
+            while let Some(chunk) = response.chunk().await.map_err(reqwest::Error::without_url)? {
+                if chunk.len() > LONGEST_ANSWER - body.len() {
+                    return Err(Unsent::TooLong.into());
+                }
+                body.extend_from_slice(&chunk);
+            }
+            Ok(answer.body(body)?)
+        };
+        tokio::time::timeout(TIMEOUT, answering).await.unwrap_or_else(|_| Err(Unsent::Silent.into()))
+    }
+}
+
+pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+impl OAuthHttpClient for Http {
+    fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
+        // No redirect is followed: the protocol needs none, and each is a way to another server.
+        Box::pin(self.send(request.request))
+    }
+}
+
+/// Resolves names to addresses that may be reached.
+struct Guarded(Reachable);
+
+impl Resolve for Guarded {
+    fn resolve(&self, name: Name) -> Resolving {
+        let reachable = self.0;
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let addresses: Vec<SocketAddr> = found.filter(|address| reachable.allows(address.ip())).collect();
+            match addresses.is_empty() {
+                true => Err(Unsent::Name(name.as_str().to_owned()).into()),
+                false => Ok(Box::new(addresses.into_iter()) as Addrs),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(server: &str, private: bool, url: &str, expected: bool) {
+        let reachable = Reachable::from(&Url::parse(server).unwrap(), private);
+        assert_eq!(reachable.check("it", url).is_ok(), expected, "{server} {private} → {url}");
+    }
+
+    #[test]
+    fn metadata_leads_to_the_internet_alone() {
+        let public = "https://mcp.example.com/mcp";
+        for url in ["https://as.example.com/token", "https://93.184.216.34/token"] {
+            check(public, false, url, true);
+        }
+        for url in [
+            "http://as.example.com/token",
+            "https://127.0.0.1/token",
+            "https://localhost/token",
+            "https://a.localhost./token",
+            "http://localhost:8080/token",
+            "https://10.0.0.1/",
+            "https://169.254.169.254/latest/meta-data",
+            "https://[::1]/",
+            "https://[::ffff:10.0.0.1]/",
+            "https://[fe80::1]/",
+            "https://0/",
+            "javascript:alert(1)",
+            "file:///etc/passwd",
+            "data:text/html,x",
+            "ssh://as.example.com/",
+            "//as.example.com",
+        ] {
+            check(public, false, url, false);
+        }
+    }
+
+    #[test]
+    fn a_server_on_this_machine_or_in_a_private_network_may_have_its_like() {
+        check("http://localhost:1/mcp", false, "http://127.0.0.1:2/token", true);
+        check("http://localhost:1/mcp", false, "https://10.0.0.1/token", false);
+        check("http://localhost:1/mcp", false, "http://as.example.com/token", false);
+        check("https://10.0.0.2/mcp", false, "https://10.0.0.1/token", true);
+        check("https://10.0.0.2/mcp", false, "https://127.0.0.1/token", false);
+        check("https://mcp.corp/mcp", true, "https://10.0.0.1/token", true);
+        check("https://mcp.corp/mcp", true, "http://sso.corp/token", true);
+        check("https://mcp.corp/mcp", true, "http://169.254.169.254/", false);
+    }
+}

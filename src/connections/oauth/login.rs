@@ -1,0 +1,310 @@
+//! Logging in: a user visits the authorization server, and the answer becomes tokens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
+use oauth2::TokenResponse as _;
+use reqwest::Url;
+use rmcp::transport::auth::{AuthError, AuthorizationManager, OAuthClientConfig};
+use serde_json::json;
+
+use super::account::Account;
+use super::callback::{self, Answer, Arrived, Callback};
+use super::server::Found;
+use super::store::{ForClient, Store, blocking};
+use super::token::Token;
+use super::{Error, Grant, foreign, told};
+use crate::ground::text::describe;
+
+/// The name under which ipybox is registered.
+const CLIENT_NAME: &str = "ipybox";
+
+/// Sends a user to a page.
+pub(crate) trait Opener: Send + Sync {
+    /// Has the user visit the page. The login goes on after it, until the browser has brought its answer.
+    ///
+    /// # Errors
+    /// The user was not sent there; the error is a text.
+    fn open<'a>(&'a self, visit: &'a Visit) -> BoxFuture<'a, Result<Visited, String>>;
+}
+
+/// A page to visit.
+#[derive(Debug, Clone)]
+pub(crate) struct Visit {
+    /// The authorization URL.
+    pub(crate) url: String,
+}
+
+/// What came of a visit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Visited {
+    /// The user was sent there, and the browser brings the answer.
+    Opened,
+    /// The user has brought the redirect URI with the answer.
+    Pasted(String),
+}
+
+impl Account {
+    /// Logs a user in. `challenge` is the header `WWW-Authenticate` of an answer of the server, if there is one;
+    /// `scopes` are asked for beside those that were granted before, and if both are empty, those that the server names.
+    ///
+    /// `refused` is the token that the server has refused, if it was asked: the login is over as soon as another call has
+    /// brought another one.
+    ///
+    /// Nothing of an earlier login is lost unless this one succeeds.
+    ///
+    /// # Errors
+    /// There is no token.
+    pub(crate) async fn login(
+        self: &Arc<Self>,
+        refused: Option<Option<&Token>>,
+        challenge: Option<&str>,
+        scopes: &[String],
+        opener: &dyn Opener,
+        timeout: Duration,
+    ) -> Result<(), Error> {
+        let Grant::Code { client, client_metadata_url, redirect_uri } = &self.server.settings.grant else {
+            // Others need no user; whether they get a token shows at once.
+            return self.another(None, challenge.unwrap_or_default()).await.map(drop);
+        };
+        let _turn = self.logging_in.lock().await;
+        if let Some(refused) = refused
+            && self.has_other_than(refused).await?
+        {
+            return Ok(());
+        }
+        blocking(&self.server.store, Store::check).await?;
+        let probed = match challenge {
+            Some(challenge) => Some(challenge.to_owned()),
+            None => self.probe().await?,
+        };
+        let (mut manager, resolved) = self.server.discover(probed.as_deref(), None).await?;
+        if !resolved.is_published && probed.is_none() {
+            return Err(Error::NotNeeded);
+        }
+        self.server.check_issuer(&resolved).await?;
+        let page = &resolved.metadata.authorization_endpoint;
+        self.server.http()?.reachable().check("its authorization endpoint", page)?;
+        let scopes = self.scopes(&manager, &resolved, scopes).await?;
+        let mut callback = Callback::listen(redirect_uri.as_deref()).await?;
+        let document = client_metadata_url.as_deref().filter(|_| takes_documents(&resolved));
+        let config = match (client, document) {
+            (Some((id, secret)), _) => {
+                let mut config = OAuthClientConfig::new(id, &callback.uri);
+                config.client_secret.clone_from(secret);
+                config
+            }
+            (None, Some(url)) => OAuthClientConfig::new(url, &callback.uri),
+            (None, None) => self.register(&mut manager, &resolved, &callback.uri, &scopes).await?,
+        };
+        // One that the user gives is not kept.
+        let client_secret = config.client_secret.clone().filter(|_| client.is_none());
+        manager.configure_client(config).map_err(|error| Error::Registration(told(&error)))?;
+        let token_endpoint = Some(resolved.metadata.token_endpoint.clone());
+        manager.set_credential_store(ForClient {
+            store: self.server.store.clone(),
+            client_secret,
+            token_endpoint,
+        });
+        let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+        let url = manager.get_authorization_url(&scopes).await;
+        let url = url.map_err(|error| Error::Discovery(told(&error)))?;
+        let url = self.server.http()?.reachable().check("its authorization endpoint", &url)?;
+        let state = state_of(&url);
+        callback.expect(&state);
+        let asking = self.ask(&manager, &mut callback, &url, &state, opener);
+        let asked = tokio::time::timeout(timeout, asking).await;
+        callback.end().await;
+        asked.unwrap_or(Err(Error::Silent { after: timeout }))?;
+        self.reload().await;
+        Ok(())
+    }
+
+    /// Sends the user to `url`, and waits for the answer that becomes tokens.
+    async fn ask(
+        &self,
+        manager: &AuthorizationManager,
+        callback: &mut Callback,
+        url: &Url,
+        state: &str,
+        opener: &dyn Opener,
+    ) -> Result<(), Error> {
+        let visit = Visit { url: url.to_string() };
+        let mut opening = Some(opener.open(&visit));
+        loop {
+            let opened = async {
+                match &mut opening {
+                    Some(opening) => opening.await,
+                    None => std::future::pending().await,
+                }
+            };
+            let (answer, page) = tokio::select! {
+                arrived = callback.answer() => match arrived {
+                    Some(Arrived { answer, page }) => (answer, Some(page)),
+                    None => return Err(Error::Answer("the listener for it has ended".to_owned())),
+                },
+                opened = opened => match opened.map_err(Error::NotOpened)? {
+                    Visited::Opened => {
+                        opening = None;
+                        continue;
+                    }
+                    Visited::Pasted(pasted) => (pasted_answer(&pasted, state), None),
+                },
+            };
+            let outcome = match answer {
+                Ok(answer) => self.exchange(manager, answer).await,
+                Err(error) => Err(error),
+            };
+            if let Some(page) = page {
+                // The browser may be gone.
+                page.send(outcome.as_ref().copied().map_err(|error| describe(error))).ok();
+            }
+            return outcome;
+        }
+    }
+
+    async fn exchange(&self, manager: &AuthorizationManager, answer: Answer) -> Result<(), Error> {
+        let Answer { code, state, issuer } = answer;
+        // A renewal that goes on would write over it.
+        let _lock = blocking(&self.server.store, Store::lock).await?;
+        let exchanged = manager.exchange_code_for_token_with_issuer(&code, &state, issuer.as_deref()).await;
+        let tokens = exchanged.map_err(|error| match error {
+            AuthError::TokenExchangeFailed(why) => Error::Token(foreign(&why)),
+            AuthError::CredentialStoreError(why) => Error::NotKept(why),
+            error @ (AuthError::AuthorizationServerMismatch { .. }
+            | AuthError::AuthorizationServerMissingIssuer { .. }
+            | AuthError::AuthorizationFailed(_)) => Error::Answer(told(&error)),
+            error => Error::Token(told(&error)),
+        })?;
+        self.redact(tokens.access_token().secret());
+        Ok(())
+    }
+
+    /// The scopes to ask for.
+    async fn scopes(
+        &self,
+        manager: &AuthorizationManager,
+        resolved: &Found,
+        wanted: &[String],
+    ) -> Result<Vec<String>, Error> {
+        let known = blocking(&self.server.store, Store::look).await?.unwrap_or_default();
+        let refused = known.refused.map(|refused| refused.scopes).unwrap_or_default();
+        let more = !wanted.is_empty() || !refused.is_empty();
+        let mut scopes: Vec<String> = Vec::new();
+        let granted = known.scopes.iter().filter(|_| more);
+        for scope in self.server.settings.scopes.iter().chain(granted).chain(&refused).chain(wanted) {
+            if !scopes.contains(scope) {
+                scopes.push(scope.clone());
+            }
+        }
+        if scopes.is_empty() {
+            return Ok(manager.select_initial_scopes(&[]).await);
+        }
+        // Without it some authorization servers give nothing to renew tokens with (SEP-2207).
+        let offline = "offline_access".to_owned();
+        let supported = resolved.metadata.scopes_supported.as_deref().unwrap_or_default();
+        if supported.contains(&offline) && !scopes.contains(&offline) {
+            scopes.push(offline);
+        }
+        Ok(scopes)
+    }
+
+    async fn register(
+        &self,
+        manager: &mut AuthorizationManager,
+        resolved: &Found,
+        redirect_uri: &str,
+        scopes: &[String],
+    ) -> Result<OAuthClientConfig, Error> {
+        if let Some(endpoint) = &resolved.metadata.registration_endpoint {
+            self.server.http()?.reachable().check("its registration endpoint", endpoint)?;
+        }
+        let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+        let registered = manager.register_client(CLIENT_NAME, redirect_uri, &scopes).await;
+        registered.map_err(|error| match error {
+            AuthError::RegistrationFailed(why) => Error::Registration(foreign(&why)),
+            // What the authorization server publishes, and no registration mends.
+            error @ (AuthError::PkceUnsupported | AuthError::InvalidScope(_)) => {
+                Error::Discovery(told(&error))
+            }
+            error => Error::Registration(told(&error)),
+        })
+    }
+
+    /// What the server says without a token: the challenge of its refusal, empty if it has none. `None` if it does not
+    /// refuse.
+    async fn probe(&self) -> Result<Option<String>, Error> {
+        let body = json!({
+            "jsonrpc": "2.0", "id": 1, "method": "initialize",
+            "params": {
+                "protocolVersion": "2025-11-25", "capabilities": {},
+                "clientInfo": {"name": CLIENT_NAME, "version": env!("CARGO_PKG_VERSION")},
+            },
+        });
+        let request = http::Request::post(self.server.url.as_str())
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "application/json, text/event-stream")
+            .body(body.to_string().into_bytes())
+            .map_err(|error| Error::Discovery(error.to_string()))?;
+        let http = self.server.http()?;
+        http.reachable().check("the server's URL", self.server.url.as_str())?;
+        // A server of the old transport answers 404 or 405, and one that streams may not end its answer.
+        let answer = match http.send(request).await {
+            Ok(answer) => answer,
+            Err(error) => return Err(Error::Discovery(told(error.as_ref()))),
+        };
+        if answer.status() != http::StatusCode::UNAUTHORIZED {
+            return Ok(None);
+        }
+        let challenges = answer.headers().get_all(WWW_AUTHENTICATE).iter();
+        let challenges: Vec<_> = challenges.filter_map(|value| value.to_str().ok()).collect();
+        Ok(Some(challenges.join(", ")))
+    }
+}
+
+/// Whether the authorization server takes the URL of a metadata document for a client's identifier.
+fn takes_documents(resolved: &Found) -> bool {
+    let field = resolved.metadata.additional_fields.get("client_id_metadata_document_supported");
+    field.and_then(serde_json::Value::as_bool).unwrap_or_default()
+}
+
+fn state_of(url: &Url) -> String {
+    let state = url.query_pairs().find(|(name, _)| name == "state");
+    state.map(|(_, value)| value.into_owned()).unwrap_or_default()
+}
+
+/// The answer in a redirect URI that a user has pasted, or in its query alone.
+fn pasted_answer(pasted: &str, state: &str) -> Result<Answer, Error> {
+    let pasted = pasted.trim();
+    let query = match Url::parse(pasted) {
+        Ok(url) => url.query().unwrap_or_default().to_owned(),
+        Err(_) => pasted.trim_start_matches('?').to_owned(),
+    };
+    callback::read(&query, state).map_err(|error| {
+        error.unwrap_or_else(|| {
+            let what =
+                "paste the whole address that the browser shows after the login, with `code` and `state`";
+            Error::Answer(format!("it is not the address that belongs to this login; {what}"))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pasted_address_is_read_and_one_of_another_login_refused() {
+        for pasted in ["http://localhost:1/callback?code=c&state=s", " ?code=c&state=s\n", "code=c&state=s"] {
+            assert_eq!(pasted_answer(pasted, "s").unwrap().code, "c", "{pasted}");
+        }
+        for pasted in
+            ["", "c", "http://localhost:1/callback?code=c&state=t", "http://localhost:1/callback?code=c"]
+        {
+            let error = pasted_answer(pasted, "s").unwrap_err().to_string();
+            assert!(error.contains("the whole address"), "{pasted}: {error}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Access to MCP servers behind OAuth: logging in, tokens that are refreshed, and where they are kept.
+//!
+//! ```text
+//! Accounts ─→ Account ┬ login    registration → authorization URL → callback → code → tokens ┐
+//!                     ├ machine  client credentials, or an identity provider's assertion → token ┴→ server  discovery
+//!                     └ store    tokens in the vault, what is no secret in `logins.json`
+//! ```
+//!
+//! rmcp knows the protocol: metadata, PKCE, resource indicators, issuers, refreshing. Ours are the addresses that it may
+//! reach, the loopback callback, the store, the lock across processes, and what users are told. A token leaves this room
+//! only for a request to its server.
+
+mod account;
+mod callback;
+mod earlier;
+mod http;
+mod jwt;
+mod login;
+mod machine;
+mod server;
+mod settings;
+mod store;
+mod token;
+
+use std::time::Duration;
+
+pub(crate) use self::account::{Account, Accounts};
+pub(crate) use self::callback::check_redirect_uri;
+pub(crate) use self::login::{Opener, Visit, Visited};
+pub(crate) use self::settings::{
+    CLIENT_METADATA_URL, Grant, IdentityProvider, MachineClient, Settings, SigningAlgorithm,
+};
+pub(crate) use self::store::{KnownLogin, Refused, Store};
+pub(crate) use self::token::Token;
+use crate::ground::text::describe;
+use crate::ground::text::visible::line;
+use crate::ground::text::{one_line, plain};
+
+/// The longest part of a foreign error that is shown, in characters.
+const FOREIGN_CHARS: usize = 400;
+
+/// Why there is no token for a server.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// A URL would carry a secret in clear text, or is no web page.
+    #[error("{what} is `{url}`, which {why}")]
+    Address {
+        /// Which URL.
+        what: &'static str,
+        /// The URL, without its query.
+        url: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The server answers without a login.
+    #[error("the server answers without a login, and says nothing of an authorization server")]
+    NotNeeded,
+    /// What the server or its authorization server publish cannot be used.
+    #[error("the authorization server cannot be found: {0}")]
+    Discovery(String),
+    /// The client cannot be registered.
+    #[error(
+        "ipybox could not be registered with the authorization server: {0}\n\
+         hint: register a client there by hand, with the redirect URI `http://localhost:PORT/callback`, and give `oauth` in the \
+         server's parameters: `{{\"client_id\": …, \"redirect_uri\": …}}`, and `client_secret` if it has one"
+    )]
+    Registration(String),
+    /// The listener for the browser's answer could not be opened.
+    #[error("`{uri}` cannot be listened on: {cause}")]
+    Listen {
+        /// The redirect URI.
+        uri: String,
+        /// Why.
+        cause: std::io::Error,
+    },
+    /// The user was not sent to the page.
+    #[error("{0}")]
+    NotOpened(String),
+    /// The authorization server or its user said no.
+    #[error("the authorization server refused: {0}")]
+    Refused(String),
+    /// The answer of the browser is not one to our question.
+    #[error("the answer is not usable: {0}")]
+    Answer(String),
+    /// Nothing came back from the browser.
+    #[error("nobody has logged in within {} s", after.as_secs())]
+    Silent {
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// The authorization server gave no token.
+    #[error("the authorization server gave no token: {0}")]
+    Token(String),
+    /// It is not the one that the user names, or that has the client's secret.
+    #[error(
+        "the server names the authorization server `{found}`, and not `{expected}`, to which the client belongs\n\
+         hint: if that is right, set `issuer` in `oauth` to the new one"
+    )]
+    OtherIssuer {
+        /// The one that is expected.
+        expected: String,
+        /// The one that the server names.
+        found: String,
+    },
+    /// The tokens cannot be kept.
+    #[error("the login cannot be kept: {0}")]
+    NotKept(String),
+    /// The login has ended: a new one is needed.
+    #[error("the login has ended: {0}")]
+    Ended(String),
+    /// The token could not be renewed now.
+    #[error("the token could not be renewed: {0}")]
+    Unavailable(String),
+    /// The key cannot sign.
+    #[error("`private_key` cannot be used: {0}")]
+    Key(String),
+    /// What is kept cannot be read or written.
+    #[error("the login cannot be kept")]
+    Store(#[source] std::io::Error),
+}
+
+/// A text of a foreign server: short, on one line, and with nothing in it that is invisible.
+fn foreign(text: &str) -> String {
+    let text = line(&one_line(&plain(text.trim())));
+    let mut characters = text.chars();
+    let short: String = characters.by_ref().take(FOREIGN_CHARS).collect();
+    if characters.next().is_some() { format!("{short}…") } else { short }
+}
+
+/// An error of rmcp with its causes, as a foreign text: it may hold what a server answered.
+fn told(error: &(dyn std::error::Error + 'static)) -> String {
+    foreign(&describe(error))
+}

@@ -1,0 +1,286 @@
+//! Where logins are kept: tokens in the vault, what is no secret in `logins.json` of the state directory.
+//!
+//! Several processes may use the same login: each reads it anew before it renews a token, under a lock.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use oauth2::TokenResponse as _;
+use rmcp::transport::auth::{AuthError, CredentialStore, StoredCredentials};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::Error;
+use super::token::expires_at;
+use crate::ground::env::vault::Vault;
+use crate::ground::files::{Stamp, StateFile, create_private_directory, lock};
+
+/// How long to wait for another process that renews the same token.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The secrets of a login.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct Secret {
+    /// The tokens, and for which client and issuer.
+    pub(super) credentials: StoredCredentials,
+    /// The client's secret, if it was given one when it was registered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) client_secret: Option<String>,
+    /// Where the tokens came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) token_endpoint: Option<String>,
+}
+
+/// What is known of a login, without its secrets.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct KnownLogin {
+    /// The server's URL, without its query.
+    pub(crate) server: String,
+    /// Whether there is a token.
+    #[serde(default)]
+    pub(crate) is_logged_in: bool,
+    /// Until when the token holds, in seconds since 1970; `None` if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) expires_at: Option<u64>,
+    /// Whether the token is renewed without a user.
+    #[serde(default)]
+    pub(crate) is_renewed: bool,
+    /// The authorization server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) issuer: Option<String>,
+    /// The scopes that were granted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) scopes: Vec<String>,
+    /// What the server refused last, until the next login.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) refused: Option<Refused>,
+}
+
+/// A request that a server has refused for want of a login, or of scopes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Refused {
+    /// The name under which it is registered, or was to be.
+    pub(crate) name: String,
+    /// Its parameters; placeholders are not filled.
+    pub(crate) parameters: Map<String, Value>,
+    /// The header `WWW-Authenticate` of its answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) challenge: Option<String>,
+    /// The scopes that it asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) scopes: Vec<String>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Document {
+    logins: BTreeMap<String, KnownLogin>,
+}
+
+/// Where one login is kept. Its methods block.
+pub(crate) struct Store {
+    key: String,
+    server: String,
+    place: Place,
+}
+
+enum Place {
+    Directory(PathBuf),
+    Memory(Mutex<Option<Box<Secret>>>),
+}
+
+impl Store {
+    pub(super) fn new(key: String, server: String, directory: Option<&Path>) -> Self {
+        let place = directory
+            .map_or_else(|| Place::Memory(Mutex::default()), |path| Place::Directory(path.to_owned()));
+        Self { key, server, place }
+    }
+
+    /// All logins of a state directory, and requests refused for want of one.
+    pub(crate) fn known(directory: &Path) -> io::Result<Vec<KnownLogin>> {
+        Ok(file_of(directory).read::<Document>()?.logins.into_values().collect())
+    }
+
+    /// The secrets, if there is a login. The keyring is not asked otherwise: it may ask the user for a password.
+    pub(super) fn load(&self) -> io::Result<Option<Secret>> {
+        match &self.place {
+            Place::Directory(directory) => {
+                if !self.look()?.is_some_and(|login| login.is_logged_in) {
+                    return Ok(None);
+                }
+                let Some(text) = Vault::in_directory(directory).get(&self.entry())? else { return Ok(None) };
+                // What an earlier version has left there is as good as none.
+                Ok(serde_json::from_str(&text).ok())
+            }
+            Place::Memory(secret) => {
+                Ok(secret.lock().unwrap_or_else(PoisonError::into_inner).as_deref().cloned())
+            }
+        }
+    }
+
+    pub(super) fn save(&self, secret: Secret) -> io::Result<()> {
+        match &self.place {
+            Place::Directory(directory) => {
+                create_private_directory(directory)?;
+                Vault::in_directory(directory).put(&self.entry(), &serde_json::to_string(&secret)?)?;
+                self.change(directory, |login| login.has(&secret))
+            }
+            Place::Memory(place) => {
+                *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(secret));
+                Ok(())
+            }
+        }
+    }
+
+    /// Forgets the login. Returns whether there was one.
+    pub(super) fn clear(&self) -> io::Result<bool> {
+        match &self.place {
+            Place::Directory(directory) => {
+                let was_there = Vault::in_directory(directory).remove(&self.entry())?;
+                file_of(directory)
+                    .change(|document: &mut Document| drop(document.logins.remove(&self.key)))?;
+                Ok(was_there)
+            }
+            Place::Memory(place) => Ok(place.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()),
+        }
+    }
+
+    /// Forgets tokens that are of no use any more, and keeps for whom they were.
+    pub(super) fn end(&self) -> io::Result<()> {
+        match &self.place {
+            Place::Directory(directory) => {
+                Vault::in_directory(directory).remove(&self.entry())?;
+                self.change(directory, |login| login.is_logged_in = false)
+            }
+            Place::Memory(_) => self.clear().map(drop),
+        }
+    }
+
+    /// Notes the authorization server that has the client's secret.
+    pub(super) fn pin(&self, issuer: String) -> io::Result<()> {
+        let Place::Directory(directory) = &self.place else { return Ok(()) };
+        if self.look()?.is_some_and(|login| login.issuer.as_ref() == Some(&issuer)) {
+            return Ok(());
+        }
+        create_private_directory(directory)?;
+        self.change(directory, |login| login.issuer = Some(issuer))
+    }
+
+    /// Checks that what is kept can be read, and changed.
+    pub(super) fn check(&self) -> io::Result<()> {
+        let Place::Directory(directory) = &self.place else { return Ok(()) };
+        create_private_directory(directory)?;
+        self.load()?;
+        self.change(directory, |_| {})
+    }
+
+    /// The version of what is kept: another process may have logged in or out.
+    pub(super) fn stamp(&self) -> Option<Stamp> {
+        match &self.place {
+            Place::Directory(directory) => file_of(directory).stamp().ok().flatten(),
+            Place::Memory(_) => None,
+        }
+    }
+
+    /// What is known of the login.
+    pub(super) fn look(&self) -> io::Result<Option<KnownLogin>> {
+        match &self.place {
+            Place::Directory(directory) => {
+                Ok(file_of(directory).read::<Document>()?.logins.remove(&self.key))
+            }
+            Place::Memory(_) => Ok(None),
+        }
+    }
+
+    /// Notes what the server has refused, for `ipybox login` in another process.
+    pub(super) fn note(&self, refused: Refused) -> io::Result<()> {
+        let Place::Directory(directory) = &self.place else { return Ok(()) };
+        let is_known = self.look()?.and_then(|login| login.refused).as_ref() == Some(&refused);
+        if is_known {
+            return Ok(());
+        }
+        create_private_directory(directory)?;
+        self.change(directory, |login| login.refused = Some(refused))
+    }
+
+    /// Waits for other processes that renew the token.
+    pub(super) fn lock(&self) -> io::Result<Option<File>> {
+        let Place::Directory(directory) = &self.place else { return Ok(None) };
+        lock(&directory.join(format!("login-{}.lock", self.key)), LOCK_TIMEOUT).map(Some)
+    }
+
+    fn change(&self, directory: &Path, change: impl FnOnce(&mut KnownLogin)) -> io::Result<()> {
+        file_of(directory).change(|document: &mut Document| {
+            let login = document.logins.entry(self.key.clone()).or_default();
+            login.server.clone_from(&self.server);
+            change(login);
+        })
+    }
+
+    fn entry(&self) -> String {
+        format!("login {}", self.key)
+    }
+}
+
+impl KnownLogin {
+    fn has(&mut self, secret: &Secret) {
+        let tokens = secret.credentials.token_response.as_ref();
+        self.is_logged_in = tokens.is_some();
+        self.is_renewed = tokens.is_some_and(|tokens| tokens.refresh_token().is_some());
+        self.expires_at = expires_at(&secret.credentials);
+        self.issuer.clone_from(&secret.credentials.issuer);
+        self.scopes.clone_from(&secret.credentials.granted_scopes);
+        self.refused = None;
+    }
+}
+
+fn file_of(directory: &Path) -> StateFile {
+    StateFile::new(directory.join("logins.json"))
+}
+
+/// The store as rmcp wants it, for one client.
+pub(super) struct ForClient {
+    pub(super) store: Arc<Store>,
+    pub(super) client_secret: Option<String>,
+    /// Where tokens come from; if it is `None`, from where those before came.
+    pub(super) token_endpoint: Option<String>,
+}
+
+#[async_trait]
+impl CredentialStore for ForClient {
+    async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
+        Ok(blocking(&self.store, Store::load).await.map_err(failed)?.map(|secret| secret.credentials))
+    }
+
+    async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
+        let (client_secret, token_endpoint) = (self.client_secret.clone(), self.token_endpoint.clone());
+        let save = |store: &Store| {
+            let before = || store.load().ok().flatten().and_then(|secret| secret.token_endpoint);
+            let token_endpoint = token_endpoint.or_else(before);
+            store.save(Secret { credentials, client_secret, token_endpoint })
+        };
+        blocking(&self.store, save).await.map_err(failed)
+    }
+
+    async fn clear(&self) -> Result<(), AuthError> {
+        blocking(&self.store, Store::clear).await.map(drop).map_err(failed)
+    }
+}
+
+fn failed(error: Error) -> AuthError {
+    AuthError::CredentialStoreError(crate::ground::text::describe(&error))
+}
+
+/// Does `work` off the runtime's threads.
+pub(super) async fn blocking<T: Send + 'static>(
+    store: &Arc<Store>,
+    work: impl FnOnce(&Store) -> io::Result<T> + Send + 'static,
+) -> Result<T, Error> {
+    let store = Arc::clone(store);
+    let done = tokio::task::spawn_blocking(move || work(&store)).await;
+    done.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(Error::Store)
+}

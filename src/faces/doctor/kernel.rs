@@ -1,0 +1,79 @@
+//! Checks for the kernel: a Python, and directories for its files.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::places;
+use crate::config::{self, Settings};
+use crate::ground::env::Variables;
+use crate::ground::text::describe;
+use crate::kernels::environment::{self, Outlook};
+use crate::kernels::sandbox::check::{Finding, Remedy};
+
+pub(super) async fn examine(settings: &Settings, variables: &Variables) -> Vec<Finding> {
+    // A workspace that does not exist yet has no real path.
+    let named = std::path::absolute(&settings.workspace).unwrap_or_else(|_| settings.workspace.clone());
+    let workspace = named.canonicalize().unwrap_or(named);
+    let states = config::states_dir(settings.state_dir.clone(), variables);
+    let state_dir = states.as_ref().map(|states| config::workspace_state_dir(states, &workspace));
+    let python = python(settings, variables, state_dir.as_ref().ok().cloned(), workspace.clone()).await;
+    let state = match &state_dir {
+        Ok(directory) => places::state_directory(directory),
+        Err(error) => failed("state-directory", &describe(error), "ipybox does not start"),
+    };
+    let mut findings = vec![python, places::workspace(&workspace), state];
+    if let Ok(directory) = state_dir {
+        findings.extend(places::room(&directory));
+    }
+    findings
+}
+
+async fn python(
+    settings: &Settings,
+    variables: &Variables,
+    state_dir: Option<PathBuf>,
+    workspace: PathBuf,
+) -> Finding {
+    let settings = environment::EnvironmentSettings {
+        is_sandboxed: false,
+        python: settings.kernel.python.clone(),
+        // Without a state directory no record is read.
+        state_dir: state_dir.unwrap_or_default(),
+        workspace,
+        variables: Arc::new(variables.clone()),
+    };
+    match environment::examine(&settings).await {
+        Ok(Outlook::Ready { words, is_untested: true }) => Finding::warning(
+            "python",
+            words,
+            "ipybox is not tested with a Python so new",
+            Remedy::Advice("name an older one by `--python` if it makes trouble".to_owned()),
+        ),
+        Ok(Outlook::Ready { words, .. } | Outlook::ToBeMade { words }) => Finding::ok("python", words),
+        Err(error) => failed("python", &describe(&error), "no code can be run"),
+    }
+}
+
+/// An error and its hint as a finding.
+fn failed(name: &'static str, text: &str, consequence: &str) -> Finding {
+    let (found, hint) = text.split_once("\nhint: ").unwrap_or((text, "see `ipybox --help`"));
+    let command = hint.strip_prefix("run `").and_then(|rest| rest.strip_suffix('`'));
+    let remedy = match command {
+        Some(command) if !command.contains('`') => Remedy::Command(command.to_owned()),
+        _ => Remedy::Advice(hint.to_owned()),
+    };
+    Finding::failed(name, format!("cannot {found}"), consequence, remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_that_is_one_command_can_be_typed() {
+        let check = |told: &str| failed("python", told, "").remedy.unwrap();
+        assert_eq!(check("use x\nhint: run `a b`"), Remedy::Command("a b".to_owned()));
+        assert_eq!(check("use x\nhint: run `a`, or `b`"), Remedy::Advice("run `a`, or `b`".to_owned()));
+        assert_eq!(failed("python", "use x\nhint: y", "").found, "cannot use x");
+    }
+}

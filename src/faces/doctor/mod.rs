@@ -1,0 +1,95 @@
+//! Checks by trying whether ipybox can run on this machine, with a sandbox or without.
+//!
+//! It leaves no files, and examines no running session: it reports what a session that starts now would find.
+//!
+//! ```text
+//! settings → kernel, servers, sandbox::check (all at once) → Report → text (Display) or JSON (Serialize)
+//! ```
+
+mod kernel;
+mod places;
+mod servers;
+mod text;
+
+use serde::Serialize;
+
+use crate::config::Settings;
+use crate::ground::env::Variables;
+use crate::kernels::sandbox::Backend;
+use crate::kernels::sandbox::check::{self, Finding};
+
+/// The findings about this machine.
+///
+/// `Display` is for people, in about 80 columns. `Serialize` is for programs: `version` and `platform`; `can_run`;
+/// `can_sandbox` with `srt` and `bwrap`; `groups` with `kernel`, `mcp_servers`, `sandbox_srt`, `sandbox_bwrap` and
+/// `hardening`, each a list of findings. A finding has `name`, `status` (`ok`, `warning`, `failed`, `not_needed`),
+/// `found`, and where they are known `consequence` and one of `command` and `advice`.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    version: &'static str,
+    platform: String,
+    can_run: bool,
+    can_sandbox: Sandboxes,
+    groups: Groups,
+}
+
+#[derive(Debug, Serialize)]
+struct Sandboxes {
+    srt: bool,
+    bwrap: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Groups {
+    kernel: Vec<Finding>,
+    mcp_servers: Vec<Finding>,
+    sandbox_srt: Vec<Finding>,
+    sandbox_bwrap: Vec<Finding>,
+    hardening: Vec<Finding>,
+}
+
+/// Checks everything that a session with these settings needs. Takes less than two seconds, unless a program
+/// hangs.
+pub async fn examine(settings: &Settings) -> Report {
+    let variables = Variables::of(settings.environment.as_ref(), &settings.workspace);
+    let (kernel, mcp_servers, sandbox_srt, sandbox_bwrap) = tokio::join!(
+        kernel::examine(settings, &variables),
+        servers::examine(&variables),
+        check::examine(Backend::Srt, &variables),
+        check::examine(Backend::Bubblewrap, &variables),
+    );
+    let groups =
+        Groups { kernel, mcp_servers, sandbox_srt, sandbox_bwrap, hardening: check::examine_hardening() };
+    Report::new(groups)
+}
+
+impl Report {
+    fn new(groups: Groups) -> Self {
+        let is_well = |findings: &[Finding]| !findings.iter().any(Finding::is_failed);
+        let can_run = is_well(&groups.kernel);
+        let can_sandbox = |group: &[Finding]| can_run && is_well(&groups.hardening) && is_well(group);
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+            can_run,
+            can_sandbox: Sandboxes {
+                srt: can_sandbox(&groups.sandbox_srt),
+                bwrap: can_sandbox(&groups.sandbox_bwrap),
+            },
+            groups,
+        }
+    }
+
+    /// Whether a session without a sandbox would work.
+    pub fn can_run(&self) -> bool {
+        self.can_run
+    }
+
+    /// Whether a session with this sandbox would work.
+    pub fn can_sandbox(&self, backend: Backend) -> bool {
+        match backend {
+            Backend::Srt => self.can_sandbox.srt,
+            Backend::Bubblewrap => self.can_sandbox.bwrap,
+        }
+    }
+}

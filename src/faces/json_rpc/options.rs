@@ -1,0 +1,157 @@
+//! The options of a session, with the names that they have in the library.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::wire::{Failure, Seconds};
+use crate::approval::{AuditContents, Face, Policy};
+use crate::config::{AuditSettings, SandboxBackend, UnusableNotebook};
+use crate::faces::library::{CodeExecutorBuilder, KernelClient, KernelClientBuilder};
+use crate::ground::env::ProcessEnvironment;
+use crate::ground::text::describe;
+use crate::tools::registry::Registry;
+
+/// What is missing has the library's default.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SessionOptions {
+    /// Whether its code can call tools.
+    pub(super) has_tools: bool,
+    environment: ProcessEnvironment,
+    working_dir: PathBuf,
+    python: Option<PathBuf>,
+    state_dir: Option<PathBuf>,
+    images_dir: Option<PathBuf>,
+    #[serde(default)]
+    kernel_env: BTreeMap<String, String>,
+    kernel_init_timeout: Option<Seconds>,
+    kernel_memory_limit: Option<u64>,
+    kernel_max_processes: Option<u32>,
+    kernel_max_file_size: Option<u64>,
+    tool_server_host: Option<String>,
+    tool_server_port: Option<u16>,
+    connect_timeout: Option<Seconds>,
+    registry: Option<u64>,
+    approve_tool_calls: Option<bool>,
+    #[serde(default)]
+    approve_shell_cmds: bool,
+    #[serde(default)]
+    require_shell_escape: bool,
+    #[serde(default)]
+    checkpoint: bool,
+    /// As `--notebook` has it.
+    notebook: Option<String>,
+    /// As text, in TOML.
+    approval_policy: Option<String>,
+    #[serde(default, deserialize_with = "present")]
+    approval_timeout: Option<Seconds>,
+    audit: Option<Audit>,
+    #[serde(default)]
+    sandbox: bool,
+    sandbox_config: Option<PathBuf>,
+    sandbox_backend: Option<SandboxBackend>,
+    #[serde(default)]
+    sandbox_workspace_config: bool,
+    #[serde(default)]
+    allow_home_workspace: bool,
+    kernel_gateway_url: Option<String>,
+    kernel_gateway_token: Option<String>,
+    kernel_gateway_ca: Option<PathBuf>,
+    kernel_name: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Audit {
+    file: PathBuf,
+    contents: Option<AuditContents>,
+    max_bytes: Option<u64>,
+}
+
+/// `null` is a value here: a time without end.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Seconds>, D::Error> {
+    Seconds::deserialize(deserializer).map(Some)
+}
+
+impl From<Audit> for AuditSettings {
+    fn from(audit: Audit) -> Self {
+        let default = Self::default();
+        let contents = audit.contents.unwrap_or(default.contents);
+        Self { file: Some(audit.file), contents, max_bytes: audit.max_bytes.unwrap_or(default.max_bytes) }
+    }
+}
+
+/// Calls a builder's method with a value, if there is one.
+fn set<B, V>(builder: B, value: Option<V>, method: impl FnOnce(B, V) -> B) -> B {
+    match value {
+        Some(value) => method(builder, value),
+        None => builder,
+    }
+}
+
+impl SessionOptions {
+    /// A builder for an executor. `registry_of` finds registries by their numbers.
+    pub(super) fn executor(
+        mut self,
+        registry_of: impl FnOnce(u64) -> Result<Registry, Failure>,
+    ) -> Result<CodeExecutorBuilder, Failure> {
+        type B = CodeExecutorBuilder;
+        let mut builder = CodeExecutorBuilder::with_kernel(self.kernel())
+            .held_by(Face::PythonLibrary)
+            .approve_shell_cmds(self.approve_shell_cmds)
+            .require_shell_escape(self.require_shell_escape)
+            .checkpoint(self.checkpoint);
+        builder = set(builder, self.kernel_memory_limit, B::kernel_memory_limit);
+        builder = set(builder, self.kernel_max_processes, B::kernel_max_processes);
+        builder = set(builder, self.kernel_max_file_size, B::kernel_max_file_size);
+        builder = set(builder, self.tool_server_host, B::tool_server_host);
+        builder = set(builder, self.tool_server_port, B::tool_server_port);
+        builder = set(builder, self.connect_timeout, |builder, time| builder.connect_timeout(time.0));
+        builder = set(builder, self.approve_tool_calls, B::approve_tool_calls);
+        builder = set(builder, self.approval_timeout, |builder, time| builder.approval_timeout(time.0));
+        builder = set(builder, self.audit, |builder, audit| builder.audit(audit.into()));
+        if let Some(text) = self.notebook {
+            let unusable = |error| Failure::new("settings", format!("use `notebook`: {error}"));
+            builder = builder.notebook(text.parse().map_err(|error: UnusableNotebook| unusable(error))?);
+        }
+        if let Some(text) = self.approval_policy {
+            builder = builder.approval_policy(policy(&text)?);
+        }
+        if let Some(number) = self.registry {
+            builder = builder.registry(&registry_of(number)?);
+        }
+        Ok(builder)
+    }
+
+    /// A builder for a kernel, with the options that it has without tools too. Takes them out.
+    pub(super) fn kernel(&mut self) -> KernelClientBuilder {
+        type B = KernelClientBuilder;
+        let mut builder = KernelClient::builder()
+            .environment(std::mem::take(&mut self.environment))
+            .working_dir(std::mem::take(&mut self.working_dir))
+            .kernel_env(std::mem::take(&mut self.kernel_env));
+        builder = set(builder, self.python.take(), B::python);
+        builder = set(builder, self.state_dir.take(), B::state_dir);
+        builder = set(builder, self.images_dir.take(), B::images_dir);
+        builder = set(builder, self.kernel_init_timeout, |builder, time| builder.kernel_init_timeout(time.0));
+        if self.sandbox {
+            builder = set(builder.sandbox(true), std::env::current_exe().ok(), B::gateway_program);
+            builder = set(builder, self.sandbox_config.take(), B::sandbox_config);
+            builder = set(builder, self.sandbox_backend.take(), B::sandbox_backend);
+            builder = builder.sandbox_workspace_config(self.sandbox_workspace_config);
+            builder = builder.allow_home_workspace(self.allow_home_workspace);
+        }
+        builder = set(builder, self.kernel_gateway_url.take(), B::kernel_gateway_url);
+        builder = set(builder, self.kernel_gateway_token.take(), B::kernel_gateway_token);
+        builder = set(builder, self.kernel_gateway_ca.take(), B::kernel_gateway_ca);
+        set(builder, self.kernel_name.take(), B::kernel_name)
+    }
+}
+
+/// Reads an approval policy.
+pub(super) fn policy(text: &str) -> Result<Policy, Failure> {
+    let unusable = |error| Failure::new("settings", format!("use `approval_policy`: {}", describe(&error)));
+    Policy::parse(text).map_err(unusable)
+}

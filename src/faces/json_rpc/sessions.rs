@@ -1,0 +1,303 @@
+//! Sessions: executors, kernels without tools, and the streams of their code.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::sync::Mutex;
+
+use super::options::SessionOptions;
+use super::requests::Requests;
+use super::table::Table;
+use super::tools::Tools;
+use super::wire::{Failure, Seconds, result};
+use crate::faces::library::{
+    Code, CodeExecution, CodeExecutionChunk, CodeExecutionError, CodeExecutionEvent, CodeExecutionResult,
+    CodeExecutor, KernelClient,
+};
+use crate::ground::telemetry::Context;
+
+/// How much output one event holds at most, apart from one chunk.
+const EVENT_BYTES: usize = 64 * 1024;
+/// How long the rest of a line may take.
+const LINE_WAIT: Duration = Duration::from_millis(5);
+
+pub(super) struct Sessions {
+    sessions: Table<Session>,
+    streams: Table<Arc<Mutex<Stream>>>,
+    requests: Arc<Requests>,
+}
+
+#[derive(Clone)]
+enum Session {
+    Executor(Arc<CodeExecutor>),
+    Kernel(Arc<KernelClient>),
+}
+
+struct Stream {
+    execution: CodeExecution,
+    /// Chunks that have been gathered.
+    text: String,
+    /// What came after them; the inner `None` is the end.
+    next: Option<Option<Event>>,
+}
+
+type Event = Result<CodeExecutionEvent, CodeExecutionError>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Start {
+    session: u64,
+    options: SessionOptions,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OneSession {
+    session: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OneStream {
+    stream: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Run {
+    session: u64,
+    code: String,
+    timeout: Seconds,
+    #[serde(default)]
+    chunks: bool,
+    max_output_chars: Option<usize>,
+    /// The number of its stream, if its events are wanted.
+    stream: Option<u64>,
+    /// The span in which the code runs, as `_meta` of MCP has it.
+    #[serde(default)]
+    context: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Install {
+    session: u64,
+    package: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RevokeGrant {
+    session: u64,
+    id: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Register {
+    session: u64,
+    server_name: String,
+    server_params: Value,
+}
+
+impl Run {
+    fn into_code(self) -> Code {
+        let mut code = Code::new(self.code).timeout(self.timeout.0);
+        if self.chunks {
+            code = code.with_chunks();
+        }
+        match self.max_output_chars {
+            Some(count) => code.max_output_chars(count),
+            None => code,
+        }
+    }
+}
+
+impl Sessions {
+    pub(super) fn new(requests: Arc<Requests>) -> Self {
+        Self { sessions: Table::new("session"), streams: Table::new("stream"), requests }
+    }
+
+    pub(super) async fn start(&self, start: Start, tools: &Tools) -> Result<Value, Failure> {
+        let Start { session: number, mut options } = start;
+        let session = if options.has_tools {
+            let builder = options.executor(|registry| tools.registry(registry))?;
+            Session::Executor(Arc::new(builder.start().await?))
+        } else {
+            Session::Kernel(Arc::new(options.kernel().start().await?))
+        };
+        let (workspace, notebook) = match &session {
+            Session::Executor(executor) => (executor.working_dir(), executor.notebook()),
+            Session::Kernel(kernel) => (kernel.working_dir(), None),
+        };
+        let started = json!({"working_dir": workspace, "notebook": notebook});
+        self.sessions.put(number, session);
+        Ok(started)
+    }
+
+    pub(super) async fn execute(&self, run: Run) -> Result<Value, Failure> {
+        let context = Context::of_meta(&run.context);
+        let done = match self.sessions.get(run.session)? {
+            Session::Executor(executor) => context.around(executor.execute(run.into_code())).await,
+            Session::Kernel(kernel) => context.around(kernel.execute(run.into_code())).await,
+        };
+        Ok(result(&done?))
+    }
+
+    /// Begins to run code. Returns the first event of its stream.
+    pub(super) async fn stream(&self, run: Run) -> Result<Value, Failure> {
+        let Some(number) = run.stream else { return Err(Failure::closed("stream")) };
+        let context = Context::of_meta(&run.context);
+        let execution = match self.sessions.get(run.session)? {
+            Session::Executor(executor) => executor.stream(run.into_code()),
+            Session::Kernel(kernel) => kernel.stream(run.into_code()),
+        };
+        self.streams.put(number, Arc::new(Mutex::new(Stream { execution, text: String::new(), next: None })));
+        // Its first poll queues the code.
+        context.around(self.next(OneStream { stream: number })).await
+    }
+
+    /// The next event of a stream; nothing follows a result.
+    pub(super) async fn next(&self, OneStream { stream: number }: OneStream) -> Result<Value, Failure> {
+        let stream = self.streams.get(number)?;
+        let event = stream.lock().await.next().await;
+        if !goes_on(event.as_ref()) {
+            self.streams.remove(number);
+        }
+        self.event(event)
+    }
+
+    /// Ends a stream; the code is cancelled if it runs.
+    pub(super) fn close_stream(&self, OneStream { stream }: OneStream) -> Result<Value, Failure> {
+        self.streams.take(stream);
+        Ok(Value::Null)
+    }
+
+    fn event(&self, event: Option<Event>) -> Result<Value, Failure> {
+        match event {
+            Some(Ok(CodeExecutionEvent::ApprovalRequest(request))) => Ok(self.requests.hand_over(request)),
+            Some(Ok(CodeExecutionEvent::Chunk(chunk))) => Ok(json!({"type": "chunk", "text": chunk.text})),
+            Some(Ok(CodeExecutionEvent::Result(done))) => Ok(last_event(&done)),
+            Some(Err(error)) => Err(error.into()),
+            None => Err(Failure::closed("stream")),
+        }
+    }
+
+    pub(super) async fn reset(&self, OneSession { session }: OneSession) -> Result<Value, Failure> {
+        match self.sessions.get(session)? {
+            Session::Executor(executor) => executor.reset().await?,
+            Session::Kernel(kernel) => kernel.reset().await?,
+        }
+        Ok(Value::Null)
+    }
+
+    pub(super) fn cancel(&self, OneSession { session }: OneSession) -> Result<Value, Failure> {
+        match self.sessions.get(session)? {
+            Session::Executor(executor) => executor.cancel(),
+            Session::Kernel(kernel) => kernel.cancel(),
+        }
+        Ok(Value::Null)
+    }
+
+    pub(super) async fn install_package(&self, install: Install) -> Result<Value, Failure> {
+        Ok(json!(self.executor(install.session)?.install_package(&install.package).await?))
+    }
+
+    pub(super) async fn register_mcp_server(&self, register: Register) -> Result<Value, Failure> {
+        let Register { session, server_name, server_params } = register;
+        Ok(json!(self.executor(session)?.register_mcp_server(&server_name, &server_params).await?))
+    }
+
+    /// The grants of a session, each with its text.
+    pub(super) fn grants(&self, OneSession { session }: OneSession) -> Result<Value, Failure> {
+        let given = self.executor(session)?.grants();
+        let written = given.iter().map(|given| {
+            json!({"id": given.id, "left": given.left, "grant": &*given.grant, "text": given.grant.to_string()})
+        });
+        Ok(written.collect())
+    }
+
+    pub(super) fn revoke_grant(&self, RevokeGrant { session, id }: RevokeGrant) -> Result<Value, Failure> {
+        Ok(json!(self.executor(session)?.revoke_grant(id)))
+    }
+
+    fn executor(&self, session: u64) -> Result<Arc<CodeExecutor>, Failure> {
+        match self.sessions.get(session)? {
+            Session::Executor(executor) => Ok(executor),
+            Session::Kernel(_) => Err(Failure::new("settings", "the kernel has no tools".to_owned())),
+        }
+    }
+
+    pub(super) async fn stop(&self, OneSession { session }: OneSession) -> Result<Value, Failure> {
+        // One that has been stopped is stopped.
+        if let Some(session) = self.sessions.take(session) {
+            session.stop().await;
+        }
+        Ok(Value::Null)
+    }
+
+    pub(super) async fn stop_all(&self) {
+        drop(self.streams.take_all());
+        futures::future::join_all(self.sessions.take_all().iter().map(Session::stop)).await;
+    }
+}
+
+impl Session {
+    async fn stop(&self) {
+        match self {
+            Self::Executor(executor) => executor.stop().await,
+            Self::Kernel(kernel) => kernel.stop().await,
+        }
+    }
+}
+
+impl Stream {
+    /// The next event. Chunks that come together are one, so that much output takes few messages, and a line is whole
+    /// although Python writes its end apart. Cancellation safe.
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if self.text.is_empty() {
+                let event = match self.next.take() {
+                    Some(event) => event,
+                    None => self.execution.next().await,
+                };
+                match event {
+                    Some(Ok(CodeExecutionEvent::Chunk(chunk))) => self.text = chunk.text,
+                    event => return event,
+                }
+            }
+            match self.more().await {
+                Some(Some(Ok(CodeExecutionEvent::Chunk(more)))) => self.text.push_str(&more.text),
+                event => {
+                    self.next = event;
+                    let text = std::mem::take(&mut self.text);
+                    return Some(Ok(CodeExecutionEvent::Chunk(CodeExecutionChunk { text })));
+                }
+            }
+        }
+    }
+
+    /// What follows `text`, if it comes soon and there is room for it.
+    async fn more(&mut self) -> Option<Option<Event>> {
+        if self.text.len() >= EVENT_BYTES {
+            return None;
+        }
+        let wait = if self.text.ends_with('\n') { Duration::ZERO } else { LINE_WAIT };
+        tokio::time::timeout(wait, self.execution.next()).await.ok()
+    }
+}
+
+/// Whether something follows an event.
+fn goes_on(event: Option<&Event>) -> bool {
+    matches!(event, Some(Ok(CodeExecutionEvent::ApprovalRequest(_) | CodeExecutionEvent::Chunk(_))))
+}
+
+fn last_event(done: &CodeExecutionResult) -> Value {
+    let mut event = Map::from_iter([("type".to_owned(), json!("result"))]);
+    if let Value::Object(members) = result(done) {
+        event.extend(members);
+    }
+    Value::Object(event)
+}

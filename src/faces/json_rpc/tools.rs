@@ -1,0 +1,323 @@
+//! What has to do with tools, but not with a session: registries, generated packages, tool servers and their clients.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::sync::Mutex;
+
+use super::options::policy;
+use super::requests::Requests;
+use super::table::Table;
+use super::wire::{Failure, Seconds};
+use crate::config::{Config, Settings, connector_at};
+use crate::faces::doctor;
+use crate::ground::env::{ProcessEnvironment, Variables};
+use crate::tools::codegen;
+use crate::tools::registry::{ApigenSource, Registry, apigen, generate_mcp_sources};
+use crate::tools::tool_server::{ApprovalClient, ToolRunner, ToolServer};
+
+pub(super) struct Tools {
+    registries: Table<Registry>,
+    servers: Table<Arc<ToolServer>>,
+    clients: Table<Arc<Mutex<Option<ApprovalClient>>>>,
+    requests: Arc<Requests>,
+}
+
+/// Where the other program is, and its environment.
+#[derive(Deserialize)]
+pub(super) struct Place {
+    directory: PathBuf,
+    environment: ProcessEnvironment,
+    state_dir: Option<PathBuf>,
+    connect_timeout: Option<Seconds>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct One {
+    number: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OpenRegistry {
+    number: u64,
+    place: Place,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Generate {
+    place: Place,
+    server_name: String,
+    server_params: Value,
+    root_dir: PathBuf,
+    registry: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Apigen {
+    place: Place,
+    server_name: String,
+    root_dir: PathBuf,
+    server_params: Option<Map<String, Value>>,
+    tools: Option<PathBuf>,
+    #[serde(default)]
+    results: BTreeMap<String, Vec<Value>>,
+    #[serde(default)]
+    is_async: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Doctor {
+    place: Place,
+    python: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StartServer {
+    number: u64,
+    place: Place,
+    host: String,
+    port: u16,
+    approval_required: bool,
+    approval_policy: Option<String>,
+    approval_timeout: Seconds,
+    token: Option<String>,
+    host_token: Option<String>,
+}
+
+/// A tool server that is somewhere, and its tokens as far as they are known.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct At {
+    server_name: String,
+    host: String,
+    port: u16,
+    token: Option<String>,
+    host_token: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Call {
+    at: At,
+    tool_name: String,
+    tool_args: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Register {
+    at: At,
+    server_params: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Connect {
+    number: u64,
+    host: String,
+    port: u16,
+    host_token: String,
+}
+
+impl Place {
+    fn settings(self) -> Settings {
+        let mut settings = Settings {
+            workspace: self.directory,
+            state_dir: self.state_dir,
+            environment: Some(self.environment),
+            ..Settings::default()
+        };
+        if let Some(timeout) = self.connect_timeout {
+            settings.tool_server.connect_timeout = timeout.0;
+        }
+        settings
+    }
+
+    fn config(self) -> Result<Config, Failure> {
+        Config::new(self.settings()).map_err(|error| Failure::of("settings", &error))
+    }
+}
+
+impl At {
+    fn runner(self) -> ToolRunner {
+        let runner = ToolRunner::new(self.server_name).host(self.host).port(self.port);
+        let runner = runner.token(self.token.unwrap_or_default());
+        runner.host_token(self.host_token.unwrap_or_default())
+    }
+}
+
+impl Tools {
+    pub(super) fn new(requests: Arc<Requests>) -> Self {
+        Self {
+            registries: Table::new("registry"),
+            servers: Table::new("tool server"),
+            clients: Table::new("approval client"),
+            requests,
+        }
+    }
+
+    /// A registry in memory.
+    pub(super) fn open_registry(&self, open: OpenRegistry) -> Result<Value, Failure> {
+        self.registries.put(open.number, Registry::in_memory(open.place.config()?.connector()));
+        Ok(Value::Null)
+    }
+
+    pub(super) fn close_registry(&self, One { number }: One) -> Result<Value, Failure> {
+        self.registries.take(number);
+        Ok(Value::Null)
+    }
+
+    pub(super) fn registry(&self, number: u64) -> Result<Registry, Failure> {
+        self.registries.get(number)
+    }
+
+    /// Without a registry, the server is registered for the workspace that has its packages in `root_dir`.
+    pub(super) async fn generate_mcp_sources(&self, generate: Generate) -> Result<Value, Failure> {
+        let Generate { place, server_name, server_params, root_dir, registry } = generate;
+        let registry = match registry {
+            Some(number) => self.registries.get(number)?,
+            None => {
+                let config = place.config()?;
+                let workspace = workspace_of(&root_dir, config.workspace());
+                let state = config.create_state_dir_of(&workspace);
+                let state = state.map_err(|error| Failure::of("settings", &error))?;
+                Registry::in_directory(&state, config.connector())
+            }
+        };
+        Ok(json!(generate_mcp_sources(&registry, &server_name, &server_params, &root_dir).await?))
+    }
+
+    pub(super) async fn apigen(&self, params: Apigen) -> Result<Value, Failure> {
+        let Apigen { place, server_name, root_dir, server_params, tools, results, is_async } = params;
+        let source = match (server_params, tools) {
+            (Some(parameters), None) => ApigenSource::Server(parameters),
+            (None, Some(file)) => ApigenSource::ToolsFile(file),
+            _ => {
+                let message = "give either `server_params` or `tools`".to_owned();
+                return Err(Failure::new("settings", message));
+            }
+        };
+        let form = if is_async { codegen::RunForm::Async } else { codegen::RunForm::Sync };
+        let options = codegen::Options::default().form(form);
+        let variables = Variables::of(Some(&place.environment), &place.directory);
+        let report = apigen(&server_name, &root_dir, source, &results, options, variables).await?;
+        Ok(json!({"modules": report.modules, "warnings": report.warnings}))
+    }
+
+    pub(super) async fn doctor(&self, Doctor { place, python }: Doctor) -> Result<Value, Failure> {
+        let mut settings = place.settings();
+        settings.kernel.python = python;
+        let report = doctor::examine(&settings).await;
+        let text = report.to_string();
+        let report = serde_json::to_value(report).map_err(|error| Failure::of("invalid", &error))?;
+        Ok(json!({"report": report, "text": text}))
+    }
+
+    pub(super) async fn start_server(&self, start: StartServer) -> Result<Value, Failure> {
+        let StartServer { place, host, port, approval_required, .. } = start;
+        let variables = Variables::of(Some(&place.environment), &place.directory);
+        let mut builder = ToolServer::builder()
+            .connector(connector_at(place.directory, Arc::new(variables)))
+            .host(host)
+            .port(port)
+            .approval_required(approval_required)
+            .approval_timeout(start.approval_timeout.0);
+        if let Some(timeout) = place.connect_timeout {
+            builder = builder.connect_timeout(timeout.0);
+        }
+        if let Some(text) = start.approval_policy {
+            builder = builder.approval_policy(policy(&text)?);
+        }
+        if let Some(token) = start.token {
+            builder = builder.token(token);
+        }
+        if let Some(token) = start.host_token {
+            builder = builder.host_token(token);
+        }
+        let server = builder.start().await?;
+        let (token, host_token) = (server.token().to_owned(), server.host_token().to_owned());
+        let port = server.address().port();
+        self.servers.put(start.number, Arc::new(server));
+        Ok(json!({"port": port, "token": token, "host_token": host_token}))
+    }
+
+    pub(super) async fn join_server(&self, One { number }: One) -> Result<Value, Failure> {
+        self.servers.get(number)?.join().await;
+        Ok(Value::Null)
+    }
+
+    pub(super) async fn stop_server(&self, One { number }: One) -> Result<Value, Failure> {
+        if let Some(server) = self.servers.take(number) {
+            server.stop().await;
+        }
+        Ok(Value::Null)
+    }
+
+    pub(super) async fn run(&self, Call { at, tool_name, tool_args }: Call) -> Result<Value, Failure> {
+        let done = at.runner().call(&tool_name, &tool_args).await?;
+        Ok(json!({"value": done.value, "content": done.content}))
+    }
+
+    pub(super) async fn register(&self, Register { at, server_params }: Register) -> Result<Value, Failure> {
+        at.runner().register(&server_params).await?;
+        Ok(Value::Null)
+    }
+
+    pub(super) async fn reset(&self, at: At) -> Result<Value, Failure> {
+        at.runner().reset().await?;
+        Ok(Value::Null)
+    }
+
+    pub(super) async fn connect(&self, connect: Connect) -> Result<Value, Failure> {
+        let Connect { number, host, port, host_token } = connect;
+        let client = ApprovalClient::connect(&host, port, &host_token).await?;
+        self.clients.put(number, Arc::new(Mutex::new(Some(client))));
+        Ok(Value::Null)
+    }
+
+    /// The next approval request of a client; `null` once the tool server has stopped.
+    pub(super) async fn next(&self, One { number }: One) -> Result<Value, Failure> {
+        let client = self.clients.get(number)?;
+        let mut client = client.lock().await;
+        let next = match client.as_mut() {
+            Some(client) => client.next().await,
+            None => None,
+        };
+        next.transpose()?.map_or(Ok(Value::Null), |request| Ok(self.requests.hand_over(request)))
+    }
+
+    pub(super) async fn disconnect(&self, One { number }: One) -> Result<Value, Failure> {
+        if let Some(client) = self.clients.take(number)
+            && let Some(client) = client.lock().await.take()
+        {
+            client.disconnect().await;
+        }
+        Ok(Value::Null)
+    }
+
+    pub(super) async fn stop_all(&self) {
+        drop(self.registries.take_all());
+        drop(self.clients.take_all());
+        let servers = self.servers.take_all();
+        futures::future::join_all(servers.iter().map(|server| server.stop())).await;
+    }
+}
+
+/// The workspace whose packages are in `root_dir`: its parent, or the current directory where that is `root_dir` itself.
+fn workspace_of(root_dir: &Path, directory: &Path) -> PathBuf {
+    let root = directory.join(root_dir);
+    let root = root.canonicalize().unwrap_or(root);
+    match root.parent() {
+        Some(parent) if root != directory => parent.to_owned(),
+        _ => root,
+    }
+}

@@ -1,0 +1,223 @@
+//! The messages, and how results and errors of the library are written.
+
+use std::io;
+use std::time::Duration;
+
+use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::words::with_options;
+use crate::config;
+use crate::faces::library::{CodeExecutionError, CodeExecutionResult};
+use crate::ground::text::describe;
+use crate::session::{KernelState, StartError};
+use crate::tools::registry::{ApigenError, GenerateError};
+use crate::tools::tool_server::{self, ApprovalClientError, ToolRunnerError};
+
+/// The codes of JSON-RPC 2.0, section 5.1, and one for everything that the library reports.
+const METHOD_NOT_FOUND: i32 = -32601;
+const INVALID_PARAMS: i32 = -32602;
+const FAILED: i32 = -32000;
+
+/// A line from the other program.
+pub(super) enum Incoming {
+    Request(Request),
+    /// The answer to this request is no longer wanted.
+    Cancel(u64),
+}
+
+#[derive(Deserialize)]
+pub(super) struct Request {
+    pub(super) id: u64,
+    pub(super) method: String,
+    #[serde(default)]
+    pub(super) params: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "method", content = "params")]
+enum Notification {
+    #[serde(rename = "cancel")]
+    Cancel { id: u64 },
+}
+
+#[derive(Deserialize)]
+pub(super) struct Level {
+    pub(super) level: String,
+}
+
+/// Reads a line. One that is no message means that the two programs do not belong together.
+pub(super) fn understand(line: &str) -> io::Result<Incoming> {
+    if let Ok(request) = serde_json::from_str(line) {
+        return Ok(Incoming::Request(request));
+    }
+    let Notification::Cancel { id } = serde_json::from_str(line)?;
+    Ok(Incoming::Cancel(id))
+}
+
+/// Reads the parameters of a method.
+pub(super) fn read<'de, T: Deserialize<'de>>(params: Value) -> Result<T, Failure> {
+    serde_path_to_error::deserialize(params)
+        .map_err(|error| Failure { code: INVALID_PARAMS, ..Failure::new("invalid", error.to_string()) })
+}
+
+pub(super) fn response(id: u64, answer: Result<Value, Failure>) -> String {
+    match answer {
+        Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+        Err(Failure { code, message, data }) => {
+            json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message, "data": data}})
+        }
+    }
+    .to_string()
+}
+
+/// An error for the other program. `kind` in its data tells which of the library's errors it is.
+#[derive(Debug)]
+pub(super) struct Failure {
+    code: i32,
+    message: String,
+    data: Map<String, Value>,
+}
+
+impl Failure {
+    pub(super) fn new(kind: &str, message: String) -> Self {
+        let data = Map::from_iter([("kind".to_owned(), kind.into())]);
+        Self { code: FAILED, message, data }
+    }
+
+    pub(super) fn no_method(method: &str) -> Self {
+        Self { code: METHOD_NOT_FOUND, ..Self::new("method", format!("there is no method `{method}`")) }
+    }
+
+    /// The other program names something that has ended.
+    pub(super) fn closed(what: &str) -> Self {
+        Self::new("closed", format!("the {what} has been stopped"))
+    }
+
+    pub(super) fn of(kind: &str, error: &dyn std::error::Error) -> Self {
+        Self::new(kind, with_options(&describe(error)))
+    }
+
+    fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.data.insert(name.to_owned(), value.into());
+        self
+    }
+}
+
+impl From<CodeExecutionError> for Failure {
+    fn from(error: CodeExecutionError) -> Self {
+        let message = error.to_string();
+        let ended = |kind, state, output: &CodeExecutionResult| {
+            let is_kept = state == KernelState::Kept;
+            Self::new(kind, message.clone()).with("kept", is_kept).with("output", result(output))
+        };
+        match &error {
+            CodeExecutionError::Raised { name, value, output, .. } => Self::new("raised", message)
+                .with("name", name.clone())
+                .with("value", value.clone())
+                .with("output", result(output)),
+            CodeExecutionError::TimedOut { kernel, output, .. } => ended("timed_out", *kernel, output),
+            CodeExecutionError::Cancelled { kernel, output, .. } => ended("cancelled", *kernel, output),
+            CodeExecutionError::Lost { kernel, output, .. } => ended("lost", *kernel, output),
+            CodeExecutionError::Unavailable(_) => Self::new("unavailable", with_options(&message)),
+        }
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        use config::Error::{NoGateway, NoHome, Sandbox, StateDir, Workspace};
+
+        let kind = match &error {
+            // What is missing on this machine.
+            StartError::Config(NoGateway | NoHome | Sandbox(_) | StateDir { .. } | Workspace { .. }) => {
+                "start"
+            }
+            StartError::Config(_) | StartError::Policy(_) => "settings",
+            _ => "start",
+        };
+        Self::of(kind, &error)
+    }
+}
+
+impl From<GenerateError> for Failure {
+    fn from(error: GenerateError) -> Self {
+        let kind = match &error {
+            GenerateError::NotAnObject | GenerateError::Unusable(_) => "settings",
+            _ => "generate",
+        };
+        Self::of(kind, &error)
+    }
+}
+
+impl From<ApigenError> for Failure {
+    fn from(error: ApigenError) -> Self {
+        let kind = match &error {
+            ApigenError::Name(_) | ApigenError::UnknownTool { .. } => "settings",
+            _ => "generate",
+        };
+        Self::of(kind, &error)
+    }
+}
+
+impl From<ToolRunnerError> for Failure {
+    fn from(error: ToolRunnerError) -> Self {
+        let kind = match &error {
+            ToolRunnerError::Rejected(_) => "rejected",
+            ToolRunnerError::Timeout(_) => "timeout",
+            _ => "tool",
+        };
+        Self::of(kind, &error)
+    }
+}
+
+impl From<ApprovalClientError> for Failure {
+    fn from(error: ApprovalClientError) -> Self {
+        Self::of("approval_client", &error)
+    }
+}
+
+impl From<tool_server::Error> for Failure {
+    fn from(error: tool_server::Error) -> Self {
+        let kind = match &error {
+            tool_server::Error::Token { .. } | tool_server::Error::SameTokens => "settings",
+            _ => "start",
+        };
+        Self::of(kind, &error)
+    }
+}
+
+/// A result as the other program gets it.
+pub(super) fn result(result: &CodeExecutionResult) -> Value {
+    #[derive(Serialize)]
+    struct Cut<'a> {
+        chars: usize,
+        file: Option<&'a std::path::Path>,
+    }
+    let CodeExecutionResult { text, images, files, truncated, late_text, notes } = result;
+    let truncated = truncated.as_ref().map(|cut| Cut { chars: cut.chars, file: cut.file.as_deref() });
+    json!({
+        "text": text,
+        "images": images,
+        "files": files,
+        "truncated": truncated,
+        "late_text": late_text,
+        "notes": notes,
+    })
+}
+
+/// A time in seconds. `null` is for ever: a century.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seconds(pub(super) Duration);
+
+impl<'de> Deserialize<'de> for Seconds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+        let Some(seconds) = Option::<f64>::deserialize(deserializer)? else { return Ok(Self(CENTURY)) };
+        if seconds >= CENTURY.as_secs_f64() {
+            return Ok(Self(CENTURY));
+        }
+        Duration::try_from_secs_f64(seconds).map(Self).map_err(D::Error::custom)
+    }
+}

@@ -1,0 +1,149 @@
+//! The entry of a kept session: a directory with its description, socket, lock and log.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::Error;
+use super::likeness::Likeness;
+use crate::config::sessions_dir;
+use crate::ground::files::{create_private_directory, if_there, lock, small};
+
+/// The largest description that is read, in bytes.
+const DESCRIPTION_BYTES: u64 = 64 * 1024;
+
+/// The longest path of a socket: 104 bytes on macOS and 108 on Linux, with the byte that ends it.
+const SOCKET_BYTES: usize = 103;
+
+/// How long it may take to lock an entry that is new.
+const LOCK_TIME: Duration = Duration::from_secs(5);
+
+/// The entry of a session, which may have ended.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    path: PathBuf,
+}
+
+/// What an entry says of its session.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Description {
+    /// The workspace.
+    pub(super) workspace: PathBuf,
+    /// How the session was begun.
+    pub(super) likeness: Likeness,
+    /// The process that holds it.
+    pub(super) process: u32,
+    /// When it began, in milliseconds since 1970.
+    pub(super) began: u64,
+    /// Since when no client attends it, in milliseconds since 1970.
+    #[serde(default)]
+    pub(super) alone_since: Option<u64>,
+    /// How long it waits for a client, in seconds.
+    pub(super) keep_seconds: u64,
+    /// Its notebook.
+    #[serde(default)]
+    pub(super) notebook: Option<PathBuf>,
+    /// Why it has ended: written for the next client, who will look for it.
+    #[serde(default)]
+    pub(super) ended: Option<String>,
+}
+
+impl Entry {
+    /// The entry with this path.
+    pub(super) fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// A new entry, without a description.
+    pub(super) fn create(states: &Path) -> Result<Self, Error> {
+        let parent = sessions_dir(states);
+        let id = uuid::Uuid::new_v4().simple().to_string();
+        let path = parent.join(&id[..8]);
+        create_private_directory(&path).map_err(|source| Error::Directory { path: parent, source })?;
+        let entry = Self { path };
+        let socket = entry.socket();
+        if socket.as_os_str().len() > SOCKET_BYTES {
+            entry.remove();
+            return Err(Error::TooLong { path: socket, limit: SOCKET_BYTES });
+        }
+        Ok(entry)
+    }
+
+    /// All entries, in no order.
+    pub(super) fn all(states: &Path) -> io::Result<Vec<Self>> {
+        let entries = if_there(std::fs::read_dir(sessions_dir(states)))?.into_iter().flatten();
+        entries.map(|entry| entry.map(|entry| Self { path: entry.path() })).collect()
+    }
+
+    /// The directory of all states that the entry is in.
+    pub(super) fn states(&self) -> Option<&Path> {
+        self.path.parent()?.parent()
+    }
+
+    /// The id of the session.
+    pub(super) fn id(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn socket(&self) -> PathBuf {
+        self.path.join("socket")
+    }
+
+    pub(super) fn log(&self) -> PathBuf {
+        self.path.join("log")
+    }
+
+    /// Locks the entry as long as the result lives: its session lives as long.
+    pub(super) fn hold(&self) -> io::Result<File> {
+        lock(&self.path.join("lock"), LOCK_TIME)
+    }
+
+    /// Whether the session's process lives.
+    pub(super) fn is_held(&self) -> bool {
+        let Ok(file) = small::create(&self.path.join("lock")) else { return false };
+        matches!(file.try_lock(), Err(std::fs::TryLockError::WouldBlock))
+    }
+
+    pub(super) fn describe(&self, description: &Description) -> io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(&self.path)?;
+        serde_json::to_writer(&mut file, description)?;
+        file.persist(self.description()).map_err(|error| error.error).map(drop)
+    }
+
+    /// What the entry says; `None` if it is new or nothing that ipybox has written.
+    pub(super) fn read(&self) -> Option<Description> {
+        serde_json::from_slice(&small::read(&self.description(), DESCRIPTION_BYTES).ok()?).ok()
+    }
+
+    fn description(&self) -> PathBuf {
+        self.path.join("session.json")
+    }
+
+    /// Removes the entry.
+    pub(super) fn remove(&self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "could not remove `{}`", self.path.display());
+        }
+    }
+
+    /// When it was made or last changed.
+    pub(super) fn age(&self) -> Duration {
+        let changed = std::fs::metadata(&self.path).and_then(|metadata| metadata.modified());
+        changed.ok().and_then(|changed| changed.elapsed().ok()).unwrap_or_default()
+    }
+}
+
+/// Milliseconds since 1970.
+pub(super) fn now() -> u64 {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

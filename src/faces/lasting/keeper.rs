@@ -1,0 +1,465 @@
+//! The process that holds a session, and serves one client after the other.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::entry::{Description, Entry, now};
+use super::greeting::{Answer, LINE_BYTES, Status, Wish, line, understand};
+use super::likeness::Likeness;
+use super::list::end_more_than_may_be_kept;
+use super::{Error, GREETING_TIME, Keep};
+use crate::config::{Config, Settings};
+use crate::faces::mcp_server::{Codes, Error as ServeError, Serving, end_on_signals};
+use crate::ground::process::{descends_from, memory_of_family, memory_of_machine};
+
+/// How long the first client may take: the relay that has started us attends at once.
+const FIRST_CLIENT: Duration = Duration::from_secs(30);
+
+/// The longest time that a session is kept: ten years.
+const LONGEST_SECS: f64 = 10.0 * 365.0 * 24.0 * 3600.0;
+
+/// How many connections are heard at the same time.
+const CONNECTIONS: usize = 16;
+
+/// How many people may be at prompts; there is room for a client beside them.
+const PEOPLE: usize = 8;
+
+/// How long it takes at most to notice that a client is gone.
+const NOTICE: Duration = Duration::from_millis(20);
+
+/// How often the memory of a session without a client is looked at.
+const MEMORY_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The part of the machine's memory that a session without a client may use: one in so many.
+const MEMORY_PART: u64 = 4;
+
+/// The size at which the log is begun anew when a client goes, in bytes.
+const LOG_BYTES: u64 = 4 * 1024 * 1024;
+
+/// How long a client may take to read the last answers once the kernel and the connections are gone.
+const DRAIN_GRACE: Duration = Duration::from_millis(500);
+
+struct Keeper {
+    serving: Serving,
+    entry: Entry,
+    likeness: Likeness,
+    /// How long the session waits, as the newest client says.
+    keep: Mutex<Duration>,
+    /// Cancelled by signals.
+    asked_to_end: CancellationToken,
+    /// Since when nobody attends the session; `None` while somebody does.
+    alone_since: watch::Sender<Option<Instant>>,
+    /// How many people are at prompts.
+    people: watch::Sender<usize>,
+    /// Cancelled when the newest client is gone.
+    closed: Mutex<CancellationToken>,
+    description: Mutex<Description>,
+    state_dir: std::path::PathBuf,
+    stop: CancellationToken,
+    /// What the next client is told.
+    ended: Mutex<Option<String>>,
+}
+
+/// Holds a session until nobody has taken it over for as long as it is kept, or until it is asked to end.
+///
+/// Writes a line to stdout, and closes it, as soon as a client can attend.
+///
+/// # Errors
+/// The session cannot be opened, or its entry cannot be used.
+pub async fn keep_session(settings: Settings, keep: Keep) -> Result<(), Error> {
+    // The client may kill the group of processes, or its terminal may end.
+    rustix::process::setsid().map_err(|error| Error::Start(error.into()))?;
+    let entry = Entry::at(keep.entry);
+    let unusable = |source| Error::Directory { path: entry.path().to_owned(), source };
+    let _held = entry.hold().map_err(unusable)?;
+    let likeness = Likeness::of(&settings);
+    let mut config = Config::new(settings)?;
+    config.session = Some(entry.id());
+    for problem in config.variables().problems() {
+        tracing::warn!("{problem}");
+    }
+    let (stop, asked_to_end) = (CancellationToken::new(), CancellationToken::new());
+    end_on_signals(&asked_to_end).map_err(ServeError::Signals)?;
+    let listener = UnixListener::bind(entry.socket()).map_err(unusable)?;
+    let mut description = Description {
+        workspace: config.workspace().to_owned(),
+        likeness: likeness.clone(),
+        process: std::process::id(),
+        began: now(),
+        alone_since: None,
+        keep_seconds: keep.time.as_secs(),
+        notebook: None,
+        ended: None,
+    };
+    let serving = Serving::open(&config, Codes::ClientAlone).await?;
+    description.notebook = serving.notebook().map(Path::to_owned);
+    entry.describe(&description).map_err(unusable)?;
+    let keeper = Arc::new(Keeper {
+        serving,
+        entry: entry.clone(),
+        likeness,
+        keep: Mutex::new(keep.time),
+        asked_to_end,
+        alone_since: watch::Sender::new(Some(Instant::now())),
+        people: watch::Sender::new(0),
+        closed: Mutex::default(),
+        description: Mutex::new(description),
+        state_dir: config.state_dir.clone(),
+        stop,
+        ended: Mutex::default(),
+    });
+    say_ready().map_err(Error::Start)?;
+    keeper.serve(listener).await;
+    keeper.end().await;
+    Ok(())
+}
+
+/// Tells the relay that it can connect. Whatever writes to stdout later writes nowhere.
+fn say_ready() -> io::Result<()> {
+    let mut stdout = io::stdout();
+    // The relay may be gone: another one will find the session.
+    stdout.write_all(b"ready\n").and_then(|()| stdout.flush()).ok();
+    let nowhere = File::options().write(true).open("/dev/null")?;
+    Ok(rustix::stdio::dup2_stdout(&nowhere)?)
+}
+
+impl Keeper {
+    async fn serve(self: &Arc<Self>, listener: UnixListener) {
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let hearing = async {
+            loop {
+                let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+                match listener.accept().await {
+                    Ok((stream, _)) => {
+                        let keeper = Arc::clone(self);
+                        tokio::spawn(async move {
+                            if let Err(error) = keeper.hear(stream).await {
+                                tracing::debug!(%error, "a connection has failed");
+                            }
+                            drop(place);
+                        });
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "could not accept a connection");
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            () = hearing => {}
+            () = self.stop.cancelled() => {}
+            () = self.asked_to_end.cancelled() => {
+                if self.serving.has_worked() {
+                    self.tell_next("its process was asked to end, as when the machine shuts down".to_owned());
+                }
+            }
+            why = self.forgotten() => {
+                tracing::info!(%why, "ending");
+                self.tell_next(why);
+            }
+            why = self.too_large() => {
+                tracing::warn!(%why, "ending");
+                self.tell_next(why);
+            }
+        }
+        self.stop.cancel();
+    }
+
+    /// Answers a connection, and serves it if it is a client's.
+    async fn hear(self: &Arc<Self>, stream: UnixStream) -> io::Result<()> {
+        let peer = stream.peer_cred()?;
+        if peer.uid() != rustix::process::geteuid().as_raw() {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user's process"));
+        }
+        let (input, mut output) = stream.into_split();
+        let mut input = BufReader::new(input);
+        let mut words = Vec::new();
+        let mut first = (&mut input).take(LINE_BYTES as u64);
+        tokio::time::timeout(GREETING_TIME, first.read_until(b'\n', &mut words)).await??;
+        let (likeness, note, keep) = match understand(&words)? {
+            Wish::Attend { likeness, note, keep_seconds } => (likeness, note, keep_seconds),
+            Wish::Join { program, can_answer } => {
+                let process = peer.pid().and_then(|process| u32::try_from(process).ok());
+                if process.is_some_and(|process| descends_from(process, std::process::id())) {
+                    let why = "code of a session cannot answer for its user".to_owned();
+                    return output.write_all(&line(&Answer::Refused { why })?).await;
+                }
+                return self.join(&program, can_answer, (input, output)).await;
+            }
+            Wish::Status => return output.write_all(&line(&Answer::Status(self.status()))?).await,
+            Wish::End { why, only_alone } => {
+                if only_alone {
+                    if *self.people.borrow() > 0 {
+                        return output.write_all(&line(&Answer::Taken)?).await;
+                    }
+                    let Some(attended) = self.attend_after_another().await else {
+                        return output.write_all(&line(&Answer::Taken)?).await;
+                    };
+                    // Nobody attends it any more.
+                    std::mem::forget(attended);
+                }
+                self.tell_next(why);
+                output.write_all(&line(&Answer::Ending)?).await?;
+                self.stop.cancel();
+                return Ok(());
+            }
+        };
+        if let Some(why) = self.refusal(&likeness) {
+            return output.write_all(&line(&Answer::Refused { why })?).await;
+        }
+        let Some(attended) = self.attend_after_another().await else {
+            return output.write_all(&line(&Answer::Taken)?).await;
+        };
+        self.keep_for(Duration::from_secs_f64(keep.clamp(0.0, LONGEST_SECS)));
+        output.write_all(&line(&Answer::Attended)?).await?;
+        if self.serving.has_served() {
+            self.serving.tell_takeover(attended.alone_for);
+        }
+        if let Some(note) = note {
+            self.serving.tell(note);
+        }
+        let closed = self.stop.child_token();
+        self.closed.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&closed);
+        if let Err(error) = self.serving.client((input, output), closed, Some(self.stop.clone())).await {
+            tracing::warn!(%error, "a client has ended");
+        }
+        if !self.serving.has_worked() && *self.people.borrow() == 0 {
+            // It has only looked which tools there are.
+            self.stop.cancel();
+            return Ok(());
+        }
+        drop(attended);
+        self.now_alone().await;
+        Ok(())
+    }
+
+    /// Serves a person's prompt. As long as one is there, the session does not end by itself.
+    async fn join(
+        self: &Arc<Self>,
+        program: &str,
+        can_answer: bool,
+        (input, mut output): (BufReader<OwnedReadHalf>, OwnedWriteHalf),
+    ) -> io::Result<()> {
+        if program != self.likeness.program {
+            let version = self.likeness.program.split(' ').next().unwrap_or_default();
+            let why = format!(
+                "it was begun by another ipybox, of version {version}; use that one, or end the session"
+            );
+            return output.write_all(&line(&Answer::Refused { why })?).await;
+        }
+        let is_admitted = self.people.send_if_modified(|people| {
+            let is_admitted = *people < PEOPLE;
+            *people += usize::from(is_admitted);
+            is_admitted
+        });
+        if !is_admitted {
+            let why = format!("{PEOPLE} prompts are attached to it already");
+            return output.write_all(&line(&Answer::Refused { why })?).await;
+        }
+        let _present = Present(Arc::clone(self));
+        output.write_all(&line(&Answer::Joined)?).await?;
+        Box::pin(self.serving.person((input, output), can_answer, self.stop.child_token())).await
+    }
+
+    /// Why a client that would begin a session in this way cannot have this one.
+    fn refusal(&self, other: &Likeness) -> Option<String> {
+        if self.likeness.program != other.program {
+            return Some("another ipybox has begun it".to_owned());
+        }
+        if self.likeness.settings != other.settings {
+            return Some("it was begun with other flags, files or variables".to_owned());
+        }
+        let differing = self.likeness.differing_variables(other, &self.state_dir);
+        (!differing.is_empty()).then(|| format!("these variables have changed: {}", differing.join(", ")))
+    }
+
+    /// As [`attend`](Self::attend), after a client that is gone has been put aside.
+    async fn attend_after_another(self: &Arc<Self>) -> Option<Attended> {
+        if let Some(attended) = self.attend() {
+            return Some(attended);
+        }
+        // The end of its connection came before this one's beginning, and is noticed by then.
+        tokio::time::sleep(NOTICE).await;
+        let is_closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner).is_cancelled();
+        if is_closed {
+            let alone = async { self.alone_since.subscribe().wait_for(Option::is_some).await.is_ok() };
+            tokio::time::timeout(GREETING_TIME / 2, alone).await.ok();
+        }
+        self.attend()
+    }
+
+    /// Makes the caller the client; `None` if there is one.
+    fn attend(self: &Arc<Self>) -> Option<Attended> {
+        let mut alone_for = None;
+        self.alone_since.send_if_modified(|since| {
+            alone_for = since.take().map(|since| since.elapsed());
+            alone_for.is_some()
+        });
+        let attended = Attended { keeper: Arc::clone(self), alone_for: alone_for? };
+        self.describe(|description| description.alone_since = None);
+        Some(attended)
+    }
+
+    /// Resolves when nobody has attended the session for too long.
+    async fn forgotten(&self) -> String {
+        let (mut alone_since, mut people) = (self.alone_since.subscribe(), self.people.subscribe());
+        let mut limit = FIRST_CLIENT;
+        loop {
+            let since = *alone_since.borrow_and_update();
+            let Some(since) = since else {
+                limit = self.keep();
+                // `self` owns the sender, so this cannot fail.
+                alone_since.changed().await.ok();
+                continue;
+            };
+            if *people.borrow_and_update() > 0 {
+                // `self` owns the sender, so this cannot fail.
+                people.changed().await.ok();
+                continue;
+            }
+            tokio::select! {
+                Ok(()) = people.changed() => {}
+                () = tokio::time::sleep_until(since + limit) => {
+                    return format!("no client took it over within {} s", limit.as_secs());
+                }
+                Ok(()) = alone_since.changed() => {}
+            }
+        }
+    }
+
+    /// Resolves when the processes of the session use too much memory while nobody attends it, or nobody could.
+    async fn too_large(&self) -> String {
+        let mut ticks = tokio::time::interval(MEMORY_INTERVAL);
+        loop {
+            ticks.tick().await;
+            if !self.entry.path().exists() {
+                return "its entry was removed, so that no client could find it".to_owned();
+            }
+            if self.alone_since.borrow().is_none() || *self.people.borrow() > 0 {
+                continue;
+            }
+            let look = || Some((memory_of_family(std::process::id())?, memory_of_machine()? / MEMORY_PART));
+            let Ok(Some((memory, limit))) = tokio::task::spawn_blocking(look).await else { continue };
+            if memory > limit && self.alone_since.borrow().is_some() {
+                let mib = |bytes: u64| bytes / 1024 / 1024;
+                return format!(
+                    "its processes used {} MiB of memory, more than the {} MiB that a session without a client may use",
+                    mib(memory),
+                    mib(limit)
+                );
+            }
+        }
+    }
+
+    /// What is due when a client is gone.
+    async fn now_alone(&self) {
+        let (entry, states) = (self.entry.clone(), self.entry.states().map(ToOwned::to_owned));
+        let housekeeping = tokio::task::spawn_blocking(move || {
+            if std::fs::metadata(entry.log()).is_ok_and(|log| log.len() > LOG_BYTES)
+                && let Ok(log) = File::options().write(true).open(entry.log())
+                && let Err(error) = log.set_len(0)
+            {
+                tracing::debug!(%error, "the log of the session grows");
+            }
+            if let Some(states) = states {
+                end_more_than_may_be_kept(&states);
+            }
+        });
+        if let Err(error) = housekeeping.await {
+            tracing::error!(%error, "could not look after the kept sessions");
+        }
+    }
+
+    fn status(&self) -> Status {
+        let activity = self.serving.activity();
+        let (alone_since, people) = (*self.alone_since.borrow(), *self.people.borrow());
+        Status {
+            is_attended: alone_since.is_none(),
+            seconds_left: alone_since
+                .filter(|_| people == 0)
+                .map(|since| self.keep().saturating_sub(since.elapsed()).as_secs()),
+            seconds: activity.seconds,
+            open_cells: activity.open_cells,
+            people,
+            left: activity.left,
+            memory: memory_of_family(std::process::id()),
+        }
+    }
+
+    fn keep(&self) -> Duration {
+        *self.keep.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep_for(&self, time: Duration) {
+        *self.keep.lock().unwrap_or_else(PoisonError::into_inner) = time;
+        self.describe(|description| description.keep_seconds = time.as_secs());
+    }
+
+    fn tell_next(&self, why: String) {
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    }
+
+    fn describe(&self, change: impl FnOnce(&mut Description)) {
+        let mut description = self.description.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut description);
+        if let Err(error) = self.entry.describe(&description) {
+            tracing::warn!(%error, "could not write the entry of the session");
+        }
+    }
+
+    /// Ends the session, with all its processes. Its entry stays if the next client is to be told why.
+    async fn end(&self) {
+        self.serving.stop().await;
+        tokio::time::sleep(DRAIN_GRACE).await;
+        self.serving.close().await;
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match ended {
+            Some(why) => {
+                self.describe(|description| description.ended = Some(why));
+                for file in [self.entry.socket(), self.entry.log()] {
+                    if let Err(error) = std::fs::remove_file(&file) {
+                        tracing::debug!(%error, "could not remove `{}`", file.display());
+                    }
+                }
+            }
+            None => self.entry.remove(),
+        }
+    }
+}
+
+/// A person at a prompt, as long as this lives. The time that the session is kept for begins when the last one leaves.
+struct Present(Arc<Keeper>);
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.0
+            .alone_since
+            .send_if_modified(|since| since.as_mut().map(|since| *since = Instant::now()).is_some());
+        self.0.people.send_modify(|people| *people -= 1);
+    }
+}
+
+/// The right of the one client.
+struct Attended {
+    keeper: Arc<Keeper>,
+    /// For how long nobody had it.
+    alone_for: Duration,
+}
+
+impl Drop for Attended {
+    fn drop(&mut self) {
+        self.keeper.describe(|description| description.alone_since = Some(now()));
+        self.keeper.alone_since.send_replace(Some(Instant::now()));
+    }
+}

@@ -1,0 +1,285 @@
+//! What an MCP client starts: passes bytes between its stdin and stdout and the process that holds the session.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rmcp::transport::stdio_pipes;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::process::Command;
+use tokio_util::sync::CancellationToken;
+
+use super::entry::Entry;
+use super::greeting::{Answer, LINE_BYTES, Wish, line, understand};
+use super::likeness::Likeness;
+use super::list::{Found, find};
+use super::{Error, GREETING_TIME};
+use crate::config::{Settings, states_dir};
+use crate::faces::mcp_server::{Error as ServeError, end_on_signals};
+use crate::ground::env::Variables;
+
+/// How much is passed on at once.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// How long a session that is ending gets to write why.
+const ENDING: Duration = Duration::from_secs(1);
+
+/// How long a client that has ended its input may take to read what is left.
+const LAST_READING: Duration = Duration::from_secs(2);
+
+/// How often the log of the session is looked at, for messages to show.
+const LOG_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Serves a client with a kept session, or with a new one that is kept. `arguments` are those of the command that holds
+/// one, without its entry.
+///
+/// Returns when the client closes stdin, or on SIGTERM, SIGINT or SIGHUP.
+///
+/// # Errors
+/// See [`Error`].
+pub async fn relay(settings: Settings, keep: Duration, arguments: Vec<OsString>) -> Result<(), Error> {
+    let ending = CancellationToken::new();
+    end_on_signals(&ending).map_err(ServeError::Signals)?;
+    std::fs::create_dir_all(&settings.workspace)
+        .and_then(|()| settings.workspace.canonicalize())
+        .map_err(|source| crate::config::Error::Workspace { path: settings.workspace.clone(), source })?;
+    let workspace = settings.workspace.canonicalize().unwrap_or_else(|_| settings.workspace.clone());
+    let states = states_dir(settings.state_dir.clone(), &Variables::load(&workspace))?;
+    let states = std::path::absolute(&states).unwrap_or(states);
+    let likeness = Likeness::of(&settings);
+    let attended = match take_over(&states, &workspace, &likeness, keep).await? {
+        Ok(attended) => attended,
+        Err(notes) => begin(&states, &likeness, keep, notes, arguments).await?,
+    };
+    tokio::select! {
+        passed = attended.pass() => passed,
+        () = ending.cancelled() => Ok(()),
+    }
+}
+
+/// A connection to the process that holds the session.
+struct Attended {
+    entry: Entry,
+    input: BufReader<OwnedReadHalf>,
+    output: OwnedWriteHalf,
+    log: Log,
+}
+
+/// The newest session that can be taken over; else what a new one should tell.
+async fn take_over(
+    states: &Path,
+    workspace: &Path,
+    likeness: &Likeness,
+    keep: Duration,
+) -> Result<Result<Attended, Vec<String>>, Error> {
+    let Found { alike, mut notes, ended } = find(states, workspace, likeness)?;
+    let mut failed = Vec::new();
+    for entry in alike {
+        let (id, entry_again) = (entry.id(), entry.clone());
+        let note = ended.as_ref().map(|ended| format!("[Another session of this workspace, {ended}]"));
+        match attend(entry, likeness, keep, note).await {
+            Ok(Ok(None)) => {}
+            Ok(Ok(Some(mut attended))) => {
+                tracing::info!(session = %id, "taking over a kept session");
+                attended.log.skip();
+                return Ok(Ok(attended));
+            }
+            Ok(Err(why)) => notes.push(format!(
+                "A session of this workspace is kept, and was not taken over: {why}. The user can end it: \
+                 `ipybox sessions end {id}`."
+            )),
+            // It is ending, or does not answer: a new session does not depend on it.
+            Err(error) => {
+                tracing::warn!(%error, session = %id, "a kept session could not be taken over");
+                failed.push(entry_again);
+            }
+        }
+    }
+    notes.extend(ended.map(new_after));
+    if !failed.is_empty() {
+        // What has ended meanwhile says why.
+        let deadline = tokio::time::Instant::now() + ENDING;
+        while failed.iter().any(Entry::is_held) && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(ENDING / 50).await;
+        }
+        let Found { notes: later, ended, .. } = find(states, workspace, likeness)?;
+        let later = later.into_iter().chain(ended.map(new_after));
+        notes.extend(later.filter(|note| !notes.contains(note)).collect::<Vec<_>>());
+        notes.extend(failed.iter().filter(|entry| entry.is_held()).map(|entry| {
+            format!(
+                "A session of this workspace does not answer, and was not taken over. The user can end it: \
+                 `ipybox sessions end {}`.",
+                entry.id()
+            )
+        }));
+    }
+    for note in &notes {
+        tracing::warn!("{note}");
+    }
+    Ok(Err(notes))
+}
+
+/// What a new session tells of the one before.
+fn new_after(ended: String) -> String {
+    format!("This is a new session: the one before, {ended}")
+}
+
+/// Starts a process that holds a session, and attends it.
+async fn begin(
+    states: &Path,
+    likeness: &Likeness,
+    keep: Duration,
+    notes: Vec<String>,
+    arguments: Vec<OsString>,
+) -> Result<Attended, Error> {
+    let entry = Entry::create(states)?;
+    let begun = start(&entry, arguments).await;
+    if begun.is_err() {
+        show_log(&entry);
+        entry.remove();
+    }
+    begun?;
+    let note = (!notes.is_empty()).then(|| format!("[{}]", notes.join("\n")));
+    let id = entry.id();
+    let attended = attend(entry, likeness, keep, note).await;
+    match attended.map_err(|source| Error::Connection { id: id.clone(), source })? {
+        Ok(Some(attended)) => Ok(attended),
+        Ok(None) => Err(Error::Connection { id, source: io::Error::other("another client has it") }),
+        Err(why) => Err(Error::Connection { id, source: io::Error::other(why) }),
+    }
+}
+
+async fn start(entry: &Entry, arguments: Vec<OsString>) -> Result<(), Error> {
+    let log = File::options().append(true).create(true).open(entry.log()).map_err(Error::Start)?;
+    let program = std::env::current_exe().map_err(Error::Start)?;
+    let mut child = Command::new(program)
+        .arg("session-keeper")
+        .args(arguments)
+        .arg("--entry")
+        .arg(entry.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .map_err(Error::Start)?;
+    let mut words = String::new();
+    if let Some(mut stdout) = child.stdout.take() {
+        stdout.read_to_string(&mut words).await.map_err(Error::Start)?;
+    }
+    // Reaped when it ends, if we live that long.
+    tokio::spawn(async move { child.wait().await });
+    if words.is_empty() { Err(Error::EndedAtOnce) } else { Ok(()) }
+}
+
+/// Becomes the client of a session; `None` if there is one. The inner error says why it cannot.
+async fn attend(
+    entry: Entry,
+    likeness: &Likeness,
+    keep: Duration,
+    note: Option<String>,
+) -> io::Result<Result<Option<Attended>, String>> {
+    let greeting = async {
+        let stream = UnixStream::connect(entry.socket()).await?;
+        if stream.peer_cred()?.uid() != rustix::process::geteuid().as_raw() {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
+        }
+        let (input, mut output) = stream.into_split();
+        let keep_seconds = keep.as_secs_f64();
+        let wish = Wish::Attend { likeness: likeness.clone(), note, keep_seconds };
+        output.write_all(&line(&wish)?).await?;
+        let mut input = BufReader::with_capacity(BUFFER_BYTES, input);
+        let mut words = Vec::new();
+        (&mut input).take(LINE_BYTES as u64).read_until(b'\n', &mut words).await?;
+        Ok((understand(&words)?, input, output))
+    };
+    let (answer, input, output) = tokio::time::timeout(GREETING_TIME, greeting).await??;
+    Ok(match answer {
+        Answer::Attended => {
+            let log = Log::open(&entry);
+            Ok(Some(Attended { entry, input, output, log }))
+        }
+        Answer::Taken => Ok(None),
+        Answer::Refused { why } => Err(why),
+        Answer::Joined | Answer::Status(_) | Answer::Ending => Err("it gave an unknown answer".to_owned()),
+    })
+}
+
+impl Attended {
+    /// Passes bytes on in both directions until either side ends, and shows the log meanwhile.
+    async fn pass(self) -> Result<(), Error> {
+        let Self { entry, mut input, mut output, mut log } = self;
+        let (stdin, mut stdout) = stdio_pipes();
+        let mut stdin = BufReader::with_capacity(BUFFER_BYTES, stdin);
+        let (mut is_sending, mut has_client_ended) = (true, false);
+        let to_client = async {
+            let copied = tokio::io::copy_buf(&mut input, &mut stdout).await;
+            stdout.flush().await.ok();
+            copied
+        };
+        let to_session = async {
+            let copied = tokio::io::copy_buf(&mut stdin, &mut output).await;
+            output.shutdown().await.ok();
+            copied
+        };
+        let (mut to_client, mut to_session) = (std::pin::pin!(to_client), std::pin::pin!(to_session));
+        let mut last_reading = std::pin::pin!(tokio::time::sleep(LAST_READING));
+        let passed = loop {
+            tokio::select! {
+                passed = &mut to_client => break passed,
+                sent = &mut to_session, if is_sending => {
+                    is_sending = false;
+                    // Otherwise the session has ended, in the middle of a message.
+                    has_client_ended = sent.is_ok();
+                    last_reading.as_mut().reset(tokio::time::Instant::now() + LAST_READING);
+                }
+                () = &mut last_reading, if has_client_ended => break Ok(0),
+                () = tokio::time::sleep(LOG_INTERVAL) => log.show(),
+            }
+        };
+        log.show();
+        match passed {
+            _ if has_client_ended => Ok(()),
+            Ok(_) => Err(Error::Ended { id: entry.id() }),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                Err(Error::Ended { id: entry.id() })
+            }
+            // The client reads no more.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Err(source) => Err(Error::Connection { id: entry.id(), source }),
+        }
+    }
+}
+
+/// The log of a session, which is shown on stderr as it grows.
+struct Log(Option<File>);
+
+impl Log {
+    fn open(entry: &Entry) -> Self {
+        Self(File::open(entry.log()).ok())
+    }
+
+    /// Passes over what was written before.
+    fn skip(&mut self) {
+        if let Some(file) = &mut self.0 {
+            file.seek(SeekFrom::End(0)).ok();
+        }
+    }
+
+    /// Shows what is new.
+    fn show(&mut self) {
+        let Some(file) = &mut self.0 else { return };
+        let mut text = Vec::new();
+        // Nothing can be done about a log that cannot be read, or for a user whose stderr is closed.
+        file.read_to_end(&mut text).ok();
+        io::stderr().write_all(&text).ok();
+    }
+}
+
+fn show_log(entry: &Entry) {
+    Log::open(entry).show();
+}

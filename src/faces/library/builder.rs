@@ -1,0 +1,304 @@
+//! The options of a [`CodeExecutor`](super::CodeExecutor).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::kernel_client::KernelClientBuilder;
+use crate::approval::{Effect, Face, Policy};
+use crate::config::{AuditSettings, NotebookSettings, SandboxBackend};
+use crate::tools::registry::Registry;
+
+/// The options of a [`CodeExecutor`](super::CodeExecutor), each with a default.
+///
+/// There is none for logging: the library emits [`tracing`](https://docs.rs/tracing) events, which the
+/// application may subscribe to.
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing before `start`"]
+pub struct CodeExecutorBuilder {
+    pub(super) kernel: KernelClientBuilder,
+    pub(super) registry: Option<Registry>,
+    /// `None`: the default policy, by the fields for tool calls and shell commands.
+    policy: Option<Policy>,
+    asks_for_tool_calls: bool,
+    pub(super) approval_timeout: Duration,
+    /// Who holds the session, for the audit log.
+    pub(super) face: Face,
+}
+
+impl Default for CodeExecutorBuilder {
+    fn default() -> Self {
+        Self {
+            kernel: KernelClientBuilder::default(),
+            registry: None,
+            policy: None,
+            asks_for_tool_calls: true,
+            approval_timeout: DEFAULT_APPROVAL_TIMEOUT,
+            face: Face::RustLibrary,
+        }
+    }
+}
+
+/// Tool calls run, shell commands need approval.
+const ONLY_COMMANDS: &str = r#"
+default = "allow"
+[[rule]]
+server = "ipybox"
+effect = "ask"
+"#;
+
+/// The default timeout of approval requests.
+const DEFAULT_APPROVAL_TIMEOUT: Duration = Duration::from_secs(60);
+
+impl CodeExecutorBuilder {
+    /// The workspace: the kernel's working directory, created if missing, and the place of `mcptools` and `images`.
+    /// Default: the current directory.
+    pub fn working_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.kernel = self.kernel.working_dir(directory);
+        self
+    }
+
+    /// The interpreter that runs the kernel, or its virtual environment. Packages are installed into it. Default: an
+    /// environment made for the workspace.
+    pub fn python(mut self, python: impl Into<PathBuf>) -> Self {
+        self.kernel = self.kernel.python(python);
+        self
+    }
+
+    /// Where state is kept that outlives the session: managed environments, registered servers, standing answers.
+    /// Default: `ipybox` in the platform's data directory.
+    pub fn state_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.kernel = self.kernel.state_dir(directory);
+        self
+    }
+
+    /// Variables for the kernel, which inherits nothing but what every program needs (`PATH`, `HOME`, the
+    /// locale, certificates). Variables in `${NAME}` placeholders of MCP servers need not be given to it.
+    pub fn kernel_env<K: Into<String>, V: Into<String>>(
+        mut self,
+        variables: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
+        self.kernel = self.kernel.kernel_env(variables);
+        self
+    }
+
+    /// Where images are saved; default: `images` in the workspace.
+    pub fn images_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.kernel = self.kernel.images_dir(directory);
+        self
+    }
+
+    /// How long a kernel may take to start, its environment not counted; default: 60 seconds.
+    pub fn kernel_init_timeout(mut self, timeout: Duration) -> Self {
+        self.kernel = self.kernel.kernel_init_timeout(timeout);
+        self
+    }
+
+    /// How much memory the kernel, and each process that it starts, may use, in bytes; Linux only. Default: no limit.
+    pub fn kernel_memory_limit(mut self, bytes: u64) -> Self {
+        self.kernel.settings.kernel.memory_limit = Some(bytes);
+        self
+    }
+
+    /// How many processes and threads the kernel may add to those that its user runs; Linux only, without effect on root.
+    /// Default: no limit.
+    pub fn kernel_max_processes(mut self, count: u32) -> Self {
+        self.kernel.settings.kernel.max_processes = Some(count);
+        self
+    }
+
+    /// The size in bytes to which a file that the kernel writes can grow; Linux only. Default: no limit, and 16 GiB in a
+    /// sandbox.
+    pub fn kernel_max_file_size(mut self, bytes: u64) -> Self {
+        self.kernel.settings.kernel.max_file_size = Some(bytes);
+        self
+    }
+
+    /// A configuration file of an MCP client, whose servers are registered at the start; may be called several times. The
+    /// first code waits for them. The approval policy decides about each as about the tool `register_mcp_server`.
+    pub fn mcp_config(mut self, file: impl Into<PathBuf>) -> Self {
+        self.kernel.settings.mcp_configs.push(file.into());
+        self
+    }
+
+    /// The host that the tool server listens on, a loopback address; default: `localhost`.
+    pub fn tool_server_host(mut self, host: impl Into<String>) -> Self {
+        self.kernel.settings.tool_server.host = host.into();
+        self
+    }
+
+    /// The port that the tool server listens on; default: a free one.
+    pub fn tool_server_port(mut self, port: u16) -> Self {
+        self.kernel.settings.tool_server.port = Some(port);
+        self
+    }
+
+    /// How long a registration or a tool call waits for an MCP server to start; default: 120 seconds. One
+    /// that is not ready then goes on to start, and the next call for it waits for it. `timeout` in a
+    /// server's parameters wins. A [`registry`](Self::registry) of your own has [its
+    /// own](Registry::connect_timeout) for registrations.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.kernel.settings.tool_server.connect_timeout = timeout;
+        self
+    }
+
+    /// The MCP servers whose tools code can call. Default: those registered in the workspace.
+    pub fn registry(mut self, registry: &Registry) -> Self {
+        self.registry = Some(registry.clone());
+        self
+    }
+
+    /// Whether tool calls of [`CodeExecutor::stream`](super::CodeExecutor::stream) need approval; default:
+    /// `true`. Without it they run. An [`approval_policy`](Self::approval_policy) replaces it.
+    pub fn approve_tool_calls(mut self, is_asked: bool) -> Self {
+        self.asks_for_tool_calls = is_asked;
+        self
+    }
+
+    /// Whether shell commands of [`CodeExecutor::stream`](super::CodeExecutor::stream) need approval:
+    /// `!command`, `%%bash` and the like; default: `false`. The request's server is `ipybox`, its tool
+    /// `shell` or `shell_magic`, its argument `cmd`.
+    ///
+    /// It is a rule for code that keeps it; only a sandbox is a boundary.
+    pub fn approve_shell_cmds(mut self, is_asked: bool) -> Self {
+        self.kernel.settings.kernel.approve_shell_cmds = is_asked;
+        self
+    }
+
+    /// Whether Python's own functions that start programs are blocked, so that only shell commands start
+    /// them; default: `false`. Needs [`approve_shell_cmds`](Self::approve_shell_cmds).
+    ///
+    /// It is a rule for code that keeps it; only a sandbox is a boundary.
+    pub fn require_shell_escape(mut self, is_required: bool) -> Self {
+        self.kernel.settings.kernel.require_shell_escape = is_required;
+        self
+    }
+
+    /// Whether variables are saved after each piece of code, so that a later kernel of the workspace can have them back by
+    /// `ipybox_checkpoint.restore()`; default: `false`. Excludes a [`kernel_gateway_url`](Self::kernel_gateway_url).
+    pub fn checkpoint(mut self, is_saved: bool) -> Self {
+        self.kernel.settings.kernel.checkpoint = is_saved;
+        self
+    }
+
+    /// Decides which calls need approval, which run and which are denied. Denied calls are denied in
+    /// [`CodeExecutor::execute`](super::CodeExecutor::execute) too. Default: every call needs approval.
+    pub fn approval_policy(mut self, policy: Policy) -> Self {
+        self.policy = Some(policy);
+        self
+    }
+
+    /// How long an [`ApprovalRequest`](crate::ApprovalRequest) waits for its answer; default: 60 seconds. The call fails
+    /// then with `ApprovalTimeoutError`.
+    pub fn approval_timeout(mut self, timeout: Duration) -> Self {
+        self.approval_timeout = timeout;
+        self
+    }
+
+    /// A log of cells, tool calls and decisions; default: none.
+    pub fn audit(mut self, settings: AuditSettings) -> Self {
+        self.kernel.settings.audit = settings;
+        self
+    }
+
+    /// The notebook to which code is appended, with what it shows and calls; default: none.
+    /// [`CodeExecutor::notebook`](super::CodeExecutor::notebook) says where it is.
+    pub fn notebook(mut self, settings: NotebookSettings) -> Self {
+        self.kernel.settings.notebook = settings;
+        self
+    }
+
+    /// Whether the kernel runs in a sandbox; default: `false`. Without [`sandbox_config`](Self::sandbox_config) it can
+    /// read all but secrets, write its workspace and nothing else, and has no network; tools are called as ever.
+    ///
+    /// The program `ipybox`, of the version of this crate, runs inside: see [`gateway_program`](Self::gateway_program).
+    pub fn sandbox(mut self, is_sandboxed: bool) -> Self {
+        self.kernel = self.kernel.sandbox(is_sandboxed);
+        self
+    }
+
+    /// What code in the sandbox may do: a file in the settings format of sandbox-runtime, relative to the workspace.
+    /// Asks for a [`sandbox`](Self::sandbox) too.
+    pub fn sandbox_config(mut self, file: impl Into<PathBuf>) -> Self {
+        self.kernel = self.kernel.sandbox_config(file);
+        self
+    }
+
+    /// Whether the workspace may be the user's home directory, or contain it, in a sandbox. Code could then
+    /// write files that shells, editors and the desktop act upon. Asks for a [`sandbox`](Self::sandbox) too.
+    /// Default: `false`.
+    pub fn allow_home_workspace(mut self, is_allowed: bool) -> Self {
+        self.kernel = self.kernel.allow_home_workspace(is_allowed);
+        self
+    }
+
+    /// Whether `sandbox-config.json` in the workspace is what [`sandbox_config`](Self::sandbox_config) names, if it is
+    /// there. Code in a sandbox can never write it. Asks for a [`sandbox`](Self::sandbox) too. Default: `false`, because a
+    /// workspace may come from a stranger.
+    pub fn sandbox_workspace_config(mut self, is_taken: bool) -> Self {
+        self.kernel = self.kernel.sandbox_workspace_config(is_taken);
+        self
+    }
+
+    /// The program that makes the sandbox; default: [`SandboxBackend::Srt`]. Asks for a
+    /// [`sandbox`](Self::sandbox) too.
+    pub fn sandbox_backend(mut self, backend: SandboxBackend) -> Self {
+        self.kernel = self.kernel.sandbox_backend(backend);
+        self
+    }
+
+    /// The program `ipybox` to run in the sandbox, of the version of this crate; default: `ipybox` on `PATH`. Has no
+    /// effect without a sandbox.
+    pub fn gateway_program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.kernel = self.kernel.gateway_program(program);
+        self
+    }
+
+    /// Runs the kernel on the Jupyter Server, Kernel Gateway or Enterprise Gateway at this URL, which includes its base
+    /// path. Default: the kernel runs on this machine. Excludes a sandbox and an interpreter of this machine.
+    pub fn kernel_gateway_url(mut self, url: impl Into<String>) -> Self {
+        self.kernel = self.kernel.kernel_gateway_url(url);
+        self
+    }
+
+    /// The token of that server, or with a blank in it (`Bearer …`) the whole value of the header `Authorization`. Has no
+    /// effect without a [`kernel_gateway_url`](Self::kernel_gateway_url).
+    pub fn kernel_gateway_token(mut self, token: impl Into<String>) -> Self {
+        self.kernel = self.kernel.kernel_gateway_token(token);
+        self
+    }
+
+    /// A file with certificates in PEM to trust beside the system's. Has no effect without a
+    /// [`kernel_gateway_url`](Self::kernel_gateway_url).
+    pub fn kernel_gateway_ca(mut self, file: impl Into<PathBuf>) -> Self {
+        self.kernel = self.kernel.kernel_gateway_ca(file);
+        self
+    }
+
+    /// The kernel spec to start there; default: the server's. Has no effect without a
+    /// [`kernel_gateway_url`](Self::kernel_gateway_url).
+    pub fn kernel_name(mut self, name: impl Into<String>) -> Self {
+        self.kernel = self.kernel.kernel_name(name);
+        self
+    }
+
+    /// The default of each option, but for those of the kernel.
+    pub(crate) fn with_kernel(kernel: KernelClientBuilder) -> Self {
+        Self { kernel, ..Self::default() }
+    }
+
+    /// Sets who holds the session, for the audit log.
+    pub(crate) fn held_by(mut self, face: Face) -> Self {
+        self.face = face;
+        self
+    }
+
+    /// The policy by these options.
+    pub(super) fn policy(&self) -> Policy {
+        match &self.policy {
+            Some(policy) => policy.clone(),
+            None if self.asks_for_tool_calls => Policy::always(Effect::Ask),
+            // Cannot fail; if it did, asking about everything is safe.
+            None => Policy::parse(ONLY_COMMANDS).unwrap_or_else(|_| Policy::always(Effect::Ask)),
+        }
+    }
+}

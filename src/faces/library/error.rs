@@ -1,0 +1,112 @@
+//! Why code has no result.
+
+use std::time::Duration;
+
+use super::result::CodeExecutionResult;
+use crate::ground::text::describe;
+use crate::session::{self, End, KernelState, Outcome};
+
+/// Why code did not run to its end. Its output until then is in [`output`](Self::output).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodeExecutionError {
+    /// The code raised an exception: its own, a syntax error, a failed or rejected tool call.
+    #[error("{traceback}")]
+    #[non_exhaustive]
+    Raised {
+        /// The exception's class, `ZeroDivisionError`.
+        name: String,
+        /// Its text, `division by zero`.
+        value: String,
+        /// The traceback as IPython formats it, without colours.
+        traceback: String,
+        /// What was shown before.
+        output: Box<CodeExecutionResult>,
+    },
+    /// The code ran longer than it was allowed to and was interrupted.
+    #[error("{words}")]
+    #[non_exhaustive]
+    TimedOut {
+        /// How long it was allowed to run.
+        after: Duration,
+        /// What became of the variables.
+        kernel: KernelState,
+        /// The full report, with the position of the code.
+        words: String,
+        /// What was shown before.
+        output: Box<CodeExecutionResult>,
+    },
+    /// The code was cancelled, or never begun because it was cancelled.
+    #[error("{words}")]
+    #[non_exhaustive]
+    Cancelled {
+        /// What became of the variables.
+        kernel: KernelState,
+        /// All that there is to say.
+        words: String,
+        /// What was shown before.
+        output: Box<CodeExecutionResult>,
+    },
+    /// The kernel was lost while the code ran: it was reset, it died, the connection to it failed. The next
+    /// code runs in a fresh kernel. Or the kernel did not report how the code ended.
+    #[error("{words}")]
+    #[non_exhaustive]
+    Lost {
+        /// What became of the variables.
+        kernel: KernelState,
+        /// All that there is to say.
+        words: String,
+        /// What was shown before.
+        output: Box<CodeExecutionResult>,
+    },
+    /// The code could not be run at all: there is no kernel, and none can be started.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl CodeExecutionError {
+    /// The output until then; `None` if the code was not run at all.
+    pub fn output(&self) -> Option<&CodeExecutionResult> {
+        match self {
+            Self::Raised { output, .. }
+            | Self::TimedOut { output, .. }
+            | Self::Cancelled { output, .. }
+            | Self::Lost { output, .. } => Some(output),
+            Self::Unavailable(_) => None,
+        }
+    }
+
+    pub(super) fn unavailable(error: &session::Error) -> Self {
+        Self::Unavailable(describe(error))
+    }
+}
+
+/// Converts a cell's outcome to a result for the application.
+pub(super) fn result_of(outcome: Outcome) -> Result<CodeExecutionResult, CodeExecutionError> {
+    let kernel = KernelState::of(&outcome.end);
+    let Outcome { text, late, images, files, end, error, notes, views: _ } = outcome;
+    let output = CodeExecutionResult::new(text, late, (images, files), notes);
+    let traceback = error.as_ref().map(|error| error.text());
+    let words = match &traceback {
+        Some(traceback) if !end.words().is_empty() => format!("{}\n\n{traceback}", end.words()),
+        _ => end.words(),
+    };
+    match (end, error) {
+        (End::Finished, None) => Ok(output),
+        (End::Finished, Some(error)) => Err(CodeExecutionError::Raised {
+            traceback: error.text(),
+            name: error.name,
+            value: error.value,
+            output: Box::new(output),
+        }),
+        (End::TimedOut { after, .. }, _) => {
+            Err(CodeExecutionError::TimedOut { after, kernel, words, output: Box::new(output) })
+        }
+        (End::Cancelled(_) | End::NotRun, _) => {
+            Err(CodeExecutionError::Cancelled { kernel, words, output: Box::new(output) })
+        }
+        (End::Reset | End::Unanswered | End::Unreachable(_) | End::Died(_), _) => {
+            Err(CodeExecutionError::Lost { kernel, words, output: Box::new(output) })
+        }
+    }
+}

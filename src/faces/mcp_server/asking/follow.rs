@@ -1,0 +1,109 @@
+//! Follows a call while its request waits, and asks the user by elicitation.
+
+use std::collections::VecDeque;
+
+use rmcp::model::CallToolResult;
+use rmcp::{Peer, RoleServer};
+use tokio_util::sync::CancellationToken;
+
+use super::elicit;
+use super::gathering::GATHER;
+use super::ongoing::{Followed, Next, Ongoing, bug};
+use super::sheet::{Asked, Sheet};
+use super::together::Caller;
+use super::waiting::Waiting;
+use crate::approval::ApprovalRequest;
+
+impl Ongoing {
+    /// Runs to the end, or until it is time to leave, and sends approval requests by elicitation, one at a time for all calls
+    /// together.
+    pub(in crate::faces::mcp_server) async fn elicit(
+        mut self,
+        peer: &Peer<RoleServer>,
+        Waiting { cancelled, leave, left, together }: Waiting<'_>,
+    ) -> Followed<CallToolResult> {
+        let caller = together.caller(left);
+        loop {
+            let mut turn = tokio::select! {
+                biased;
+                // First, since the end of a connection cancels its requests too.
+                () = leave.come() => return self.left(caller),
+                next = self.come(cancelled) => match next {
+                    Next::Done(done) => return Followed::Answered(done),
+                    Next::Questions => {
+                        caller.share(self.take_questions());
+                        continue;
+                    }
+                },
+                turn = caller.turn() => turn,
+            };
+            while let Some(sheet) = Sheet::next(&mut turn.questions) {
+                let may_give_grant = sheet.may_give_grant();
+                let over = CancellationToken::new();
+                let page = self.page.clone();
+                let mut ask = std::pin::pin!(elicit::ask(peer, sheet, &over, page.as_deref()));
+                let (mut done, mut is_left) = (None, false);
+                let asked = loop {
+                    tokio::select! {
+                        biased;
+                        asked = &mut ask => break asked,
+                        end = &mut self.task, if done.is_none() => {
+                            // Approval requests of threads that outlive the call are dropped.
+                            done = Some(end);
+                            over.cancel();
+                        }
+                        () = leave.come(), if !is_left => {
+                            is_left = true;
+                            over.cancel();
+                        }
+                        () = cancelled.cancelled(), if !is_left && !self.cancel.is_cancelled() => {
+                            self.cancel.cancel();
+                        }
+                    }
+                };
+                let is_answered = matches!(asked, Asked::Answered);
+                let is_taken_back = match asked {
+                    Asked::TakenBack(sheet) => {
+                        take_back(&mut turn.questions, sheet);
+                        true
+                    }
+                    Asked::Answered | Asked::Unanswered => false,
+                };
+                if let Some(done) = done {
+                    turn.drop_of(&caller);
+                    return Followed::Answered(done.unwrap_or_else(|_| Err(bug())));
+                }
+                if is_taken_back {
+                    drop(turn);
+                    return self.left(caller);
+                }
+                if self.cancel.is_cancelled() {
+                    // Requests that will be rejected anyway are not shown.
+                    turn.drop_of(&caller);
+                }
+                // If the user does not answer, the timeouts of the waiting requests begin now, not when each is shown.
+                self.attend(is_answered);
+                if !is_answered {
+                    turn.hand_out();
+                }
+                if may_give_grant && !turn.questions.is_empty() {
+                    // A grant may answer what waits, so that it is not shown.
+                    tokio::time::sleep(GATHER).await;
+                }
+            }
+        }
+    }
+
+    /// Goes on without the request that has waited.
+    fn left(mut self, caller: Caller<'_>) -> Followed<CallToolResult> {
+        self.give_back(caller.leave());
+        Followed::Left(Box::new(self))
+    }
+}
+
+fn take_back(waiting: &mut VecDeque<ApprovalRequest>, sheet: Sheet) {
+    for request in sheet.into_requests().into_iter().rev() {
+        request.take_back();
+        waiting.push_front(request);
+    }
+}

@@ -1,0 +1,49 @@
+//! What is asked at once: requests that come within milliseconds, and the whole of their batches.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use crate::approval::ApprovalRequest;
+
+/// How long to wait for further questions after one, to ask them together: calls made at once come within milliseconds.
+pub(in crate::faces::mcp_server) const GATHER: Duration = Duration::from_millis(20);
+
+/// Takes all approval requests that have come, and the others of the batches of which some have. Returns whether more can
+/// come.
+pub(in crate::faces::mcp_server) async fn complete_batches(
+    requests: &mut mpsc::Receiver<ApprovalRequest>,
+    waiting: &mut VecDeque<ApprovalRequest>,
+) -> bool {
+    loop {
+        let incomplete = waiting.iter().find_map(|request| {
+            Some(Arc::clone(request.shared_batch().filter(|batch| !batch.is_complete())?))
+        });
+        let count = waiting.len();
+        // After the look: the last ones may have come just before it.
+        gather(requests, waiting);
+        match incomplete {
+            Some(batch) => tokio::select! {
+                request = requests.recv() => match request {
+                    Some(request) => waiting.push_back(request),
+                    None => return false,
+                },
+                () = batch.complete() => {}
+            },
+            None if waiting.len() == count => return true,
+            None => {}
+        }
+    }
+}
+
+/// Takes all approval requests that have come.
+pub(super) fn gather(
+    requests: &mut mpsc::Receiver<ApprovalRequest>,
+    waiting: &mut VecDeque<ApprovalRequest>,
+) {
+    while let Ok(request) = requests.try_recv() {
+        waiting.push_back(request);
+    }
+}

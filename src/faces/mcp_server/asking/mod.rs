@@ -1,0 +1,97 @@
+//! Asks the user, through the MCP client, whether something may run.
+//!
+//! Up to protocol revision 2025-11-25 the server sends `elicitation/create` while it works on a call. Since
+//! 2026-07-28 it sends no requests: it answers the call with the questions, and the client calls again with
+//! the answers. The work goes on meanwhile, in a task of its own.
+
+mod elicit;
+mod follow;
+mod gathering;
+mod invite;
+mod ongoing;
+mod parking;
+mod question;
+mod sheet;
+mod tasks;
+mod together;
+mod waiting;
+
+use std::sync::Arc;
+
+use rmcp::RoleServer;
+use rmcp::model::ProtocolVersion;
+use rmcp::service::RequestContext;
+use tokio::sync::mpsc;
+
+pub(super) use self::gathering::{GATHER, complete_batches};
+pub(super) use self::ongoing::{About, Followed, Ongoing, bug};
+pub(super) use self::parking::Parking;
+pub(super) use self::question::{for_prompt, scope};
+pub(super) use self::sheet::Sheet;
+pub(super) use self::tasks::Tasks;
+pub(super) use self::together::Together;
+pub(super) use self::waiting::{Leave, Waiting};
+use super::attached::Attached;
+use crate::approval::{ApprovalQueue, ApprovalRequest, Approver};
+use crate::faces::people::page::Page;
+
+/// Whether the call of a request may become a task. In a handshake of earlier revisions the extension may be declared by
+/// clients that know only the tasks of revision 2025-11-25, such as the Inspector.
+pub(super) fn has_tasks(context: &RequestContext<RoleServer>) -> bool {
+    context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
+        && context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks())
+}
+
+/// How the user of a request can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AskVia {
+    /// By the request `elicitation/create`; whether its mode `url` may be used too.
+    Elicitation { opens_pages: bool },
+    /// By the response to the call: the client calls again with the answers. The same of its mode `url`.
+    Rounds { opens_pages: bool },
+    /// Not at all.
+    None,
+}
+
+/// The refusal if the client cannot ask its user.
+const CANNOT_ASK: &str = "the MCP client does not support elicitation\n\
+     hint: the user can allow calls beforehand in a policy file (`--approval policy --approval-policy FILE`), or allow \
+     all of them (`--approval auto`); `--approval-ui` serves a page where the user is asked; with `--keep-session`, whoever is at the prompt of \
+     `ipybox attach` or the page of `ipybox ui` is";
+
+/// The approval requests of a call.
+pub(super) struct Questions {
+    queue: Arc<ApprovalQueue>,
+    /// Closed when the work is done.
+    receiver: mpsc::Receiver<ApprovalRequest>,
+    /// The page that the client can open.
+    page: Option<Arc<Page>>,
+}
+
+impl AskVia {
+    /// How the client of this request can ask its user.
+    pub(super) fn of(context: &RequestContext<RoleServer>) -> Self {
+        let elicitation = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
+        // In revisions without modes every elicitation is a form.
+        let has_forms = elicitation.as_ref().is_some_and(|modes| modes.form.is_some() || modes.url.is_none());
+        let opens_pages = elicitation.is_some_and(|modes| modes.url.is_some());
+        match context.protocol_version() {
+            _ if !has_forms => Self::None,
+            Some(version) if version >= ProtocolVersion::V_2026_07_28 => Self::Rounds { opens_pages },
+            _ => Self::Elicitation { opens_pages },
+        }
+    }
+
+    /// The approver for such a request, and the receiver of its approval requests. Those of a client that cannot ask its
+    /// user are for the people who are `attached`.
+    pub(super) fn approver(self, attached: &Attached) -> (Approver, Option<Questions>) {
+        match self {
+            Self::None => (attached.approver(CANNOT_ASK), None),
+            Self::Elicitation { opens_pages } | Self::Rounds { opens_pages } => {
+                let page = attached.page().filter(|_| opens_pages).cloned();
+                let (queue, receiver) = ApprovalQueue::of_dialogs(opens_pages, Arc::clone(attached.queue()));
+                (Approver::User(Arc::clone(&queue)), Some(Questions { queue, receiver, page }))
+            }
+        }
+    }
+}

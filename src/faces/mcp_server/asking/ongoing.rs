@@ -1,0 +1,230 @@
+//! A running tool call that may need approval.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures::FutureExt as _;
+use rmcp::ErrorData;
+use rmcp::model::{CallToolResult, Task};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::Questions;
+use super::gathering::{GATHER, complete_batches, gather};
+use crate::approval::ApprovalRequest;
+use crate::faces::mcp_server::earlier::text_of;
+use crate::faces::mcp_server::progress::{Listener, ProgressClient};
+use crate::faces::people::page::Page;
+use crate::kernels::output::Unread;
+
+/// A running call. Dropping it cancels the work.
+pub(in crate::faces::mcp_server) struct Ongoing {
+    pub(super) task: JoinHandle<Result<CallToolResult, ErrorData>>,
+    /// The result, if [`look`](Self::look) found it before [`next`](Self::next) did.
+    done: Option<Result<CallToolResult, ErrorData>>,
+    questions: Option<Questions>,
+    /// The page that the client can open, on which they are decided.
+    pub(super) page: Option<Arc<Page>>,
+    /// Approval requests that came and are yet to be asked.
+    waiting: VecDeque<ApprovalRequest>,
+    /// Ends the work.
+    pub(super) cancel: CancellationToken,
+    /// Who gets its progress notifications.
+    listener: Listener,
+    about: About,
+}
+
+/// What is known of a call beside its work.
+pub(in crate::faces::mcp_server) struct About {
+    /// Its name, for people and models.
+    pub(in crate::faces::mcp_server) call: String,
+    /// When it arrived.
+    pub(in crate::faces::mcp_server) begun: Instant,
+    /// Whether it waits in the session's queue for the cells before it.
+    pub(in crate::faces::mcp_server) is_queued: bool,
+    /// Its number, if it is a cell that can be waited for in pieces, and what it has printed.
+    pub(in crate::faces::mcp_server) cell: Option<(u64, Arc<Unread>)>,
+    /// What its client knows it by, if it became a task.
+    pub(in crate::faces::mcp_server) task: Option<Task>,
+}
+
+/// The next event of the work.
+pub(super) enum Next {
+    /// It is done.
+    Done(Result<CallToolResult, ErrorData>),
+    /// There are approval requests to ask: [`Ongoing::take_questions`].
+    Questions,
+}
+
+/// What became of a call while a request waited for it.
+pub(in crate::faces::mcp_server) enum Followed<T> {
+    /// The request has its answer.
+    Answered(Result<T, ErrorData>),
+    /// The call goes on without the request.
+    Left(Box<Ongoing>),
+}
+
+impl<T> Followed<T> {
+    /// Changes the answer, if there is one.
+    pub(in crate::faces::mcp_server) fn map<U>(self, change: impl FnOnce(T) -> U) -> Followed<U> {
+        match self {
+            Self::Answered(answer) => Followed::Answered(answer.map(change)),
+            Self::Left(ongoing) => Followed::Left(ongoing),
+        }
+    }
+}
+
+impl Ongoing {
+    /// Starts `work` in a task of its own. Its approval requests come from `questions`; `cancel` ends it.
+    pub(in crate::faces::mcp_server) fn start(
+        work: impl Future<Output = Result<CallToolResult, ErrorData>> + Send + 'static,
+        questions: Option<Questions>,
+        cancel: CancellationToken,
+        listener: Listener,
+        about: About,
+    ) -> Self {
+        let (done, waiting) = (None, VecDeque::new());
+        let page = questions.as_ref().and_then(|questions| questions.page.clone());
+        Self { task: tokio::spawn(work), done, questions, page, waiting, cancel, listener, about }
+    }
+
+    /// What is known of the call.
+    pub(in crate::faces::mcp_server) fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// Keeps under what name its client knows it.
+    pub(super) fn name_task(&mut self, task: Task) {
+        self.about.task = Some(task);
+    }
+
+    /// Sends the work's progress to this client from now on, if it gave a token.
+    pub(in crate::faces::mcp_server) fn send_progress_to(&self, client: Option<ProgressClient>) {
+        self.listener.set(client);
+    }
+
+    /// Interrupts the work.
+    pub(in crate::faces::mcp_server) fn interrupt(&self) {
+        self.cancel.cancel();
+    }
+
+    /// Sets whether approval requests may wait for a client that takes them.
+    pub(in crate::faces::mcp_server) fn attend(&self, is_attended: bool) {
+        if let Some(questions) = &self.questions {
+            questions.queue.attend(is_attended);
+        }
+    }
+
+    /// Whether approval requests wait.
+    pub(in crate::faces::mcp_server) fn is_asking(&self) -> bool {
+        self.questions.as_ref().is_some_and(|questions| *questions.queue.waiting().borrow() > 0)
+    }
+
+    pub(in crate::faces::mcp_server) fn is_done(&self) -> bool {
+        self.done.is_some() || self.task.is_finished()
+    }
+
+    /// The result of the work, if it is done.
+    pub(in crate::faces::mcp_server) fn look(&mut self) -> Option<&Result<CallToolResult, ErrorData>> {
+        if self.done.is_none() && self.task.is_finished() {
+            self.done = (&mut self.task).now_or_never().map(|done| done.unwrap_or_else(|_| Err(bug())));
+        }
+        self.done.as_ref()
+    }
+
+    /// The text of the result, if the work is done.
+    pub(in crate::faces::mcp_server) fn text(&mut self) -> Option<String> {
+        Some(match self.look()? {
+            Ok(result) => text_of(result),
+            Err(error) => error.message.to_string(),
+        })
+    }
+
+    /// Takes the result of the work, if it is done.
+    pub(in crate::faces::mcp_server) fn take_done(&mut self) -> Option<Result<CallToolResult, ErrorData>> {
+        self.look();
+        self.done.take()
+    }
+
+    /// Takes the approval requests that are yet to be asked.
+    pub(in crate::faces::mcp_server) fn take_questions(&mut self) -> VecDeque<ApprovalRequest> {
+        if let Some(questions) = &mut self.questions {
+            gather(&mut questions.receiver, &mut self.waiting);
+        }
+        // A grant may have answered some meanwhile.
+        self.waiting.retain(|request| !request.is_closed());
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Gives back approval requests, to be asked again.
+    pub(super) fn give_back(&mut self, requests: impl IntoIterator<Item = ApprovalRequest>) {
+        for request in requests {
+            request.take_back();
+            self.waiting.push_back(request);
+        }
+    }
+
+    /// Waits for the end or for approval requests, and for those that come at once with these. On `cancelled`, the work is
+    /// cancelled. Cancellation safe.
+    pub(super) async fn next(&mut self, cancelled: &CancellationToken) -> Next {
+        let next = self.come(cancelled).await;
+        if matches!(next, Next::Questions) {
+            tokio::time::sleep(GATHER).await;
+            self.complete_batches().await;
+        }
+        next
+    }
+
+    /// The same, for whole batches and without the others that come at once.
+    pub(super) async fn come(&mut self, cancelled: &CancellationToken) -> Next {
+        if let Some(done) = self.done.take() {
+            return Next::Done(done);
+        }
+        self.waiting.retain(|request| !request.is_closed());
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut self.task => return Next::Done(done.unwrap_or_else(|_| Err(bug()))),
+                () = std::future::ready(()), if !self.waiting.is_empty() => {
+                    self.complete_batches().await;
+                    return Next::Questions;
+                }
+                question = next_question(&mut self.questions) => match question {
+                    Some(question) => self.waiting.push_back(question),
+                    None => self.questions = None,
+                },
+                () = cancelled.cancelled(), if !self.cancel.is_cancelled() => self.cancel.cancel(),
+            }
+        }
+    }
+
+    /// Takes all approval requests that have come, and the others of the batches of which some have.
+    async fn complete_batches(&mut self) {
+        if let Some(questions) = &mut self.questions
+            && !complete_batches(&mut questions.receiver, &mut self.waiting).await
+        {
+            self.questions = None;
+        }
+    }
+}
+
+impl Drop for Ongoing {
+    fn drop(&mut self) {
+        // The task ends when the cell has.
+        self.cancel.cancel();
+    }
+}
+
+/// Never resolves if the client cannot ask its user.
+async fn next_question(questions: &mut Option<Questions>) -> Option<ApprovalRequest> {
+    match questions {
+        Some(questions) => questions.receiver.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+pub(in crate::faces::mcp_server) fn bug() -> ErrorData {
+    // The panic hook has logged what happened.
+    ErrorData::internal_error("ipybox has a bug: the request made it panic; see its log", None)
+}

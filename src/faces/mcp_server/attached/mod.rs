@@ -1,0 +1,303 @@
+//! The people at prompts and on pages, beside the client: what they are asked, and what the agent is told of them.
+
+mod person;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot};
+
+pub(super) use self::person::serve;
+use super::asking::{GATHER, Sheet, complete_batches, for_prompt, scope};
+use crate::approval::provenance::Label;
+use crate::approval::{
+    Answer, ApprovalQueue, ApprovalRequest, Approver, answer_in_words, grant_choice, next_question,
+};
+use crate::faces::people::Decision;
+use crate::faces::people::page::Page;
+use crate::kernels::output::Text;
+use crate::session::{Audience, Event, Outcome, Question, Session};
+
+/// How much of the late output that a person's cell has brought to light the agent is told, in characters.
+const LATE_CHARS: usize = 5_000;
+
+/// How many notes wait for the agent.
+const NOTES: usize = 16;
+
+/// The people.
+pub(super) struct Attached {
+    queue: Arc<ApprovalQueue>,
+    audience: Arc<Audience>,
+    session: Arc<Session>,
+    state: Arc<Mutex<State>>,
+    /// The page of `--approval-ui`.
+    page: OnceLock<Arc<Page>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// How many there are who can answer.
+    people: usize,
+    /// How many there have been.
+    numbers: u64,
+    /// The pages that are asked what the client's user is asked.
+    asked_all: BTreeSet<u64>,
+    /// The pages that somebody looks at.
+    looked_at: BTreeSet<u64>,
+    /// The questions that nobody has answered.
+    open: BTreeMap<u64, Open>,
+    /// How many cells they have run since the agent was told.
+    ran: usize,
+    has_worked: bool,
+    /// What the agent has to know of those cells.
+    notes: Vec<String>,
+}
+
+/// A question that nobody has answered.
+struct Open {
+    question: Arc<Question>,
+    answer: oneshot::Sender<Answered>,
+}
+
+/// An answer, and the label that it gives to the data of a server that is registered.
+type Answered = (Answer, Option<Label>);
+
+/// A person who is there, as long as this lives.
+struct Presence<'a> {
+    attached: &'a Attached,
+    number: u64,
+    can_answer: bool,
+}
+
+impl Attached {
+    /// Nobody, at first. Those who come watch the same session.
+    pub(super) fn new(session: Arc<Session>, timeout: Duration) -> Self {
+        let (queue, requests) = ApprovalQueue::of_attached();
+        let (state, audience) = (Arc::default(), Arc::clone(session.audience()));
+        // Ends with the queue.
+        tokio::spawn(ask_all(requests, Arc::clone(&state), Arc::clone(&audience), timeout));
+        Self { queue, audience, session, state, page: OnceLock::new() }
+    }
+
+    /// The queue of what people are asked.
+    pub(super) fn queue(&self) -> &Arc<ApprovalQueue> {
+        &self.queue
+    }
+
+    /// Keeps the page of the session, which lasts as long.
+    pub(super) fn keep_page(&self, page: Page) {
+        if self.page.set(Arc::new(page)).is_err() {
+            tracing::error!("a session has two pages");
+        }
+    }
+
+    /// The page of the session.
+    pub(super) fn page(&self) -> Option<&Arc<Page>> {
+        self.page.get()
+    }
+
+    /// Asks this person what the client's user is asked, too.
+    fn ask_all(&self, number: u64) {
+        self.lock().asked_all.insert(number);
+        self.queue.ask_people_all(true);
+    }
+
+    /// Notes whether somebody looks at the page of this number.
+    fn look(&self, number: u64, is_looking: bool) {
+        let mut state = self.lock();
+        match is_looking {
+            true => state.looked_at.insert(number),
+            false => state.looked_at.remove(&number),
+        };
+    }
+
+    /// The decisions that the audit log has, if there is one.
+    async fn history(&self) -> Vec<Decision> {
+        let decisions = self.session.decisions().await;
+        decisions.into_iter().map(|decided| Decision::new(decided.at, decided.call, decided.how)).collect()
+    }
+
+    /// Asks those who are there; nobody, for this reason, if there are none.
+    pub(super) fn approver(&self, why_nobody: &'static str) -> Approver {
+        Approver::Attached(Arc::clone(&self.queue), why_nobody)
+    }
+
+    /// Whether somebody has run a cell.
+    pub(super) fn has_worked(&self) -> bool {
+        self.lock().has_worked
+    }
+
+    /// What the agent's next answer says of their cells, once.
+    pub(super) fn news(&self) -> Vec<String> {
+        let mut state = self.lock();
+        let cells = match std::mem::take(&mut state.ran) {
+            0 => return Vec::new(),
+            1 => "a cell".to_owned(),
+            cells => format!("{cells} cells"),
+        };
+        let mut news =
+            vec![format!("[The user ran {cells} in this kernel meanwhile: variables may have changed.]")];
+        news.append(&mut state.notes);
+        news
+    }
+
+    /// Notes that a person has run a cell. What its outcome says of earlier cells and of the kernel is for the agent too.
+    fn ran(&self, outcome: &Outcome) {
+        let mut state = self.lock();
+        state.ran += 1;
+        state.has_worked = true;
+        let mut notes = outcome.notes.clone();
+        if let Some(late) = late_output(&outcome.late) {
+            notes.push(format!("[Output of earlier cells, after they had ended:]\n{late}\n[End of the output of earlier cells]"));
+        }
+        if crate::session::KernelState::of(&outcome.end) == crate::session::KernelState::Lost {
+            notes.push(format!("[A cell of the user: {}]", outcome.end.words()));
+        }
+        state.notes.append(&mut notes);
+        let surplus = state.notes.len().saturating_sub(NOTES);
+        state.notes.drain(..surplus);
+    }
+
+    /// Counts a person. Returns the questions that are open, too, if they can answer.
+    fn arrive(&self, can_answer: bool) -> (Presence<'_>, Vec<Event>) {
+        let mut state = self.lock();
+        state.numbers += 1;
+        let presence = Presence { attached: self, number: state.numbers, can_answer };
+        if !can_answer {
+            return (presence, Vec::new());
+        }
+        state.people += 1;
+        self.queue.attend(true);
+        let open = state.open.values().map(|open| Event::Question(Arc::clone(&open.question))).collect();
+        (presence, open)
+    }
+
+    /// Takes an answer. Returns whether it is the first one.
+    fn answer(&self, question: u64, answer: Answered) -> bool {
+        let open = self.lock().open.remove(&question);
+        open.is_some_and(|open| open.answer.send(answer).is_ok())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+impl Drop for Presence<'_> {
+    fn drop(&mut self) {
+        if !self.can_answer {
+            return;
+        }
+        let mut state = self.attached.lock();
+        state.people -= 1;
+        state.looked_at.remove(&self.number);
+        state.asked_all.remove(&self.number);
+        if state.asked_all.is_empty() {
+            self.attached.queue.ask_people_all(false);
+        }
+        if state.people == 0 {
+            self.attached.queue.attend(false);
+            // Nobody is there who could answer them: they are rejected.
+            state.open.clear();
+        }
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The late output that an outcome brings along, within bounds.
+fn late_output(late: &Text) -> Option<String> {
+    (!late.excerpt.is_empty()).then(|| crate::ground::text::shortened(&late.excerpt, LATE_CHARS))
+}
+
+/// Asks all who are there what the queue brings. What comes at once can be asked together.
+async fn ask_all(
+    mut requests: mpsc::Receiver<ApprovalRequest>,
+    state: Arc<Mutex<State>>,
+    audience: Arc<Audience>,
+    timeout: Duration,
+) {
+    let mut waiting = VecDeque::new();
+    while let Some(first) = requests.recv().await {
+        waiting.push_back(first);
+        tokio::time::sleep(GATHER).await;
+        // Whether more can come is asked above.
+        complete_batches(&mut requests, &mut waiting).await;
+        while let Some(sheet) = Sheet::next(&mut waiting) {
+            let text = sheet.is_table().then(|| sheet.text());
+            let requests = sheet.into_requests();
+            let rows = requests.len();
+            let asked = requests.into_iter().filter_map(|request| open(request, &state, timeout));
+            let asked: Vec<_> = asked.collect();
+            // The numbers of the rows are those of the questions only if none is missing.
+            if let Some(Ok(text)) = text.filter(|_| asked.len() == rows) {
+                let questions = asked.iter().map(|(_, question, _)| question.number).collect();
+                audience.tell(&Event::Together { questions, text: text.into() });
+            }
+            for (request, question, answered) in asked {
+                let number = question.number;
+                if question.until.is_some() {
+                    request.hand_out();
+                }
+                audience.tell(&Event::Question(question));
+                tokio::spawn(follow(request, number, answered, Arc::clone(&state), Arc::clone(&audience)));
+            }
+        }
+    }
+}
+
+/// Makes a question of a request; `None`, which drops it, if nobody is there who could answer.
+fn open(
+    request: ApprovalRequest,
+    state: &Mutex<State>,
+    timeout: Duration,
+) -> Option<(ApprovalRequest, Arc<Question>, oneshot::Receiver<Answered>)> {
+    let text = for_prompt(&request).ok()?;
+    let grant = request.proposed_grant().map(|grant| (grant_choice(grant), grant.to_string()));
+    let outside = request.outside_of_grants();
+    let (number, action, scope) = (next_question(), request.shared_action(), scope(&request));
+    let (answer, answered) = oneshot::channel();
+    let mut state = lock(state);
+    if state.people == 0 {
+        return None;
+    }
+    // If the client asks its user too, the time begins when either sees the question.
+    let is_seen = !request.is_shared() || !state.looked_at.is_empty();
+    let until = is_seen.then(|| Instant::now() + timeout);
+    let question = Arc::new(Question { number, text, grant, outside, action, scope, until });
+    state.open.insert(number, Open { question: Arc::clone(&question), answer });
+    Some((request, question, answered))
+}
+
+/// Waits for the answer to a question, or until it is too late.
+async fn follow(
+    mut request: ApprovalRequest,
+    question: u64,
+    answered: oneshot::Receiver<Answered>,
+    state: Arc<Mutex<State>>,
+    audience: Arc<Audience>,
+) {
+    let answer = tokio::select! {
+        answer = answered => answer.ok(),
+        () = request.closed() => None,
+    };
+    lock(&state).open.remove(&question);
+    let fate = request.fate();
+    let how = match answer {
+        Some((answer, label)) if give(request, answer, label) => answer_in_words(answer),
+        // What the client's user has answered, or nobody.
+        _ => fate.get().copied().unwrap_or("taken back"),
+    };
+    audience.tell(&Event::Decided { question, how });
+}
+
+/// Returns whether the answer came in time.
+fn give(request: ApprovalRequest, answer: Answer, label: Option<Label>) -> bool {
+    match label {
+        Some(label) => request.answer_with_label(answer, label),
+        None => request.answer(answer),
+    }
+}

@@ -1,0 +1,208 @@
+//! How the requests of a client follow their calls: to the end, to a question, or until they stop waiting.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::{CallToolRequestParams, CallToolResponse, JsonObject};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer};
+use tokio_util::sync::CancellationToken;
+
+use super::arrivals::{Arrival, Turn};
+use super::asking::{About, AskVia, Followed, Leave, Ongoing, Waiting, has_tasks};
+use super::earlier::name_of;
+use super::progress::{self, Listener, Progress};
+use super::{Call, Handler, execute, reply, reset, resources, traced, uploads, views, wait};
+use crate::ground::telemetry::Operation;
+
+impl Handler {
+    /// Begins a call, and runs it until it is done, the client must ask its user, or the request does not wait longer.
+    pub(super) async fn begin(
+        &self,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let arguments = request.arguments.clone().unwrap_or_default();
+        let mut operation = traced::call(&self.server, request, context);
+        if request.name == wait::NAME && self.server.has_long_cells {
+            let answer = self.wait_for_cell(arguments, request, context, &operation).await;
+            traced::answered(&self.server, &mut operation, &answer);
+            return answer;
+        }
+        if request.name == execute::NAME
+            && let Err(refusal) = uploads::put(self.server.session().workspace(), &context.meta.0.0).await
+        {
+            drop(Turn::of(&context.extensions));
+            operation.tool_fails();
+            return Ok(reply::failure(refusal).into());
+        }
+        let ask_via = AskVia::of(context);
+        let (approver, questions) = ask_via.approver(&self.server.attached);
+        let listener = Listener::of(context);
+        let cancelled = CancellationToken::new();
+        let is_long = self.server.has_long_cells && request.name == execute::NAME;
+        let cell = is_long.then(|| (self.server.left.number(), execute::unread_for(&arguments)));
+        let about = About {
+            call: name_of(&request.name, request.arguments.as_ref()),
+            begun: Arrival::of(&context.extensions).at,
+            is_queued: [execute::NAME, reset::NAME].contains(&&*request.name),
+            cell: cell.clone(),
+            task: None,
+        };
+        let may_come_later = is_long || matches!(ask_via, AskVia::Rounds { .. });
+        let call = Call {
+            turn: Turn::of(&context.extensions),
+            progress: Progress::wanted_by(
+                listener.clone(),
+                may_come_later,
+                self.server.attached.page().cloned(),
+            ),
+            cancelled: cancelled.clone(),
+            approver,
+            unread: cell.map(|(_, unread)| unread),
+            has_links: resources::are_wanted(self.server.resource_links, context),
+            has_views: self.server.has_views && views::are_shown_by(context),
+        };
+        let (server, name) = (Arc::clone(&self.server), request.name.to_string());
+        let wait = execute::wait_of(&arguments).filter(|_| is_long);
+        traced::about_cell(&operation, about.cell.as_ref().map(|(number, _)| *number));
+        let span = operation.context();
+        // The cell may outlive this request, and the span is that of the cell.
+        let work = span.around(async move {
+            let result = Arc::clone(&server).dispatch(&name, arguments, call).await;
+            traced::done(&server, &mut operation, &result);
+            result
+        });
+        let ongoing = Ongoing::start(work, questions, cancelled, listener, about);
+        let leave = self.leave_after(wait);
+        self.follow(ongoing, request, context, self.waiting(&context.ct, &leave)).await
+    }
+
+    /// Waits for a cell that was left. Unlike that of a cell, the cancellation of this request ends the waiting alone.
+    async fn wait_for_cell(
+        &self,
+        arguments: JsonObject,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+        operation: &Operation,
+    ) -> Result<CallToolResponse, ErrorData> {
+        drop(Turn::of(&context.extensions));
+        let wait = match wait::read(arguments) {
+            Ok(wait) => wait,
+            Err(refusal) => return Ok(reply::failure(refusal).into()),
+        };
+        traced::about_cell(operation, Some(wait.cell));
+        let given_up = context.ct.child_token();
+        let (ongoing, _awaited) = match self.server.left.take(wait.cell, &given_up).await {
+            Ok(taken) => taken,
+            Err(refusal) => {
+                let fetched = self.server.left.fetched(wait.cell);
+                return Ok(fetched.unwrap_or_else(|| reply::failure(refusal)).into());
+            }
+        };
+        if wait.interrupt {
+            ongoing.interrupt();
+        }
+        ongoing.send_progress_to(progress::listener_of(context));
+        let leave = Leave { given_up, ..self.leave_after(Some(wait.timeout)) };
+        self.follow(ongoing, request, context, self.waiting(&CancellationToken::new(), &leave)).await
+    }
+
+    /// Goes on with a call whose client has come back with answers.
+    pub(super) async fn resume(
+        &self,
+        state: &str,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        // Its cell is in the queue already.
+        drop(Turn::of(&context.extensions));
+        let arguments = request.arguments.clone().unwrap_or_default();
+        let (cancelled, leave) = match request.name == wait::NAME {
+            true => {
+                let timeout = wait::read(arguments).map(|wait| wait.timeout).ok();
+                let given_up = context.ct.clone();
+                (CancellationToken::new(), Leave { given_up, ..self.leave_after(timeout) })
+            }
+            false => (context.ct.clone(), self.leave_after(execute::wait_of(&arguments))),
+        };
+        let waiting = self.waiting(&cancelled, &leave);
+        self.followed(request, context, self.server.parking.resume(state, request, context, waiting).await)
+    }
+
+    /// Leaves a call, or answers the request: the answer is kept if it is that of a cell which was waited for.
+    fn followed(
+        &self,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+        followed: Followed<CallToolResponse>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let answer = match followed {
+            Followed::Answered(answer) => answer,
+            Followed::Left(ongoing) => return self.leave(*ongoing),
+        };
+        // What comes after a cancellation is told with the next answer.
+        if request.name == wait::NAME
+            && !context.ct.is_cancelled()
+            && let Ok(CallToolResponse::Complete(result)) = &answer
+            && let Ok(wait) = wait::read(request.arguments.clone().unwrap_or_default())
+        {
+            self.server.left.note_fetched(wait.cell, result);
+        }
+        answer
+    }
+
+    /// Follows a call until its end, until its client must ask its user, or until it is time to leave.
+    async fn follow(
+        &self,
+        ongoing: Ongoing,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+        waiting: Waiting<'_>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let may_be_task = has_tasks(context) && request.name != wait::NAME;
+        let followed = match AskVia::of(context) {
+            _ if may_be_task => self.server.tasks.work(ongoing, self.connection.number, waiting).await,
+            AskVia::Rounds { .. } => self.server.parking.work(ongoing, request, waiting).await,
+            AskVia::Elicitation { .. } | AskVia::None => {
+                ongoing.elicit(&context.peer, waiting).await.map(Into::into)
+            }
+        };
+        self.followed(request, context, followed)
+    }
+
+    /// Lets a call go on without a request.
+    fn leave(&self, mut ongoing: Ongoing) -> Result<CallToolResponse, ErrorData> {
+        if self.connection.closed.is_cancelled() {
+            // Dropping it cancels the work.
+            let why = match &self.connection.outlived_by {
+                Some(session) => {
+                    self.server.left.put(ongoing);
+                    match session.is_cancelled() {
+                        true => "the session was ended, and this call with it",
+                        false => {
+                            "the client has ended its input; the call goes on, and the next client has its answer"
+                        }
+                    }
+                }
+                None => "the server is shutting down",
+            };
+            return Err(ErrorData::internal_error(why, None));
+        }
+        if let Some(done) = ongoing.take_done() {
+            return done.map(Into::into);
+        }
+        let answer = wait::still_running(&ongoing);
+        self.server.left.put(ongoing);
+        Ok(answer.into())
+    }
+
+    fn waiting<'a>(&'a self, cancelled: &'a CancellationToken, leave: &'a Leave) -> Waiting<'a> {
+        Waiting { cancelled, leave, left: &self.server.left, together: &self.server.together }
+    }
+
+    fn leave_after(&self, time: Option<Duration>) -> Leave {
+        let at = time.map(|time| tokio::time::Instant::now() + time);
+        Leave { closed: self.connection.closed.clone(), given_up: CancellationToken::new(), at }
+    }
+}

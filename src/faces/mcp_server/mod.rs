@@ -1,0 +1,480 @@
+//! The MCP server: four tools, and a fifth for cells that take long.
+//!
+//! It translates between MCP and a session; one file per tool.
+
+mod arrivals;
+mod asking;
+mod attached;
+mod calls;
+mod deliveries;
+mod earlier;
+mod execute;
+mod icons;
+mod install;
+mod instructions;
+mod left;
+mod lines;
+mod news;
+mod pictures;
+mod progress;
+mod register;
+mod reply;
+mod reset;
+mod resources;
+mod serving;
+mod sessions;
+mod skills;
+mod stdio;
+mod traced;
+mod uploads;
+mod views;
+mod wait;
+
+use std::borrow::Cow;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CancelledNotificationParam,
+    CustomRequest, CustomResult, ErrorCode, GetSkillRequestParams, GetSkillResult, GetTaskParams,
+    GetTaskResult, Implementation, JsonObject, ListResourceTemplatesResult, ListResourcesResult,
+    ListSkillsResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ServerCapabilities, ServerConfig, Tool, UpdateTaskParams,
+};
+use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use self::arrivals::Turn;
+use self::asking::{Parking, Tasks, Together, bug};
+use self::attached::Attached;
+use self::deliveries::{CallId, Deliveries};
+use self::earlier::{Done, Earlier, Why, name_of, text_of};
+use self::left::Left;
+use self::news::News;
+use self::progress::Progress;
+use self::resources::Shelf;
+pub use self::serving::Error;
+pub(crate) use self::serving::{Codes, Serving};
+use self::sessions::Sessions;
+use self::skills::Skills;
+pub(crate) use self::stdio::end_on_signals;
+pub use self::stdio::serve_stdio;
+pub use crate::approval::Answer as PromptAnswer;
+use crate::approval::Approver;
+use crate::config::{Config, Images, ResourceLinks};
+pub use crate::faces::people::{By, Heard, Said, named_rows};
+use crate::ground::telemetry::Link;
+use crate::kernels::output::Unread;
+use crate::session::Session;
+
+/// The MCP server's state, shared by its tools and by the clients that come one after the other.
+pub(crate) struct McpServer {
+    sessions: Sessions,
+    /// The people at prompts of `ipybox attach`.
+    attached: Attached,
+    /// Calls that wait for the client's answer to an approval request.
+    parking: Parking,
+    /// Calls whose clients ask about them as tasks.
+    tasks: Tasks,
+    /// Calls for which no request waits.
+    left: Left,
+    together: Together,
+    /// Answers that may not have reached the client.
+    deliveries: Deliveries,
+    /// What the next answers say first.
+    news: News,
+    /// How a cell's reply returns images.
+    images: Images,
+    /// Which clients get links to resources.
+    resource_links: ResourceLinks,
+    /// The resources that answers have named.
+    shelf: Shelf,
+    /// The skills for every client.
+    skills: Skills,
+    /// Whether requests can stop waiting for their cells.
+    has_long_cells: bool,
+    /// Whether clients that can show views get them.
+    has_views: bool,
+    /// The connections with clients, for spans.
+    link: Link,
+}
+
+/// The handler for rmcp, of one connection with a client. The server is shared, since tools may outlive the request that
+/// called them.
+#[derive(Clone)]
+pub(crate) struct Handler {
+    server: Arc<McpServer>,
+    connection: Connection,
+}
+
+/// A connection with a client.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    /// Greater than that of every connection before.
+    number: u64,
+    /// Cancelled when it ends: the client waits for no answers any more.
+    closed: CancellationToken,
+    /// Cancelled when the session ends, in which what the client has begun goes on without it; `None` if nothing does.
+    outlived_by: Option<CancellationToken>,
+    /// The calls that have not been answered.
+    calls: TaskTracker,
+}
+
+/// The context of a call, beside its arguments.
+struct Call {
+    /// Cancelled when the client no longer wants the answer.
+    cancelled: CancellationToken,
+    /// Sends progress notifications, if the client wants them.
+    progress: Option<Progress>,
+    /// Passed on to the next call as soon as this one is in the session's queue.
+    turn: Turn,
+    /// Decides about what the tool does.
+    approver: Approver,
+    /// Gets what a cell prints, if a request may stop waiting for it.
+    unread: Option<Arc<Unread>>,
+    /// Whether the answer has links to resources.
+    has_links: bool,
+    /// Whether the client shows views.
+    has_views: bool,
+}
+
+impl McpServer {
+    fn new(session: Arc<Session>, config: &Config) -> Self {
+        Self {
+            attached: Attached::new(Arc::clone(&session), config.approval.timeout),
+            sessions: Sessions::new(session, config),
+            parking: Parking::default(),
+            tasks: Tasks::default(),
+            left: Left::default(),
+            together: Together::default(),
+            deliveries: Deliveries::default(),
+            news: News::default(),
+            images: config.images,
+            resource_links: config.resource_links,
+            shelf: Shelf::default(),
+            skills: Skills::new(config),
+            has_long_cells: config.has_long_cells,
+            has_views: config.has_views,
+            link: Link::to_client(),
+        }
+    }
+
+    /// The client's own session.
+    fn session(&self) -> &Arc<Session> {
+        &self.sessions.own().session
+    }
+
+    /// Keeps what a client that is gone waited for.
+    fn put_aside(&self, connection: u64) {
+        for call in self.parking.abandon().into_iter().chain(self.tasks.abandon(connection)) {
+            self.left.put(call);
+        }
+        self.deliveries.disconnected(connection);
+    }
+
+    /// Adds news, and earlier answers that may not have reached the client, to an answer.
+    async fn deliver(
+        &self,
+        request: &CallToolRequestParams,
+        call: &CallId,
+        result: CallToolResult,
+    ) -> CallToolResult {
+        let is_queued = [execute::NAME, reset::NAME].contains(&&*request.name);
+        if is_queued {
+            self.left.settle().await;
+        }
+        let done = self.parking.done_meanwhile().into_iter().chain(self.left.done_meanwhile());
+        for Done { call, text, why, after } in done.chain(self.tasks.done_meanwhile(&self.left)) {
+            self.deliveries.keep(Earlier::with_file(&call, &text, why, after, self.session()).await);
+        }
+        self.news.tell_all(self.attached.news());
+        let news = self.news.take(is_queued).await;
+        self.deliveries.answer(request, call, self.session(), result, news).await
+    }
+
+    /// Keeps an answer whose client is gone, for the next one.
+    async fn keep(&self, request: &CallToolRequestParams, result: &CallToolResult) {
+        let call = name_of(&request.name, request.arguments.as_ref());
+        let (text, session) = (text_of(result), self.session());
+        let answer = Earlier::with_file(&call, &text, Why::ClientGone, Duration::ZERO, session).await;
+        self.deliveries.keep(answer);
+    }
+
+    async fn dispatch(
+        self: Arc<Self>,
+        name: &str,
+        arguments: JsonObject,
+        call: Call,
+    ) -> Result<CallToolResult, ErrorData> {
+        let called = match name {
+            execute::NAME => execute::call(&self, arguments, call).await,
+            register::NAME => register::call(&self, arguments, call).await,
+            install::NAME => install::call(&self, arguments, call).await,
+            reset::NAME => reset::call(&self, arguments, call).await,
+            _ => {
+                let names: Vec<_> =
+                    definitions(self.has_long_cells).into_iter().map(|tool| tool.name).collect();
+                let names = names.join("`, `");
+                let message = format!("there is no tool `{name}`; there are `{names}`");
+                return Err(ErrorData::invalid_params(message, None));
+            }
+        };
+        Ok(called.unwrap_or_else(reply::failure))
+    }
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        let implementation = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
+            .with_title("ipybox")
+            .with_icons(icons::server());
+        ServerConfig::new(
+            ServerCapabilities::builder()
+                .enable_tools()
+                .enable_resources()
+                .enable_tasks()
+                .enable_skills()
+                .build(),
+        )
+        .with_server_info(implementation)
+        .with_instructions(instructions::of(self.server.session()))
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let tools = definitions(self.server.has_long_cells);
+        let has_views = self.server.has_views && views::are_shown_by(&context);
+        Ok(ListToolsResult::with_all_items(if has_views {
+            views::add_to(tools, &[execute::NAME, wait::NAME])
+        } else {
+            tools
+        }))
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        resources::list(&self.server, request)
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(resources::templates())
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        answer_panics(resources::read(&self.server, &request.uri, &context)).await.map(Into::into)
+    }
+
+    async fn list_skills(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListSkillsResult, ErrorData> {
+        Ok(self.server.skills.list())
+    }
+
+    async fn get_skill(
+        &self,
+        request: GetSkillRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetSkillResult, ErrorData> {
+        self.server.skills.get(&request.uri)
+    }
+
+    /// Answers unknown methods, and requests whose parameters have the wrong form.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        if request.method == "tools/call" {
+            let message = "`params` of `tools/call` must be an object with a string `name` and an object `arguments`, and may have an \
+                 object `inputResponses` and a string `requestState`";
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        if let Some(params) = resources::params_of(&request.method) {
+            let message = format!("`params` of `{}` must be {params}", request.method);
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        let message = format!("there is no method `{}`", request.method);
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let _open = self.connection.calls.token();
+        if request.name == views::NAME && self.server.has_views {
+            // No model sees its answer, so that news would be lost with it; and it waits for no cell.
+            drop(Turn::of(&context.extensions));
+            let arguments = request.arguments.unwrap_or_default();
+            let places = self.server.session().places();
+            return answer_panics(async {
+                Ok(views::read(places, arguments).await.unwrap_or_else(reply::failure))
+            })
+            .await
+            .map(Into::into);
+        }
+        let call = CallId { connection: self.connection.number, id: context.id.clone() };
+        self.server.deliveries.begin(&request, &call, &context);
+        self.server.ask_kernel_if_due().await;
+        let answer = async {
+            match &request.request_state {
+                Some(state) => self.resume(state, &request, &context).await,
+                None => self.begin(&request, &context).await,
+            }
+        };
+        match answer_panics(answer).await {
+            Ok(CallToolResponse::Complete(result))
+                if self.connection.outlived_by.is_some() && self.connection.closed.is_cancelled() =>
+            {
+                self.server.deliveries.forget(&call);
+                self.server.keep(&request, &result).await;
+                Err(ErrorData::internal_error("the client is gone", None))
+            }
+            Ok(CallToolResponse::Complete(result)) => {
+                Ok(self.server.deliver(&request, &call, result).await.into())
+            }
+            other => {
+                self.server.deliveries.forget(&call);
+                other
+            }
+        }
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let server = &self.server;
+        let task = server.tasks.get(&request.task_id, self.connection.number, &server.left)?;
+        Ok(GetTaskResult::new(task))
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.server.tasks.update(&request.task_id, &request.input_responses, &self.server.left)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.server.tasks.cancel(&request.task_id, &self.server.left)
+    }
+
+    async fn on_cancelled(
+        &self,
+        notification: CancelledNotificationParam,
+        _context: NotificationContext<RoleServer>,
+    ) {
+        if let Some(id) = notification.request_id {
+            self.server.deliveries.cancelled(&CallId { connection: self.connection.number, id });
+        }
+    }
+}
+
+fn definitions(has_long_cells: bool) -> Vec<Tool> {
+    let wait = has_long_cells.then(wait::definition);
+    let execute = execute::definition(has_long_cells);
+    [execute, register::definition(), install::definition(), reset::definition()]
+        .into_iter()
+        .chain(wait)
+        .map(|tool| {
+            let icons = icons::tool(&tool.name);
+            tool.with_icons(icons)
+        })
+        .collect()
+}
+
+/// The schema of a tool's arguments, written as a JSON literal.
+fn schema(literal: serde_json::Value) -> Arc<JsonObject> {
+    match literal {
+        serde_json::Value::Object(schema) => Arc::new(schema),
+        other => unreachable!("a schema is an object, not {other}"),
+    }
+}
+
+/// Reads a tool's arguments. The error is a text for the model, which can correct them.
+fn parse<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, String> {
+    serde_path_to_error::deserialize(serde_json::Value::Object(arguments)).map_err(|error| {
+        let place = match error.path().to_string() {
+            path if path == "." => Cow::Borrowed("the arguments"),
+            path => Cow::Owned(format!("the argument `{path}`")),
+        };
+        format!("{place} cannot be used: {}", error.inner())
+    })
+}
+
+/// Turns a panic into an error response: without it the client would wait for ever.
+async fn answer_panics<T>(answer: impl Future<Output = Result<T, ErrorData>>) -> Result<T, ErrorData> {
+    // The panic hook has logged what happened.
+    AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|_| Err(bug()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_answered() {
+        let answer: Result<(), _> = answer_panics(async { panic!("on purpose") }).await;
+        assert!(answer.unwrap_err().message.contains("panic"));
+    }
+
+    #[test]
+    fn every_tool_describes_itself_to_models_and_users() {
+        for tool in definitions(true) {
+            assert!(tool.description.is_some_and(|text| text.len() > 80), "{}", tool.name);
+            assert!(tool.title.is_some() && tool.annotations.is_some(), "{}", tool.name);
+            for (name, schema) in tool.input_schema["properties"].as_object().unwrap() {
+                assert!(schema["description"].is_string(), "{}.{name}", tool.name);
+            }
+        }
+    }
+
+    #[test]
+    fn arguments_are_refused_by_name() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[expect(dead_code, reason = "only its shape matters")]
+        struct Arguments {
+            count: u32,
+        }
+        let check = |arguments: serde_json::Value, expected: &str| {
+            let serde_json::Value::Object(arguments) = arguments else { panic!("an object") };
+            let refusal = parse::<Arguments>(arguments).unwrap_err();
+            assert!(refusal.contains(expected), "{refusal}");
+        };
+        check(json!({"count": "x"}), "the argument `count` cannot be used: invalid type");
+        check(json!({}), "missing field `count`");
+        check(json!({"count": 1, "cout": 2}), "unknown field `cout`");
+    }
+}

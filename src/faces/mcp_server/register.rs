@@ -1,0 +1,94 @@
+//! The tool `register_mcp_server`.
+
+use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::{Call, McpServer, Progress, parse, reply, schema};
+use crate::approval::REGISTER;
+use crate::kernels::kernel::plain;
+use crate::session::{Client, RegisterError};
+
+pub(super) const NAME: &str = REGISTER;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    server_name: String,
+    #[serde(deserialize_with = "object_or_json")]
+    server_params: JsonObject,
+}
+
+/// Models like to send an object as a string that holds its JSON.
+fn object_or_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<JsonObject, D::Error> {
+    let value = match Value::deserialize(deserializer)? {
+        Value::String(text) => serde_json::from_str(&text)
+            .map_err(|error| serde::de::Error::custom(format!("it is a string that is not JSON: {error}")))?,
+        value => value,
+    };
+    match value {
+        Value::Object(object) => Ok(object),
+        other => Err(serde::de::Error::custom(format!("expected an object, not {other}"))),
+    }
+}
+
+pub(super) fn definition() -> Tool {
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "server_name": {
+                "type": "string",
+                "description": "Name of the Python package: a lowercase identifier such as `github` or `brave_search`",
+            },
+            "server_params": {
+                "type": "object",
+                "description": "How to reach the server. stdio: {\"command\", \"args\", \"env\", \"cwd\"}; \
+                    HTTP: {\"url\", \"headers\", \"type\"}, where `type` is `streamable_http` or `sse` and may be \
+                    left out if the URL contains `/mcp` or `/sse`. `timeout`: seconds to wait for its start. Other MCP \
+                    clients' configurations are understood. Write secrets as ${VARIABLE}.",
+            },
+        },
+        "required": ["server_name", "server_params"],
+        "additionalProperties": false,
+    });
+    Tool::new(NAME, DESCRIPTION, schema(input)).with_title("Register an MCP server").with_annotations(
+        ToolAnnotations::new().read_only(false).destructive(false).idempotent(true).open_world(true),
+    )
+}
+
+const DESCRIPTION: &str = "\
+Connect to an MCP server and generate a Python API for its tools in `mcptools/<server_name>/`, one module \
+per tool. Returns how they are called or, if they are many, how to search them. Code can then use them:
+
+from mcptools.<server_name> import <tool_name>
+result = <tool_name>.run(<tool_name>.Params(...))
+
+- `${VARIABLE}` in `server_params` stands for a variable of ipybox's environment or of the workspace's \
+`.env`; it is filled when connecting and never written to disk.
+- A server that is still being downloaded goes on to start when the call gives up: call again to wait for it.
+- A registration lasts: it survives `reset` and restarts. Registering a name again replaces its package; \
+import again what cells have imported from the old one.";
+
+pub(super) async fn call(
+    server: &McpServer,
+    arguments: JsonObject,
+    call: Call,
+) -> Result<CallToolResult, String> {
+    drop(call.turn);
+    let arguments: Arguments = parse(arguments)?;
+    let Arguments { server_name: name, server_params } = &arguments;
+    let (phase, phases) = watch::channel(String::new());
+    let report = |what: &str| drop(phase.send_replace(format!("MCP server `{name}`: {}", plain(what))));
+    let client = Client { approver: &call.approver, cancelled: &call.cancelled };
+    let registering = server.session().register(name, server_params, Some(client), &report);
+    Ok(match Progress::report_while(call.progress, phases, call.approver.waiting(), registering).await {
+        Ok(registration) => {
+            server.sessions.refresh_others(registration.changed(name)).await;
+            reply::texts(registration.texts(name))
+        }
+        Err(RegisterError::Denied(denied)) => reply::denied(&denied),
+        Err(RegisterError::Cancelled) => reply::failure("Registration was cancelled."),
+        Err(error) => reply::error(&error),
+    })
+}

@@ -1,0 +1,257 @@
+//! Makes tool results of outcomes and errors: pure.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use rmcp::model::{CallToolResult, ContentBlock};
+
+use crate::approval::Denied;
+use crate::ground::text::describe;
+use crate::kernels::kernel::PythonError;
+use crate::kernels::output::{Cut, SavedFile, SavedImage, Text};
+use crate::session::{End, Outcome};
+
+/// The least limit for an exception's text, in characters, if the limit for output is smaller.
+const ERROR_CHARS: usize = 5_000;
+
+/// The answer of a cell without output: APIs of model providers refuse blank texts.
+const NO_OUTPUT: &str = "[no output]";
+
+/// A result of one text.
+pub(super) fn success(text: impl Into<String>) -> CallToolResult {
+    CallToolResult::success(vec![block(text)])
+}
+
+/// A failure that a model can act on.
+pub(super) fn failure(text: impl Into<String>) -> CallToolResult {
+    CallToolResult::error(vec![block(text)])
+}
+
+/// A text block, which is never blank.
+pub(super) fn block(text: impl Into<String>) -> ContentBlock {
+    let text = text.into();
+    let is_blank = text.trim().is_empty();
+    ContentBlock::text(if is_blank { NO_OUTPUT.to_owned() } else { text })
+}
+
+/// An error with its causes, as a failure that a model can act on.
+pub(super) fn error(error: &dyn std::error::Error) -> CallToolResult {
+    failure(format!("Failed to {}", describe(error)))
+}
+
+/// The failure of an action that was denied.
+pub(super) fn denied(denied: &Denied) -> CallToolResult {
+    failure(format!("Not done: {denied}"))
+}
+
+/// A result of several texts.
+pub(super) fn texts(texts: Vec<String>) -> CallToolResult {
+    CallToolResult::success(texts.into_iter().map(block).collect())
+}
+
+/// The result of a cell: its output, links to its images and files, and how it ended if not well; then what is `shown` beside
+/// the text.
+pub(super) fn cell(outcome: &Outcome, max_output_chars: usize, shown: Vec<ContentBlock>) -> CallToolResult {
+    let mut sections = outcome.notes.clone();
+    sections.push(late(&outcome.late));
+    sections.push(outcome.text.excerpt.clone());
+    sections.push(cut_notice(outcome.text.cut.as_ref()));
+    sections.push(image_links(&outcome.images));
+    sections.push(file_links(&outcome.files));
+    sections.push(outcome.end.words());
+    let error = outcome.error.as_ref().map(PythonError::text).unwrap_or_default();
+    // Wrong use of a magic is reported in the output already.
+    if !outcome.text.excerpt.ends_with(&error) {
+        sections.push(middle_cut(&error, max_output_chars.max(ERROR_CHARS)));
+    }
+    let is_error = !matches!(outcome.end, End::Finished) || outcome.error.is_some();
+    let mut content = vec![block(joined(sections))];
+    content.extend(shown);
+    if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) }
+}
+
+fn joined(mut sections: Vec<String>) -> String {
+    sections.retain(|section| !section.is_empty());
+    sections.join("\n\n")
+}
+
+/// Late output, marked so that nobody takes it for this cell's.
+fn late(text: &Text) -> String {
+    if text.excerpt.is_empty() && text.cut.is_none() {
+        return String::new();
+    }
+    let body = joined(vec![text.excerpt.clone(), cut_notice(text.cut.as_ref())]);
+    format!("[Output of earlier cells, after they had ended:]\n{body}\n[End of the output of earlier cells]")
+}
+
+fn cut_notice(cut: Option<&Cut>) -> String {
+    match cut {
+        None => String::new(),
+        Some(Cut { limit, chars, file }) => {
+            let notice = format!("[Output truncated: exceeded {limit} character limit]");
+            match file {
+                Some(file) => format!("{notice}\n[All {chars} characters are in {}]", file.display()),
+                None => notice,
+            }
+        }
+    }
+}
+
+fn image_links(images: &[SavedImage]) -> String {
+    if images.is_empty() {
+        return String::new();
+    }
+    let mut links = "Generated images:\n\n".to_owned();
+    for SavedImage { path, .. } in images {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let _infallible = writeln!(links, "- {}", link(&stem, path));
+    }
+    links
+}
+
+fn file_links(files: &[SavedFile]) -> String {
+    if files.is_empty() {
+        return String::new();
+    }
+    let mut links = "Shown files (copies):\n\n".to_owned();
+    for file in files {
+        let _infallible = writeln!(links, "- {}, {} bytes", link(&file.name(), &file.path), file.bytes);
+    }
+    links
+}
+
+fn link(name: &str, path: &Path) -> String {
+    let path = path.display().to_string();
+    // Markdown ends a bare URL at these.
+    let is_bare = !path.contains([' ', '(', ')']);
+    if is_bare { format!("[{name}]({path})") } else { format!("[{name}](<{path}>)") }
+}
+
+/// Cuts out the middle of a text that is longer than `limit` characters: an exception says most at its ends.
+fn middle_cut(text: &str, limit: usize) -> String {
+    let chars = text.chars().count();
+    if chars <= limit {
+        return text.to_owned();
+    }
+    let half = limit / 2;
+    let head: String = text.chars().take(half).collect();
+    let tail: String = text.chars().skip(chars - half).collect();
+    format!("{head}\n[… {} characters …]\n{tail}", chars - 2 * half)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::session::KernelState;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn error(name: &str, value: &str, traceback: &[&str]) -> PythonError {
+        PythonError {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            traceback: traceback.iter().map(|&line| line.to_owned()).collect(),
+        }
+    }
+
+    fn outcome(end: End) -> Outcome {
+        let (text, late) = (Text::default(), Text::default());
+        let (images, files) = (Vec::new(), Vec::new());
+        Outcome { text, late, images, files, views: Vec::new(), end, error: None, notes: Vec::new() }
+    }
+
+    fn raised(error: PythonError) -> Outcome {
+        Outcome { error: Some(error), ..outcome(End::Finished) }
+    }
+
+    #[track_caller]
+    fn check(outcome: &Outcome, expected: &str) {
+        let result = serde_json::to_value(cell(outcome, 5_000, Vec::new())).unwrap();
+        assert_eq!(result["content"][0]["text"], expected);
+    }
+
+    #[test]
+    fn no_text_is_blank() {
+        check(&outcome(End::Finished), "[no output]");
+        let blank = Text { excerpt: "\n\t \u{a0}".to_owned(), cut: None };
+        check(&Outcome { text: blank, ..outcome(End::Finished) }, "[no output]");
+        for result in [success(""), failure(" \n")] {
+            assert_eq!(serde_json::to_value(result).unwrap()["content"][0]["text"], "[no output]");
+        }
+    }
+
+    #[test]
+    fn images_are_markdown_links() {
+        let image = |path: &str| SavedImage { path: path.into(), bytes: None };
+        let images = vec![image("/w/images/0a1b2c3d.png"), image("/w (1)/images/1a1b2c3d.png")];
+        check(
+            &Outcome { images, ..outcome(End::Finished) },
+            "Generated images:\n\n- [0a1b2c3d](/w/images/0a1b2c3d.png)\n- [1a1b2c3d](</w (1)/images/1a1b2c3d.png>)\n",
+        );
+    }
+
+    #[test]
+    fn files_are_markdown_links_with_their_lengths() {
+        let files = vec![SavedFile { path: "/w/.ipybox/files/0a1b2c3d-a.csv".into(), bytes: 1234 }];
+        check(
+            &Outcome { files, ..outcome(End::Finished) },
+            "Shown files (copies):\n\n- [a.csv](/w/.ipybox/files/0a1b2c3d-a.csv), 1234 bytes\n",
+        );
+    }
+
+    #[test]
+    fn pictures_follow_the_text_of_any_end() {
+        for (end, is_error) in [(End::Finished, false), (End::NotRun, true)] {
+            let pictures = vec![ContentBlock::image("AAAA", "image/png")];
+            let result = serde_json::to_value(cell(&outcome(end), 5_000, pictures)).unwrap();
+            let image = serde_json::json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
+            assert_eq!((&result["content"][1], &result["isError"]), (&image, &is_error.into()));
+            assert_eq!(result["content"][0]["type"], "text");
+        }
+    }
+
+    #[test]
+    fn an_exception_is_told_without_colours() {
+        let error_in_red = error("E", "v", &["\u{1b}[31mTraceback\u{1b}[0m", "E: v"]);
+        check(&Outcome { notes: vec!["note".to_owned()], ..raised(error_in_red) }, "note\n\nTraceback\nE: v");
+        check(&raised(error("E", "v", &[])), "E: v");
+    }
+
+    #[test]
+    fn a_timeout_says_whether_variables_survived_and_where_the_code_was() {
+        let after = Duration::from_millis(1500);
+        let error = Some(error("KeyboardInterrupt", "", &["line 3", "KeyboardInterrupt"]));
+        check(
+            &Outcome { error, ..outcome(End::TimedOut { after, state: KernelState::Kept }) },
+            "Execution timed out after 1.5 seconds and was interrupted. \
+             The kernel is fine: variables and imports are still there.\n\nline 3\nKeyboardInterrupt",
+        );
+    }
+
+    #[test]
+    fn cut_output_says_where_the_rest_is_and_cuts_no_image_or_error() {
+        let file = Some("/w/.ipybox/outputs/0a1b2c3d.txt".into());
+        let text = Text { excerpt: "a…z".to_owned(), cut: Some(Cut { limit: 3, chars: 26, file }) };
+        check(
+            &Outcome { text, ..raised(error("E", "v", &[])) },
+            "a…z\n\n[Output truncated: exceeded 3 character limit]\n[All 26 characters are in \
+             /w/.ipybox/outputs/0a1b2c3d.txt]\n\nE: v",
+        );
+    }
+
+    #[test]
+    fn late_output_is_marked() {
+        let text = |excerpt: &str| Text { excerpt: excerpt.to_owned(), cut: None };
+        check(
+            &Outcome { late: text("tick"), text: text("own"), ..outcome(End::Finished) },
+            "[Output of earlier cells, after they had ended:]\ntick\n[End of the output of earlier cells]\n\nown",
+        );
+    }
+
+    #[test]
+    fn a_huge_exception_keeps_both_ends() {
+        let text = format!("begin{}end", "é".repeat(10_000));
+        let cut = middle_cut(&text, 100);
+        assert!(cut.starts_with("begin") && cut.ends_with("end") && cut.chars().count() < 200, "{cut}");
+    }
+}

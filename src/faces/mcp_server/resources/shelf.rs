@@ -1,0 +1,114 @@
+//! The resources that answers have named, the newest first.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rmcp::model::Resource;
+
+use super::address::Address;
+use super::media::media_type;
+use crate::session::Outcome;
+
+/// How many are listed. Older ones can still be read, as long as their files are kept.
+const MOST: usize = 256;
+
+/// The resources that are listed.
+#[derive(Default)]
+pub(in crate::faces::mcp_server) struct Shelf {
+    newest: Mutex<VecDeque<Resource>>,
+}
+
+impl Shelf {
+    /// Lists the resources of a cell, and returns them.
+    pub(in crate::faces::mcp_server) fn add(&self, outcome: &Outcome) -> Vec<Resource> {
+        let resources = resources_of(outcome);
+        let mut newest = self.lock();
+        for resource in &resources {
+            newest.push_front(resource.clone());
+        }
+        newest.truncate(MOST);
+        resources
+    }
+
+    /// Those that are listed.
+    pub(super) fn all(&self) -> Vec<Resource> {
+        self.lock().iter().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Resource>> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The resources that the answer of a cell names, in its order.
+fn resources_of(outcome: &Outcome) -> Vec<Resource> {
+    let texts = [&outcome.late, &outcome.text];
+    let outputs = texts.into_iter().filter_map(|text| {
+        let cut = text.cut.as_ref()?;
+        let resource = resource("outputs", cut.file.as_ref()?)?;
+        Some(resource.with_title(format!("All {} characters of a cell's output", cut.chars)))
+    });
+    let images = outcome.images.iter().filter_map(|image| {
+        let image_resource = resource("images", &image.path)?.with_title("Image of a cell");
+        let bytes = image.bytes.as_ref().map(|bytes| bytes.len() as u64);
+        Some(match bytes {
+            Some(bytes) => image_resource.with_size(bytes),
+            None => image_resource,
+        })
+    });
+    let files = outcome.files.iter().filter_map(|file| {
+        Some(resource("files", &file.path)?.with_title(file.name()).with_size(file.bytes))
+    });
+    outputs.chain(images).chain(files).collect()
+}
+
+fn resource(kind: &str, path: &Path) -> Option<Resource> {
+    let address = Address::of_file(kind, path)?;
+    let media_type = media_type(address.name());
+    Some(Resource::new(address.uri(), address.name()).with_mime_type(media_type))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::output::{Cut, SavedFile, SavedImage, Text};
+    use crate::session::End;
+
+    fn outcome() -> Outcome {
+        let file = Some("/w/.ipybox/outputs/0a1b2c3d.txt".into());
+        Outcome {
+            text: Text { excerpt: String::new(), cut: Some(Cut { limit: 5, chars: 9, file }) },
+            images: vec![SavedImage { path: "/w/images/1a1b2c3d.png".into(), bytes: Some(vec![0; 3]) }],
+            files: vec![SavedFile { path: "/w/.ipybox/files/2a1b2c3d-a.csv".into(), bytes: 7 }],
+            ..Outcome::not_run(End::Finished)
+        }
+    }
+
+    #[test]
+    fn an_answer_names_outputs_images_and_files() {
+        let shelf = Shelf::default();
+        let resources = shelf.add(&outcome());
+        let described: Vec<_> = resources
+            .iter()
+            .map(|resource| (resource.uri.as_str(), resource.mime_type.as_deref(), resource.size))
+            .collect();
+        let expected = [
+            ("ipybox://outputs/0a1b2c3d.txt", Some("text/plain"), None),
+            ("ipybox://images/1a1b2c3d.png", Some("image/png"), Some(3)),
+            ("ipybox://files/2a1b2c3d-a.csv", Some("text/csv"), Some(7)),
+        ];
+        assert_eq!(described, expected);
+        assert_eq!(resources[2].title.as_deref(), Some("a.csv"));
+        assert_eq!(shelf.all()[0].uri, "ipybox://files/2a1b2c3d-a.csv");
+    }
+
+    #[test]
+    fn the_list_is_bounded() {
+        let shelf = Shelf::default();
+        for _ in 0..MOST {
+            shelf.add(&outcome());
+        }
+        assert_eq!(shelf.all().len(), MOST);
+    }
+}

@@ -1,0 +1,316 @@
+//! A session that serves its clients, one after the other.
+
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rmcp::ServiceExt as _;
+use rmcp::service::ServerInitializeError;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::arrivals::Arrivals;
+use super::attached;
+use super::lines::Lines;
+use super::sessions::open_session;
+use super::traced::Traced;
+use super::{Connection, Handler, McpServer};
+use crate::approval::Approver;
+use crate::config::Config;
+use crate::faces::people::page::{self, News, Page};
+use crate::ground::telemetry;
+use crate::ground::text::backticked;
+use crate::session::{Author, Cell, Outcome, Session, StartError};
+
+/// How long the calls of a client that is gone get to be put aside. They need no time, but for writing an answer to a file.
+const PUT_ASIDE: Duration = Duration::from_secs(5);
+
+/// How many variables a new client is told.
+const TOLD_VARIABLES: usize = 60;
+
+/// How much may be on its way to or from the page, in bytes.
+const PAGE_BYTES: usize = 256 * 1024;
+
+/// How many characters of output that nobody has seen a new client is told.
+const TOLD_CHARS: usize = 5_000;
+
+/// Prints the names of variables that code has set, as `%who_ls` finds them.
+const VARIABLES: &str = "print(*__import__('IPython').get_ipython().run_line_magic('who_ls', ''), sep='\\n')";
+
+/// A session and its MCP server.
+pub(crate) struct Serving {
+    server: Arc<McpServer>,
+    connections: AtomicU64,
+    begun: Instant,
+    /// Cancelled when the session ends.
+    ended: CancellationToken,
+}
+
+/// Who is told the codes of the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Codes {
+    /// Whoever reads stderr, and the client.
+    OnStderr,
+    /// The client alone: stderr is a file, which code that is not in a sandbox can read.
+    ClientAlone,
+}
+
+/// Why serving ended before the client or a signal ended it, or never began.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The session could not be opened. Nothing has been served.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// Signals cannot be handled.
+    #[error("handle signals")]
+    Signals(#[source] std::io::Error),
+    /// There is no page to decide on.
+    #[error(transparent)]
+    Page(page::Error),
+    /// The client did not begin as the protocol says.
+    #[error("begin a session with the MCP client: {0}")]
+    Session(String),
+}
+
+impl Serving {
+    /// Opens the session.
+    pub(crate) async fn open(config: &Config, codes: Codes) -> Result<Self, Error> {
+        let server = Arc::new(McpServer::new(open_session(config, None).await?, config));
+        let ended = CancellationToken::new();
+        if config.approval.page {
+            server.open_page(codes, ended.clone()).await?;
+        }
+        Ok(Self { server, connections: AtomicU64::new(0), begun: Instant::now(), ended })
+    }
+
+    /// Serves a client until it ends its input or `closed` is cancelled. What the client has begun goes on if it is
+    /// `outlived_by` the session, whose token this is.
+    pub(crate) async fn client<R, W>(
+        &self,
+        (input, output): (R, W),
+        closed: CancellationToken,
+        outlived_by: Option<CancellationToken>,
+    ) -> Result<(), Error>
+    where
+        R: AsyncRead + Unpin + Send + 'static,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let number = self.connections.fetch_add(1, Ordering::Relaxed);
+        let calls = TaskTracker::new();
+        let is_outlived = outlived_by.is_some();
+        let connection = Connection { number, closed: closed.clone(), outlived_by, calls: calls.clone() };
+        let transport = Arrivals::new(Lines::new(input, output), closed.clone());
+        let handler = Handler { server: Arc::clone(&self.server), connection };
+        // What rmcp ends cancels its requests; those of a session that is outlived must be put aside before.
+        let end = if is_outlived { CancellationToken::new() } else { closed.clone() };
+        let (is_closed, ending, open) = (closed.clone(), end.clone(), calls.clone());
+        tokio::spawn(async move {
+            is_closed.cancelled().await;
+            open.close();
+            open.wait().await;
+            ending.cancel();
+        });
+        let mut session = telemetry::Session::of_client(&self.server.link);
+        let ended = match Traced(handler).serve_with_ct(transport, end).await {
+            Ok(running) => {
+                running.waiting().await.map(drop).map_err(|error| Error::Session(error.to_string()))
+            }
+            // We are to end, or the client went away, before it said anything: nothing is wrong.
+            Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
+            Err(error) => Err(Error::Session(error.to_string())),
+        };
+        closed.cancel();
+        if ended.is_err() {
+            session.fails("disconnected");
+        }
+        drop(session);
+        if is_outlived {
+            if tokio::time::timeout(PUT_ASIDE, calls.wait()).await.is_err() {
+                tracing::warn!("calls of a client that is gone are still under way");
+            }
+            self.server.put_aside(number);
+        }
+        ended
+    }
+
+    /// Whether there has been a client.
+    pub(crate) fn has_served(&self) -> bool {
+        self.connections.load(Ordering::Relaxed) > 0
+    }
+
+    /// The notebook of the client's own session.
+    pub(crate) fn notebook(&self) -> Option<&Path> {
+        self.server.sessions.own().session.notebook()
+    }
+
+    /// Whether a client has called a tool, or a person has run a cell.
+    pub(crate) fn has_worked(&self) -> bool {
+        self.server.deliveries.has_begun() || self.server.attached.has_worked()
+    }
+
+    /// Serves a person at a prompt until that person leaves or `closed` is cancelled.
+    /// Those who cannot answer are asked nothing.
+    pub(crate) async fn person<R, W>(
+        &self,
+        streams: (R, W),
+        can_answer: bool,
+        closed: CancellationToken,
+    ) -> std::io::Result<()>
+    where
+        R: AsyncRead + Unpin + Send + 'static,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        attached::serve(&self.server, streams, can_answer, closed).await
+    }
+
+    /// Has the next answer say this first.
+    pub(crate) fn tell(&self, note: String) {
+        self.server.news.tell(note);
+    }
+
+    /// Has the next answer say that another client has taken the session over, after `alone_for`, and what it finds.
+    pub(crate) fn tell_takeover(&self, alone_for: Duration) {
+        let server = &self.server;
+        let about = format!(
+            "[This session was taken over as it was: it has run for {}, the last {} without a client.",
+            duration(self.begun.elapsed()),
+            duration(alone_for)
+        );
+        let cells = server.left.summary();
+        let mut cells = if cells.is_empty() { String::new() } else { format!("\n- {}", cells.join("\n- ")) };
+        let others = server.sessions.others();
+        if !others.is_empty() {
+            cells.push_str(&format!("\n- Sessions beside it: `{}`", others.join("`, `")));
+        }
+        self.server.news.tell_takeover(format!("{about}{cells}]"));
+    }
+
+    /// What the session is doing, in words.
+    pub(crate) fn activity(&self) -> Activity {
+        Activity {
+            seconds: self.begun.elapsed().as_secs(),
+            open_cells: self.server.sessions.open_cells(),
+            left: self.server.left.summary(),
+        }
+    }
+
+    /// Ends the kernel and the connections to servers. What calls have left to do is recorded until [`close`](Self::close).
+    pub(crate) async fn stop(&self) {
+        self.ended.cancel();
+        self.server.sessions.stop().await;
+    }
+
+    /// Completes the record.
+    pub(crate) async fn close(&self) {
+        self.server.sessions.close().await;
+    }
+}
+
+/// What a session is doing.
+pub(crate) struct Activity {
+    /// Its age, in seconds.
+    pub(crate) seconds: u64,
+    /// How many cells run or are queued.
+    pub(crate) open_cells: usize,
+    /// The calls for which no client waits.
+    pub(crate) left: Vec<String>,
+}
+
+impl McpServer {
+    /// Opens a page on which people decide, until `ended` is cancelled.
+    async fn open_page(self: &Arc<Self>, codes: Codes, ended: CancellationToken) -> Result<(), Error> {
+        let (ours, its) = tokio::io::duplex(PAGE_BYTES);
+        let tell = move |news| {
+            if codes == Codes::OnStderr {
+                tell_on_stderr(&news);
+            }
+        };
+        let page = Page::open(tokio::io::split(its), tell).await.map_err(Error::Page)?;
+        if codes == Codes::OnStderr {
+            say(&format!("calls are decided at {}, which asks for the code {}", page.url(), page.code()));
+        }
+        self.attached.keep_page(page);
+        let server = Arc::clone(self);
+        tokio::spawn(async move {
+            if let Err(error) = attached::serve(&server, tokio::io::split(ours), true, ended).await {
+                tracing::warn!(%error, "the approval page is cut off from its session");
+            }
+        });
+        Ok(())
+    }
+
+    /// After a takeover, asks the kernel what the new client should know, before the first call that is queued.
+    pub(super) async fn ask_kernel_if_due(&self) {
+        if self.news.is_due() {
+            let pending = self.session().execute(question(self.session())).await;
+            self.news.expect(tokio::spawn(async move {
+                match pending.outcome().await {
+                    Ok(outcome) => in_words(&outcome),
+                    Err(error) => format!("[Its kernel cannot be used: {error}]"),
+                }
+            }));
+        }
+    }
+}
+
+fn tell_on_stderr(news: &News) {
+    match news {
+        News::Entered(code) => say(&format!("a browser has the page now; another one needs the code {code}")),
+        News::Changed(code) => say(&format!("there were wrong codes for the page; the new code is {code}")),
+        News::Question(_) => {}
+    }
+}
+
+fn say(words: &str) {
+    // Nothing can be done for a user whose stderr is closed.
+    writeln!(io::stderr(), "ipybox: {words}").ok();
+}
+
+/// The cell that lists the variables.
+fn question(session: &Session) -> Cell {
+    Cell {
+        code: VARIABLES.to_owned(),
+        timeout: Duration::from_secs(5),
+        max_output_chars: TOLD_CHARS,
+        cancel: session.cell_token(),
+        chunks: None,
+        unread: None,
+        approver: Approver::Nobody("the names of variables are read without tools"),
+        has_tools: false,
+        has_views: false,
+        author: Author::Ourselves,
+    }
+}
+
+fn in_words(outcome: &Outcome) -> String {
+    // The text is the kernel's: names are letters, nothing else is believed.
+    let is_name = |name: &&str| name.chars().all(|char| char.is_alphanumeric() || char == '_');
+    let names: Vec<&str> = outcome.text.excerpt.lines().filter(is_name).collect();
+    let mut shown = backticked(names.iter().take(TOLD_VARIABLES));
+    if names.len() > TOLD_VARIABLES {
+        shown.push_str(&format!(" and {} more", names.len() - TOLD_VARIABLES));
+    }
+    let mut words = outcome.notes.clone();
+    if !outcome.late.excerpt.is_empty() {
+        words.push(format!("Output since its last answer:\n{}", outcome.late.excerpt));
+    }
+    words.push(match (shown.is_empty(), outcome.error.is_none()) {
+        (false, _) => format!("Variables of the session: {shown}."),
+        (true, true) => "The session has no variables.".to_owned(),
+        (true, false) => "The variables of the session could not be listed.".to_owned(),
+    });
+    format!("[{}]", words.join("\n"))
+}
+
+/// A duration for people.
+fn duration(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ ..120 => format!("{seconds} s"),
+        seconds @ ..7200 => format!("{} min", seconds / 60),
+        seconds => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}

@@ -1,0 +1,10 @@
+//! How people and programs reach a session: each face translates between its visitors' words and the session's.
+
+pub mod doctor;
+#[doc(hidden)]
+pub mod json_rpc;
+#[doc(hidden)]
+pub mod lasting;
+pub(crate) mod library;
+pub(crate) mod mcp_server;
+pub(crate) mod people;

@@ -1,0 +1,266 @@
+//! What a call would change in texts, as diffs: of the file that it writes, and of texts that it replaces by others.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use similar::{Algorithm, ChangeTag, TextDiff};
+
+use super::view::{block, name};
+use crate::faces::people::{Behind, Call};
+use crate::ground::files::small;
+use crate::ground::text::visible::{self, Use};
+
+/// The names of arguments for the path of a file, and for what is to be in it, without case and underscores.
+const PATHS: [&str; 9] =
+    ["path", "filepath", "file", "filename", "absolutepath", "targetfile", "notebookpath", "uri", "fileuri"];
+const CONTENTS: [&str; 9] =
+    ["content", "contents", "text", "filetext", "filecontent", "newcontent", "newtext", "body", "data"];
+
+/// How the names of two arguments begin if the one is a text, and the other what replaces it.
+const REPLACED: [(&str, &str); 5] = [
+    ("old", "new"),
+    ("before", "after"),
+    ("search", "replace"),
+    ("find", "replace"),
+    ("original", "modified"),
+];
+
+/// How deep in the arguments texts are looked for, and how many diffs are shown.
+const DEPTH: usize = 4;
+const MOST: usize = 50;
+
+/// How many lines around a change are shown, and how many in all.
+const CONTEXT: usize = 3;
+const LINES: usize = 2_000;
+
+/// How much of a line is shown, in characters.
+const LINE_CHARS: usize = 2_000;
+
+/// The longest text that is compared, in bytes.
+const TEXT_BYTES: usize = 2 * 1024 * 1024;
+
+/// After this time a diff is no longer made as short as it could be.
+const TIME: Duration = Duration::from_millis(300);
+
+/// What a call would change in one text.
+#[derive(Debug, Serialize)]
+pub(super) struct Change {
+    what: String,
+    lines: Vec<Line>,
+    /// How many lines are not here.
+    left_out: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Line {
+    /// `+`, `-` or a space; `@` between parts that are apart.
+    sign: char,
+    text: String,
+}
+
+/// What a call would change, as far as its arguments tell. Blocks: reads the file.
+pub(super) fn changes(call: &Call) -> Vec<Change> {
+    let mut changes = Vec::new();
+    if !call.is_ours() {
+        changes.extend(written(call).map(|(path, argument, text)| of_file(&path, argument, text)));
+        in_object("", &call.arguments, DEPTH, &mut changes);
+    }
+    changes
+}
+
+/// The file that a program on this machine is to write, with the argument that is to be in it.
+fn written(call: &Call) -> Option<(PathBuf, &str, &str)> {
+    let is_read_only = call.hints.as_ref().is_some_and(|hints| hints.read_only == Some(true));
+    if is_read_only || !matches!(call.behind, Behind::Program(_)) {
+        return None;
+    }
+    let only = |names: &[&str]| {
+        let is_named = |(name, value): &(&String, &Value)| {
+            value.is_string() && names.contains(&name.replace('_', "").to_lowercase().as_str())
+        };
+        let mut found = call.arguments.iter().filter(is_named);
+        match (found.next(), found.next()) {
+            (Some((name, Value::String(text))), None) => Some((name.as_str(), text.as_str())),
+            _ => None,
+        }
+    };
+    let (_, path) = only(&PATHS)?;
+    let (argument, text) = only(&CONTENTS)?;
+    let path = Path::new(path.strip_prefix("file://").unwrap_or(path));
+    // What a relative path means is known to the server alone.
+    path.is_absolute().then(|| (path.to_owned(), argument, text))
+}
+
+fn of_file(path: &Path, argument: &str, text: &str) -> Change {
+    let (argument, shown) = (name(argument), visible::line(&path.to_string_lossy()));
+    let without_lines = |what: String| Change { what, lines: Vec::new(), left_out: 0 };
+    match small::read_text(path, TEXT_BYTES as u64) {
+        _ if text.len() > TEXT_BYTES => {
+            without_lines(format!("{argument} is too long to be compared with {shown}."))
+        }
+        Ok(now) if now == text => {
+            without_lines(format!("{shown} on this machine has this {argument} already."))
+        }
+        Ok(now) => {
+            let what = format!("{argument}, compared with {shown} as it is on this machine now");
+            between(&now, text, what)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            without_lines(format!("{shown} does not exist on this machine yet."))
+        }
+        Err(error) => without_lines(format!(
+            "{argument} cannot be compared with {shown}: {}",
+            visible::line(&error.to_string())
+        )),
+    }
+}
+
+/// The texts in an object that replace each other, and those in its values. `place` is the object's name.
+fn in_object(place: &str, object: &Map<String, Value>, depth: usize, changes: &mut Vec<Change>) {
+    for (key, value) in object {
+        if changes.len() >= MOST {
+            return;
+        }
+        let (own, Some(other)) = (value, partner(key, object)) else {
+            in_value(&within(place, key), value, depth, changes);
+            continue;
+        };
+        let ((new_name, new), Value::String(old)) = (other, own) else { continue };
+        if old.len().max(new.len()) <= TEXT_BYTES {
+            let what = format!("{} → {}", within(place, key), within(place, new_name));
+            changes.push(between(old, new, what));
+        }
+    }
+}
+
+fn in_value(place: &str, value: &Value, depth: usize, changes: &mut Vec<Change>) {
+    let Some(depth) = depth.checked_sub(1) else { return };
+    match value {
+        Value::Object(object) => in_object(place, object, depth, changes),
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate().take(MOST) {
+                in_value(&format!("{place}[{index}]"), item, depth, changes);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn within(place: &str, key: &str) -> String {
+    let key = name(key);
+    if place.is_empty() { key } else { format!("{place}.{key}") }
+}
+
+/// The text that replaces the one under `key`.
+fn partner<'a>(key: &str, object: &'a Map<String, Value>) -> Option<(&'a str, &'a str)> {
+    object.get(key)?.as_str()?;
+    let lower = key.to_lowercase();
+    REPLACED.iter().find_map(|(old, new)| {
+        let rest = lower.strip_prefix(old)?;
+        let is_partner = |name: &String| name.to_lowercase().strip_prefix(new) == Some(rest);
+        let (name, value) = object.iter().find(|(name, _)| is_partner(name))?;
+        Some((name.as_str(), value.as_str()?))
+    })
+}
+
+fn between(old: &str, new: &str, what: String) -> Change {
+    let diff = TextDiff::configure().algorithm(Algorithm::Myers).timeout(TIME).diff_lines(old, new);
+    let (mut lines, mut left_out) = (Vec::new(), 0);
+    let mut add = |sign: char, text: &str| match lines.len() < LINES {
+        true => {
+            let text = text.strip_suffix('\n').unwrap_or(text);
+            lines.push(Line {
+                sign,
+                text: crate::ground::text::shortened(&block(text, Use::Text), LINE_CHARS),
+            });
+        }
+        false => left_out += 1,
+    };
+    for (index, group) in diff.grouped_ops(CONTEXT).iter().enumerate() {
+        if index > 0 {
+            add('@', "");
+        }
+        for change in group.iter().flat_map(|operation| diff.iter_changes(operation)) {
+            let sign = match change.tag() {
+                ChangeTag::Equal => ' ',
+                ChangeTag::Delete => '-',
+                ChangeTag::Insert => '+',
+            };
+            add(sign, change.value());
+        }
+    }
+    Change { what, lines, left_out }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn shown(arguments: Value) -> Vec<(String, String)> {
+        let call = super::super::view::call_for_tests("files", arguments);
+        let text = |change: Change| {
+            let lines = change.lines.iter().map(|line| format!("{}{}", line.sign, line.text));
+            (change.what, lines.collect::<Vec<_>>().join("\n"))
+        };
+        changes(&call).into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn a_file_that_is_written_is_compared_with_the_one_that_is_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.txt");
+        let text = path.to_str().unwrap();
+        let write = |content: &str| shown(json!({"path": text, "content": content}));
+        assert_eq!(write("x"), [(format!("{text} does not exist on this machine yet."), String::new())]);
+        let many: String = (0..40).map(|number| format!("line {number}\n")).collect();
+        std::fs::write(&path, &many).unwrap();
+        assert!(write(&many)[0].0.ends_with("has this content already."));
+        let changed = many.replace("line 3\n", "line three\u{202e}\n").replace("line 30\n", "");
+        let [(what, lines)] = &write(&changed)[..] else { panic!("one change") };
+        assert_eq!(what, &format!("content, compared with {text} as it is on this machine now"));
+        assert_eq!(
+            lines,
+            " line 0\n line 1\n line 2\n-line 3\n+line three\\u202e\n line 4\n line 5\n line 6\n@\n line 27\n line 28\n line 29\n-line 30\n line 31\n line 32\n line 33"
+        );
+        std::fs::write(&path, [0xff, 0]).unwrap();
+        assert!(write("x")[0].0.ends_with("it is not UTF-8"));
+        assert!(
+            shown(json!({"path": "/dev/zero", "content": "x"}))[0].0.ends_with("it is not a regular file")
+        );
+        // Which file is meant is not known.
+        assert!(shown(json!({"path": "a.txt", "content": "x"})).is_empty());
+        assert!(shown(json!({"path": text, "file": text, "content": "x"})).is_empty());
+    }
+
+    #[test]
+    fn texts_that_replace_each_other_are_compared_wherever_they_are() {
+        let edits = json!({"path": "/x", "edits": [
+            {"oldText": "a\nb\n", "newText": "a\nc\n"},
+            {"old_text": "same", "new_string": "other name"},
+        ]});
+        assert_eq!(
+            shown(edits),
+            [("edits[0].oldText → edits[0].newText".to_owned(), " a\n-b\n+c".to_owned())]
+        );
+        let plain = |arguments: Value| shown(arguments).into_iter().map(|(what, _)| what).collect::<Vec<_>>();
+        assert_eq!(plain(json!({"old_str": "a", "new_str": "b"})), ["old_str → new_str"]);
+        assert_eq!(plain(json!({"search": "a", "replace": "b"})), ["search → replace"]);
+        assert!(plain(json!({"old": 1, "new": 2, "older": "x", "before": "x"})).is_empty());
+    }
+
+    #[test]
+    fn a_diff_is_bounded_in_lines_and_time() {
+        let text = |seed: u64| {
+            let line = |number: u64| format!("{}\n", (number * seed) % 8_191);
+            (0..60_000).map(line).collect::<String>()
+        };
+        let change = between(&text(7), &text(13), String::new());
+        assert_eq!(change.lines.len(), LINES);
+        assert!(change.left_out > 50_000, "{}", change.left_out);
+    }
+}

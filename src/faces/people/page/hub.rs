@@ -1,0 +1,185 @@
+//! Between the session and the browsers: takes what the session says, tells all browsers, and says what people answer.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::StreamExt as _;
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::{broadcast, mpsc};
+use tokio_util::codec::{FramedRead, LinesCodec};
+use tokio_util::sync::CancellationToken;
+
+use super::scene::Scene;
+use super::{News, Teller};
+use crate::faces::people::{Heard, Said};
+
+/// The longest line of a session, in bytes: arguments may be long.
+const LINE_BYTES: usize = 64 * 1024 * 1024;
+
+/// How many events may wait for a browser. One that misses some is shown everything anew.
+const EVENTS: usize = 1024;
+
+/// What all browsers share.
+#[derive(Debug)]
+pub(super) struct Hub {
+    scene: Mutex<Scene>,
+    events: broadcast::Sender<Arc<str>>,
+    /// Without a limit: people say little, and none of it may be lost.
+    says: mpsc::UnboundedSender<Said>,
+    browsers: Mutex<usize>,
+}
+
+/// A browser that shows the page, as long as this lives.
+pub(super) struct Watching {
+    hub: Arc<Hub>,
+    events: broadcast::Receiver<Arc<str>>,
+    /// What it is shown first.
+    first: Option<Arc<str>>,
+}
+
+impl Hub {
+    /// Hears the session until it ends, or `stop` is cancelled.
+    pub(super) fn start<R, W>(
+        (input, output): (R, W),
+        tell: Arc<Teller>,
+        ended: CancellationToken,
+        stop: CancellationToken,
+    ) -> Arc<Self>
+    where
+        R: AsyncRead + Unpin + Send + 'static,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let (says, said) = mpsc::unbounded_channel();
+        let (scene, browsers) = (Mutex::default(), Mutex::default());
+        let hub = Arc::new(Self { scene, events: broadcast::Sender::new(EVENTS), says, browsers });
+        for first in [Said::AskAll, Said::History] {
+            // Its receiver is below.
+            hub.says.send(first).ok();
+        }
+        let hearing = Arc::clone(&hub);
+        tokio::spawn(async move {
+            let done = tokio::select! {
+                done = hearing.hear(input, &tell) => done,
+                done = say(output, said) => done,
+                () = stop.cancelled() => Ok(()),
+            };
+            if let Err(error) = done {
+                tracing::error!(%error, "the connection of the approval page to its session has failed: the page has ended");
+            }
+            let over = hearing.scene().end();
+            hearing.tell(&over);
+            ended.cancel();
+        });
+        hub
+    }
+
+    async fn hear(&self, input: impl AsyncRead + Unpin, tell: &Teller) -> io::Result<()> {
+        let mut lines = FramedRead::new(input, LinesCodec::new_with_max_length(LINE_BYTES));
+        while let Some(line) = lines.next().await {
+            let heard: Heard = serde_json::from_str(&line.map_err(io::Error::other)?)?;
+            if let Heard::Question { call, .. } = &heard {
+                tell(News::Question(super::view::line(call)));
+            }
+            // Told while the scene is locked, so that a new browser misses nothing and hears nothing twice.
+            let mut scene = self.scene();
+            if let Some(event) = scene.take(heard) {
+                self.tell(&event);
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&self, event: &Value) {
+        // Without browsers nobody listens.
+        self.events.send(line(event)).ok();
+    }
+
+    /// A browser begins to show the page.
+    pub(super) fn watch(self: &Arc<Self>) -> Watching {
+        {
+            let mut browsers = self.count();
+            *browsers += 1;
+            self.looked_at(*browsers);
+        }
+        let (first, events) = self.first();
+        Watching { hub: Arc::clone(self), events, first: Some(first) }
+    }
+
+    fn first(&self) -> (Arc<str>, broadcast::Receiver<Arc<str>>) {
+        let scene = self.scene();
+        (line(&scene.all()), self.events.subscribe())
+    }
+
+    /// How many browsers show the page.
+    pub(super) fn browsers(&self) -> usize {
+        *self.count()
+    }
+
+    /// Says something to the session. Returns whether it will hear that.
+    pub(super) fn say(&self, said: Said) -> bool {
+        self.says.send(said).is_ok()
+    }
+
+    pub(super) fn scene(&self) -> MutexGuard<'_, Scene> {
+        self.scene.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self) -> MutexGuard<'_, usize> {
+        self.browsers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells how many browsers there are.
+    fn looked_at(&self, browsers: usize) {
+        if !self.say(Said::Look { is_looking: browsers > 0 }) {
+            tracing::debug!("the session is not told how many browsers show the page");
+        }
+        self.tell(&json!({"event": "browsers", "count": browsers}));
+    }
+}
+
+impl Watching {
+    /// The next line for the browser; `None` if there is no more.
+    pub(super) async fn next(&mut self) -> Option<Arc<str>> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
+        match self.events.recv().await {
+            Ok(event) => Some(event),
+            Err(broadcast::error::RecvError::Lagged(_)) => {
+                let (all, events) = self.hub.first();
+                self.events = events;
+                Some(all)
+            }
+            Err(broadcast::error::RecvError::Closed) => None,
+        }
+    }
+
+    /// How many browsers there are, for this one.
+    pub(super) fn browsers(&self) -> Arc<str> {
+        line(&json!({"event": "browsers", "count": self.hub.browsers()}))
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let mut browsers = self.hub.count();
+        *browsers -= 1;
+        self.hub.looked_at(*browsers);
+    }
+}
+
+fn line(event: &Value) -> Arc<str> {
+    format!("{event}\n").into()
+}
+
+/// Says to the session what people say.
+async fn say(mut output: impl AsyncWrite + Unpin, mut said: mpsc::UnboundedReceiver<Said>) -> io::Result<()> {
+    while let Some(said) = said.recv().await {
+        let mut line = serde_json::to_vec(&said)?;
+        line.push(b'\n');
+        output.write_all(&line).await?;
+        output.flush().await?;
+    }
+    Ok(())
+}

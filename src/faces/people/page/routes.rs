@@ -1,0 +1,278 @@
+//! What the page can ask for.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::guard::{self, Host, KEY};
+use super::hub::{Hub, Watching};
+use super::key::{Lock, Tried};
+use super::{News, Teller, diff, view};
+use crate::faces::people::{Answer, Label, Said};
+use crate::ground::files::small;
+
+/// The largest body, in bytes: answers to some thousand questions.
+const BODY_BYTES: usize = 256 * 1024;
+
+/// How long a body may take: whatever runs on this machine can connect, and there is a limit of connections.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The largest image that is shown, in bytes.
+const IMAGE_BYTES: u64 = 32 * 1024 * 1024;
+
+/// How long a code takes to be looked at: guesses are slow.
+const TRY_TIME: Duration = Duration::from_millis(500);
+
+/// How often a page that nothing happens on hears that the session is there.
+const BEAT: Duration = Duration::from_secs(15);
+
+#[derive(Clone)]
+struct Site {
+    host: Host,
+    cookie_name: Arc<str>,
+    hub: Arc<Hub>,
+    lock: Arc<Lock>,
+    tell: Arc<Teller>,
+    /// One code is looked at at a time.
+    turnstile: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// The page, its parts and what it asks for.
+pub(super) fn router(address: SocketAddr, hub: Arc<Hub>, lock: Arc<Lock>, tell: Arc<Teller>) -> Router {
+    let site = Site {
+        host: Host::of(address),
+        // Browsers send the cookies of all ports of a host to each of them.
+        cookie_name: format!("ipybox-{}", address.port()).into(),
+        hub,
+        lock,
+        tell,
+        turnstile: Arc::default(),
+    };
+    let inside = Router::new()
+        .route("/events", post(events))
+        .route("/answer", post(answer))
+        .route("/call", post(call))
+        .route("/revoke", post(revoke))
+        .route("/image", post(image))
+        .layer(middleware::from_fn_with_state(site.clone(), admitted));
+    Router::new()
+        .route("/", get(|| async { part("text/html; charset=utf-8", include_str!("page.html")) }))
+        .route("/page.css", get(|| async { part("text/css; charset=utf-8", include_str!("page.css")) }))
+        .route("/page.js", get(|| async { part("text/javascript; charset=utf-8", include_str!("page.js")) }))
+        .route(
+            "/waiting.js",
+            get(|| async { part("text/javascript; charset=utf-8", include_str!("waiting.js")) }),
+        )
+        .route("/enter", post(enter))
+        .merge(inside)
+        .fallback(|| async { (StatusCode::NOT_FOUND, "There is nothing here.") })
+        .layer(middleware::from_fn_with_state(site.clone(), guarded))
+        .with_state(site)
+}
+
+/// Lets requests of the page itself through.
+async fn guarded(State(site): State<Site>, request: Request, next: Next) -> Response {
+    if let Some(refusal) = site.host.refusal(&request) {
+        return guard::refused(refusal);
+    }
+    let (head, body) = request.into_parts();
+    match tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, BODY_BYTES)).await {
+        Ok(Ok(body)) => guard::with_headers(next.run(Request::from_parts(head, Body::from(body))).await),
+        Ok(Err(_)) => guard::refused((StatusCode::PAYLOAD_TOO_LARGE, "The body is too long, or broke off.")),
+        Err(_) => guard::refused((StatusCode::REQUEST_TIMEOUT, "The body did not come in time.")),
+    }
+}
+
+/// Lets those through who have entered.
+async fn admitted(State(site): State<Site>, request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let key = guard::only(headers, &KEY).unwrap_or_default();
+    let is_admitted = guard::cookies(headers, &site.cookie_name)
+        .any(|cookie| site.lock.admits(cookie.as_bytes(), key.as_bytes()));
+    match is_admitted {
+        true => next.run(request).await,
+        false => (StatusCode::UNAUTHORIZED, "The page asks for its code first.").into_response(),
+    }
+}
+
+fn part(kind: &'static str, text: &'static str) -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static(kind))], text).into_response()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entering {
+    code: String,
+}
+
+/// Takes the code. A right one brings the cookie and the key.
+async fn enter(
+    State(site): State<Site>,
+    entering: Result<Json<Entering>, JsonRejection>,
+) -> Result<Response, JsonRejection> {
+    let Json(Entering { code }) = entering?;
+    let Ok(_turn) = site.turnstile.try_lock() else {
+        let why = "Another code is being looked at. Try again.";
+        return Ok((StatusCode::TOO_MANY_REQUESTS, why).into_response());
+    };
+    tokio::time::sleep(TRY_TIME).await;
+    let Ok(tried) = site.lock.enter(&code) else {
+        return Ok((StatusCode::INTERNAL_SERVER_ERROR, "There are no random numbers.").into_response());
+    };
+    Ok(match tried {
+        Tried::Right => {
+            (site.tell)(News::Entered(site.lock.code()));
+            let (cookie, key) = site.lock.secrets();
+            let cookie = format!("{}={cookie}; HttpOnly; SameSite=Strict; Path=/", site.cookie_name);
+            ([(header::SET_COOKIE, cookie)], Json(json!({"key": key, "entries": site.lock.entries()})))
+                .into_response()
+        }
+        Tried::Wrong => (StatusCode::FORBIDDEN, "That is not the code.").into_response(),
+        Tried::Changed => {
+            (site.tell)(News::Changed(site.lock.code()));
+            let why = "That is not the code. There is a new one now, where the first one was shown.";
+            (StatusCode::FORBIDDEN, why).into_response()
+        }
+    })
+}
+
+/// What happens, one line of JSON each, from now on.
+async fn events(State(site): State<Site>) -> Response {
+    let lines = futures::stream::unfold(site.hub.watch(), |mut watching: Watching| async {
+        let line = match tokio::time::timeout(BEAT, watching.next()).await {
+            Ok(line) => line?,
+            Err(_) => watching.browsers(),
+        };
+        Some((Ok::<_, Infallible>(Bytes::from_owner(Line(line))), watching))
+    });
+    ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
+}
+
+struct Line(Arc<str>);
+
+impl AsRef<[u8]> for Line {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Answers {
+    questions: Vec<u64>,
+    answer: Answer,
+    /// For the servers whose registration this answers.
+    #[serde(default)]
+    label: Option<Label>,
+}
+
+/// Passes answers on. How a question was decided is an event: somebody else may have been earlier.
+async fn answer(
+    State(site): State<Site>,
+    answers: Result<Json<Answers>, JsonRejection>,
+) -> Result<Response, JsonRejection> {
+    let Json(Answers { questions, answer, label }) = answers?;
+    let (mut passed_on, mut over) = (Vec::new(), Vec::new());
+    for question in questions {
+        let scene = site.hub.scene();
+        // Without a grant to give, that answer would be a refusal.
+        let is_open = scene.can_answer(question) && (answer != Answer::Grant || scene.can_grant(question));
+        drop(scene);
+        match is_open {
+            false => over.push(question),
+            true if site.hub.say(Said::Answer { question, answer, label }) => passed_on.push(question),
+            true => {
+                return Ok((StatusCode::SERVICE_UNAVAILABLE, "The session does not listen.").into_response());
+            }
+        }
+    }
+    Ok(Json(json!({"passed_on": passed_on, "over": over})).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Revoked {
+    grant: u64,
+}
+
+/// Ends a grant. Which ones hold after that is an event.
+async fn revoke(
+    State(site): State<Site>,
+    revoked: Result<Json<Revoked>, JsonRejection>,
+) -> Result<Response, JsonRejection> {
+    let Json(Revoked { grant }) = revoked?;
+    Ok(match site.hub.say(Said::Revoke { grant }) {
+        true => Json(json!({})).into_response(),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "The session does not listen.").into_response(),
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    question: u64,
+}
+
+/// All arguments of a call, in full, and what they would change.
+async fn call(
+    State(site): State<Site>,
+    asked: Result<Json<Asked>, JsonRejection>,
+) -> Result<Response, JsonRejection> {
+    let Json(Asked { question }) = asked?;
+    let call = site.hub.scene().call(question).cloned();
+    let Some(call) = call else {
+        return Ok((StatusCode::NOT_FOUND, "The question is over.").into_response());
+    };
+    let shown = tokio::task::spawn_blocking(move || (diff::changes(&call), view::wholes(&call))).await;
+    Ok(match shown {
+        Ok((changes, arguments)) => Json(json!({"changes": changes, "arguments": arguments})).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Shown {
+    cell: u64,
+    image: usize,
+}
+
+/// An image that a cell has shown, if it is one that browsers only draw.
+async fn image(
+    State(site): State<Site>,
+    shown: Result<Json<Shown>, JsonRejection>,
+) -> Result<Response, JsonRejection> {
+    let Json(Shown { cell, image }) = shown?;
+    let path = site.hub.scene().image(cell, image);
+    let read = move || path.and_then(|path| read_image(&path));
+    Ok(match tokio::task::spawn_blocking(read).await.ok().flatten() {
+        Some((kind, bytes)) => ([(header::CONTENT_TYPE, kind)], bytes).into_response(),
+        None => (StatusCode::NOT_FOUND, "There is no such image.").into_response(),
+    })
+}
+
+/// Reads a file that code may have replaced meanwhile: it is shown if it is a picture without scripts.
+fn read_image(path: &Path) -> Option<(&'static str, Vec<u8>)> {
+    let bytes = small::read(path, IMAGE_BYTES).ok()?;
+    let kind = match bytes.as_slice() {
+        [0x89, b'P', b'N', b'G', ..] => "image/png",
+        [0xff, 0xd8, 0xff, ..] => "image/jpeg",
+        [b'G', b'I', b'F', b'8', ..] => "image/gif",
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => "image/webp",
+        _ => return None,
+    };
+    Some((kind, bytes))
+}

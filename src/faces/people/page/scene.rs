@@ -1,0 +1,286 @@
+//! What the page shows, and what happens to it: what the session says becomes events for browsers.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use chrono::{SecondsFormat, Utc};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::view::{self, Row};
+use crate::faces::people::{By, Call, Granted, Heard};
+use crate::ground::text::Coloured;
+use crate::ground::text::visible::{self, Use};
+
+/// How many decisions are shown.
+const DECISIONS: usize = 500;
+
+/// How many cells are shown.
+const CELLS: usize = 6;
+
+/// How much output of a cell a page gets that is opened later, in bytes: its end.
+const OUTPUT_BYTES: usize = 64 * 1024;
+
+/// All that is shown now.
+#[derive(Debug, Default)]
+pub(super) struct Scene {
+    questions: BTreeMap<u64, Open>,
+    decisions: VecDeque<Decided>,
+    cells: VecDeque<Cell>,
+    /// The grants that hold, as the page shows them.
+    grants: Vec<Value>,
+    is_over: bool,
+}
+
+#[derive(Debug)]
+struct Open {
+    row: Row,
+    call: Call,
+    until: Option<Instant>,
+}
+
+/// A decision, as the page shows it.
+#[derive(Debug, Clone, Serialize)]
+struct Decided {
+    at: String,
+    call: String,
+    how: String,
+}
+
+#[derive(Debug)]
+struct Cell {
+    cell: u64,
+    number: u64,
+    by: By,
+    code: String,
+    colours: Coloured,
+    output: String,
+    left_out: usize,
+    images: Vec<PathBuf>,
+    end: Option<Value>,
+}
+
+impl Scene {
+    /// Everything, for a browser that begins to look.
+    pub(super) fn all(&self) -> Value {
+        json!({
+            "event": "all",
+            "questions": self.questions.values().map(Open::shown).collect::<Vec<_>>(),
+            "decisions": self.decisions,
+            "grants": self.grants,
+            "cells": self.cells.iter().map(Cell::shown).collect::<Vec<_>>(),
+            "over": self.is_over,
+        })
+    }
+
+    /// Takes what the session says, and returns what is told to browsers.
+    pub(super) fn take(&mut self, heard: Heard) -> Option<Value> {
+        Some(match heard {
+            Heard::Question { question, call, grant, outside, scope, left_ms, .. } => {
+                let row = Row::of(question, &call, Some(&scope));
+                let row = row.with_grants(grant.as_ref(), outside.as_deref());
+                self.open(question, row, call, left_ms)
+            }
+            Heard::Asked { question, call, .. } => {
+                let row = Row::of(question, &call, None);
+                self.open(question, row, call, None)
+            }
+            Heard::Decided { question, how } => {
+                let open = self.questions.remove(&question)?;
+                let decided = Decided { at: now(), call: view::line(&open.call), how: visible::line(&how) };
+                let told = json!({"event": "decided", "id": question, "decision": decided});
+                self.keep([decided]);
+                told
+            }
+            Heard::History { decisions } => {
+                let earlier = decisions.into_iter().map(|decision| Decided {
+                    at: visible::line(&decision.at),
+                    call: visible::shown(&decision.call, Use::Text),
+                    how: visible::line(&decision.how),
+                });
+                let since: Vec<Decided> = self.decisions.drain(..).collect();
+                self.keep(earlier.chain(since).collect::<Vec<_>>());
+                json!({"event": "history", "decisions": self.decisions})
+            }
+            Heard::Grants { grants } => {
+                let shown = |granted: &Granted| {
+                    let Granted { id, left, is_of_cell, .. } = granted;
+                    json!({"id": id, "left": left, "covers": visible::line(&granted.covers), "of_cell": is_of_cell})
+                };
+                self.grants = grants.iter().map(shown).collect();
+                json!({"event": "grants", "grants": self.grants})
+            }
+            Heard::Began { cell, number, by, code } => self.begin(cell, number, by, &code),
+            Heard::Text { cell, text } => {
+                let cell = self.cells.iter_mut().find(|shown| shown.cell == cell)?;
+                let text = cell.colours.take(&text, false);
+                if text.is_empty() {
+                    return None;
+                }
+                cell.add(&text);
+                json!({"event": "text", "cell": cell.cell, "text": text})
+            }
+            Heard::LeftOut { cell, bytes } => {
+                let cell = self.cells.iter_mut().find(|shown| shown.cell == cell)?;
+                cell.left_out += bytes;
+                json!({"event": "left_out", "cell": cell.cell, "bytes": bytes})
+            }
+            Heard::Ended { cell, error, words, images, files, file } => {
+                let cell = self.cells.iter_mut().find(|shown| shown.cell == cell)?;
+                let end = json!({
+                    "error": error.map(|error| view::block(&error, Use::Text)),
+                    "words": view::block(&words, Use::Text),
+                    "images": lines(&images),
+                    "files": lines(&files),
+                    "file": file.map(|file| visible::line(&file.to_string_lossy())),
+                });
+                cell.images = images;
+                cell.end = Some(end.clone());
+                json!({"event": "ended", "cell": cell.cell, "end": end})
+            }
+            _ => return None,
+        })
+    }
+
+    /// The session has ended: nothing waits any more.
+    pub(super) fn end(&mut self) -> Value {
+        self.is_over = true;
+        self.questions.clear();
+        self.grants.clear();
+        json!({"event": "over"})
+    }
+
+    /// Whether a question can be answered here.
+    pub(super) fn can_answer(&self, question: u64) -> bool {
+        self.questions.get(&question).is_some_and(|open| open.row.can_be_answered())
+    }
+
+    /// Whether a grant can be given as the answer to a question.
+    pub(super) fn can_grant(&self, question: u64) -> bool {
+        self.questions.get(&question).is_some_and(|open| open.row.has_grant())
+    }
+
+    /// The call that a question is about.
+    pub(super) fn call(&self, question: u64) -> Option<&Call> {
+        self.questions.get(&question).map(|open| &open.call)
+    }
+
+    /// The file of an image of a cell.
+    pub(super) fn image(&self, cell: u64, index: usize) -> Option<PathBuf> {
+        self.cells.iter().find(|shown| shown.cell == cell)?.images.get(index).cloned()
+    }
+
+    fn open(&mut self, question: u64, row: Row, call: Call, left_ms: Option<u64>) -> Value {
+        let until = left_ms.and_then(|left| Instant::now().checked_add(Duration::from_millis(left)));
+        let open = Open { row, call, until };
+        let told = json!({"event": "question", "question": open.shown()});
+        self.questions.insert(question, open);
+        told
+    }
+
+    fn keep(&mut self, decisions: impl IntoIterator<Item = Decided>) {
+        self.decisions.extend(decisions);
+        let surplus = self.decisions.len().saturating_sub(DECISIONS);
+        self.decisions.drain(..surplus);
+    }
+
+    fn begin(&mut self, cell: u64, number: u64, by: By, code: &str) -> Value {
+        let code = view::block(code, Use::Text);
+        let (colours, output, images) = (Coloured::default(), String::new(), Vec::new());
+        let cell = Cell { cell, number, by, code, colours, output, left_out: 0, images, end: None };
+        let told = json!({"event": "began", "cell": cell.shown()});
+        self.cells.push_back(cell);
+        // Those that have not ended stay.
+        while self.cells.len() > CELLS {
+            let ended = self.cells.iter().position(|cell| cell.end.is_some()).unwrap_or_default();
+            self.cells.remove(ended);
+        }
+        told
+    }
+}
+
+impl Open {
+    fn shown(&self) -> Value {
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()).as_millis());
+        let left = left.map(|left| u64::try_from(left).unwrap_or(u64::MAX));
+        json!({"row": self.row, "left_ms": left})
+    }
+}
+
+impl Cell {
+    fn add(&mut self, text: &str) {
+        self.output.push_str(text);
+        if self.output.len() > 2 * OUTPUT_BYTES {
+            let end = self.output.ceil_char_boundary(self.output.len() - OUTPUT_BYTES);
+            self.output.drain(..end);
+            self.left_out += end;
+        }
+    }
+
+    fn shown(&self) -> Value {
+        json!({
+            "cell": self.cell,
+            "number": self.number,
+            "by": self.by,
+            "code": self.code,
+            "output": self.output,
+            "left_out": self.left_out,
+            "end": self.end,
+        })
+    }
+}
+
+/// Paths, each as a line.
+fn lines(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().map(|path| visible::line(&path.to_string_lossy())).collect()
+}
+
+fn now() -> String {
+    Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_output_keeps_its_end_and_counts_the_rest() {
+        let mut scene = Scene::default();
+        scene.take(Heard::Began { cell: 1, number: 1, by: By::Agent, code: "x".to_owned() });
+        let line = "0123456789\n".repeat(1_000);
+        for _ in 0..30 {
+            scene.take(Heard::Text { cell: 1, text: line.clone() }).unwrap();
+        }
+        let shown = &scene.all()["cells"][0];
+        let (output, left_out) = (shown["output"].as_str().unwrap(), shown["left_out"].as_u64().unwrap());
+        assert!((OUTPUT_BYTES..=2 * OUTPUT_BYTES).contains(&output.len()), "{}", output.len());
+        assert_eq!(output.len() as u64 + left_out, 30 * line.len() as u64);
+    }
+
+    #[test]
+    fn cells_that_run_are_shown_longer_than_those_that_have_ended() {
+        let mut scene = Scene::default();
+        for cell in 0..20 {
+            scene.take(Heard::Began { cell, number: cell, by: By::Agent, code: String::new() });
+            if cell > 0 {
+                let (error, words, images, files, file) = (None, String::new(), Vec::new(), Vec::new(), None);
+                scene.take(Heard::Ended { cell, error, words, images, files, file });
+            }
+        }
+        let cells: Vec<u64> = scene.cells.iter().map(|cell| cell.cell).collect();
+        assert_eq!(cells, [0, 15, 16, 17, 18, 19]);
+    }
+
+    #[test]
+    fn output_is_text() {
+        let mut scene = Scene::default();
+        scene.take(Heard::Began { cell: 1, number: 1, by: By::Agent, code: "a\u{202e}b\nc".to_owned() });
+        let told = scene
+            .take(Heard::Text { cell: 1, text: "\u{1b}[31mred\u{1b}[0m\u{202e}<b>".to_owned() })
+            .unwrap();
+        assert_eq!(told["text"], "red<b>");
+        assert_eq!(scene.all()["cells"][0]["code"], "a\\u202eb\nc");
+        assert!(scene.take(Heard::Text { cell: 2, text: "nobody's".to_owned() }).is_none());
+    }
+}

@@ -1,0 +1,10 @@
+//! What all rooms stand on. Nothing here knows sessions, kernels or MCP.
+
+pub(crate) mod budget;
+pub mod env;
+pub(crate) mod files;
+pub(crate) mod process;
+#[doc(hidden)]
+pub mod telemetry;
+pub(crate) mod text;
+pub(crate) mod web;

@@ -1,0 +1,79 @@
+//! Errors and commands as text for people and models.
+
+use std::error::Error;
+use std::fmt::Display;
+
+use crate::ground::text::plain;
+
+/// The beginning of a line with a hint.
+const HINT: &str = "\nhint: ";
+
+/// An error with all its causes, as one text; hints come last, each on a line of its own. Terminal control
+/// characters are removed from quoted foreign text.
+pub fn describe(error: &dyn Error) -> String {
+    let mut text = String::new();
+    let mut hints = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let words = error.to_string();
+        let (words, hint) = words.split_at(words.find(HINT).unwrap_or(words.len()));
+        // Some libraries repeat their cause in their own message.
+        if !text.contains(words) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(words);
+        }
+        hints.push_str(hint);
+        next = error.source();
+    }
+    plain(&(text + &hints))
+}
+
+/// How many names a text lists.
+const LISTED_NAMES: usize = 8;
+/// Names in backticks; if there are many, how many more.
+pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let mut names = names.into_iter();
+    let shown = backticked(names.by_ref().take(LISTED_NAMES));
+    match names.count() {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// All names, in backticks.
+pub(crate) fn backticked(names: impl IntoIterator<Item = impl Display>) -> String {
+    names.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// `word` as it would be typed in a shell.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |character: char| character.is_alphanumeric() || "-_./:=@%+,~${}".contains(character);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("use `x`\nhint: use `y`")]
+    struct Outer(#[source] std::io::Error);
+
+    #[test]
+    fn what_errors_quote_steers_no_terminal() {
+        let text = describe(&Outer(std::io::Error::other("\u{1b}[31mred\u{1b}[0m")));
+        assert_eq!(text, "use `x`: red\nhint: use `y`");
+    }
+
+    #[test]
+    fn hints_come_after_the_causes() {
+        let text = describe(&Outer(std::io::Error::other("it is gone")));
+        assert_eq!(text, "use `x`: it is gone\nhint: use `y`");
+    }
+}

@@ -1,0 +1,68 @@
+//! HTTP to servers that others run: the client for it, and which addresses are the internet's.
+
+mod address;
+
+use std::time::Duration;
+
+use reqwest::{Client, ClientBuilder};
+
+pub(crate) use self::address::{AddressRange, Closed, RangeError, closed, deliveries};
+use crate::ground::text::describe;
+
+/// The timeout for one TCP and TLS connection.
+const TCP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The proxies of requests.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Proxies {
+    /// Through those that the environment names.
+    OfEnvironment,
+    /// Through none.
+    None,
+}
+
+impl Proxies {
+    /// The proxies for requests to `url`: this machine is reached without one.
+    pub(crate) fn to(url: &reqwest::Url) -> Self {
+        if is_loopback(url) { Self::None } else { Self::OfEnvironment }
+    }
+}
+
+/// Whether the URL's host is this machine: a proxy cannot reach it, and need not see our requests.
+pub(crate) fn is_loopback(url: &reqwest::Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(name)) => {
+            let name = name.trim_end_matches('.');
+            name == "localhost" || name.ends_with(".localhost")
+        }
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+/// An HTTP client with what `configure` adds.
+///
+/// # Errors
+/// It could not be set up; the error is a text.
+pub(crate) fn client(
+    proxies: Proxies,
+    configure: impl Fn(ClientBuilder) -> ClientBuilder,
+) -> Result<Client, String> {
+    // An error means that a provider is installed already, which is as good.
+    rustls::crypto::ring::default_provider().install_default().ok();
+    let builder = || {
+        let builder = Client::builder();
+        let builder = if proxies == Proxies::None { builder.no_proxy() } else { builder };
+        configure(
+            builder
+                .user_agent(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
+                .connect_timeout(TCP_TIMEOUT),
+        )
+    };
+    builder().build().or_else(|error| {
+        // A machine without CA certificates can still reach servers by plain HTTP.
+        tracing::debug!(error = describe(&error), "no TLS trust anchors");
+        builder().tls_certs_only([]).build().map_err(|error| describe(&error))
+    })
+}

@@ -1,0 +1,365 @@
+//! Checkpoints: the variables of a session's kernels, saved after each cell so that a later kernel can have them back.
+//!
+//! ```text
+//! cell ends → begin → kernel forks (ipybox_saving.py) → receive, one value after the other → end: the document is replaced
+//! kernel starts → offer, in a note → restore() in a cell (ipybox_checkpoint.py) → list, load
+//! ```
+//!
+//! The values are pickled in the kernel and loaded there. The host keeps bytes and never parses them. What a kernel under
+//! other [`Conditions`] has saved is in another directory.
+
+mod directory;
+mod manifest;
+mod note;
+mod receiving;
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use self::directory::{Directory, NotOpened};
+pub(crate) use self::manifest::{Conditions, Report};
+use self::manifest::{Content, Manifest, TOTAL_BYTES};
+pub(crate) use self::receiving::Receiving;
+use crate::ground::text::describe;
+
+/// How long a kernel may take to send its variables; `ipybox_saving.py` gives up before.
+const SAVING_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The hint for interpreters that can save data only.
+const DATA_ONLY: &str = "Functions and classes of cells are not saved: the kernel's Python has no `cloudpickle`. Install \
+                         the package `cloudpickle`, and reset the kernel.";
+const SILENT: &str = "The variables could not be saved: the kernel did not send them in time.";
+const BUSY: &str =
+    "The variables of this session are not saved: another session in this workspace saves its own.";
+
+/// Saves the variables of a session's kernels, and offers them to the next one. Its methods block for as long as small files
+/// take.
+#[derive(Debug)]
+pub(crate) struct Checkpoint {
+    /// The directories of all conditions.
+    base: PathBuf,
+    conditions: Conditions,
+    state: Mutex<State>,
+    /// Whether variables are being saved.
+    is_saving: watch::Sender<bool>,
+}
+
+/// Why a request about saved variables is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The host has not asked for them, or has given up.
+    #[error("no variables are asked for by this number")]
+    NotAsked,
+    /// Another value is arriving.
+    #[error("values are sent one after the other")]
+    Occupied,
+    /// A value is too large, or all are together.
+    #[error("it takes too much room")]
+    TooLarge,
+    /// There is no such value.
+    #[error("there is no such saved variable")]
+    Unknown,
+    /// The file system fails.
+    #[error(transparent)]
+    Disk(io::Error),
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The version of the kernel's Python, once it has started.
+    python: Option<String>,
+    open: Option<Open>,
+    saving: Option<Saving>,
+    /// The number of the last request.
+    last_number: u64,
+    /// Whether a cell has ended since the last request.
+    is_due: bool,
+    /// Notes for the next cell.
+    notes: Vec<String>,
+    /// The last note about what does not work: it is told once.
+    trouble: Option<String>,
+    has_told_others: bool,
+}
+
+#[derive(Debug)]
+struct Open {
+    directory: Directory,
+    python: String,
+    /// What the kernel calls its Python.
+    tag: String,
+    /// What earlier kernels have saved.
+    earlier: Content,
+    /// What this kernel has saved.
+    own: Content,
+}
+
+#[derive(Debug)]
+struct Saving {
+    number: u64,
+    until: Instant,
+    /// How many bytes may still arrive.
+    room: u64,
+    is_receiving: bool,
+}
+
+/// What code in the kernel gets to know of saved variables.
+#[derive(Debug, Serialize)]
+pub(crate) struct Saved {
+    python: String,
+    variables: Vec<Offered>,
+    missing: Vec<manifest::Missing>,
+    /// The digests of values that need not be sent.
+    kept: BTreeSet<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Offered {
+    name: String,
+    digest: String,
+    /// In seconds.
+    age: u64,
+}
+
+impl Checkpoint {
+    /// Checkpoints in the state directory of a workspace.
+    pub(crate) fn new(state_dir: &Path, conditions: Conditions) -> Self {
+        Self {
+            base: state_dir.join("checkpoints"),
+            conditions,
+            state: Mutex::default(),
+            is_saving: watch::Sender::new(false),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A fresh kernel has started, of this version of Python. What earlier ones have saved is offered to it.
+    pub(crate) fn kernel_started(&self, (major, minor): (u32, u32)) {
+        let mut state = self.state();
+        self.give_up_saving(&mut state);
+        state.is_due = false;
+        let python = format!("{major}.{minor}");
+        state.python = Some(python.clone());
+        match &mut state.open {
+            Some(open) if open.python == python => {
+                open.earlier = open.own.and(&open.earlier);
+                open.own = Content::default();
+                let offer = note::offer(&open.earlier);
+                state.notes.extend(offer);
+            }
+            _ => self.open(&mut state, python),
+        }
+    }
+
+    fn open(&self, state: &mut State, python: String) {
+        state.open = None;
+        let (directory, found) = match Directory::open(&self.base, &self.conditions, &python) {
+            Ok(opened) => opened,
+            Err(NotOpened::Busy) => return state.tell_once(BUSY.to_owned()),
+            Err(NotOpened::Failed(error)) => return state.failed(&error),
+        };
+        let mut manifest = match found {
+            Ok(manifest) => manifest,
+            Err(error) => {
+                state.notes.push(format!("Variables of an earlier session are lost: {error}."));
+                if let Err(error) = directory.clear() {
+                    return state.failed(&error);
+                }
+                Manifest::default()
+            }
+        };
+        manifest.content.forget_old();
+        directory.sweep(&manifest.content);
+        if manifest.content.variables.is_empty() && !state.has_told_others {
+            let others = directory::others(&self.base, &self.conditions, &python);
+            state.notes.extend(note::not_offered(&others, &self.conditions, &python));
+        }
+        state.has_told_others = true;
+        let Manifest { tag, content: earlier, .. } = manifest;
+        state.notes.extend(note::offer(&earlier));
+        state.open = Some(Open { directory, python, tag, earlier, own: Content::default() });
+    }
+
+    /// Notes for the next cell: what can be restored, and what does not work.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let mut state = self.state();
+        // The session that has held the directory may have ended.
+        if state.open.is_none()
+            && let Some(python) = state.python.clone()
+        {
+            self.open(&mut state, python);
+        }
+        std::mem::take(&mut state.notes)
+    }
+
+    /// Forgets all variables, as the user has asked for: nothing is offered to the next kernel.
+    pub(crate) fn discard(&self) {
+        let mut state = self.state();
+        self.give_up_saving(&mut state);
+        state.notes.clear();
+        let Some(open) = &mut state.open else { return };
+        (open.earlier, open.own) = Default::default();
+        if let Err(error) = open.directory.clear() {
+            state.failed(&error);
+        }
+    }
+
+    /// No kernel follows: another session may save its variables here.
+    pub(crate) fn close(&self) {
+        let mut state = self.state();
+        self.give_up_saving(&mut state);
+        (state.open, state.python) = (None, None);
+    }
+
+    /// A cell has ended, so that variables may have changed.
+    pub(crate) fn cell_ended(&self) {
+        self.state().is_due = true;
+    }
+
+    /// Waits until variables are to be saved, which [`begin`](Self::begin) does. Cancellation safe.
+    pub(crate) async fn due(&self) {
+        loop {
+            let until = {
+                let state = self.state();
+                match &state.saving {
+                    _ if !state.is_due || state.open.is_none() => None,
+                    Some(saving) => Some(saving.until),
+                    None => return,
+                }
+            };
+            let Some(until) = until else { return std::future::pending().await };
+            let mut is_saving = self.is_saving.subscribe();
+            let ended = tokio::time::timeout_at(until, is_saving.wait_for(|is_saving| !is_saving)).await;
+            if ended.is_err() {
+                let mut state = self.state();
+                tracing::warn!("the kernel has not sent its variables in time");
+                self.give_up_saving(&mut state);
+                state.tell_once(SILENT.to_owned());
+            }
+        }
+    }
+
+    /// The number by which the kernel is to send its variables now; `None` if it is not to.
+    pub(crate) fn begin(&self) -> Option<u64> {
+        let mut state = self.state();
+        if state.open.is_none() || state.saving.is_some() || !state.is_due {
+            return None;
+        }
+        state.is_due = false;
+        state.last_number += 1;
+        let number = state.last_number;
+        let until = Instant::now() + SAVING_TIMEOUT;
+        state.saving = Some(Saving { number, until, room: TOTAL_BYTES, is_receiving: false });
+        self.is_saving.send_replace(true);
+        Some(number)
+    }
+
+    fn give_up_saving(&self, state: &mut State) {
+        state.saving = None;
+        self.is_saving.send_replace(false);
+    }
+
+    /// What can be restored.
+    pub(crate) fn saved(&self) -> Saved {
+        let state = self.state();
+        let Some(open) = &state.open else {
+            let (variables, missing, kept) = Default::default();
+            return Saved { python: String::new(), variables, missing, kept };
+        };
+        let offered = |variable: &manifest::Variable| Offered {
+            name: variable.name.clone(),
+            digest: variable.digest.clone(),
+            age: variable.age().as_secs(),
+        };
+        let all = open.earlier.variables.iter().chain(&open.own.variables);
+        Saved {
+            python: open.tag.clone(),
+            variables: open.earlier.variables.iter().map(offered).collect(),
+            missing: open.earlier.missing.clone(),
+            kept: all.map(|variable| variable.digest.clone()).collect(),
+        }
+    }
+
+    /// The file of an offered variable, and its length.
+    ///
+    /// # Errors
+    /// It is not offered, or its file is gone or damaged in a way that shows without reading it.
+    pub(crate) fn load(&self, name: &str, digest: &str) -> Result<(File, u64), Error> {
+        let state = self.state();
+        let open = state.open.as_ref().ok_or(Error::Unknown)?;
+        let mut variables = open.earlier.variables.iter();
+        let found = variables.find(|variable| variable.name == name && variable.digest == digest);
+        let variable = found.ok_or(Error::Unknown)?;
+        if !open.directory.has(digest, variable.bytes) {
+            let damaged = "the saved data is damaged: it was cut or removed";
+            return Err(Error::Disk(io::Error::new(io::ErrorKind::InvalidData, damaged)));
+        }
+        let file = open.directory.read(digest).map_err(Error::Disk)?;
+        Ok((file, variable.bytes))
+    }
+
+    /// The kernel has sent all variables: they replace those that it had saved before.
+    ///
+    /// # Errors
+    /// The host has not asked for them, or the document cannot be written. Then the earlier one holds on.
+    pub(crate) fn end(&self, number: u64, report: Report) -> Result<(), Error> {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let mut saving = state.saving.as_ref();
+        saving = saving.filter(|saving| saving.number == number && !saving.is_receiving);
+        let open = state.open.as_mut().filter(|_| saving.is_some()).ok_or(Error::NotAsked)?;
+        let (tag, has_cloudpickle, restored) =
+            (report.python.clone(), report.has_cloudpickle, report.restored.clone());
+        let own = report.content(|digest, bytes| open.directory.has(digest, bytes));
+        let left = open.earlier.left_by(&own, &restored);
+        let manifest = Manifest {
+            conditions: self.conditions.clone(),
+            python: open.python.clone(),
+            tag: tag.clone(),
+            content: own.and(&left),
+        };
+        let written = open.directory.write(&manifest);
+        if written.is_ok() {
+            (open.own, open.earlier, open.tag) = (own, left, tag);
+        }
+        self.give_up_saving(state);
+        match written {
+            Ok(()) if !has_cloudpickle => state.tell_once(DATA_ONLY.to_owned()),
+            Ok(()) => state.trouble = None,
+            Err(error) => {
+                state.failed(&error);
+                return Err(Error::Disk(error));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn failed(&mut self, error: &io::Error) {
+        tracing::warn!(error = %describe(error), "variables could not be saved");
+        // The error's own text has a name that is different each time.
+        self.tell_once(format!("The variables could not be saved in the state directory: {}.", error.kind()));
+    }
+
+    /// Adds a note, unless it is the last one of its kind.
+    fn tell_once(&mut self, note: String) {
+        if self.trouble.as_ref() != Some(&note) {
+            self.trouble = Some(note.clone());
+            self.notes.push(note);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

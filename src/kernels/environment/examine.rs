@@ -1,0 +1,102 @@
+//! Predicts what `prepare` would find or do, without creating or changing anything.
+
+use std::path::PathBuf;
+
+use super::create;
+use super::installer::Installer;
+use super::managed_place::ManagedPlace;
+use super::named;
+use super::probe::{self, Facts, NEWEST, Version, dotted};
+use super::record::Recalled;
+use super::search;
+use super::{Attempts, EnvironmentSettings, Error};
+use crate::ground::env::Variables;
+
+/// The Python that the kernel would get.
+#[derive(Debug)]
+pub(crate) enum Outlook {
+    /// It exists and has the required packages.
+    Ready {
+        /// Version, path and packages, in words.
+        words: String,
+        /// Whether it is newer than what ipybox is tested with.
+        is_untested: bool,
+    },
+    /// An environment will be created or repaired when the first cell runs.
+    ToBeMade {
+        /// How, as text.
+        words: String,
+    },
+}
+
+/// The uv program that would be used.
+pub(crate) fn find_uv(variables: &Variables) -> Option<PathBuf> {
+    search::uv(variables)
+}
+
+/// Examines the Python that `settings` select.
+///
+/// # Errors
+/// As [`Environment::prepare`](super::Environment::prepare), except those that only occur while an
+/// environment is made.
+pub(crate) async fn examine(settings: &EnvironmentSettings) -> Result<Outlook, Error> {
+    let installer = Installer::new(&settings.variables);
+    let path = settings.variables.in_process("PATH").unwrap_or_default();
+    if let Some(named) = &settings.python {
+        return Ok(ready(&named::examine(named, path, &installer).await?));
+    }
+    let lock = settings.state_dir.join("python.lock");
+    let place = ManagedPlace::of(settings, &lock, &installer, path);
+    let python = place.directory.join("bin/python");
+    let known = match place.record.recall(&python) {
+        Recalled::True(record) => return Ok(ready(&record.facts)),
+        Recalled::Stale(record) if record.python == python => Some(record.facts.version),
+        Recalled::Unreadable => None,
+        Recalled::Missing | Recalled::Stale(_) => return made(&place, &installer).await,
+    };
+    if place.is_sandboxed {
+        return made(&place, &installer).await;
+    }
+    match probe::probe(&python, installer.environment()).await {
+        Ok(facts)
+            if facts.lacking().is_empty()
+                && known.is_none_or(|known| is_same_minor(known, facts.version)) =>
+        {
+            Ok(ready(&facts))
+        }
+        _ => made(&place, &installer).await,
+    }
+}
+
+fn is_same_minor(one: Version, other: Version) -> bool {
+    (one.0, one.1) == (other.0, other.1)
+}
+
+/// How an environment would be made.
+async fn made(place: &ManagedPlace<'_>, installer: &Installer) -> Result<Outlook, Error> {
+    if let Some(uv) = installer.uv() {
+        return Ok(to_be_made(&format!("`{}`", uv.display())));
+    }
+    let beside = search::base_beside(place.executable.as_deref(), installer.environment()).await;
+    let base = match beside.filter(|facts| facts.details.has_venv) {
+        Some(facts) => facts,
+        None => create::base_for_venv(place, &Attempts::default()).await?,
+    };
+    Ok(to_be_made(&described(&base)))
+}
+
+fn to_be_made(by: &str) -> Outlook {
+    Outlook::ToBeMade { words: format!("an environment will be made by {by}, for the first cell") }
+}
+
+fn ready(facts: &Facts) -> Outlook {
+    let packages = [("ipython", &facts.details.ipython), ("pydantic", &facts.details.pydantic)];
+    let packages =
+        packages.into_iter().filter_map(|(name, found)| Some(format!("{name} {}", found.as_ref()?.version)));
+    let words = format!("{}, {}", described(facts), Vec::from_iter(packages).join(", "));
+    Outlook::Ready { words, is_untested: (facts.version.0, facts.version.1) > NEWEST }
+}
+
+fn described(facts: &Facts) -> String {
+    format!("Python {} (`{}`)", dotted(facts.version), facts.details.executable.display())
+}

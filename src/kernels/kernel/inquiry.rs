@@ -1,0 +1,181 @@
+//! What a person who writes code asks a kernel: how it could go on, and whether it is complete.
+//!
+//! The requests and answers are Jupyter's. To answer, the kernel may run code of the user's (`__dir__`, say), so that the
+//! answer has a time limit, and nothing in it is believed.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::insight::{Completeness, Completions, Insight};
+use super::{Content, Error, Event, Kernel, Message};
+use crate::ground::text::visible::line;
+
+/// How long the kernel may take before it is interrupted.
+const TIME: Duration = Duration::from_millis(1500);
+/// How long it may take to react to that.
+const GRACE: Duration = Duration::from_millis(1000);
+
+/// The longest code that is asked about, in bytes.
+const CODE_BYTES: usize = 64 * 1024;
+
+/// How many completions are taken, and how long one may be, in bytes.
+const MATCHES: usize = 200;
+const MATCH_BYTES: usize = 400;
+
+/// A question about code.
+#[derive(Debug, Clone)]
+pub(crate) enum Inquiry {
+    /// How it could go on at this position, in bytes.
+    Completions { code: String, cursor: usize },
+    /// Whether it is complete.
+    Completeness { code: String },
+}
+
+impl Inquiry {
+    fn code(&self) -> &str {
+        match self {
+            Self::Completions { code, .. } | Self::Completeness { code } => code,
+        }
+    }
+
+    /// The position in characters: Python's unit.
+    fn cursor(&self) -> usize {
+        match self {
+            Self::Completions { code, cursor } => {
+                code[..code.floor_char_boundary((*cursor).min(code.len()))].chars().count()
+            }
+            Self::Completeness { .. } => 0,
+        }
+    }
+}
+
+impl Insight {
+    /// What can be used of an answer of the kernel's, whose code may have made it up.
+    fn believable(self, cursor: usize) -> Option<Self> {
+        match self {
+            Self::Completions(Completions { mut matches, start }) => {
+                let before = cursor.checked_sub(start)?;
+                matches.retain(|each| each.len() <= MATCH_BYTES && line(each) == *each);
+                matches.truncate(MATCHES);
+                Some(Self::Completions(Completions { matches, start: before }))
+            }
+            Self::Completeness(_) => Some(self),
+        }
+    }
+}
+
+impl Completeness {
+    /// Whether it is complete, if that is known.
+    pub(crate) fn is_complete(self) -> Option<bool> {
+        match self {
+            Self::Complete => Some(true),
+            Self::Incomplete => Some(false),
+            Self::Unknown => None,
+        }
+    }
+}
+
+impl Kernel {
+    /// Asks about code. Returns the answer, if one came in time, and what else has happened meanwhile.
+    ///
+    /// Only for a kernel that runs no cell. After at most 2.5 seconds it does no longer work on it, or does not react to
+    /// interrupts.
+    pub(crate) async fn inquire(&mut self, inquiry: Inquiry) -> (Option<Insight>, Vec<Result<Event, Error>>) {
+        if inquiry.code().len() > CODE_BYTES {
+            return (None, Vec::new());
+        }
+        let id = match self.send_inquiry(&inquiry) {
+            Ok(id) => id,
+            Err(error) => return (None, vec![Err(error)]),
+        };
+        let mut others = Vec::new();
+        let (mut insight, mut interrupted) = (None, None);
+        let mut deadline = Instant::now() + TIME;
+        while insight.is_none() || interrupted == Some(false) {
+            let event = match tokio::time::timeout_at(deadline, self.next()).await {
+                Ok(event) => event,
+                Err(_) if interrupted.is_none() => {
+                    interrupted = Some(false);
+                    deadline += GRACE;
+                    if let Err(error) = self.request_interrupt() {
+                        others.push(Err(error));
+                        return (None, others);
+                    }
+                    continue;
+                }
+                Err(_) => break,
+            };
+            match event {
+                Ok(Event::Message(Message { content: Content::InterruptReply, .. })) => {
+                    interrupted = Some(true);
+                }
+                Ok(Event::Message(Message { parent: Some(parent), content: Content::Insight(came) }))
+                    if parent == id =>
+                {
+                    insight = Some(came);
+                }
+                Ok(event @ (Event::Message(_) | Event::Torn)) => others.push(Ok(event)),
+                ended => {
+                    others.push(ended);
+                    break;
+                }
+            }
+        }
+        (insight.and_then(|insight| insight.believable(inquiry.cursor())), others)
+    }
+
+    fn send_inquiry(&mut self, inquiry: &Inquiry) -> Result<String, Error> {
+        let (kind, content) = match inquiry {
+            Inquiry::Completions { code, .. } => {
+                ("complete_request", json!({"code": code, "cursor_pos": inquiry.cursor()}))
+            }
+            Inquiry::Completeness { code } => ("is_complete_request", json!({ "code": code })),
+        };
+        match self {
+            Self::Own(kernel) => {
+                let id = uuid::Uuid::new_v4().simple().to_string();
+                kernel.request(kind, &id, &content).map(|()| id)
+            }
+            Self::Remote(kernel) => kernel.request(kind, &content),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn completions(matches: &[&str], start: usize) -> Insight {
+        let matches = matches.iter().map(|&each| each.to_owned()).collect();
+        Insight::Completions(Completions { matches, start })
+    }
+
+    #[test]
+    fn completions_that_could_mislead_are_left_out() {
+        let long = "x".repeat(MATCH_BYTES + 1);
+        let hostile =
+            completions(&["name", "a\u{1b}[2J", "two\nlines", "\u{202e}", "p\u{430}y", "é", &long], 3);
+        assert_eq!(hostile.believable(5), Some(completions(&["name", "é"], 2)));
+        assert_eq!(completions(&["name"], 6).believable(5), None);
+        let many: Vec<&str> = vec!["x"; 1000];
+        assert_eq!(completions(&many, 0).believable(0), Some(completions(&many[..MATCHES], 0)));
+    }
+
+    #[test]
+    fn positions_are_characters_for_python() {
+        let inquiry = Inquiry::Completions { code: "é = 'é'".to_owned(), cursor: 6 };
+        assert_eq!(inquiry.cursor(), 5);
+        let beyond = Inquiry::Completions { code: "é".to_owned(), cursor: 1000 };
+        assert_eq!(beyond.cursor(), 1);
+    }
+
+    #[test]
+    fn answers_of_any_form_are_read() {
+        let read = |json: &str| serde_json::from_str::<Completeness>(json).unwrap();
+        assert_eq!(read(r#"{"status": "invalid", "indent": ""}"#), Completeness::Complete);
+        assert_eq!(read(r#"{"status": "incomplete"}"#), Completeness::Incomplete);
+        assert_eq!(read(r#"{"status": "what"}"#), Completeness::Unknown);
+    }
+}

@@ -1,0 +1,113 @@
+//! Starts the process of a kernel of our own.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+use tokio::process::Command;
+
+use super::{Limits, SHARED_MODULES};
+use crate::ground::process::GroupLeader;
+use crate::kernels::sandbox::KernelProgram;
+
+/// The script that the kernel starts from, and modules that it imports.
+const SCRIPT: &str = "boot";
+#[rustfmt::skip]
+const MODULES: [(&str, &str); 8] = python_modules![
+    "boot", "ipybox_checkpoint", "ipybox_host", "ipybox_inquiry", "ipybox_kernel",
+    "ipybox_pickling", "ipybox_processes", "ipybox_saving",
+];
+
+/// The settings for starting a kernel.
+#[derive(Debug, Clone)]
+pub(crate) struct Launch {
+    /// The process.
+    pub(crate) program: KernelProgram,
+    /// What the kernel and each process that it starts may use.
+    pub(crate) limits: Limits,
+    /// Defaults for unset `limits`; not reported as a cause of deaths, since no user has set them.
+    pub(crate) default_limits: Limits,
+    /// How long it may take to be ready.
+    pub(crate) timeout: Duration,
+    /// Which programs its code may start.
+    pub(crate) shell_commands: ShellCommands,
+    /// Whether its variables are saved.
+    pub(crate) has_checkpoints: bool,
+}
+
+/// How code in a kernel starts programs. Code can circumvent it: only a sandbox is a boundary.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ShellCommands {
+    /// In any way.
+    #[default]
+    Free,
+    /// IPython's shell commands need approval; Python's own functions do not.
+    Approved,
+    /// IPython's shell commands need approval, and nothing else starts programs.
+    OnlyEscape,
+}
+
+/// The process of a kernel. Dropping it kills the process and all that it started.
+#[derive(Debug)]
+pub(crate) struct KernelProcess {
+    leader: GroupLeader,
+    /// Holds the scripts.
+    _directory: tempfile::TempDir,
+}
+
+impl KernelProcess {
+    /// Starts the process, which gets the socket as its stdin and the pipe as its stdout and stderr. Its command line begins
+    /// with `wrapper`, a program that becomes the interpreter, if there is one.
+    pub(crate) fn start(
+        program: &KernelProgram,
+        wrapper: &[OsString],
+        socket: OwnedFd,
+        pipe: OwnedFd,
+    ) -> io::Result<Self> {
+        let directory = tempfile::Builder::new().prefix("k").tempdir_in(&program.private_directory)?;
+        let file = |name| directory.path().join(name).with_extension("py");
+        for (name, content) in MODULES.into_iter().chain(SHARED_MODULES) {
+            std::fs::write(file(name), content)?;
+        }
+        let mut words = wrapper.iter().map(OsString::as_os_str).chain([program.python.as_os_str()]);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command
+            .args(words)
+            .arg(file(SCRIPT))
+            .current_dir(&program.working_directory)
+            .env_clear()
+            // Keeps IPython's own files out of the user's home and workspace.
+            .env("IPYTHONDIR", program.private_directory.join("ipython"))
+            .envs(&program.environment)
+            .stdin(socket)
+            // Never inherited: our stdout is the MCP channel.
+            .stdout(pipe.try_clone()?)
+            .stderr(pipe);
+        Ok(Self { leader: GroupLeader::spawn(&mut command)?, _directory: directory })
+    }
+
+    /// Waits for the process to end. Cancellation safe; may be called again after it ended.
+    pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.leader.wait().await
+    }
+
+    /// How the process ended, if it has.
+    pub(super) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.leader.try_wait()
+    }
+
+    /// Sends a signal to the process and all that it started.
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.leader.signal(signal);
+    }
+
+    /// Kills the process and all that it started.
+    pub(crate) async fn kill(self) {
+        self.leader.kill().await;
+    }
+}

@@ -1,0 +1,270 @@
+//! A conversation with one kernel: start it, run code in it, interrupt it, kill it.
+//!
+//! It is a process of our own, beside us or in a sandbox, or an ipykernel that a Jupyter server runs. Both
+//! send the message contents of the [Jupyter messaging
+//! protocol](https://jupyter-client.readthedocs.io/en/stable/messaging.html). Queues, time limits and tools
+//! are not known here: they belong to the session.
+
+/// Python modules by name, from the files of these names in the same directory.
+macro_rules! python_modules {
+    ($($name:literal),* $(,)?) => { [$(($name, include_str!(concat!($name, ".py")))),*] };
+}
+
+mod death;
+mod directory;
+mod fold;
+mod gateway;
+mod inquiry;
+mod insight;
+pub(crate) mod jupyter;
+mod launch;
+mod limits;
+mod message;
+mod output;
+mod own;
+mod remote;
+mod terminal;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::json;
+
+pub(crate) use self::death::Death;
+pub(crate) use self::directory::private_directory;
+pub(crate) use self::fold::{
+    AttachmentId, FileRole, Fold, IMAGES, Image, Missing, Settled, ShownFile, Taken, Transcript,
+    is_placeholder,
+};
+pub use self::gateway::{exec as sandbox_exec, run as sandbox_gateway};
+pub(crate) use self::inquiry::Inquiry;
+pub(crate) use self::insight::Insight;
+pub(crate) use self::launch::{Launch, ShellCommands};
+pub(crate) use self::limits::Limits;
+pub(crate) use self::message::{Content, Message, MimeBundle, PythonError, RateLimit, Shown};
+pub(crate) use self::terminal::{Terminal, plain};
+
+pub(crate) use self::remote::{CallHandler, RemoteLaunch};
+
+use self::own::OwnKernel;
+use self::remote::RemoteKernel;
+use crate::kernels::sandbox::Sandbox;
+
+/// The modules for every kernel; [`launch`] and [`remote`] have further ones.
+#[rustfmt::skip]
+const SHARED_MODULES: [(&str, &str); 12] = python_modules![
+    "ipybox_commands", "ipybox_files", "ipybox_frames", "ipybox_hints", "ipybox_input",
+    "ipybox_limits", "ipybox_loading", "ipybox_messages", "ipybox_shell", "ipybox_tracebacks",
+    "ipybox_viewing", "ipybox_views",
+];
+
+/// Why a kernel could not be started or communicated with.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The files of a kernel could not be written, or its process not watched.
+    #[error("prepare the kernel's files")]
+    Files(#[source] std::io::Error),
+    /// The interpreter could not be started.
+    #[error("start `{python}`", python = python.display())]
+    Spawn {
+        /// The interpreter.
+        python: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The process ended before the connection was ready.
+    #[error("start the IPython kernel: it ended ({0}){causes}", causes = line_of(&.0.causes()))]
+    DiedStarting(Death),
+    /// The process has ended.
+    #[error("run code in the IPython kernel: it has ended with {0}")]
+    Ended(Death),
+    /// The kernel was not ready in time.
+    #[error("start the IPython kernel: it was not ready after {} seconds", .0.as_secs_f64())]
+    StartTimeout(Duration),
+    /// The sockets of the kernel failed.
+    #[error("speak to the kernel")]
+    Connection(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The Jupyter server refused or failed a request.
+    #[error(transparent)]
+    Server(#[from] jupyter::Error),
+    /// It cannot be reached at present. It is not known to have ended.
+    #[error("run code in the remote kernel: the connection to it is broken, and not back yet ({0})")]
+    Disconnected(String),
+    /// It runs another language.
+    #[error(
+        "use the kernel `{implementation}`: it runs {language}, not Python\n\
+         hint: name the kernel spec of an ipykernel by `--kernel-name`"
+    )]
+    NotPython {
+        /// Its implementation.
+        implementation: String,
+        /// Its language.
+        language: String,
+    },
+    /// It cannot be adapted.
+    #[error("prepare the remote kernel: {0}")]
+    NotAdapted(String),
+    /// A message has no proper frames or signature.
+    #[error("take apart a message of the kernel")]
+    Malformed(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A message could not be understood.
+    #[error("understand a message of the kernel")]
+    Message(#[source] serde_json::Error),
+}
+
+fn line_of(causes: &str) -> String {
+    if causes.is_empty() { String::new() } else { format!("\n{}", causes.trim_start()) }
+}
+
+/// The next event of a kernel.
+pub(crate) enum Event {
+    /// A message arrived.
+    Message(Message),
+    /// A malformed message arrived: an interrupt may have torn it.
+    Torn,
+    /// The connection to it has been broken for a while. It may come back.
+    Disconnected(String),
+    /// Its process ended.
+    Died(Death),
+}
+
+/// A running kernel. Dropping it kills it and all that it started.
+pub(crate) enum Kernel {
+    /// Beside us or in a sandbox.
+    Own(Box<OwnKernel>),
+    /// Where a Jupyter server runs it.
+    Remote(Box<RemoteKernel>),
+}
+
+impl Kernel {
+    /// Starts a kernel beside us, or in a `sandbox`, and waits until it runs code.
+    pub(crate) async fn start(launch: &Launch, sandbox: Option<&Sandbox>) -> Result<Self, Error> {
+        Ok(Self::Own(Box::new(OwnKernel::start(launch, sandbox).await?)))
+    }
+
+    /// Has a Jupyter server start a kernel, or restart the earlier one.
+    pub(crate) async fn start_remote(launch: &mut RemoteLaunch) -> Result<Self, Error> {
+        Ok(Self::Remote(Box::new(RemoteKernel::start(launch).await?)))
+    }
+
+    /// Makes newly installed or generated packages importable; the package of the server `changed` was
+    /// generated again. Returns other messages that arrived meanwhile.
+    ///
+    /// # Errors
+    /// For instance the kernel has ended; [`next`](Self::next) reports it too.
+    pub(crate) async fn refresh_imports(&mut self, changed: Option<&str>) -> Result<Vec<Message>, Error> {
+        let package = changed.map(|name| format!("mcptools.{name}"));
+        match self {
+            Self::Own(kernel) => {
+                kernel.request("refresh_imports", "", &json!({ "package": package })).map(|()| Vec::new())
+            }
+            Self::Remote(_) => {
+                // A JSON string literal is also a Python one.
+                let package = package.map(|package| json!(package).to_string()).unwrap_or_default();
+                self.run(format!("__import__('sys').modules['ipybox_shell'].refresh_imports({package})"))
+                    .await
+            }
+        }
+    }
+
+    /// Has a kernel of our own save its variables in the background, by this number.
+    ///
+    /// # Errors
+    /// As for [`refresh_imports`](Self::refresh_imports).
+    pub(crate) fn save_variables(&mut self, number: u64) -> Result<(), Error> {
+        match self {
+            Self::Own(kernel) => kernel.request("checkpoint", "", &json!({ "number": number })),
+            Self::Remote(_) => Ok(()),
+        }
+    }
+
+    /// Runs code of our own to its end and returns other messages that arrived meanwhile.
+    async fn run(&mut self, code: String) -> Result<Vec<Message>, Error> {
+        let mut fold = Fold::new(self.execute(code, false).await?);
+        let mut others = Vec::new();
+        while !fold.is_complete() {
+            match self.next().await? {
+                Event::Message(message) if fold.is_parent_of(&message) => drop(fold.take(message.content)),
+                Event::Message(message) => others.push(message),
+                Event::Torn => {}
+                Event::Disconnected(why) => return Err(Error::Disconnected(why)),
+                Event::Died(death) => return Err(Error::Ended(death)),
+            }
+        }
+        Ok(others)
+    }
+
+    /// Sends `code` to be run and returns the id that its messages will carry.
+    ///
+    /// A byte order mark at its beginning is left out, as Python does in files. If `has_views`, objects that a client can
+    /// show as more than text come with their views.
+    pub(crate) async fn execute(&mut self, mut code: String, has_views: bool) -> Result<String, Error> {
+        if code.starts_with('\u{feff}') {
+            code.remove(0);
+        }
+        match self {
+            Self::Own(kernel) => kernel.execute(&code, has_views),
+            Self::Remote(kernel) => kernel.execute(&code, has_views).await,
+        }
+    }
+
+    /// Whether all messages of a kernel that has ended have been read: if none says that the code begins
+    /// ([`Content::ExecuteInput`]), the code has not run. `false` for remote kernels, whose messages may get lost.
+    pub(crate) fn has_said_all(&self) -> bool {
+        match self {
+            Self::Own(kernel) => kernel.has_said_all(),
+            Self::Remote(_) => false,
+        }
+    }
+
+    /// The next message or the kernel's end. Cancellation safe.
+    ///
+    /// Call it between cells too: unread messages block the kernel.
+    pub(crate) async fn next(&mut self) -> Result<Event, Error> {
+        match self {
+            Self::Own(kernel) => kernel.next().await,
+            Self::Remote(kernel) => kernel.next().await,
+        }
+    }
+
+    /// Asks for a KeyboardInterrupt in the running code, and for an
+    /// [`InterruptReply`](Content::InterruptReply) once it can no longer hit other code: the gentlest
+    /// interrupt.
+    pub(crate) fn request_interrupt(&mut self) -> Result<(), Error> {
+        match self {
+            Self::Own(kernel) => {
+                kernel.interrupt();
+                Ok(())
+            }
+            Self::Remote(kernel) => kernel.request_interrupt(),
+        }
+    }
+
+    /// Interrupts the kernel and all that it started by a signal, or another second method if there is one.
+    pub(crate) fn signal_interrupt(&mut self) {
+        match self {
+            Self::Own(kernel) => kernel.interrupt(),
+            Self::Remote(kernel) => kernel.interrupt_directly(),
+        }
+    }
+
+    /// Kills the kernel and all that it started; its earlier messages can still be read.
+    pub(crate) fn signal_kill(&self) {
+        match self {
+            Self::Own(kernel) => kernel.signal_kill(),
+            Self::Remote(kernel) => kernel.end(),
+        }
+    }
+
+    /// Kills the kernel and all that it started. `false` if it is in a sandbox that does not react, and must
+    /// be ended itself.
+    pub(crate) async fn kill(self) -> bool {
+        match self {
+            Self::Own(kernel) => kernel.kill().await,
+            Self::Remote(kernel) => {
+                kernel.kill().await;
+                true
+            }
+        }
+    }
+}

@@ -1,0 +1,489 @@
+//! A kernel of our own, beside us or in a sandbox: its socket, its pipe, its process.
+//!
+//! `ipybox_host.py` is the kernel side. Code in the kernel may have written everything read from it: all of
+//! it is bounded.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use futures::StreamExt as _;
+use rustix::process::Signal;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
+use tokio::time::Instant;
+use tokio_util::codec::{Decoder as _, FramedRead, LengthDelimitedCodec};
+
+use super::death::Manner;
+use super::launch::KernelProcess;
+use super::message::{Content, Message, Shown};
+use super::output::{Output, Piece};
+use super::{Death, Error, Event, Launch, Limits};
+use crate::ground::budget::{MESSAGE_BYTES, Scan};
+use crate::kernels::sandbox::{KernelControl, KernelNews, Sandbox};
+
+/// How many bytes of messages are kept whose positions have not been read yet. The kernel sends a message and
+/// its position at once, so there are few.
+const PARKED_BYTES_MAX: usize = MESSAGE_BYTES;
+/// How long to wait for a message whose position has been read. It was sent before, so it has arrived unless
+/// code has forged the position.
+const MESSAGE_WAIT: Duration = Duration::from_secs(1);
+/// The size of the pipe, if the system allows it: code that prints waits less often.
+#[cfg(target_os = "linux")]
+const PIPE_BYTES: usize = 1024 * 1024;
+/// How much is read after a kernel's end, as much as a pipe or a socket can hold. Surviving child processes
+/// may go on writing.
+const REST_BYTES_MAX: usize = 1024 * 1024;
+/// How much is read at a time.
+const READ_BYTES: usize = 64 * 1024;
+/// How long a process may take to end after its connection has closed. A core dump takes a while.
+const DEATH_AFTER_DISCONNECT: Duration = Duration::from_secs(1);
+/// How many characters of the kernel's output before its first cell are reported if it does not start.
+const LAST_WORDS_CHARS: usize = 4000;
+
+/// A kernel of our own. Dropping it kills it and all that it started.
+pub(crate) struct OwnKernel {
+    holder: Holder,
+    limits: Limits,
+    socket: OwnedWriteHalf,
+    /// Bytes that the socket has not accepted yet.
+    unsent: BytesMut,
+    messages: FramedRead<OwnedReadHalf, LengthDelimitedCodec>,
+    pipe: pipe::Receiver,
+    output: Output,
+    /// Messages whose positions in the output have not been read yet.
+    parked: BTreeMap<u64, Said>,
+    parked_bytes: usize,
+    /// A position that has been read before its message, and the deadline for that message.
+    awaited: Option<(u64, Instant)>,
+    /// Messages to return next.
+    next: VecDeque<Message>,
+    /// The output of the process before its first cell.
+    first_words: String,
+    end: Option<ExitStatus>,
+    /// Whether no process can write output any more.
+    is_pipe_closed: bool,
+}
+
+/// The owner of the process.
+enum Holder {
+    Us(KernelProcess),
+    Sandbox(KernelControl),
+}
+
+/// A message as it comes from the kernel.
+#[derive(Deserialize)]
+struct Frame<'a> {
+    #[serde(rename = "type")]
+    kind: String,
+    cell: String,
+    number: u64,
+    #[serde(borrow)]
+    content: &'a RawValue,
+}
+
+/// A message whose position has not been read yet, and its size.
+struct Said {
+    message: Message,
+    size: usize,
+}
+
+impl OwnKernel {
+    /// Starts a kernel beside us, or in a `sandbox`, and waits until it runs code.
+    pub(super) async fn start(launch: &Launch, sandbox: Option<&Sandbox>) -> Result<Self, Error> {
+        let starting = async {
+            let mut kernel = Self::open(launch, sandbox)?;
+            loop {
+                match kernel.next().await? {
+                    Event::Message(Message { content: Content::Welcome, .. }) => return Ok(kernel),
+                    Event::Died(death) => return Err(Error::DiedStarting(death)),
+                    Event::Message(_) | Event::Torn | Event::Disconnected(_) => {}
+                }
+            }
+        };
+        tokio::time::timeout(launch.timeout, starting)
+            .await
+            .unwrap_or(Err(Error::StartTimeout(launch.timeout)))
+    }
+
+    fn open(launch: &Launch, sandbox: Option<&Sandbox>) -> Result<Self, Error> {
+        let Endpoints { socket, pipe, their_socket, their_pipe } = Endpoints::open().map_err(Error::Files)?;
+        let holder = match sandbox {
+            None => Holder::Us(
+                KernelProcess::start(&launch.program, &[], their_socket, their_pipe)
+                    .map_err(|source| Error::Spawn { python: launch.program.python.clone(), source })?,
+            ),
+            Some(sandbox) => {
+                let started = sandbox.start_kernel(launch.program.clone(), their_socket, their_pipe);
+                Holder::Sandbox(started.map_err(|error| Error::Connection(Box::new(error)))?)
+            }
+        };
+        let mark = uuid::Uuid::new_v4().simple().to_string();
+        let (read, write) = socket.into_split();
+        let mut codec = LengthDelimitedCodec::builder();
+        codec.little_endian().length_field_length(size_of::<u32>()).max_frame_length(MESSAGE_BYTES);
+        let mut kernel = Self {
+            holder,
+            limits: launch.limits,
+            socket: write,
+            unsent: BytesMut::new(),
+            messages: codec.new_read(read),
+            pipe,
+            output: Output::new(&mark),
+            parked: BTreeMap::new(),
+            parked_bytes: 0,
+            awaited: None,
+            next: VecDeque::new(),
+            first_words: String::new(),
+            end: None,
+            is_pipe_closed: false,
+        };
+        kernel.request(
+            "configure",
+            "",
+            &json!({
+                "mark": mark,
+                "private_directory": launch.program.private_directory,
+                "limits": launch.limits.or(launch.default_limits),
+                "shell_commands": launch.shell_commands,
+                "has_unix_sockets": sandbox.is_none(),
+                "has_checkpoints": launch.has_checkpoints,
+            }),
+        )?;
+        Ok(kernel)
+    }
+
+    /// Sends `code` to be run and returns the id that its messages will carry.
+    pub(super) fn execute(&mut self, code: &str, has_views: bool) -> Result<String, Error> {
+        if let Some(status) = self.has_ended()? {
+            return Err(Error::Ended(self.death(status)));
+        }
+        let id = uuid::Uuid::new_v4().simple().to_string();
+        self.request("execute_request", &id, &json!({ "code": code, "has_views": has_views }))?;
+        Ok(id)
+    }
+
+    fn has_ended(&mut self) -> Result<Option<ExitStatus>, Error> {
+        match &mut self.holder {
+            _ if self.end.is_some() => Ok(self.end),
+            Holder::Us(process) => process.ended().map_err(Error::Files),
+            Holder::Sandbox(control) => Ok(control.has_ended()),
+        }
+    }
+
+    /// Whether the kernel has ended for certain, so that all its output has been read. When the process that made its
+    /// sandbox ends, the kernel may run on for a moment; once the pipe is closed, it does not.
+    pub(super) fn has_said_all(&self) -> bool {
+        let is_gone = match &self.holder {
+            Holder::Us(_) => true,
+            Holder::Sandbox(control) => control.has_kernel_ended() || self.is_pipe_closed,
+        };
+        self.end.is_some() && is_gone
+    }
+
+    /// Sends a request as far as the socket takes it; [`next`](Self::next) sends the rest. The kernel reads nothing while
+    /// its code runs, and code may keep it from reading for longer. One that runs no code is handled before more code
+    /// runs; its answer, if any, carries `id`.
+    pub(super) fn request(&mut self, kind: &str, id: &str, content: &Value) -> Result<(), Error> {
+        let request = json!({ "type": kind, "cell": id, "content": content });
+        let request = serde_json::to_vec(&request).map_err(Error::Message)?;
+        let length = u32::try_from(request.len())
+            .map_err(|_| Error::Connection("a request of more than 4 GiB".into()))?;
+        self.unsent.extend_from_slice(&length.to_le_bytes());
+        self.unsent.extend_from_slice(&request);
+        self.send_some();
+        Ok(())
+    }
+
+    fn send_some(&mut self) {
+        match self.socket.try_write(&self.unsent) {
+            Ok(written) => drop(self.unsent.split_to(written)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => {
+                // The kernel has ended, which `next` reports.
+                tracing::debug!(%error, "could not send to the kernel");
+                self.unsent.clear();
+            }
+        }
+    }
+
+    /// The next message or the kernel's end. Cancellation safe.
+    pub(super) async fn next(&mut self) -> Result<Event, Error> {
+        loop {
+            if let Some(message) = self.next_message() {
+                return Ok(Event::Message(message));
+            }
+            if let Some(status) = self.end {
+                return Ok(Event::Died(self.death(status)));
+            }
+            self.read().await?;
+        }
+    }
+
+    /// Reads more, or notices the end.
+    async fn read(&mut self) -> Result<(), Error> {
+        let has_room = self.has_room();
+        self.output.buffer().reserve(READ_BYTES);
+        tokio::select! {
+            message = self.messages.next(), if has_room => match message {
+                Some(Ok(message)) => self.park(&message),
+                // It is too long, or no message.
+                Some(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
+                    return Err(Error::Connection(Box::new(error)));
+                }
+                Some(Err(_)) | None => self.end_without_connection().await?,
+            },
+            read = self.pipe.read_buf(self.output.buffer()), if self.awaited.is_none() => {
+                if read.map_err(Error::Files)? == 0 {
+                    self.is_pipe_closed = true;
+                    self.end_without_connection().await?;
+                }
+            }
+            () = until(self.awaited) => self.awaited = None,
+            written = self.socket.writable(), if !self.unsent.is_empty() => {
+                written.map_err(Error::Files)?;
+                self.send_some();
+            }
+            news = self.holder.news() => match news? {
+                KernelNews::Signalled => {
+                    self.next.push_back(Message { parent: None, content: Content::InterruptReply });
+                }
+                KernelNews::Ended(status) => self.end_with(status),
+            }
+        }
+        Ok(())
+    }
+
+    /// Records the end, and reads the remaining bytes.
+    fn end_with(&mut self, status: ExitStatus) {
+        self.end = Some(status);
+        // Not by way of the runtime, which may not have noticed yet that there is something.
+        self.is_pipe_closed |= read_rest(&self.pipe, self.output.buffer());
+        let mut rest = std::mem::take(self.messages.read_buffer_mut());
+        read_rest(self.messages.get_ref().as_ref(), &mut rest);
+        while let Ok(Some(message)) = self.messages.decoder_mut().decode(&mut rest) {
+            self.park(&message);
+        }
+    }
+
+    /// Waits for the end of the process after the connection has failed: usually that end is the cause.
+    async fn end_without_connection(&mut self) -> Result<(), Error> {
+        let status = self.holder.end_without_connection().await?;
+        self.end_with(status);
+        Ok(())
+    }
+
+    /// Keeps a message until its position has been read.
+    fn park(&mut self, bytes: &[u8]) {
+        let mut scan = Scan::default();
+        scan.read(bytes);
+        if let Some(excess) = scan.excess() {
+            return tracing::debug!(%excess, "ignored a message of the kernel");
+        }
+        let read = serde_json::from_slice::<Frame<'_>>(bytes).map_err(Error::Message).and_then(|frame| {
+            let content = Content::read(&frame.kind, b"{}", frame.content.get().as_bytes())?;
+            Ok((frame.number, Message { parent: Some(frame.cell), content }))
+        });
+        match read {
+            Ok((number, message)) => {
+                let size = bytes.len();
+                let replaced = self.parked.insert(number, Said { message, size });
+                self.parked_bytes += size;
+                self.parked_bytes -= replaced.map_or(0, |replaced| replaced.size);
+            }
+            // Not a warning: code in the kernel must not fill the log.
+            Err(error) => tracing::debug!(%error, "ignored a message of the kernel"),
+        }
+    }
+
+    /// The next complete message, in the order of the output.
+    fn next_message(&mut self) -> Option<Message> {
+        loop {
+            if let Some(message) = self.next.pop_front() {
+                return Some(message);
+            }
+            if let Some((place, _)) = self.awaited {
+                if !self.parked.contains_key(&place) && self.end.is_none() && self.has_room() {
+                    return None;
+                }
+                // An earlier message whose position was lost is returned, too.
+                match self.parked.first_entry() {
+                    Some(first) if *first.key() <= place => return self.take_parked(),
+                    _ => self.awaited = None,
+                }
+            }
+            match self.output.next(self.end.is_some()) {
+                Some(Piece::Place(place)) => self.awaited = Some((place, Instant::now() + MESSAGE_WAIT)),
+                Some(Piece::Begin(cell)) => {
+                    self.first_words.clear();
+                    return Some(Message { parent: Some(cell), content: Content::ExecuteInput });
+                }
+                Some(Piece::Text { cell, text }) if cell.is_empty() => self.keep_first_words(&text),
+                Some(Piece::Text { cell, text }) => {
+                    return Some(Message {
+                        parent: Some(cell),
+                        content: Content::Shown(Shown::Stream(text)),
+                    });
+                }
+                None if self.end.is_some() => return self.take_parked(),
+                None => return None,
+            }
+        }
+    }
+
+    /// The first of the kept messages.
+    fn take_parked(&mut self) -> Option<Message> {
+        let (number, Said { message, size }) = self.parked.pop_first()?;
+        self.parked_bytes -= size;
+        if self.awaited.is_some_and(|(place, _)| place == number) {
+            self.awaited = None;
+        }
+        if matches!(message.content, Content::ExecuteReply { .. }) {
+            self.next.push_back(Message { parent: message.parent.clone(), content: Content::Idle });
+        }
+        Some(message)
+    }
+
+    /// Whether more messages may be kept.
+    fn has_room(&self) -> bool {
+        self.parked_bytes < PARKED_BYTES_MAX
+    }
+
+    fn keep_first_words(&mut self, text: &str) {
+        self.first_words.push_str(text);
+        let excess = self.first_words.chars().count().saturating_sub(LAST_WORDS_CHARS);
+        if excess > 0 {
+            self.first_words = self.first_words.chars().skip(excess).collect();
+        }
+    }
+
+    /// The report of the kernel's end.
+    fn death(&mut self, status: ExitStatus) -> Death {
+        let stderr = match &self.holder {
+            Holder::Sandbox(control) => control.last_words().unwrap_or_else(|| self.first_words.clone()),
+            Holder::Us(_) => self.first_words.clone(),
+        };
+        Death { manner: Manner::Process(status), stderr: stderr.trim().to_owned(), limits: self.limits }
+    }
+
+    /// Interrupts the kernel and all that it started.
+    pub(super) fn interrupt(&mut self) {
+        self.holder.signal(Signal::INT);
+        if matches!(self.holder, Holder::Us(_)) {
+            // The signal has been delivered, and is handled before the kernel reads more.
+            self.next.push_back(Message { parent: None, content: Content::InterruptReply });
+        }
+    }
+
+    /// Kills the kernel and all that it started; its earlier messages can still be read.
+    pub(super) fn signal_kill(&self) {
+        self.holder.signal(Signal::KILL);
+    }
+
+    /// Kills the kernel and all that it started. `false` if it is in a sandbox that does not confirm it.
+    pub(super) async fn kill(self) -> bool {
+        match self.holder {
+            Holder::Us(process) => {
+                process.kill().await;
+                true
+            }
+            Holder::Sandbox(control) => control.kill().await,
+        }
+    }
+}
+
+impl Holder {
+    /// Cancellation safe; may be called again after the end.
+    async fn news(&mut self) -> Result<KernelNews, Error> {
+        match self {
+            Self::Us(process) => {
+                let status = process.wait().await.map_err(Error::Files)?;
+                // No process of the kernel writes any more.
+                process.signal(Signal::KILL);
+                Ok(KernelNews::Ended(status))
+            }
+            Self::Sandbox(control) => Ok(control.news().await),
+        }
+    }
+
+    async fn end_without_connection(&mut self) -> Result<ExitStatus, Error> {
+        if let Ok(status) = tokio::time::timeout(DEATH_AFTER_DISCONNECT, self.end()).await {
+            return status;
+        }
+        self.signal(Signal::KILL);
+        self.end().await
+    }
+
+    async fn end(&mut self) -> Result<ExitStatus, Error> {
+        loop {
+            if let KernelNews::Ended(status) = self.news().await? {
+                return Ok(status);
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        match self {
+            Self::Us(process) => process.signal(signal),
+            Self::Sandbox(control) => control.signal(signal),
+        }
+    }
+}
+
+/// Reads what has been written, up to what the system can hold. Returns whether the other end is closed.
+fn read_rest(from: impl AsFd, rest: &mut BytesMut) -> bool {
+    let mut piece = [0; READ_BYTES];
+    let mut left = REST_BYTES_MAX;
+    while left > 0 {
+        match rustix::io::read(&from, &mut piece) {
+            Ok(0) => return true,
+            Ok(read) => {
+                rest.extend_from_slice(&piece[..read]);
+                left = left.saturating_sub(read);
+            }
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
+/// Waits for the deadline of an awaited message, after which its position counts as forged. Cancellation
+/// safe.
+async fn until(awaited: Option<(u64, Instant)>) {
+    match awaited {
+        Some((_, until)) => tokio::time::sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Both ends of the socket and the pipe between a kernel and us.
+struct Endpoints {
+    socket: UnixStream,
+    pipe: pipe::Receiver,
+    their_socket: OwnedFd,
+    their_pipe: OwnedFd,
+}
+
+impl Endpoints {
+    fn open() -> io::Result<Self> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let (reader, writer) = io::pipe()?;
+        // A larger pipe is better, but not needed.
+        #[cfg(target_os = "linux")]
+        rustix::pipe::fcntl_setpipe_size(&reader, PIPE_BYTES).ok();
+        Ok(Self {
+            socket: UnixStream::from_std(ours)?,
+            pipe: pipe::Receiver::from_owned_fd(reader.into())?,
+            their_socket: theirs.into(),
+            their_pipe: writer.into(),
+        })
+    }
+}

@@ -1,0 +1,455 @@
+//! The connection to a remote kernel, reopened after a break, and shared by cells and calls.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::{Sink, SinkExt as _, StreamExt as _};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_tungstenite::tungstenite::{self, Message as Frame};
+
+use super::super::jupyter::{self, Channels, KernelId, Server};
+use super::super::message::{Content, Message, RateLimit, Shown};
+use super::calls::{CallHandler, CallMessage, Calls};
+use super::frames;
+use super::parts::{Channel, Parts, SUBPROTOCOL};
+use crate::ground::text::describe;
+
+/// How many messages are queued before no more are read.
+pub(super) const HEARD_CAPACITY: usize = 64;
+
+/// How often the server is pinged.
+const PING: Duration = Duration::from_secs(10);
+/// How long nothing may arrive before the connection counts as broken: a lost network sends no error.
+const SILENCE: Duration = Duration::from_secs(30);
+/// How long the network may take to accept a frame.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The pause before the first attempt to reopen it, and the longest pause.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LAST_PAUSE: Duration = Duration::from_secs(10);
+/// How long one attempt may take. Servers wait up to 60 seconds for a kernel before they accept.
+const ATTEMPT: Duration = Duration::from_secs(75);
+/// How long reopening is tried before the kernel is reported as unreachable; attempts go on after that.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often the kernel gets a sign of life. Seldom, so that a server which ends idle kernels can still do
+/// so.
+const ALIVE: Duration = Duration::from_secs(3 * 3600);
+
+/// An event of a remote kernel.
+#[derive(Debug)]
+pub(super) enum Heard {
+    Message(Message),
+    /// A malformed message.
+    Torn,
+    /// It has been unreachable for a while.
+    Disconnected(String),
+    /// It has ended; the reason as text.
+    Ended(String),
+}
+
+/// A request to a remote kernel.
+#[derive(Debug)]
+pub(super) enum Request {
+    /// To run code.
+    Execute(Parts),
+    /// Not to send that again after a reconnection: nobody waits for it any more.
+    Forget,
+    Other(Parts),
+}
+
+/// Whether there is a connection.
+#[derive(Debug, Clone)]
+pub(super) enum State {
+    Connected,
+    /// Why not.
+    Broken(String),
+}
+
+/// The task that owns the connection.
+pub(super) struct Link {
+    pub(super) server: Arc<Server>,
+    pub(super) kernel: KernelId,
+    /// The connection's name on the server, by which its output is kept while it is broken.
+    pub(super) session: String,
+    pub(super) requests: mpsc::UnboundedReceiver<Request>,
+    /// The newest request to run code: it, or its reply, may be lost with a connection. The kernel runs it
+    /// once, however often it arrives, and answers each time.
+    last_execution: Option<Parts>,
+    /// How often the connection has been opened again.
+    connections: u32,
+    pub(super) heard: mpsc::Sender<Heard>,
+    pub(super) state: watch::Sender<State>,
+    pub(super) calls: Calls,
+}
+
+/// How a connection, or the attempt to reopen it, ended.
+enum End {
+    /// It may be reopened.
+    Broken(String),
+    /// The kernel's handle was dropped.
+    Dropped,
+    /// The kernel has ended.
+    Kernel(String),
+}
+
+#[derive(Deserialize)]
+struct Header {
+    msg_type: String,
+    #[serde(default)]
+    session: String,
+}
+
+#[derive(Deserialize)]
+struct CommOpen {
+    comm_id: String,
+    target_name: String,
+    data: CallMessage,
+}
+
+#[derive(Deserialize)]
+struct Received {
+    call: String,
+    part: usize,
+}
+
+#[derive(Deserialize)]
+struct ShutdownReply {
+    #[serde(default)]
+    restart: bool,
+}
+
+#[derive(Deserialize)]
+struct Status {
+    execution_state: String,
+}
+
+impl Link {
+    pub(super) fn new(
+        server: Arc<Server>,
+        kernel: KernelId,
+        session: String,
+        handler: Arc<dyn CallHandler>,
+    ) -> (Self, mpsc::UnboundedSender<Request>, mpsc::Receiver<Heard>, watch::Receiver<State>) {
+        let (sender, requests) = mpsc::unbounded_channel();
+        let (heard, receiver) = mpsc::channel(HEARD_CAPACITY);
+        let (state, states) = watch::channel(State::Connected);
+        let calls = Calls::new(handler);
+        (
+            Self {
+                server,
+                kernel,
+                session,
+                requests,
+                last_execution: None,
+                connections: 0,
+                heard,
+                state,
+                calls,
+            },
+            sender,
+            receiver,
+            states,
+        )
+    }
+
+    /// Opens a connection.
+    pub(super) async fn open(&self) -> Result<Channels, jupyter::Error> {
+        let config = frames::websocket();
+        self.server.channels(&self.kernel, &self.session, SUBPROTOCOL, config).await
+    }
+
+    /// Forwards messages until the kernel has ended or its handle is dropped.
+    pub(super) async fn run(mut self, mut channels: Channels) {
+        let mut is_first = true;
+        loop {
+            let why = match self.converse(channels, is_first).await {
+                End::Dropped => return,
+                End::Kernel(words) => return self.report(Heard::Ended(words)).await,
+                End::Broken(why) => why,
+            };
+            is_first = false;
+            tracing::info!(why, "the connection to the remote kernel broke");
+            self.state.send_replace(State::Broken(why));
+            channels = match self.reopen().await {
+                Ok(channels) => channels,
+                Err(Some(words)) => return self.report(Heard::Ended(words)).await,
+                Err(None) => return,
+            };
+            tracing::info!("the connection to the remote kernel is back");
+            self.state.send_replace(State::Connected);
+        }
+    }
+
+    async fn report(&self, heard: Heard) {
+        // Fails only if the kernel's handle was dropped.
+        self.heard.send(heard).await.ok();
+    }
+
+    /// Reopens the connection. An error is the reason if the kernel ended meanwhile, or `None` if its handle
+    /// was dropped.
+    async fn reopen(&self) -> Result<Channels, Option<String>> {
+        let reporting = async {
+            tokio::time::sleep(PATIENCE).await;
+            let why = match &*self.state.borrow() {
+                State::Broken(why) => why.clone(),
+                State::Connected => String::new(),
+            };
+            self.report(Heard::Disconnected(why)).await;
+            std::future::pending::<std::convert::Infallible>().await
+        };
+        tokio::select! {
+            reopened = self.try_to_reopen() => reopened.map_err(Some),
+            never = reporting => match never {},
+            () = self.heard.closed() => Err(None),
+        }
+    }
+
+    /// Tries until the connection is open, or the server reports that the kernel is gone.
+    async fn try_to_reopen(&self) -> Result<Channels, String> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            tokio::time::sleep(pause).await;
+            pause = (2 * pause).min(LAST_PAUSE);
+            let attempt = async {
+                self.server.check_kernel(&self.kernel).await?;
+                self.open().await
+            };
+            let why = match tokio::time::timeout(ATTEMPT, attempt).await {
+                Ok(Ok(channels)) => return Ok(channels),
+                Ok(Err(error @ jupyter::Error::KernelGone { .. })) => return Err(error.to_string()),
+                Ok(Err(error)) => describe(&error),
+                Err(_) => format!("no answer within {} seconds", ATTEMPT.as_secs()),
+            };
+            tracing::debug!(why, "no connection to the remote kernel yet");
+            self.state.send_replace(State::Broken(why));
+        }
+    }
+
+    /// Forwards messages while the connection lasts.
+    async fn converse(&mut self, channels: Channels, is_first: bool) -> End {
+        let Channels { socket, is_binary } = channels;
+        let (sink, mut stream) = socket.split();
+        let outgoing = Outgoing::new();
+        let writing = outgoing.write(sink);
+        tokio::pin!(writing);
+        let say = |parts: &Parts| match frames::encode(parts, is_binary) {
+            Ok(frame) => outgoing.push(frame),
+            Err(error) => tracing::warn!(%error, "could not send a message to the remote kernel"),
+        };
+        let alive = Parts::request(Channel::Control, "ipybox_alive", &json!({})).1;
+        if !is_first {
+            let mut others = Vec::new();
+            while let Ok(request) = self.requests.try_recv() {
+                match request {
+                    Request::Execute(parts) => self.last_execution = Some(parts),
+                    Request::Forget => self.last_execution = None,
+                    Request::Other(parts) => others.push(parts),
+                }
+            }
+            self.connections += 1;
+            if let Some(execution) = &self.last_execution {
+                say(&execution.again(self.connections));
+            }
+            others.iter().for_each(say);
+            say(&alive);
+        }
+        let mut pings = tokio::time::interval(PING);
+        // After a suspension, messages that have arrived are not read yet.
+        pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut notices = tokio::time::interval_at(Instant::now() + ALIVE, ALIVE);
+        let mut last_heard = Instant::now();
+        loop {
+            let next = async {
+                // Reserves room before reading: without it the kernel's output waits in the network.
+                let permit = self.heard.reserve().await;
+                (permit, stream.next().await)
+            };
+            tokio::select! {
+                why = &mut writing => return End::Broken(why),
+                (permit, frame) = next => {
+                    let Ok(permit) = permit else { return End::Dropped };
+                    last_heard = Instant::now();
+                    let frame = match frame {
+                        Some(Ok(Frame::Close(close))) => {
+                            let why = close.map_or_else(String::new, |close| format!(": {close}"));
+                            return End::Broken(format!("the server closed it{why}"));
+                        }
+                        Some(Ok(frame)) => frame,
+                        Some(Err(error)) => return End::Broken(error.to_string()),
+                        None => return End::Broken("it ended".to_owned()),
+                    };
+                    let parts = match frames::decode(frame, is_binary) {
+                        None => continue,
+                        Some(Ok(parts)) => parts,
+                        Some(Err(error)) => {
+                            tracing::debug!(%error, "ignored a message of the remote kernel");
+                            permit.send(Heard::Torn);
+                            continue;
+                        }
+                    };
+                    match sort(&parts, &self.session) {
+                        // Until the queue is written, its answer may be on its way.
+                        Sorted::Call(_, CallMessage::Waiting { .. }) if !outgoing.is_empty() => {}
+                        Sorted::Call(id, message) => self.calls.take(id, message).iter().for_each(say),
+                        Sorted::Received(Received { call, part }) => self.calls.acknowledge(&call, part),
+                        Sorted::Heard(Heard::Ended(words)) => return End::Kernel(words),
+                        Sorted::Heard(heard) => permit.send(heard),
+                        Sorted::Nothing => {}
+                    }
+                }
+                request = self.requests.recv() => match request {
+                    Some(Request::Execute(parts)) => {
+                        say(&parts);
+                        self.last_execution = Some(parts);
+                    }
+                    Some(Request::Forget) => self.last_execution = None,
+                    Some(Request::Other(parts)) => say(&parts),
+                    None => return End::Dropped,
+                },
+                answers = self.calls.answered() => answers.iter().for_each(say),
+                tick = pings.tick() => {
+                    let is_late = tick.elapsed() > PING / 2;
+                    if is_late || self.heard.capacity() == 0 {
+                        // Reading was paused, so silence proves nothing.
+                        last_heard = Instant::now();
+                    }
+                    if outgoing.last_progress().map_or(last_heard, |written| written.max(last_heard)).elapsed() > SILENCE {
+                        return End::Broken(format!("nothing was heard for {} seconds", SILENCE.as_secs()));
+                    }
+                    outgoing.push(Frame::Ping(bytes::Bytes::new()));
+                }
+                _ = notices.tick() => say(&alive),
+            }
+        }
+    }
+}
+
+/// The queue of messages to write to a connection. Writing does not block reading: an answer of megabytes may
+/// take minutes.
+struct Outgoing {
+    queue: Mutex<Queue>,
+    has_more: Notify,
+}
+
+struct Queue {
+    frames: VecDeque<Frame>,
+    last_written: Instant,
+}
+
+impl Outgoing {
+    fn new() -> Self {
+        let queue = Queue { frames: VecDeque::new(), last_written: Instant::now() };
+        Self { queue: Mutex::new(queue), has_more: Notify::new() }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, frame: Frame) {
+        self.queue().frames.push_back(frame);
+        self.has_more.notify_one();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.queue().frames.is_empty()
+    }
+
+    /// When the network last accepted a message while others waited. A message accepted with an empty queue
+    /// may be in a buffer of ours.
+    fn last_progress(&self) -> Option<Instant> {
+        let queue = self.queue();
+        (!queue.frames.is_empty()).then_some(queue.last_written)
+    }
+
+    /// Writes queued messages until that fails.
+    async fn write(&self, mut sink: impl Sink<Frame, Error = tungstenite::Error> + Unpin) -> String {
+        loop {
+            let frame = self.queue().frames.front().cloned();
+            let Some(frame) = frame else {
+                self.has_more.notified().await;
+                continue;
+            };
+            match tokio::time::timeout(SEND_TIMEOUT, sink.send(frame)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return error.to_string(),
+                Err(_) => return "the network takes nothing any more".to_owned(),
+            }
+            let mut queue = self.queue();
+            queue.frames.pop_front();
+            queue.last_written = Instant::now();
+        }
+    }
+}
+
+/// The recipient of a message.
+enum Sorted {
+    Heard(Heard),
+    Call(String, CallMessage),
+    Received(Received),
+    Nothing,
+}
+
+fn sort(parts: &Parts, session: &str) -> Sorted {
+    let Ok(header) = serde_json::from_slice::<Header>(parts.header()) else {
+        return Sorted::Heard(Heard::Torn);
+    };
+    // The server's own messages carry our session's id.
+    let is_of_server = header.session == session;
+    match header.msg_type.as_str() {
+        "comm_open" if parts.channel == Channel::Iopub => {
+            match serde_json::from_slice::<CommOpen>(parts.content()) {
+                Ok(open) if open.target_name == super::COMM_TARGET => {
+                    return Sorted::Call(open.comm_id, open.data);
+                }
+                _ => return Sorted::Nothing,
+            }
+        }
+        "ipybox_answer_reply" => {
+            return serde_json::from_slice(parts.content()).map_or(Sorted::Nothing, Sorted::Received);
+        }
+        // The only sign that another client has had the server end the kernel: the connection stays.
+        "shutdown_reply" => {
+            let is_restart =
+                serde_json::from_slice::<ShutdownReply>(parts.content()).is_ok_and(|reply| reply.restart);
+            let words = if is_restart {
+                "somebody had its Jupyter server restart it"
+            } else {
+                "somebody had its Jupyter server shut it down"
+            };
+            return Sorted::Heard(Heard::Ended(words.to_owned()));
+        }
+        "status" => {
+            if let Ok(Status { execution_state }) = serde_json::from_slice(parts.content())
+                && matches!(execution_state.as_str(), "restarting" | "autorestarting" | "dead")
+            {
+                let words = if execution_state == "dead" {
+                    "its Jupyter server says that it is dead"
+                } else {
+                    "its Jupyter server says that its process ended, and restarted it"
+                };
+                return Sorted::Heard(Heard::Ended(words.to_owned()));
+            }
+        }
+        _ => {}
+    }
+    match parts.message() {
+        Ok(Message { content: Content::Shown(Shown::Stream(text)), parent }) if is_of_server => {
+            let content = match RateLimit::read(&text) {
+                Some(limit) => Content::Limited(limit),
+                None => Content::Shown(Shown::Stream(text)),
+            };
+            Sorted::Heard(Heard::Message(Message { parent, content }))
+        }
+        Ok(message) => Sorted::Heard(Heard::Message(message)),
+        Err(error) => {
+            tracing::debug!(%error, "ignored a message of the remote kernel");
+            Sorted::Heard(Heard::Torn)
+        }
+    }
+}

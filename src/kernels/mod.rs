@@ -1,0 +1,7 @@
+//! Where code runs, and what comes of it: kernels, their Python environments, the sandbox around them, their output.
+
+pub(crate) mod checkpoint;
+pub(crate) mod environment;
+pub(crate) mod kernel;
+pub(crate) mod output;
+pub(crate) mod sandbox;

@@ -1,0 +1,265 @@
+//! Records a cell's output: an excerpt for the reply; long texts, images and files in the workspace.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::excerpt::Excerpt;
+use super::files::{OUTPUTS, OutputFile};
+use super::images::{self, Places, SavedImage};
+use super::shown_files::{self, MOST_FILES, SavedFile};
+use crate::kernels::kernel::{AttachmentId, FileRole, Image, Settled, ShownFile, Taken};
+
+/// How many bytes of images are held in memory for the reply; further images are in their files only.
+const HELD_BYTES: usize = 32 * 1024 * 1024;
+
+/// Records output while the cell runs.
+#[derive(Debug)]
+pub(crate) struct Record {
+    places: Places,
+    limit: usize,
+    excerpt: Excerpt,
+    whole: Whole,
+    images: BTreeMap<AttachmentId, SavedImage>,
+    files: BTreeMap<AttachmentId, SavedFile>,
+    views: BTreeMap<AttachmentId, SavedFile>,
+    troubles: Vec<String>,
+}
+
+/// Where the whole text is kept.
+#[derive(Debug)]
+enum Whole {
+    /// In the excerpt, which has room for it.
+    Excerpt,
+    File(OutputFile),
+    /// Nowhere: it could not be written.
+    Lost,
+}
+
+/// The complete output.
+#[derive(Debug, Default)]
+pub(crate) struct Recorded {
+    /// Streams and shown objects, in order.
+    pub(crate) text: Text,
+    /// Saved images, in order.
+    pub(crate) images: Vec<SavedImage>,
+    /// Files that code has shown, in order.
+    pub(crate) files: Vec<SavedFile>,
+    /// The files of views and images, in order.
+    pub(crate) views: Vec<PathBuf>,
+    /// What could not be saved, and why.
+    pub(crate) troubles: Vec<String>,
+}
+
+/// A text, or the beginning and end of one.
+#[derive(Debug, Default)]
+pub(crate) struct Text {
+    /// The text as it may be shown.
+    pub(crate) excerpt: String,
+    /// Set if the text is longer than the limit.
+    pub(crate) cut: Option<Cut>,
+}
+
+/// Details of a text that was cut.
+#[derive(Debug)]
+pub(crate) struct Cut {
+    /// The limit in characters.
+    pub(crate) limit: usize,
+    /// How many it has.
+    pub(crate) chars: usize,
+    /// Where it is saved, if it could be.
+    pub(crate) file: Option<PathBuf>,
+}
+
+impl Record {
+    /// An empty record. More than `limit` characters are written to a file.
+    pub(crate) fn new(places: &Places, limit: usize) -> Self {
+        Self {
+            places: places.clone(),
+            limit,
+            excerpt: Excerpt::new(limit),
+            whole: Whole::Excerpt,
+            images: BTreeMap::new(),
+            files: BTreeMap::new(),
+            views: BTreeMap::new(),
+            troubles: Vec::new(),
+        }
+    }
+
+    /// Records the result of one message, and returns its text for readers of chunks.
+    pub(crate) async fn keep(&mut self, taken: Taken) -> Option<String> {
+        // First, since what is shown instead needs the room.
+        for id in taken.discarded {
+            self.discard(id).await;
+        }
+        for (id, image) in taken.images {
+            self.save(id, image).await;
+        }
+        for (id, file) in taken.files {
+            self.save_file(id, file).await;
+        }
+        if let Some(settled) = taken.settled {
+            self.begin_anew_if(settled.is_anew).await;
+            self.add(&settled.text).await;
+        }
+        taken.chunk
+    }
+
+    /// The file of an image that is shown, if it could be saved.
+    pub(crate) fn file_of(&self, id: AttachmentId) -> Option<&Path> {
+        self.images.get(&id).map(|image| image.path.as_path())
+    }
+
+    /// Records the rest.
+    pub(crate) async fn finish(mut self, rest: Settled) -> Recorded {
+        self.begin_anew_if(rest.is_anew).await;
+        // Trailing white space is no reason to cut a text.
+        let trimmed = rest.text.trim_end();
+        let text = if self.excerpt.has_room_for(trimmed) { trimmed } else { &rest.text };
+        self.add(text).await;
+        let cut = self.excerpt.is_cut().then(|| (self.limit, self.excerpt.chars()));
+        let cut = match cut {
+            Some((limit, chars)) => Some(Cut { limit, chars, file: self.finish_file().await }),
+            None => None,
+        };
+        let mut excerpt = self.excerpt.into_string();
+        excerpt.truncate(excerpt.trim_end().len());
+        let images = self.images.iter().map(|(id, image)| (*id, &image.path));
+        let views = self.views.iter().map(|(id, view)| (*id, &view.path)).chain(images);
+        let views = BTreeMap::from_iter(views).into_values().cloned().collect();
+        let images = self.images.into_values().collect();
+        let files = self.files.into_values().collect();
+        Recorded { text: Text { excerpt, cut }, images, files, views, troubles: self.troubles }
+    }
+
+    async fn save(&mut self, id: AttachmentId, image: Image) {
+        let places = self.places.clone();
+        let save = move || images::save(&places, image);
+        match tokio::task::spawn_blocking(save).await.map_err(io::Error::other).flatten() {
+            Ok(mut saved) => {
+                let images = self.images.values().chain([&saved]);
+                let held: usize = images.map(|image| image.bytes.as_ref().map_or(0, Vec::len)).sum();
+                if held > HELD_BYTES {
+                    saved.bytes = None;
+                }
+                self.images.insert(id, saved);
+            }
+            Err(error) => self.trouble(format!(
+                "An image could not be saved in `{}`: {error}",
+                self.places.images.display()
+            )),
+        }
+    }
+
+    async fn save_file(&mut self, id: AttachmentId, file: ShownFile) {
+        let role = file.role;
+        if self.files_of(role).len() >= MOST_FILES {
+            let what = match role {
+                FileRole::Copy => "files",
+                FileRole::View => "views",
+            };
+            return self
+                .trouble(format!("Only the first {MOST_FILES} of the {what} were kept that were shown"));
+        }
+        let workspace = self.places.workspace.clone();
+        let save = move || shown_files::save(&workspace, &file);
+        match tokio::task::spawn_blocking(save).await.map_err(io::Error::other).flatten() {
+            Ok(saved) => drop(self.files_of(role).insert(id, saved)),
+            Err(error) => {
+                let place = shown_files::directory_of(role);
+                self.trouble(format!("A file could not be saved in `{place}/`: {error}"));
+            }
+        }
+    }
+
+    fn files_of(&mut self, role: FileRole) -> &mut BTreeMap<AttachmentId, SavedFile> {
+        match role {
+            FileRole::Copy => &mut self.files,
+            FileRole::View => &mut self.views,
+        }
+    }
+
+    async fn discard(&mut self, id: AttachmentId) {
+        let (image, places) = (self.images.remove(&id), self.places.clone());
+        let mut file = |role| self.files_of(role).remove(&id).map(|file| (file, role));
+        let file = file(FileRole::Copy).or_else(|| file(FileRole::View));
+        let remove = move || match (image, file) {
+            (Some(image), _) => images::remove(&places, &image),
+            (None, Some((file, role))) => shown_files::remove(&places.workspace, &file, role),
+            (None, None) => Ok(()),
+        };
+        if let Err(error) = tokio::task::spawn_blocking(remove).await.map_err(io::Error::other).flatten() {
+            // Code in the kernel may have moved it.
+            tracing::debug!(%error, "could not remove what is shown no more");
+        }
+    }
+
+    async fn add(&mut self, text: &str) {
+        if !self.excerpt.has_room_for(text)
+            && let Err(error) = self.add_to_file(text).await
+        {
+            self.lose_file(&error).await;
+        }
+        self.excerpt.push(text);
+    }
+
+    async fn add_to_file(&mut self, text: &str) -> io::Result<()> {
+        if matches!(self.whole, Whole::Excerpt) {
+            let mut file = OutputFile::create(&self.places.workspace).await?;
+            file.append(self.excerpt.whole()).await?;
+            self.whole = Whole::File(file);
+        }
+        match &mut self.whole {
+            Whole::File(file) => file.append(text).await,
+            Whole::Excerpt | Whole::Lost => Ok(()),
+        }
+    }
+
+    async fn finish_file(&mut self) -> Option<PathBuf> {
+        let Whole::File(file) = std::mem::replace(&mut self.whole, Whole::Lost) else { return None };
+        match file.finish().await {
+            Ok((path, is_whole)) => {
+                if !is_whole {
+                    self.trouble(format!(
+                        "The output was too long for a file: `{}` has its beginning.",
+                        path.display()
+                    ));
+                }
+                Some(path)
+            }
+            Err(error) => {
+                self.lose_file(&error).await;
+                None
+            }
+        }
+    }
+
+    async fn begin_anew_if(&mut self, is_cleared: bool) {
+        if !is_cleared {
+            return;
+        }
+        self.excerpt = Excerpt::new(self.limit);
+        if let Whole::File(file) = std::mem::replace(&mut self.whole, Whole::Excerpt)
+            && let Err(error) = file.discard().await
+        {
+            tracing::debug!(%error, "could not remove output that was cleared");
+        }
+    }
+
+    /// Gives up on a file that cannot be written: the disk may be full, and a partial file is useless.
+    async fn lose_file(&mut self, error: &io::Error) {
+        if let Whole::File(file) = std::mem::replace(&mut self.whole, Whole::Lost)
+            && let Err(error) = file.discard().await
+        {
+            tracing::debug!(%error, "could not remove output that is not whole");
+        }
+        self.trouble(format!("The whole output could not be saved in `{OUTPUTS}/`: {error}"));
+    }
+
+    /// Records a problem once: a thousand images that cannot be saved have one reason.
+    fn trouble(&mut self, words: String) {
+        if !self.troubles.contains(&words) {
+            self.troubles.push(words);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What a running cell has shown that nobody has been told yet.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::excerpt::Excerpt;
+use crate::kernels::kernel::plain;
+
+/// The newest text of a cell, from its beginning or from the last [`take`](Self::take) on.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    limit: usize,
+    has_begun: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    text: Excerpt,
+    was_taken: bool,
+}
+
+impl Unread {
+    /// Keeps `limit` characters: the beginning and the end of what is longer.
+    pub(crate) fn new(limit: usize) -> Self {
+        let state = Mutex::new(State { text: Excerpt::new(limit), was_taken: false });
+        Self { limit, has_begun: AtomicBool::new(false), state }
+    }
+
+    /// Notes that the cell's code is with the kernel.
+    pub(crate) fn begin(&self) {
+        self.has_begun.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the cell's code is with the kernel.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Relaxed)
+    }
+
+    /// Appends text.
+    pub(crate) fn push(&self, text: &str) {
+        self.lock().text.push(text);
+    }
+
+    /// The text since the last time, as a screen would show it.
+    pub(crate) fn take_shown(&self) -> String {
+        let mut state = self.lock();
+        state.was_taken = true;
+        let text = std::mem::replace(&mut state.text, Excerpt::new(self.limit)).into_string();
+        plain(&text).trim_end().to_owned()
+    }
+
+    /// The rest, if a part was taken before.
+    pub(crate) fn rest(&self) -> Option<String> {
+        let was_taken = self.lock().was_taken;
+        was_taken.then(|| self.take_shown())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_is_taken_once() {
+        let unread = Unread::new(10);
+        unread.push("one");
+        assert_eq!(unread.rest(), None);
+        assert_eq!(unread.take_shown(), "one");
+        unread.push(&"x".repeat(11));
+        assert!(unread.take_shown().contains("1 characters left out"));
+        assert_eq!(unread.rest(), Some(String::new()));
+    }
+}

@@ -1,0 +1,231 @@
+//! The concrete rules of a policy for one session, with our own protections, whatever the user's file says.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::closed::{Closed, Refusal, own};
+use super::paths::{PathProblem, Pattern, real, spelled, usable};
+use super::place::Place;
+use super::trusted::{self, trusted};
+use super::{Policy, PolicyError, Problem};
+use crate::ground::web::AddressRange;
+use crate::kernels::sandbox::domain::DomainRule;
+
+/// A policy made concrete for one session. On Linux `allow_write` and `deny_write` have no globs.
+#[derive(Debug, Clone)]
+pub(crate) struct Rules {
+    /// Hosts that may be reached.
+    pub(crate) allowed_domains: Vec<DomainRule>,
+    /// Hosts that may not be reached, though `allowed_domains` has them.
+    pub(crate) denied_domains: Vec<DomainRule>,
+    /// Addresses that an allowed host must not resolve to.
+    pub(crate) denied_addresses: Vec<AddressRange>,
+    /// Paths that are not readable. They may be missing, or beneath paths of `allow_read` and `allow_write`.
+    pub(crate) deny_read: Vec<Pattern>,
+    /// Paths that are readable beneath `deny_read`.
+    pub(crate) allow_read: Vec<Pattern>,
+    /// Paths that are writable, if they exist, and readable beneath `deny_read`.
+    pub(crate) allow_write: Vec<Pattern>,
+    /// Paths that are not writable beneath `allow_write`. Missing ones must not be created.
+    pub(crate) deny_write: Vec<Pattern>,
+    /// Whether code inside may open Unix sockets.
+    pub(crate) allow_all_unix_sockets: bool,
+    /// The bubblewrap program that the policy names.
+    pub(crate) bwrap_path: Option<PathBuf>,
+    /// Existing paths that srt makes writable by itself.
+    pub(super) opened_by_srt: Vec<PathBuf>,
+    /// Relative paths in the document are relative to it.
+    pub(super) workspace: PathBuf,
+    /// The user's document.
+    pub(super) document: Map<String, Value>,
+}
+
+/// Directories of the home that srt makes writable by itself.
+const OPENED_BY_SRT: [&str; 2] = [".npm/_logs", ".claude/debug"];
+
+impl Policy {
+    /// The policy for one session, with our own protections: `.env`, `mcptools` and `.ipybox` of the workspace, the
+    /// policy's file, what configures other programs that are used in the workspace, the session's private directory and all that
+    /// `place` protects are not writable, the state
+    /// directory but for Python's environment, and all that `place` hides, are not readable.
+    ///
+    /// # Errors
+    /// A path cannot be used, or would open what stays closed.
+    pub(crate) fn rules(&self, place: &Place) -> Result<Rules, PolicyError> {
+        let closed = Closed::new(self, place)?;
+        let mut allow_write = self.patterns("allowWrite", place, |pattern| closed.may_write(pattern))?;
+        let mut allow_read = self.patterns("allowRead", place, |pattern| closed.may_read(pattern))?;
+        let mut deny_read = self.patterns("denyRead", place, |_| Ok(()))?;
+        let mut deny_write =
+            self.patterns("denyWrite", place, |pattern| closed.may_deny_writing(pattern, &allow_write))?;
+
+        for key in ["allowWrite", "allowRead", "denyWrite"] {
+            self.refuse_links(key, place, &allow_write)?;
+        }
+        let depth = self.document.get("mandatoryDenySearchDepth").and_then(Value::as_u64);
+        let is_git_open = self.is_set("filesystem", "allowGitConfig");
+        let (top, below) = trusted(&closed.workspace, is_git_open, depth.unwrap_or(trusted::DEPTH));
+        for path in &top {
+            closed.must_be_no_link(path, &allow_write)?;
+        }
+        // A path that no policy can name existed before, and is not worth failing a session.
+        let below = below.into_iter().filter_map(|path| usable(path).ok());
+        deny_write.extend(top.into_iter().chain(below).map(Pattern::Path));
+        deny_write.extend(closed.denied_under(&allow_write)?.into_iter().map(Pattern::Path));
+        deny_read.extend(closed.secret.iter().cloned().map(Pattern::Path));
+        allow_read.extend(closed.readable.iter().cloned().map(Pattern::Path));
+        allow_write.push(Pattern::Path(closed.writable.clone()));
+        for list in [&mut allow_write, &mut allow_read, &mut deny_read, &mut deny_write] {
+            unique(list);
+        }
+        Ok(Rules {
+            allowed_domains: self.list("network", "allowedDomains", DomainRule::parse)?,
+            denied_domains: self.list("network", "deniedDomains", DomainRule::parse_denied)?,
+            denied_addresses: self.list("network", "deniedResolvedAddresses", AddressRange::parse)?,
+            deny_read,
+            allow_read,
+            allow_write,
+            deny_write,
+            allow_all_unix_sockets: self.is_set("network", "allowAllUnixSockets"),
+            bwrap_path: self.document.get("bwrapPath").and_then(Value::as_str).map(PathBuf::from),
+            opened_by_srt: opened_by_srt(&place.home),
+            workspace: closed.workspace.clone(),
+            document: self.document.clone(),
+        })
+    }
+
+    pub(super) fn value(&self, section: &str, key: &str) -> Option<&Value> {
+        self.document.get(section)?.get(key)
+    }
+
+    fn is_set(&self, section: &str, key: &str) -> bool {
+        self.value(section, key).and_then(Value::as_bool).unwrap_or_default()
+    }
+
+    /// A list of texts, each as `parse` understands it.
+    fn list<T, E: Into<Problem>>(
+        &self,
+        section: &str,
+        key: &str,
+        parse: impl Fn(&str) -> Result<T, E>,
+    ) -> Result<Vec<T>, PolicyError> {
+        let entries = self.value(section, key).and_then(Value::as_array).into_iter().flatten();
+        let texts = entries.filter_map(Value::as_str).enumerate();
+        texts
+            .map(|(index, text)| {
+                let at = format!("`{section}.{key}[{index}]`");
+                parse(text).map_err(|error| self.source.at(at, error.into()))
+            })
+            .collect()
+    }
+
+    fn patterns(
+        &self,
+        key: &str,
+        place: &Place,
+        check: impl Fn(&Pattern) -> Result<(), Refusal>,
+    ) -> Result<Vec<Pattern>, PolicyError> {
+        self.list("filesystem", key, |text| {
+            let problem = |problem| Problem::Path { value: text.to_owned(), problem };
+            let pattern = Pattern::resolve(text, &place.workspace, &place.home).map_err(problem)?;
+            match check(&pattern) {
+                Ok(()) => Ok(pattern),
+                Err(Refusal::Path(refusal)) => Err(problem(refusal)),
+                Err(Refusal::Opens(closed)) => Err(Problem::Opens { value: text.to_owned(), closed }),
+            }
+        })
+    }
+
+    /// Refuses links in the path of an entry: code in an earlier sandbox may have created them to open their
+    /// targets.
+    fn refuse_links(&self, key: &str, place: &Place, open: &[Pattern]) -> Result<(), PolicyError> {
+        self.list("filesystem", key, |text| {
+            let problem = |problem| Problem::Path { value: text.to_owned(), problem };
+            let path = spelled(text, &place.workspace, &place.home).map_err(problem)?;
+            let mut reached = PathBuf::from("/");
+            for name in path.components().skip(1) {
+                let place = reached.join(name);
+                if place.is_symlink() && open.iter().any(|open| place.starts_with(open.root())) {
+                    return Err(problem(PathProblem::Link));
+                }
+                reached = real(&place).map_err(|error| problem(error.into()))?;
+            }
+            Ok(())
+        })
+        .map(drop)
+    }
+}
+
+impl Rules {
+    /// The writable directories, parts of which other rules deny.
+    pub(crate) fn writable(&self) -> Vec<PathBuf> {
+        self.allow_write
+            .iter()
+            .filter_map(Pattern::path)
+            .filter(|path| path.exists())
+            .map(Path::to_owned)
+            .collect()
+    }
+
+    /// Denies writing these paths too.
+    pub(crate) fn deny_write<'a>(&mut self, paths: impl Iterator<Item = &'a Path>) {
+        self.deny_write.extend(paths.map(|path| Pattern::Path(path.to_owned())));
+        unique(&mut self.deny_write);
+    }
+
+    /// Denies reading these paths too.
+    pub(crate) fn deny_read<'a>(&mut self, paths: impl Iterator<Item = &'a Path>) {
+        self.deny_read.extend(paths.map(|path| Pattern::Path(path.to_owned())));
+        unique(&mut self.deny_read);
+    }
+
+    /// Missing paths that the policy opens; nothing can be written there.
+    pub(crate) fn missing_writable(&self) -> Vec<PathBuf> {
+        let paths = self.allow_write.iter().filter_map(Pattern::path);
+        paths.filter(|path| !path.exists()).map(Path::to_owned).collect()
+    }
+
+    /// These rules for installing packages: nothing is writable but `writable`, no host is reached but the
+    /// package index's, and hidden paths stay hidden. Hosts that the policy denies by name stay denied; a
+    /// policy that denies all of the network by `*` is about code, not about packages.
+    ///
+    /// `writable` may lie beneath the state directory. `index_hosts` are like entries of `allowedDomains`.
+    ///
+    /// # Errors
+    /// A directory has a path that cannot be in the settings, or an index host is none.
+    pub(crate) fn for_installation(
+        &self,
+        writable: &[&Path],
+        index_hosts: &[String],
+    ) -> Result<Self, PolicyError> {
+        let targets: Vec<PathBuf> = writable.iter().map(|path| own(path)).collect::<Result<_, _>>()?;
+        let hosts = index_hosts.iter().map(|host| {
+            DomainRule::parse(host).map_err(|error| PolicyError::Key {
+                name: "the package index's hosts".to_owned(),
+                key: format!("`{host}`"),
+                problem: error.into(),
+            })
+        });
+        let is_everything = |rule: &DomainRule| rule.to_string().starts_with("*:") || rule.to_string() == "*";
+        let mut rules = self.clone();
+        rules.allowed_domains = hosts.collect::<Result<_, _>>()?;
+        rules.denied_domains.retain(|rule| !is_everything(rule));
+        rules.deny_write.retain(|denied| !targets.iter().any(|target| target.starts_with(denied.root())));
+        rules.allow_write = targets.into_iter().map(Pattern::Path).collect();
+        rules.allow_all_unix_sockets = false;
+        Ok(rules)
+    }
+}
+
+/// The directories of the home, and the one for temporary files, that srt makes writable by itself.
+fn opened_by_srt(home: &Path) -> Vec<PathBuf> {
+    let shared = ["/tmp/claude", "/private/tmp/claude"].map(PathBuf::from);
+    let in_home = OPENED_BY_SRT.iter().map(|name| home.join(name));
+    in_home.chain(shared).filter(|path| cfg!(target_os = "macos") || path.exists()).collect()
+}
+
+fn unique(list: &mut Vec<Pattern>) {
+    let mut seen = std::collections::BTreeSet::new();
+    list.retain(|pattern| seen.insert(pattern.clone()));
+}

@@ -1,0 +1,322 @@
+//! The keys of a policy, and their allowed values; pure.
+//!
+//! All keys that srt 0.0.78 knows are known. The inner keys of `credentials` and `windows` are left to srt,
+//! which checks them itself.
+
+use serde_json::{Map, Value};
+
+use super::Problem;
+use crate::ground::text::{nearest, shortened};
+use crate::ground::web::AddressRange;
+use crate::kernels::sandbox::domain::DomainRule;
+
+/// The allowed form of a value.
+enum Shape {
+    Flag,
+    /// A flag that must not be set, and why.
+    Unset(&'static str),
+    Text,
+    /// A text that is not empty.
+    Words,
+    Path,
+    /// A path whose glob must match something: a slash at the end keeps it from that.
+    DenyPath,
+    AbsolutePath,
+    Number(u64, u64),
+    Domain,
+    DeniedDomain,
+    /// A domain without a port.
+    Host,
+    Address,
+    /// A list with at least so many entries.
+    List(usize, &'static Shape),
+    /// An object with any keys.
+    Table(&'static Shape),
+    Section(&'static [Key]),
+    /// An object that srt checks.
+    Foreign,
+    /// Not for files, and why.
+    Refused(&'static str),
+}
+
+struct Key {
+    name: &'static str,
+    is_needed: bool,
+    shape: Shape,
+}
+
+const fn needed(name: &'static str, shape: Shape) -> Key {
+    Key { name, is_needed: true, shape }
+}
+
+const fn key(name: &'static str, shape: Shape) -> Key {
+    Key { name, is_needed: false, shape }
+}
+
+const DOCUMENT: Shape = Shape::Section(KEYS);
+
+static KEYS: &[Key] = &[
+    needed("network", Shape::Section(NETWORK)),
+    needed("filesystem", Shape::Section(FILESYSTEM)),
+    key("credentials", Shape::Section(CREDENTIALS)),
+    key("ignoreViolations", Shape::Table(&Shape::List(0, &Shape::Text))),
+    key(
+        "enableWeakerNestedSandbox",
+        Shape::Unset("it shows the processes of the host inside, and ipybox does not weaken its sandbox"),
+    ),
+    key("enableWeakerNetworkIsolation", Shape::Flag),
+    key("allowAppleEvents", Shape::Flag),
+    key("ripgrep", Shape::Section(RIPGREP)),
+    key("mandatoryDenySearchDepth", Shape::Number(1, 10)),
+    key("allowPty", Shape::Flag),
+    key("seccomp", Shape::Section(SECCOMP)),
+    key("bwrapPath", Shape::AbsolutePath),
+    key("socatPath", Shape::AbsolutePath),
+    key("javaAgentJarPath", Shape::AbsolutePath),
+    key("windows", Shape::Section(WINDOWS)),
+    key("git", Shape::Section(GIT)),
+];
+
+static NETWORK: &[Key] = &[
+    needed("allowedDomains", Shape::List(0, &Shape::Domain)),
+    needed("deniedDomains", Shape::List(0, &Shape::DeniedDomain)),
+    key("deniedDomainReasons", Shape::Table(&Shape::Words)),
+    key("strictAllowlist", Shape::Flag),
+    key("deniedResolvedAddresses", Shape::List(0, &Shape::Address)),
+    key("allowUnixSockets", Shape::List(0, &Shape::Text)),
+    key("allowAllUnixSockets", Shape::Flag),
+    key("allowLocalBinding", Shape::Flag),
+    key("allowMachLookup", Shape::List(0, &Shape::Text)),
+    key("httpProxyPort", Shape::Number(1, 65535)),
+    key("socksProxyPort", Shape::Number(1, 65535)),
+    key("mitmProxy", Shape::Section(MITM_PROXY)),
+    key("filterRequest", Shape::Refused("it is a function of a program that uses srt as a library")),
+    key("tlsTerminate", Shape::Section(TLS_TERMINATE)),
+    key("parentProxy", Shape::Section(PARENT_PROXY)),
+];
+
+static MITM_PROXY: &[Key] =
+    &[needed("socketPath", Shape::Words), needed("domains", Shape::List(1, &Shape::Host))];
+
+static TLS_TERMINATE: &[Key] = &[
+    key("caCertPath", Shape::Words),
+    key("caKeyPath", Shape::Words),
+    key("excludeDomains", Shape::List(0, &Shape::Host)),
+    key("extraCaCertPaths", Shape::List(0, &Shape::Words)),
+];
+
+static PARENT_PROXY: &[Key] =
+    &[key("http", Shape::Words), key("https", Shape::Words), key("noProxy", Shape::Text)];
+
+static FILESYSTEM: &[Key] = &[
+    key("disabled", Shape::Unset("without rules for files there is no sandbox")),
+    needed("denyRead", Shape::List(0, &Shape::DenyPath)),
+    key("allowRead", Shape::List(0, &Shape::Path)),
+    needed("allowWrite", Shape::List(0, &Shape::Path)),
+    needed("denyWrite", Shape::List(0, &Shape::DenyPath)),
+    key("allowGitConfig", Shape::Flag),
+];
+
+static CREDENTIALS: &[Key] = &[
+    key("files", Shape::List(0, &Shape::Foreign)),
+    key("envVars", Shape::List(0, &Shape::Foreign)),
+    key("allowPlaintextInject", Shape::Flag),
+    key("awsPairs", Shape::List(0, &Shape::Foreign)),
+    key("sigv4", Shape::Foreign),
+];
+
+static RIPGREP: &[Key] =
+    &[needed("command", Shape::Words), key("args", Shape::List(0, &Shape::Text)), key("argv0", Shape::Text)];
+
+static SECCOMP: &[Key] = &[key("applyPath", Shape::Words), key("argv0", Shape::Text)];
+
+static WINDOWS: &[Key] = &[
+    key("sandboxUser", Shape::Words),
+    key("sublayerGuid", Shape::Words),
+    key("wfpSublayerGuid", Shape::Words),
+    key("proxyPortRange", Shape::List(2, &Shape::Number(1, 65535))),
+    key("srtWin", Shape::Foreign),
+];
+
+static GIT: &[Key] = &[key("safeDirectories", Shape::List(0, &Shape::Text))];
+
+/// A key as errors show it, and what is wrong with it.
+pub(super) type Fault = (String, Problem);
+
+/// The document, if all its keys are known and its values valid.
+pub(super) fn check(document: &Value) -> Result<&Map<String, Value>, Fault> {
+    DOCUMENT.check(document, &Position(String::new()))?;
+    document.as_object().ok_or_else(|| Position(String::new()).fault(not_allowed(document, &DOCUMENT)))
+}
+
+/// The position of a value in the document, as in `filesystem.allowWrite[2]`.
+struct Position(String);
+
+impl Position {
+    fn key(&self, name: &str) -> Self {
+        Self(if self.0.is_empty() { name.to_owned() } else { format!("{}.{name}", self.0) })
+    }
+
+    fn entry(&self, index: usize) -> Self {
+        Self(format!("{}[{index}]", self.0))
+    }
+
+    fn fault(&self, problem: Problem) -> Fault {
+        (if self.0.is_empty() { "the document".to_owned() } else { format!("`{}`", self.0) }, problem)
+    }
+}
+
+impl Shape {
+    fn check(&self, value: &Value, position: &Position) -> Result<(), Fault> {
+        match self {
+            Self::List(least, shape) => match value {
+                Value::Array(list) if list.len() >= *least => list
+                    .iter()
+                    .enumerate()
+                    .try_for_each(|(index, entry)| shape.check(entry, &position.entry(index))),
+                _ => Err(position.fault(not_allowed(value, self))),
+            },
+            Self::Table(shape) => match value {
+                Value::Object(table) => {
+                    table.iter().try_for_each(|(name, entry)| shape.check(entry, &position.key(name)))
+                }
+                _ => Err(position.fault(not_allowed(value, self))),
+            },
+            Self::Section(keys) => match value {
+                Value::Object(section) => check_section(section, keys, position),
+                _ => Err(position.fault(not_allowed(value, self))),
+            },
+            _ => self.check_plain(value).map_err(|problem| position.fault(problem)),
+        }
+    }
+
+    /// A value without others in it.
+    fn check_plain(&self, value: &Value) -> Result<(), Problem> {
+        let text = value.as_str();
+        let fits = match self {
+            Self::Flag => value.is_boolean(),
+            Self::Unset(reason) if value == &Value::Bool(true) => {
+                return Err(Problem::Refused { value: shown(value), reason });
+            }
+            Self::Unset(_) => value.is_boolean(),
+            Self::Refused(reason) => return Err(Problem::Refused { value: shown(value), reason }),
+            Self::Text => text.is_some(),
+            Self::Words | Self::Path => text.is_some_and(|text| !text.is_empty()),
+            Self::DenyPath => text.is_some_and(|text| !text.is_empty() && !matches_nothing(text)),
+            Self::AbsolutePath => text.is_some_and(|text| text.starts_with('/')),
+            Self::Number(least, most) => {
+                value.as_u64().is_some_and(|number| (*least..=*most).contains(&number))
+            }
+            Self::Domain | Self::DeniedDomain | Self::Host | Self::Address => {
+                return text.ok_or_else(|| not_allowed(value, self)).and_then(|text| self.check_name(text));
+            }
+            Self::Foreign => value.is_object(),
+            Self::List(..) | Self::Table(_) | Self::Section(_) => false,
+        };
+        if fits { Ok(()) } else { Err(not_allowed(value, self)) }
+    }
+
+    /// A name or address in the network.
+    fn check_name(&self, text: &str) -> Result<(), Problem> {
+        match self {
+            Self::Address => AddressRange::parse(text).map(drop)?,
+            Self::DeniedDomain => DomainRule::parse_denied(text).map(drop)?,
+            _ => DomainRule::parse(text).map(drop)?,
+        }
+        // Colons of an address are within brackets.
+        let has_port = text.rsplit(']').next().is_some_and(|end| end.contains(':'));
+        match self {
+            Self::Host if has_port => Err(not_allowed(&Value::from(text), self)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What to write, after "hint: write".
+    fn allowed(&self) -> &'static str {
+        match self {
+            Self::Flag => "`true` or `false`",
+            Self::Unset(_) => "`false`, or leave it out",
+            Self::Text => "a text in quotes",
+            Self::Words => "a text in quotes that is not empty",
+            Self::Path => "a path in quotes, relative to the workspace, absolute, or from `~/`",
+            Self::DenyPath => {
+                "a path in quotes, relative to the workspace, absolute, or from `~/`; a pattern that ends in `/` would \
+                 match nothing"
+            }
+            Self::AbsolutePath => "an absolute path in quotes",
+            Self::Number(1, 10) => "a whole number from 1 to 10",
+            Self::Number(..) => "a whole number from 1 to 65535",
+            Self::Domain => {
+                "a domain in quotes, like `\"example.com\"`, `\"*.example.com\"` or `\"example.com:443\"`"
+            }
+            Self::DeniedDomain => {
+                "a domain in quotes, like `\"example.com\"`, `\"*.example.com\"` or `\"*\"`"
+            }
+            Self::Host => "a domain in quotes without a port, like `\"example.com\"` or `\"*.example.com\"`",
+            Self::Address => "an address or range in quotes, like `\"10.0.0.0/8\"`",
+            Self::List(_, Self::Path | Self::DenyPath) => "a list of paths, like `[\".\", \"~/data\"]`",
+            Self::List(_, Self::Domain | Self::DeniedDomain) => "a list of domains, like `[\"example.com\"]`",
+            Self::List(0, Self::Host) => "a list of domains, like `[\"example.com\"]`",
+            Self::List(_, Self::Host) => "a list of domains with at least one, like `[\"example.com\"]`",
+            Self::List(_, Self::Address) => "a list of addresses and ranges, like `[\"10.0.0.0/8\"]`",
+            Self::List(_, Self::Foreign) => "a list of objects",
+            Self::List(2, _) => "a list of two whole numbers from 1 to 65535",
+            Self::List(..) => "a list of texts in quotes",
+            Self::Table(Self::List(..)) => "an object whose values are lists of texts in quotes",
+            Self::Table(_) => "an object whose values are texts in quotes",
+            Self::Section(_) | Self::Foreign => "an object in `{}`",
+            Self::Refused(_) => "nothing here",
+        }
+    }
+}
+
+fn check_section(section: &Map<String, Value>, keys: &[Key], position: &Position) -> Result<(), Fault> {
+    for (name, value) in section {
+        let Some(key) = keys.iter().find(|key| key.name == name) else {
+            return Err(position.key(name).fault(Problem::Unknown { hint: hint(name, keys) }));
+        };
+        key.shape.check(value, &position.key(name))?;
+    }
+    match keys.iter().find(|key| key.is_needed && !section.contains_key(key.name)) {
+        Some(key) => Err(position.key(key.name).fault(Problem::Missing { allowed: key.shape.allowed() })),
+        None => Ok(()),
+    }
+}
+
+/// The keys that `name` may mean: one that is spelled like it, one of another section, or any of `keys`.
+fn hint(name: &str, keys: &[Key]) -> String {
+    if let Some(near) = nearest(name, keys.iter().map(|key| key.name)).first() {
+        return format!("did you mean `{near}`?");
+    }
+    let sections = KEYS.iter().filter_map(|key| match key.shape {
+        Shape::Section(inner) => Some((key.name, inner)),
+        _ => None,
+    });
+    for (section, inner) in sections {
+        if let Some(near) = nearest(name, inner.iter().map(|key| key.name)).first() {
+            return format!("did you mean `{section}.{near}`?");
+        }
+    }
+    if let Some(near) = nearest(name, KEYS.iter().map(|key| key.name)).first() {
+        return format!("did you mean `{near}` at the top of the document?");
+    }
+    let names: Vec<String> = keys.iter().map(|key| format!("`{}`", key.name)).collect();
+    format!("known are {}", names.join(", "))
+}
+
+fn not_allowed(value: &Value, shape: &Shape) -> Problem {
+    Problem::Value { value: shown(value), allowed: shape.allowed() }
+}
+
+/// How much of a value errors show.
+const SHOWN_CHARS: usize = 80;
+
+/// A value as JSON, its beginning if it is long.
+pub(super) fn shown(value: &Value) -> String {
+    format!("`{}`", shortened(&value.to_string(), SHOWN_CHARS))
+}
+
+/// Whether srt would read it as a pattern for names that end in a slash, which matches nothing.
+fn matches_nothing(path: &str) -> bool {
+    path.ends_with('/') && path.starts_with(['/', '~']) && super::paths::has_glob(path)
+}

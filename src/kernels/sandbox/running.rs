@@ -1,0 +1,326 @@
+//! A sandbox that runs: its process on this side, and what the gateway inside does for us.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketType, sockopt};
+use rustix::process::Signal;
+use tokio::process::Command;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::channel::Channel;
+use super::error::{Ended, Error};
+use super::hardening::Report;
+use super::kernel_control::{KernelControl, KernelState, Requests};
+use super::protocol::{Configuration, KernelProgram, Notice, Program, Request, Service};
+use super::proxy::Proxy;
+use super::stubs::Stubs;
+use crate::ground::process::{GroupLeader, Tail};
+
+/// How long the inside is given to end after it has been told to, before each stronger means.
+const STOP_GRACE: Duration = Duration::from_secs(2);
+/// How long the last words of a sandbox are awaited: processes that it left may hold the pipe.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// A running sandbox. Dropping it ends it, in the background.
+pub(crate) struct Sandbox {
+    requests: Requests,
+    inside: Arc<Mutex<RunningInside>>,
+    /// The name of what is started next.
+    next: AtomicU64,
+    listeners: BTreeMap<Service, TcpListener>,
+    report: Report,
+    stop: CancellationToken,
+    ended: watch::Receiver<Option<Ended>>,
+    /// The way out of its network.
+    proxy: Option<Proxy>,
+    /// The places that its mounts are on.
+    stubs: Option<Stubs>,
+}
+
+/// What runs in the sandbox, by its name.
+#[derive(Default)]
+struct RunningInside {
+    runs: BTreeMap<u64, oneshot::Sender<ExitStatus>>,
+    kernels: BTreeMap<u64, watch::Sender<KernelState>>,
+}
+
+impl Sandbox {
+    /// Starts `command`, which makes the sandbox and runs the gateway inside with our end of a socket as its stdin, and
+    /// waits until the gateway is ready.
+    pub(crate) async fn start(
+        mut command: Command,
+        configuration: Configuration,
+        timeout: Duration,
+    ) -> Result<Self, Error> {
+        let program = command.as_std().get_program().display().to_string();
+        let (channel, inside) = Channel::pair().map_err(Error::Channel)?;
+        command.stdin(Stdio::from(inside)).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut leader =
+            GroupLeader::spawn(&mut command).map_err(|source| Error::Spawn { program, source })?;
+        // It holds the inside's end, which must close with the inside.
+        drop(command);
+        let (stderr, reader) = match leader.take_stderr() {
+            Some(pipe) => {
+                let (tail, reader) = Tail::follow(pipe, "sandbox".to_owned());
+                (tail, Some(reader))
+            }
+            None => (Tail::default(), None),
+        };
+        let wanted = configuration.listeners.clone();
+        let greeting = async {
+            channel.send(&Request::Configure(configuration), None).await.map_err(Error::Channel)?;
+            greet(&channel, wanted).await
+        };
+        let greeted = tokio::select! {
+            greeted = greeting => match greeted {
+                // The end of the conversation is the end of the process; its status says more.
+                Err(Error::Gone | Error::Channel(_)) => Err(None),
+                greeted => greeted.map_err(Some),
+            },
+            () = tokio::time::sleep(timeout) => Err(Some(Error::Timeout { after: timeout, stderr: stderr.text() })),
+            _ = leader.wait() => Err(None),
+        };
+        let (listeners, report) = match greeted {
+            Ok(greeted) => greeted,
+            Err(error) => {
+                let status = end(leader, &channel).await;
+                let stderr = last_words(&stderr, reader).await;
+                return Err(error.unwrap_or(Error::Ended { status, stderr }));
+            }
+        };
+        let (requests, outgoing) = mpsc::unbounded_channel();
+        let inside = Arc::<Mutex<RunningInside>>::default();
+        let stop = CancellationToken::new();
+        let (ended_sender, ended) = watch::channel(None);
+        let supervisor =
+            Supervisor { channel: Arc::new(channel), inside: Arc::clone(&inside), stop: stop.clone() };
+        tokio::spawn(async move {
+            let status = supervisor.run(leader, outgoing).await;
+            let stderr = last_words(&stderr, reader).await;
+            ended_sender.send_replace(Some(Ended { status, stderr }));
+        });
+        let (next, proxy, stubs) = (AtomicU64::new(0), None, None);
+        Ok(Self { requests: Requests(requests), inside, next, listeners, report, stop, ended, proxy, stubs })
+    }
+
+    /// The socket in the sandbox on which `service` is to be served; once.
+    pub(crate) fn take_listener(&mut self, service: Service) -> Option<TcpListener> {
+        self.listeners.remove(&service)
+    }
+
+    /// Keeps what it needs on this side for as long as it runs.
+    pub(super) fn keep(&mut self, proxy: Option<Proxy>, stubs: Option<Stubs>) {
+        self.proxy = proxy;
+        self.stubs = stubs;
+    }
+
+    /// What has been locked from inside.
+    pub(crate) fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Whether it can still be used.
+    pub(crate) fn is_running(&self) -> bool {
+        self.ended.borrow().is_none() && !self.stop.is_cancelled()
+    }
+
+    /// Has a kernel started inside, with these as its stdin and its output.
+    pub(crate) fn start_kernel(
+        &self,
+        program: KernelProgram,
+        stdin: OwnedFd,
+        output: OwnedFd,
+    ) -> Result<KernelControl, Error> {
+        let kernel = self.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, state) = watch::channel(KernelState::default());
+        lock(&self.inside).kernels.insert(kernel, sender);
+        self.requests.send(Request::KernelOutput, Some(output))?;
+        self.requests.send(Request::StartKernel { kernel, program }, Some(stdin))?;
+        Ok(KernelControl {
+            kernel,
+            requests: self.requests.clone(),
+            state,
+            heard_signals: 0,
+            sandbox: self.ended.clone(),
+        })
+    }
+
+    /// Runs a program inside to its end; it writes into `output`. Cancelled, it goes on inside: stop the sandbox then.
+    pub(crate) async fn run(&self, program: Program, output: OwnedFd) -> Result<ExitStatus, Error> {
+        let run = self.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, status) = oneshot::channel();
+        lock(&self.inside).runs.insert(run, sender);
+        self.requests.send(Request::Run { run, program }, Some(output))?;
+        let mut ended = self.ended.clone();
+        tokio::select! {
+            status = status => status.map_err(|_| Error::Gone),
+            _ = ended.wait_for(Option::is_some) => Err(Error::Gone),
+        }
+    }
+
+    /// Ends everything inside, and waits until nothing is left.
+    pub(crate) async fn stop(mut self) {
+        self.stop.cancel();
+        // The supervisor does not end without saying so.
+        self.ended.wait_for(Option::is_some).await.ok();
+        if let Some(proxy) = self.proxy.take() {
+            proxy.stop().await;
+        }
+        // Only now: what its mounts were on is removed.
+        self.stubs = None;
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// The task that owns the process and the connection.
+struct Supervisor {
+    channel: Arc<Channel>,
+    inside: Arc<Mutex<RunningInside>>,
+    stop: CancellationToken,
+}
+
+impl Supervisor {
+    async fn run(
+        self,
+        mut leader: GroupLeader,
+        mut requests: mpsc::UnboundedReceiver<(Request, Option<OwnedFd>)>,
+    ) -> ExitStatus {
+        let sending = {
+            let channel = Arc::clone(&self.channel);
+            async move {
+                while let Some((request, descriptor)) = requests.recv().await {
+                    if let Err(error) = channel.send(&request, descriptor.as_ref().map(|fd| fd.as_fd())).await
+                    {
+                        tracing::debug!(%error, "could not send to the sandbox");
+                        return;
+                    }
+                }
+                std::future::pending().await
+            }
+        };
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            () = sending => {}
+            why = self.listen() => tracing::warn!(%why, "ending the sandbox"),
+            status = leader.wait() => tracing::debug!(?status, "the sandbox has ended"),
+        }
+        self.stop.cancel();
+        end(leader, &self.channel).await
+    }
+
+    /// Returns why the sandbox must end.
+    async fn listen(&self) -> Error {
+        loop {
+            match self.channel.receive().await {
+                Ok(Some((Notice::Ended { run, wait_status }, None))) => {
+                    if let Some(sender) = lock(&self.inside).runs.remove(&run) {
+                        // Whoever waited has given up.
+                        sender.send(ExitStatus::from_raw(wait_status)).ok();
+                    }
+                }
+                Ok(Some((Notice::Signalled { kernel }, None))) => {
+                    if let Some(state) = lock(&self.inside).kernels.get(&kernel) {
+                        state.send_modify(|state| state.signals += 1);
+                    }
+                }
+                Ok(Some((Notice::KernelEnded { kernel, wait_status }, None))) => {
+                    if let Some(state) = lock(&self.inside).kernels.remove(&kernel) {
+                        state.send_modify(|state| state.status = Some(ExitStatus::from_raw(wait_status)));
+                    }
+                }
+                Ok(Some((Notice::Failed { why }, None))) => return Error::Failed(why),
+                Ok(Some((notice, _))) => return Error::Violation(format!("an unexpected {notice:?}")),
+                Ok(None) => return Error::Gone,
+                Err(error) => return Error::Channel(error),
+            }
+        }
+    }
+}
+
+fn lock(inside: &Mutex<RunningInside>) -> MutexGuard<'_, RunningInside> {
+    inside.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes the listeners and the report that the gateway begins with.
+async fn greet(
+    channel: &Channel,
+    mut wanted: BTreeMap<Service, u16>,
+) -> Result<(BTreeMap<Service, TcpListener>, Report), Error> {
+    let mut listeners = BTreeMap::new();
+    loop {
+        match channel.receive().await.map_err(Error::Channel)? {
+            Some((Notice::Listener(service), Some(descriptor))) if wanted.remove(&service).is_some() => {
+                listeners.insert(service, listener(descriptor)?);
+            }
+            Some((Notice::Ready(report), None)) if wanted.is_empty() => return Ok((listeners, report)),
+            Some((Notice::Failed { why }, None)) => return Err(Error::Failed(why)),
+            Some((notice, _)) => return Err(Error::Violation(format!("an unexpected {notice:?}"))),
+            None => return Err(Error::Gone),
+        }
+    }
+}
+
+/// The descriptor as what it has to be: a TCP socket that listens.
+fn listener(descriptor: OwnedFd) -> Result<TcpListener, Error> {
+    if !is_listener(&descriptor).unwrap_or(false) {
+        return Err(Error::Violation("a descriptor that is no listening TCP socket".to_owned()));
+    }
+    let listener = TcpListener::from(descriptor);
+    listener.set_nonblocking(true).map_err(Error::Channel)?;
+    Ok(listener)
+}
+
+#[cfg(target_os = "linux")]
+fn is_listener(descriptor: &OwnedFd) -> rustix::io::Result<bool> {
+    Ok(sockopt::socket_domain(descriptor)? == AddressFamily::INET
+        && sockopt::socket_type(descriptor)? == SocketType::STREAM
+        && sockopt::socket_protocol(descriptor)? == Some(rustix::net::ipproto::TCP)
+        && sockopt::socket_acceptconn(descriptor)?)
+}
+
+/// The system tells less of a socket: that it does not listen shows when something is to be accepted.
+#[cfg(not(target_os = "linux"))]
+fn is_listener(descriptor: &OwnedFd) -> rustix::io::Result<bool> {
+    let is_inet = rustix::net::getsockname(descriptor)?.address_family() == AddressFamily::INET;
+    Ok(is_inet && sockopt::socket_type(descriptor)? == SocketType::STREAM)
+}
+
+/// Ends a sandbox from inside first: its own program cleans up only when what it runs has ended.
+async fn end(mut leader: GroupLeader, channel: &Channel) -> ExitStatus {
+    channel.close();
+    for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
+        if let Some(signal) = signal {
+            leader.signal(signal);
+        }
+        match tokio::time::timeout(STOP_GRACE, leader.wait()).await {
+            Ok(Ok(status)) => return status,
+            Ok(Err(error)) => tracing::warn!(%error, "could not wait for the sandbox"),
+            Err(_) => tracing::warn!(?signal, "the sandbox does not end"),
+        }
+    }
+    // It could not be reaped; the kernel reaps it with us.
+    ExitStatus::from_raw(Signal::KILL.as_raw())
+}
+
+/// The end of what was written to stderr.
+async fn last_words(stderr: &Tail, reader: Option<tokio::task::JoinHandle<()>>) -> String {
+    if let Some(mut reader) = reader {
+        // Past that, whoever holds the pipe has nothing to do with the end.
+        tokio::time::timeout(LAST_WORDS, &mut reader).await.ok();
+        reader.abort();
+    }
+    stderr.text()
+}

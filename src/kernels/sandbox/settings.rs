@@ -1,0 +1,179 @@
+//! How sandboxes are made in this session.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::process::Command;
+
+use super::domain::{DomainRule, Host};
+use super::proxy::{Filter, Proxy, system_resolver};
+use super::{
+    Backend, Configuration, Error, Hardening, Place, Policy, Rules, Sandbox, Service, bwrap, check, srt,
+};
+use crate::ground::env::Variables;
+use crate::ground::env::on_path;
+
+/// How sandboxes are made in this session.
+#[derive(Debug, Clone)]
+pub(crate) struct Confinement {
+    pub(crate) backend: Backend,
+    pub(crate) policy: Policy,
+    /// The program of ours that runs inside.
+    pub(crate) gateway: PathBuf,
+    /// The process environment.
+    pub(crate) variables: Arc<Variables>,
+    /// Where packages may come from, beside the configured index.
+    pub(crate) install_domains: Vec<String>,
+    /// How long a sandbox may take to start.
+    pub(crate) timeout: Duration,
+}
+
+/// A sandbox for one purpose.
+pub(crate) struct Inside<'a> {
+    pub(crate) rules: &'a Rules,
+    pub(crate) place: &'a Place,
+    /// The port of the tool server in the sandbox, or 0 for a free one; `None` for no tool server.
+    pub(crate) tools: Option<u16>,
+    /// The name of the settings file, below the private directory.
+    pub(crate) name: &'a str,
+}
+
+impl Confinement {
+    /// Looks whether sandboxes can be made at all, as far as that shows without making one.
+    ///
+    /// # Errors
+    /// A program is missing, or the policy cannot be held.
+    pub(crate) async fn check(&self, place: &Place) -> Result<(), Error> {
+        if check::lacks(self.backend, &self.variables, |key| self.policy.has(key)) {
+            let findings = check::missing(self.backend, &self.variables).await;
+            if !findings.is_empty() {
+                return Err(check::Unusable { backend: self.backend, findings }.into());
+            }
+        }
+        self.held_by_backend(&self.policy.rules(place)?)
+    }
+
+    /// What must be readable in every sandbox, beside `others`: our own program.
+    pub(crate) fn needed_by(&self, mut others: Vec<PathBuf>) -> Vec<PathBuf> {
+        others.push(self.gateway.clone());
+        others
+    }
+
+    /// Whether packages may come from `host:port` because the user has said so.
+    pub(crate) fn installs_from(&self, host: &str) -> bool {
+        let split =
+            host.rsplit_once(':').and_then(|(name, port)| Some((Host::parse(name)?, port.parse().ok()?)));
+        split.is_some_and(|(name, port)| {
+            let mut rules = self.install_domains.iter().filter_map(|domain| DomainRule::parse(domain).ok());
+            rules.any(|rule| rule.matches(&name, port))
+        })
+    }
+
+    fn held_by_backend(&self, rules: &Rules) -> Result<(), Error> {
+        match self.backend {
+            Backend::Srt => Ok(()),
+            Backend::Bubblewrap => match rules.unsupported_by_bubblewrap() {
+                unsupported if unsupported.is_empty() => Ok(()),
+                unsupported => Err(Error::Unsupported(unsupported.join(", "))),
+            },
+        }
+    }
+
+    /// Starts a sandbox.
+    ///
+    /// # Errors
+    /// It could not be made, or not be locked as it must be. Nothing runs then.
+    pub(crate) async fn start(&self, inside: Inside<'_>) -> Result<Sandbox, Error> {
+        let error = match self.try_to_start(inside).await {
+            Err(error) if error.may_be_the_machines() => error,
+            started => return started,
+        };
+        let findings = check::missing(self.backend, &self.variables).await;
+        if findings.is_empty() {
+            return Err(error);
+        }
+        tracing::debug!(%error, "the sandbox did not start");
+        Err(check::Unusable { backend: self.backend, findings }.into())
+    }
+
+    async fn try_to_start(&self, inside: Inside<'_>) -> Result<Sandbox, Error> {
+        let Inside { rules, place, tools, name } = inside;
+        for path in rules.missing_writable() {
+            tracing::warn!(path = %path.display(), "`allowWrite` of the sandbox's policy names what does not exist");
+        }
+        let mut listeners: BTreeMap<Service, u16> =
+            tools.map(|port| (Service::Tools, port)).into_iter().collect();
+        let mut stubs = None;
+        let mut command = match self.backend {
+            Backend::Srt => {
+                let mut rules = rules.clone();
+                if cfg!(target_os = "linux") {
+                    let held = bwrap::hold_stubs(&rules)?;
+                    // Else srt would make what is missing below a stub, which would not be empty any more.
+                    rules.deny_write(held.stubs.paths());
+                    rules.deny_read(held.hidden.iter().map(PathBuf::as_path));
+                    stubs = Some(held.stubs);
+                }
+                let settings = place.private_directory.join(name);
+                srt::command(&self.find("srt")?, &settings, &rules, &self.gateway)?
+            }
+            Backend::Bubblewrap => {
+                listeners.insert(Service::Proxy, 0);
+                let program = match &rules.bwrap_path {
+                    Some(program) => program.clone(),
+                    None => self.find("bwrap")?,
+                };
+                let prepared = bwrap::prepare(rules, &place.workspace)?;
+                stubs = Some(prepared.stubs);
+                let mut command = Command::new(program);
+                command.args(prepared.arguments).arg(&self.gateway).arg("sandbox-gateway");
+                command
+            }
+        };
+        self.confine(&mut command, place);
+        let configuration = Configuration {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            hardening: Hardening {
+                writable: rules.writable(),
+                allow_unix_sockets: rules.allow_all_unix_sockets,
+            },
+            is_complete_hardening_required: rustix::process::geteuid().is_root(),
+            listeners,
+        };
+        let mut sandbox = Sandbox::start(command, configuration, self.timeout).await?;
+        tracing::info!(hardening = %sandbox.report(), "the sandbox is ready");
+        let mut proxy = None;
+        if let Some(listener) = sandbox.take_listener(Service::Proxy) {
+            let listener = tokio::net::TcpListener::from_std(listener).map_err(Error::Channel)?;
+            let filter = Filter {
+                allowed: rules.allowed_domains.clone(),
+                denied: rules.denied_domains.clone(),
+                denied_addresses: rules.denied_addresses.clone(),
+            };
+            proxy = Some(Proxy::start(listener, filter, system_resolver()));
+        }
+        sandbox.keep(proxy, stubs);
+        Ok(sandbox)
+    }
+
+    fn confine(&self, command: &mut Command, place: &Place) {
+        let temporary = place.writable_directory.join("tmp");
+        command
+            // In the workspace it could find files of code's.
+            .current_dir(&place.private_directory)
+            .env_clear()
+            .envs(self.variables.for_sandbox())
+            // bash takes a socket as stdin for a remote shell's, and runs `.bashrc`, unless it is below another shell.
+            .env("SHLVL", "1")
+            // What srt makes `TMPDIR` of, inside; its own is outside of what code can write.
+            .env("CLAUDE_CODE_TMPDIR", &temporary)
+            .env("TMPDIR", &place.private_directory);
+    }
+
+    fn find(&self, name: &'static str) -> Result<PathBuf, Error> {
+        on_path(name, self.variables.in_process("PATH").unwrap_or_default())
+            .ok_or(Error::Missing { program: name })
+    }
+}

@@ -1,0 +1,176 @@
+//! The notebook of a session: each cell with what it has shown and called is appended to a file that Jupyter shows.
+//!
+//! ```text
+//! messages of the kernel → tape ┐
+//! calls of its code → approval ─┼→ record ── the writer's thread → text of a cell → place: another file, renamed
+//! how it ended → session ───────┘
+//! ```
+//!
+//! A cell never waits for its notebook, and goes on if there is none.
+
+mod document;
+mod export;
+mod place;
+mod record;
+mod stream;
+mod tape;
+mod writer;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use chrono::{DateTime, Utc};
+
+pub use self::export::{Export, ExportError, ExportFormat, export};
+use self::place::Place;
+pub(crate) use self::record::Ended;
+use self::record::Record;
+use self::tape::Tape;
+use self::writer::Writer;
+use crate::approval::Calls;
+use crate::ground::files::small;
+use crate::ground::text::Redactor;
+use crate::kernels::kernel::{Content, PythonError};
+
+/// Reads a notebook that is to be exported. Blocks.
+///
+/// # Errors
+/// It is not a regular file, is larger than any that ipybox writes, or cannot be read.
+pub fn read_notebook(path: &Path) -> io::Result<Vec<u8>> {
+    small::read(path, place::READ_BYTES)
+}
+
+/// The notebook of a session.
+pub(crate) struct Notebook {
+    writer: Writer,
+    path: PathBuf,
+    redactor: Redactor,
+    calls: Arc<Calls>,
+    kernels: AtomicU8,
+}
+
+/// No kernel has started yet, the first one has, or another one has and no cell has run in it.
+const NONE: u8 = 0;
+const SAME: u8 = 1;
+const FRESH: u8 = 2;
+
+/// A cell that runs. If dropped before its end is known, it was stopped with its session.
+pub(crate) struct OpenCell {
+    notebook: Arc<Notebook>,
+    begun: (SystemTime, Instant),
+    author: &'static str,
+    number: Option<u64>,
+    /// What it has shown, and its code; `None` if it has ended.
+    running: Mutex<Option<(Tape, String)>>,
+}
+
+impl Notebook {
+    /// A notebook in the file that a user has named, relative to the workspace; `secrets` are replaced in it.
+    pub(crate) fn named(
+        workspace: &Path,
+        file: &Path,
+        session: &str,
+        secrets: Redactor,
+    ) -> io::Result<Arc<Self>> {
+        Self::start(Place::named(workspace, file), session, secrets)
+    }
+
+    /// A notebook in a directory of ipybox, which is made if it is missing.
+    pub(crate) fn private(directory: PathBuf, session: &str, secrets: Redactor) -> io::Result<Arc<Self>> {
+        let time = DateTime::<Utc>::from(SystemTime::now()).format("%Y-%m-%d-%H%M%S");
+        Self::start(Place::private(directory, &format!("{time}-{session}.ipynb")), session, secrets)
+    }
+
+    fn start(place: Place, session: &str, secrets: Redactor) -> io::Result<Arc<Self>> {
+        let path = place.path();
+        let writer = Writer::start(place, session.to_owned(), secrets.clone())?;
+        let calls = Arc::new(Calls::new(secrets.clone()));
+        Ok(Arc::new(Self { writer, path, redactor: secrets, calls, kernels: AtomicU8::new(NONE) }))
+    }
+
+    /// Its file, which may not be there yet.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the calls of code are noted.
+    pub(crate) fn calls(&self) -> &Arc<Calls> {
+        &self.calls
+    }
+
+    /// A kernel has started: the variables of cells before are gone.
+    pub(crate) fn kernel_started(&self) {
+        let next = if self.kernels.load(Ordering::Relaxed) == NONE { SAME } else { FRESH };
+        self.kernels.store(next, Ordering::Relaxed);
+    }
+
+    /// A cell is given to the kernel.
+    pub(crate) fn begin(self: &Arc<Self>, code: &str, number: Option<u64>, author: &'static str) -> OpenCell {
+        let running = Some((Tape::new(self.redactor.clone()), code.to_owned()));
+        OpenCell {
+            notebook: Arc::clone(self),
+            begun: (SystemTime::now(), Instant::now()),
+            author,
+            number,
+            running: Mutex::new(running),
+        }
+    }
+
+    /// Why it cannot be written, in words for the user; once.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.writer.trouble()
+    }
+
+    /// Writes the last cells.
+    pub(crate) async fn close(&self) {
+        self.writer.close().await;
+    }
+}
+
+impl OpenCell {
+    /// Adds what a message of the kernel shows.
+    pub(crate) fn shown(&self, content: &Content) {
+        self.with_tape(|tape| tape.take(content));
+    }
+
+    /// An image of what was shown last is in this file.
+    pub(crate) fn saved(&self, file: &Path) {
+        self.with_tape(|tape| tape.saved(file));
+    }
+
+    /// It has ended.
+    pub(crate) fn ended(&self, end: Ended, error: Option<&PythonError>) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((tape, code)) = running else { return };
+        let notebook = &self.notebook;
+        let is_fresh = notebook.kernels.compare_exchange(FRESH, SAME, Ordering::Relaxed, Ordering::Relaxed);
+        notebook.writer.put(Record {
+            code,
+            number: self.number,
+            author: self.author,
+            begun: self.begun.0,
+            took: self.begun.1.elapsed(),
+            end,
+            shown: tape.finish(error),
+            calls: notebook.calls.take(),
+            has_fresh_kernel: is_fresh.is_ok(),
+        });
+    }
+
+    fn with_tape(&self, work: impl FnOnce(&mut Tape)) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((tape, _)) = running.as_mut() {
+            work(tape);
+        }
+    }
+}
+
+impl Drop for OpenCell {
+    fn drop(&mut self) {
+        let words = "The cell was stopped with its session.".to_owned();
+        self.ended(Ended { word: "stopped", words, ..Ended::default() }, None);
+    }
+}

@@ -1,0 +1,352 @@
+//! A cell that has ended, and the text that it has in a notebook. Pure.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use nbformat::v4::{Cell, CellMetadata, ErrorOutput, ExecutionMetadata, MultilineString, Output as Shown};
+use serde_json::{Map, Value, json};
+
+use super::document;
+use super::tape::{Object, Output, Outputs};
+use crate::approval::CellCalls;
+use crate::ground::text::Redactor;
+use crate::kernels::output::excerpt;
+
+/// How many characters of a cell's code are kept.
+const CODE_CHARS: usize = 256 * 1024;
+
+/// How many characters of late output, and of a note, are kept.
+const NOTE_CHARS: usize = 8 * 1024;
+
+/// The tag of cells that `jupyter execute` leaves out.
+const SKIPPED: &str = "skip-execution";
+
+/// The tag of cells after whose exception `jupyter execute` goes on.
+const RAISES: &str = "raises-exception";
+
+/// A cell that has ended.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) code: String,
+    /// Its number in its kernel, `In [number]`; `None` if the kernel does not count it.
+    pub(super) number: Option<u64>,
+    /// `agent` or `person`.
+    pub(super) author: &'static str,
+    pub(super) begun: SystemTime,
+    pub(super) took: Duration,
+    /// How it ended.
+    pub(super) end: Ended,
+    pub(super) shown: Outputs,
+    pub(super) calls: CellCalls,
+    /// Whether it was the first one of a kernel after the first.
+    pub(super) has_fresh_kernel: bool,
+}
+
+/// How a cell ended, beside what it has shown.
+#[derive(Debug, Default)]
+pub(crate) struct Ended {
+    /// In the audit log's word.
+    pub(crate) word: &'static str,
+    /// In words, if not by itself.
+    pub(crate) words: String,
+    /// What earlier cells have shown meanwhile.
+    pub(crate) late: String,
+    /// Notes beyond its output.
+    pub(crate) notes: Vec<String>,
+    /// The file with all of its text, if there is much.
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// What the text of a cell depends on beside the cell.
+pub(super) struct Setting<'a> {
+    pub(super) session: &'a str,
+    pub(super) redactor: &'a Redactor,
+    /// The directory of the notebook, which links are relative to; `None` if it is not in the workspace.
+    pub(super) directory: Option<&'a Path>,
+}
+
+impl Record {
+    /// About how many bytes it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let output = |output: &Output| match output {
+            Output::Text(text) => text.len(),
+            Output::Object(object) => {
+                object.bundle.values().map(|value| value.as_str().map_or(16, str::len)).sum()
+            }
+            Output::Error(error) => {
+                error.value.len() + error.traceback.iter().map(String::len).sum::<usize>()
+            }
+        };
+        1024 + self.code.len() + self.shown.outputs.iter().map(output).sum::<usize>()
+    }
+
+    /// Its cells in the notebook: a heading if it is the first one of its kernel, and itself.
+    pub(super) fn cells(self, setting: &Setting) -> Vec<String> {
+        let fresh = self
+            .has_fresh_kernel
+            .then(|| markdown("*A fresh kernel: the variables of the cells above are gone.*", json!({})));
+        fresh.into_iter().chain([document::cell_text(self.into_cell(setting))]).collect()
+    }
+
+    fn into_cell(self, setting: &Setting) -> Cell {
+        let text = |text: &str, chars| excerpt(&setting.redactor.redact(text), chars);
+        let Self { number, author, begun, took, end, shown, calls, .. } = self;
+        let has_error = shown.outputs.iter().any(|output| matches!(output, Output::Error(_)));
+        let tags = match end.word {
+            "finished" | "error" if has_error => vec![RAISES.to_owned()],
+            "finished" | "error" => Vec::new(),
+            // Again it would run into its timeout, or end its kernel.
+            _ => vec![SKIPPED.to_owned()],
+        };
+        let mut ours = Map::new();
+        ours.insert("session".to_owned(), setting.session.into());
+        ours.insert("author".to_owned(), author.into());
+        ours.insert("end".to_owned(), end.word.into());
+        ours.insert("duration_ms".to_owned(), json!(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)));
+        if !end.notes.is_empty() {
+            let notes: Vec<String> = end.notes.iter().map(|note| text(note, NOTE_CHARS)).collect();
+            ours.insert("notes".to_owned(), json!(notes));
+        }
+        if !calls.calls.is_empty() {
+            ours.insert("calls".to_owned(), json!(calls.calls));
+        }
+        if calls.left_out > 0 {
+            ours.insert("calls_left_out".to_owned(), json!(calls.left_out));
+        }
+        let [began, ended] = [begun, begun + took].map(|time| Some(rfc3339(time)));
+        let execution = ExecutionMetadata {
+            iopub_execute_input: began.clone(),
+            iopub_status_busy: began,
+            shell_execute_reply: ended.clone(),
+            shell_execute_reply_started: None,
+            iopub_status_idle: ended,
+            additional: Default::default(),
+        };
+        let metadata = CellMetadata {
+            tags: (!tags.is_empty()).then_some(tags),
+            execution: Some(execution),
+            additional: [("ipybox".to_owned(), Value::Object(ours))].into(),
+            ..CellMetadata::default()
+        };
+        let mut outputs = Vec::new();
+        if !end.late.is_empty() {
+            let late = text(&end.late, NOTE_CHARS);
+            outputs.push(stream(format!(
+                "[Output of earlier cells, after they had ended:]\n{}\n",
+                late.trim_end()
+            )));
+        }
+        let number = number.and_then(|number| i32::try_from(number).ok());
+        outputs.extend(shown.outputs.into_iter().map(|output| match output {
+            Output::Text(text) => stream(text),
+            Output::Object(object) => object.into_output(number, setting.directory),
+            Output::Error(error) => Shown::Error(ErrorOutput {
+                ename: error.name,
+                evalue: error.value,
+                traceback: error.traceback,
+            }),
+        }));
+        if shown.left_out > 0 {
+            outputs.push(stream(format!("[{} more outputs were left out]\n", shown.left_out)));
+        }
+        if let Some(file) = end.file.filter(|_| shown.is_cut) {
+            outputs.push(link("The whole output", &file, setting.directory));
+        }
+        if !end.words.is_empty() {
+            outputs.push(stream(format!("[{}]\n", text(&end.words, NOTE_CHARS))));
+        }
+        Cell::Code {
+            id: uuid::Uuid::new_v4().into(),
+            metadata,
+            execution_count: number,
+            source: lines(&text(&self.code, CODE_CHARS)),
+            outputs,
+        }
+    }
+}
+
+impl Object {
+    fn into_output(mut self, number: Option<i32>, directory: Option<&Path>) -> Shown {
+        // The kernel sends JSON as text.
+        if let Some(json) = self.bundle.remove("application/json")
+            && let Some(value) = json.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok())
+        {
+            self.bundle.insert("application/json".to_owned(), value);
+        }
+        if self.large_bytes > 0 {
+            let what = format!("An image of {} kB", self.large_bytes / 1000);
+            match self.files.first() {
+                Some(file) => return link(&what, file, directory),
+                None => drop(self.bundle.insert("text/plain".to_owned(), format!("[{what}]").into())),
+            }
+        }
+        let mut metadata = Map::new();
+        if !self.files.is_empty() {
+            let files: Vec<String> = self.files.iter().map(|file| relative(file, directory)).collect();
+            metadata.insert("ipybox".to_owned(), json!({ "files": files }));
+        }
+        document::object(self.bundle, number.filter(|_| self.is_value), metadata)
+    }
+}
+
+/// The cell with which a session begins.
+pub(super) fn heading(session: &str, at: SystemTime) -> String {
+    let words = format!("### Session `{session}`, {}", rfc3339(at));
+    markdown(&words, json!({ "session": session, "version": env!("CARGO_PKG_VERSION") }))
+}
+
+fn markdown(text: &str, ours: Value) -> String {
+    let metadata =
+        CellMetadata { additional: [("ipybox".to_owned(), ours)].into(), ..CellMetadata::default() };
+    document::cell_text(Cell::Markdown {
+        id: uuid::Uuid::new_v4().into(),
+        metadata,
+        source: lines(text),
+        attachments: None,
+    })
+}
+
+fn stream(text: String) -> Shown {
+    Shown::Stream { name: "stdout".to_owned(), text: MultilineString(text) }
+}
+
+/// A link to a file, for what is too large.
+fn link(what: &str, file: &Path, directory: Option<&Path>) -> Shown {
+    let path = relative(file, directory);
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let bundle = Map::from_iter([
+        ("text/markdown".to_owned(), format!("{what}: [{name}](<{path}>)").into()),
+        ("text/plain".to_owned(), format!("{what}: {path}").into()),
+    ]);
+    document::object(bundle, None, Map::from_iter([("ipybox".to_owned(), json!({ "files": [path] }))]))
+}
+
+/// The path of a file as a notebook in this directory names it.
+fn relative(file: &Path, directory: Option<&Path>) -> String {
+    let shortened = directory.and_then(|directory| file.strip_prefix(directory).ok());
+    shortened.unwrap_or(file).to_string_lossy().into_owned()
+}
+
+fn lines(text: &str) -> Vec<String> {
+    text.split_inclusive('\n').map(str::to_owned).collect()
+}
+
+fn rfc3339(time: SystemTime) -> String {
+    DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::kernel::PythonError;
+
+    fn record(code: &str, word: &'static str, outputs: Vec<Output>) -> Record {
+        Record {
+            code: code.to_owned(),
+            number: Some(3),
+            author: "agent",
+            begun: SystemTime::UNIX_EPOCH,
+            took: Duration::from_millis(1500),
+            end: Ended { word, ..Ended::default() },
+            shown: Outputs { outputs, ..Outputs::default() },
+            calls: CellCalls::default(),
+            has_fresh_kernel: false,
+        }
+    }
+
+    fn cell(record: Record) -> Value {
+        let redactor = Redactor::default();
+        redactor.note("KEY", "the-secret");
+        let setting = Setting { session: "1a", redactor: &redactor, directory: Some(Path::new("/w")) };
+        let mut cell: Value = serde_json::from_str(&record.cells(&setting).pop().unwrap()).unwrap();
+        cell["id"].take();
+        cell
+    }
+
+    fn object(bundle: Value) -> Object {
+        Object { bundle: bundle.as_object().unwrap().clone(), ..Object::default() }
+    }
+
+    #[test]
+    fn a_cell_has_its_code_outputs_and_times() {
+        let value = Object { is_value: true, ..object(json!({"text/plain": "2"})) };
+        let outputs = vec![Output::Text("a\nb".to_owned()), Output::Object(value)];
+        assert_eq!(
+            cell(record("x = 'the-secret'\nx", "finished", outputs)),
+            json!({
+                "cell_type": "code",
+                "execution_count": 3,
+                "id": null,
+                "metadata": {
+                    "execution": {
+                        "iopub.execute_input": "1970-01-01T00:00:00.000Z",
+                        "iopub.status.busy": "1970-01-01T00:00:00.000Z",
+                        "iopub.status.idle": "1970-01-01T00:00:01.500Z",
+                        "shell.execute_reply": "1970-01-01T00:00:01.500Z",
+                    },
+                    "ipybox": {"author": "agent", "duration_ms": 1500, "end": "finished", "session": "1a"},
+                },
+                "outputs": [
+                    {"name": "stdout", "output_type": "stream", "text": ["a\n", "b"]},
+                    {
+                        "data": {"text/plain": ["2"]},
+                        "execution_count": 3,
+                        "metadata": {},
+                        "output_type": "execute_result",
+                    },
+                ],
+                "source": ["x = '${KEY}'\n", "x"],
+            })
+        );
+    }
+
+    #[test]
+    fn tags_say_how_to_run_it_again() {
+        let error = || {
+            Output::Error(PythonError { name: "E".into(), value: "e".into(), traceback: vec!["E: e".into()] })
+        };
+        let check = |word, outputs, tag: Value| {
+            assert_eq!(cell(record("1", word, outputs))["metadata"]["tags"], tag, "{word}");
+        };
+        check("finished", vec![], Value::Null);
+        check("error", vec![error()], json!(["raises-exception"]));
+        for word in ["timed_out", "cancelled", "died", "reset", "stopped", "unknown"] {
+            check(word, vec![error()], json!(["skip-execution"]));
+        }
+    }
+
+    #[test]
+    fn a_large_image_is_a_link_to_its_file() {
+        let files = vec!["/w/images/1.png".into()];
+        let large = Object { large_bytes: 9_000_000, files, ..Object::default() };
+        let outputs = cell(record("", "finished", vec![Output::Object(large)]))["outputs"].take();
+        assert_eq!(outputs[0]["data"]["text/plain"][0], "An image of 9000 kB: images/1.png");
+        assert_eq!(outputs[0]["data"]["text/markdown"][0], "An image of 9000 kB: [1.png](<images/1.png>)");
+    }
+
+    #[test]
+    fn json_is_json_again() {
+        let shown = object(json!({"application/json": "{\"a\": [1]}", "text/plain": "x"}));
+        let outputs = cell(record("", "finished", vec![Output::Object(shown)]))["outputs"].take();
+        assert_eq!(outputs[0]["data"]["application/json"], json!({"a": [1]}));
+        let deep = object(json!({"application/json": "[".repeat(500), "text/plain": "x"}));
+        let outputs = cell(record("", "finished", vec![Output::Object(deep)]))["outputs"].take();
+        assert_eq!(outputs[0]["data"], json!({"text/plain": ["x"]}));
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let mut record = record("1", "timed_out", vec![Output::Text("begin".to_owned())]);
+        (record.shown.left_out, record.shown.is_cut) = (2, true);
+        record.end.file = Some("/w/.ipybox/outputs/1.txt".into());
+        record.end.words = "timed out".to_owned();
+        record.end.late = "later".to_owned();
+        let outputs = cell(record)["outputs"].take();
+        let shown: Vec<&Value> = outputs.as_array().unwrap().iter().map(|it| &it["text"]).collect();
+        assert_eq!(shown[0], &json!(["[Output of earlier cells, after they had ended:]\n", "later\n"]));
+        assert_eq!(shown[2], &json!(["[2 more outputs were left out]\n"]));
+        assert_eq!(outputs[3]["data"]["text/plain"][0], "The whole output: .ipybox/outputs/1.txt");
+        assert_eq!(shown[4], &json!(["[timed out]\n"]));
+    }
+}

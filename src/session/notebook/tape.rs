@@ -1,0 +1,430 @@
+//! What a cell shows, in order, as long as it runs: within bounds, and with secrets replaced. Pure.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::stream::Stream;
+use crate::ground::text::Redactor;
+use crate::kernels::kernel::{Content, MimeBundle, PythonError, Shown, ShownFile};
+use crate::kernels::output::excerpt;
+
+/// How many outputs of a cell are kept.
+const MOST_OUTPUTS: usize = 400;
+
+/// How many characters of text a cell's outputs may have together. An output gets half of what is left, so that there
+/// is room for later ones.
+const TEXT_CHARS: usize = 256 * 1024;
+
+/// An output that would get fewer characters is left out.
+const LEAST_CHARS: usize = 256;
+
+/// How many bytes the images of a cell may have together, in Base64. Larger ones are in their files alone.
+const IMAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// How many characters of an exception are kept: its name, its text, its traceback.
+const ERROR_CHARS: [usize; 3] = [200, 4_000, 32_000];
+
+/// Collects outputs.
+pub(super) struct Tape {
+    redactor: Redactor,
+    outputs: Vec<Output>,
+    /// The stream at the end.
+    stream: Option<Stream>,
+    text_left: usize,
+    images_left: usize,
+    left_out: usize,
+    is_cut: bool,
+    is_clear_pending: bool,
+    /// The object that was shown last.
+    newest: Option<usize>,
+}
+
+/// An output of a cell.
+#[derive(Debug, PartialEq)]
+pub(super) enum Output {
+    Text(String),
+    Object(Object),
+    Error(PythonError),
+}
+
+/// A shown object.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Object {
+    /// Its representations.
+    pub(super) bundle: MimeBundle,
+    /// Whether it is the value of the cell.
+    pub(super) is_value: bool,
+    /// The files of its images.
+    pub(super) files: Vec<PathBuf>,
+    /// How many bytes of images are in files alone.
+    pub(super) large_bytes: usize,
+    pub(super) id: Option<String>,
+}
+
+/// All that was shown.
+#[derive(Debug, Default)]
+pub(super) struct Outputs {
+    pub(super) outputs: Vec<Output>,
+    /// How many more there were.
+    pub(super) left_out: usize,
+    /// Whether text is missing.
+    pub(super) is_cut: bool,
+}
+
+impl Tape {
+    pub(super) fn new(redactor: Redactor) -> Self {
+        Self {
+            redactor,
+            outputs: Vec::new(),
+            stream: None,
+            text_left: TEXT_CHARS,
+            images_left: IMAGE_BYTES,
+            left_out: 0,
+            is_cut: false,
+            is_clear_pending: false,
+            newest: None,
+        }
+    }
+
+    /// Adds what a message of the kernel shows.
+    pub(super) fn take(&mut self, content: &Content) {
+        match content {
+            Content::Shown(Shown::Stream(text)) => self.write(text),
+            Content::Shown(Shown::Object { bundle, is_begun: true, .. }) => {
+                if let Some(text) = bundle.get("text/plain").and_then(Value::as_str) {
+                    let is_at_start = self.stream.as_ref().is_none_or(Stream::is_at_line_start);
+                    self.write(&if is_at_start { text.to_owned() } else { format!("\n{text}") });
+                }
+            }
+            Content::Shown(Shown::Object { bundle, id, is_value, .. }) => {
+                self.clear_if_pending();
+                self.show(bundle, id.clone(), *is_value, None);
+            }
+            Content::Shown(Shown::Update { bundle, id }) => {
+                let is_same = |output: &Output| matches!(output, Output::Object(it) if it.id == *id);
+                let place = id.as_ref().and_then(|_| self.outputs.iter().rposition(is_same));
+                self.show(bundle, id.clone(), false, place);
+            }
+            Content::Shown(Shown::Clear { is_delayed: true }) => self.is_clear_pending = true,
+            Content::Shown(Shown::Clear { is_delayed: false }) => self.clear(),
+            Content::Error(error) => {
+                self.clear_if_pending();
+                self.end_stream();
+                let error = self.bounded(error);
+                self.push(Output::Error(error));
+            }
+            _ => {}
+        }
+    }
+
+    /// The object that was shown last has an image in this file.
+    pub(super) fn saved(&mut self, file: &Path) {
+        if let Some(Output::Object(object)) = self.newest.and_then(|newest| self.outputs.get_mut(newest)) {
+            object.files.push(file.to_owned());
+        }
+    }
+
+    /// All that was shown, and the exception that ended the cell if it was not shown.
+    pub(super) fn finish(mut self, error: Option<&PythonError>) -> Outputs {
+        self.end_stream();
+        if let Some(error) = error.map(|error| self.bounded(error)) {
+            let is_error = |output: &Output| matches!(output, Output::Error(shown) if *shown == error);
+            if !self.outputs.iter().any(is_error) {
+                self.outputs.push(Output::Error(error));
+            }
+        }
+        Outputs { outputs: self.outputs, left_out: self.left_out, is_cut: self.is_cut }
+    }
+
+    fn write(&mut self, text: &str) {
+        self.clear_if_pending();
+        if text.is_empty() {
+            return;
+        }
+        let limit = self.text_left / 2;
+        self.stream.get_or_insert_with(|| Stream::new(limit)).write(text, &self.redactor);
+    }
+
+    fn end_stream(&mut self) {
+        let Some(stream) = self.stream.take() else { return };
+        let limit = stream.limit;
+        let kept = stream.finish(&self.redactor);
+        if kept.chars() == 0 {
+            return;
+        }
+        self.is_cut |= kept.is_cut();
+        if limit < LEAST_CHARS && kept.is_cut() {
+            self.left_out += 1;
+            return;
+        }
+        self.text_left = self.text_left.saturating_sub(kept.chars().min(limit));
+        self.push(Output::Text(kept.into_string()));
+    }
+
+    fn show(&mut self, bundle: &MimeBundle, id: Option<String>, is_value: bool, place: Option<usize>) {
+        if place.is_none() {
+            self.end_stream();
+        }
+        let mut object = Object { id, is_value, ..Object::default() };
+        if let Some(Output::Object(before)) = place.and_then(|place| self.outputs.get_mut(place)) {
+            object.is_value = before.is_value;
+            let bundle = std::mem::take(&mut before.bundle);
+            self.give_back(&bundle);
+        }
+        for (kind, value) in bundle {
+            self.keep(&mut object, kind, value);
+        }
+        self.newest = match place {
+            Some(place) => {
+                self.outputs[place] = Output::Object(object);
+                Some(place)
+            }
+            None => self.push(Output::Object(object)).then(|| self.outputs.len() - 1),
+        };
+    }
+
+    /// Keeps a representation of an object, if there is room for it.
+    fn keep(&mut self, object: &mut Object, kind: &str, value: &Value) {
+        let Some(text) = value.as_str().filter(|_| !ShownFile::is_of(kind)) else { return };
+        if is_image(kind) {
+            match self.images_left.checked_sub(text.len()) {
+                Some(left) => {
+                    self.images_left = left;
+                    object.bundle.insert(kind.to_owned(), value.clone());
+                }
+                None => object.large_bytes += text.len() / 4 * 3,
+            }
+            return;
+        }
+        let room = self.text_left / 2;
+        let redacted = match kind {
+            // Its texts, as they are without escapes.
+            "application/json" => match serde_json::from_str(text) {
+                Ok(value) => self.redactor.redact_json(value).to_string().into(),
+                Err(_) => self.redactor.redact(text),
+            },
+            _ => self.redactor.redact(text),
+        };
+        let kept = match text.len() <= room {
+            true => redacted.into_owned(),
+            // Half a document would be another one.
+            false if kind != "text/plain" => {
+                self.is_cut = true;
+                return;
+            }
+            false => {
+                self.is_cut = true;
+                excerpt(&redacted, room)
+            }
+        };
+        self.text_left = self.text_left.saturating_sub(kept.len());
+        object.bundle.insert(kind.to_owned(), kept.into());
+    }
+
+    fn give_back(&mut self, bundle: &MimeBundle) {
+        for (kind, value) in bundle {
+            let length = value.as_str().map_or(0, str::len);
+            if is_image(kind) {
+                self.images_left += length;
+            } else {
+                self.text_left += length;
+            }
+        }
+    }
+
+    fn push(&mut self, output: Output) -> bool {
+        let has_room = self.outputs.len() < MOST_OUTPUTS;
+        if has_room {
+            self.outputs.push(output);
+        } else {
+            self.left_out += 1;
+        }
+        has_room
+    }
+
+    fn clear_if_pending(&mut self) {
+        if std::mem::take(&mut self.is_clear_pending) {
+            self.clear();
+        }
+    }
+
+    fn clear(&mut self) {
+        *self = Self::new(self.redactor.clone());
+    }
+
+    fn bounded(&self, error: &PythonError) -> PythonError {
+        let [name, value, traceback] = ERROR_CHARS;
+        let text = |text: &str, limit| excerpt(&self.redactor.redact(text), limit);
+        let joined = error.traceback.join("\n");
+        PythonError {
+            name: text(&error.name, name),
+            value: text(&error.value, value),
+            traceback: text(&joined, traceback).split('\n').map(str::to_owned).collect(),
+        }
+    }
+}
+
+/// Whether a representation is an image, in Base64 or as SVG.
+fn is_image(kind: &str) -> bool {
+    kind.starts_with("image/") || kind == "application/pdf"
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn stream(text: &str) -> Content {
+        Content::Shown(Shown::Stream(text.to_owned()))
+    }
+
+    fn bundle(value: Value) -> MimeBundle {
+        value.as_object().unwrap().clone()
+    }
+
+    fn object(value: Value, id: Option<&str>) -> Content {
+        let id = id.map(str::to_owned);
+        Content::Shown(Shown::Object { bundle: bundle(value), id, is_begun: false, is_value: false })
+    }
+
+    fn update(value: Value, id: &str) -> Content {
+        Content::Shown(Shown::Update { bundle: bundle(value), id: Some(id.to_owned()) })
+    }
+
+    fn error(name: &str) -> PythonError {
+        PythonError { name: name.to_owned(), value: String::new(), traceback: vec![name.to_owned()] }
+    }
+
+    fn tape() -> Tape {
+        let redactor = Redactor::default();
+        redactor.note("KEY", "the-secret");
+        Tape::new(redactor)
+    }
+
+    fn outputs(contents: &[Content]) -> Outputs {
+        let mut tape = tape();
+        contents.iter().for_each(|content| tape.take(content));
+        tape.finish(None)
+    }
+
+    #[track_caller]
+    fn check(contents: &[Content], expected: &[&str]) {
+        let shown = outputs(contents).outputs.into_iter().map(|output| match output {
+            Output::Text(text) => text,
+            Output::Object(object) => Value::Object(object.bundle).to_string(),
+            Output::Error(error) => format!("error {}", error.name),
+        });
+        assert_eq!(shown.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn outputs_keep_their_order() {
+        let object = || object(json!({"text/plain": "1"}), None);
+        check(&[stream("a"), stream("b\n"), object(), stream("c")], &["ab\n", r#"{"text/plain":"1"}"#, "c"]);
+        check(
+            &[Content::Error(error("E")), stream("after"), Content::Error(error("F"))],
+            &["error E", "after", "error F"],
+        );
+    }
+
+    #[test]
+    fn progress_bars_show_their_last_state() {
+        check(&[stream("10%"), stream("\r100%\n")], &["100%\n"]);
+    }
+
+    #[test]
+    fn cursors_reach_lines_that_were_plain() {
+        let mut lines: Vec<Content> = (0..20_000).map(|number| stream(&format!("line {number}\n"))).collect();
+        lines.extend([stream("\x1b[2A"), stream("\rdone\x1b[K\n\n")]);
+        let Output::Text(text) = outputs(&lines).outputs.remove(0) else { panic!("text is a text") };
+        assert!(text.ends_with("line 19997\ndone\nline 19999\n"), "{}", &text[text.len() - 100..]);
+        let whole = outputs(&lines[..5_000]).outputs.remove(0);
+        let expected: String = (0..5_000).map(|number| format!("line {number}\n")).collect();
+        assert_eq!(whole, Output::Text(expected));
+        let endless: Vec<Content> = (0..10_000).map(|_| stream(&"x".repeat(50))).collect();
+        let Output::Text(text) = outputs(&endless).outputs.remove(0) else { panic!("text is a text") };
+        assert!(text.contains("characters left out") && text.len() < TEXT_CHARS, "{}", text.len());
+    }
+
+    #[test]
+    fn displays_are_updated_and_cleared() {
+        let first = || object(json!({"text/plain": "1"}), Some("i"));
+        let second = || update(json!({"text/plain": "2"}), "i");
+        check(&[first(), stream("x"), second()], &[r#"{"text/plain":"2"}"#, "x"]);
+        let clear = |is_delayed| Content::Shown(Shown::Clear { is_delayed });
+        check(&[stream("x"), clear(false)], &[]);
+        check(&[stream("x"), clear(true)], &["x"]);
+        check(&[first(), clear(true), stream("x")], &["x"]);
+    }
+
+    #[test]
+    fn secrets_are_replaced_everywhere() {
+        let mut secret = error("the-secret");
+        secret.traceback = vec!["at the-secret".to_owned()];
+        let shown = outputs(&[
+            stream("a the-"),
+            stream("secret"),
+            object(json!({"text/html": "<b>the-secret</b>"}), None),
+            Content::Error(secret),
+        ]);
+        let text = format!("{shown:?}");
+        assert!(!text.contains("the-secret") && text.matches("${KEY}").count() == 4, "{text}");
+    }
+
+    #[test]
+    fn an_exception_that_only_the_reply_tells_is_added() {
+        let mut tape = tape();
+        tape.take(&Content::Error(error("E")));
+        assert_eq!(tape.finish(Some(&error("E"))).outputs.len(), 1);
+        let tape = super::tests::tape();
+        assert_eq!(tape.finish(Some(&error("E"))).outputs, [Output::Error(error("E"))]);
+    }
+
+    #[test]
+    fn large_images_are_in_their_files_alone() {
+        let mut tape = tape();
+        let large = "A".repeat(IMAGE_BYTES + 4);
+        tape.take(&object(json!({"image/png": large}), None));
+        tape.saved(Path::new("/w/images/1.png"));
+        tape.take(&object(json!({"image/png": "AAAA"}), None));
+        let shown = tape.finish(None).outputs;
+        let [Output::Object(first), Output::Object(second)] = &shown[..] else { panic!("{shown:?}") };
+        assert_eq!((first.bundle.len(), first.large_bytes), (0, IMAGE_BYTES / 4 * 3 + 3));
+        assert_eq!(first.files, [Path::new("/w/images/1.png")]);
+        assert_eq!((second.bundle.len(), second.large_bytes), (1, 0));
+    }
+
+    #[test]
+    fn floods_are_bounded() {
+        let line = "x".repeat(1_000) + "\n";
+        let mut tape = tape();
+        for _ in 0..10_000 {
+            tape.take(&stream(&line));
+        }
+        for _ in 0..2 * MOST_OUTPUTS {
+            tape.take(&object(json!({"text/plain": &line, "text/html": &line}), None));
+            tape.take(&stream(&line));
+        }
+        let Outputs { outputs, left_out, is_cut } = tape.finish(Some(&error("E")));
+        assert!(outputs.len() <= MOST_OUTPUTS + 1 && left_out > 0 && is_cut);
+        assert!(format!("{outputs:?}").len() < 2 * TEXT_CHARS);
+    }
+
+    #[test]
+    fn an_object_that_is_updated_all_the_time_does_not_use_the_room_up() {
+        let mut tape = tape();
+        let image = "A".repeat(IMAGE_BYTES / 4);
+        tape.take(&object(json!({"image/png": image}), Some("i")));
+        for _ in 0..100 {
+            tape.take(&update(json!({"image/png": image}), "i"));
+        }
+        let shown = tape.finish(None).outputs;
+        assert!(
+            matches!(&shown[..], [Output::Object(object)] if object.bundle.len() == 1),
+            "{}",
+            shown.len()
+        );
+    }
+}

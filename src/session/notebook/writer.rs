@@ -1,0 +1,218 @@
+//! The thread that writes a notebook, and the cells that wait for it.
+//!
+//! A cell is put here when it ends, and nobody waits until it is written. Cells that cannot be written are tried again
+//! with the next one, as long as there are not too many.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use super::place::Place;
+use super::record::{Record, Setting, heading};
+use crate::ground::text::Redactor;
+
+/// How many bytes of cells may wait to be written. Those that come then are left out.
+const WAITING_BYTES: usize = 32 * 1024 * 1024;
+
+/// How long the end of a session waits for its last cells.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// After a write that has taken a while, the next one waits for so many times as long, so that cells that end together
+/// are written together.
+const PAUSE_FACTOR: u32 = 4;
+
+/// The longest such pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// The queue to the thread, which ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Writer {
+    queue: Arc<Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    came: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    records: VecDeque<Record>,
+    bytes: usize,
+    /// How many cells there was no room for.
+    left_out: usize,
+    is_closing: bool,
+    closed: Option<oneshot::Sender<()>>,
+    /// Why cells cannot be written, until somebody is told.
+    trouble: Option<String>,
+}
+
+/// The state of the thread.
+struct Work {
+    queue: Arc<Queue>,
+    place: Place,
+    session: String,
+    redactor: Redactor,
+    /// The texts of cells that are not written yet.
+    texts: Vec<String>,
+    has_heading: bool,
+    is_failing: bool,
+}
+
+impl Writer {
+    /// Starts the thread, which looks at first whether the file can be written.
+    pub(super) fn start(place: Place, session: String, redactor: Redactor) -> io::Result<Self> {
+        let queue = Arc::new(Queue::default());
+        let work = Work {
+            queue: Arc::clone(&queue),
+            place,
+            session,
+            redactor,
+            texts: Vec::new(),
+            has_heading: false,
+            is_failing: false,
+        };
+        std::thread::Builder::new().name("notebook".to_owned()).spawn(move || work.run())?;
+        Ok(Self { queue })
+    }
+
+    /// Has a cell written.
+    pub(super) fn put(&self, record: Record) {
+        let mut waiting = self.queue.lock();
+        let bytes = record.bytes();
+        if waiting.is_closing || waiting.bytes + bytes > WAITING_BYTES {
+            waiting.left_out += 1;
+            return;
+        }
+        waiting.bytes += bytes;
+        waiting.records.push_back(record);
+        drop(waiting);
+        self.queue.came.notify_one();
+    }
+
+    /// Why cells cannot be written; once.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.queue.lock().trouble.take()
+    }
+
+    /// Writes what waits, and nothing from then on. Takes at most 3 seconds.
+    pub(super) async fn close(&self) {
+        let (sender, closed) = oneshot::channel();
+        {
+            let mut waiting = self.queue.lock();
+            if waiting.is_closing {
+                return;
+            }
+            (waiting.is_closing, waiting.closed) = (true, Some(sender));
+        }
+        self.queue.came.notify_one();
+        if tokio::time::timeout(CLOSE_TIMEOUT, closed).await.is_err() {
+            tracing::warn!("the last cells are not in the notebook: its disk does not answer");
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.queue.lock().is_closing = true;
+        self.queue.came.notify_one();
+    }
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Work {
+    fn run(mut self) {
+        if let Err(error) = self.place.check() {
+            self.complain(&error);
+        }
+        loop {
+            let (records, is_closing) = self.next();
+            let begun = Instant::now();
+            self.write(records);
+            if is_closing {
+                break;
+            }
+            self.pause(begun.elapsed() * PAUSE_FACTOR);
+        }
+        let closed = self.queue.lock().closed.take();
+        // The session may have given up.
+        closed.map(|closed| closed.send(()));
+    }
+
+    /// The cells that wait, as soon as there is one or the session ends.
+    fn next(&self) -> (VecDeque<Record>, bool) {
+        let mut waiting = self.queue.lock();
+        while waiting.records.is_empty() && !waiting.is_closing {
+            waiting = self.queue.came.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        (std::mem::take(&mut waiting.records), waiting.is_closing)
+    }
+
+    fn pause(&self, time: Duration) {
+        let deadline = Instant::now() + time.min(LONGEST_PAUSE);
+        let mut waiting = self.queue.lock();
+        while !waiting.is_closing {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let woken = self.queue.came.wait_timeout(waiting, left);
+            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn write(&mut self, records: VecDeque<Record>) {
+        if let (false, Some(first)) = (self.has_heading, records.front()) {
+            self.texts.push(heading(&self.session, first.begun));
+            self.has_heading = true;
+        }
+        let links_from = self.place.links_from();
+        let setting =
+            Setting { session: &self.session, redactor: &self.redactor, directory: links_from.as_deref() };
+        let texts = records.into_iter().flat_map(|record| record.cells(&setting));
+        self.texts.extend(texts);
+        if self.texts.is_empty() {
+            return;
+        }
+        match self.place.append(&self.texts) {
+            Ok(()) => {
+                self.texts.clear();
+                if std::mem::take(&mut self.is_failing) {
+                    tracing::info!(path = %self.place.path().display(), "the notebook is written again");
+                }
+            }
+            Err(error) => self.complain(&error),
+        }
+        let mut waiting = self.queue.lock();
+        waiting.bytes = self.texts.iter().map(String::len).sum::<usize>()
+            + waiting.records.iter().map(Record::bytes).sum::<usize>();
+        let left_out = std::mem::take(&mut waiting.left_out);
+        if left_out > 0 {
+            tracing::warn!(left_out, "cells are missing in the notebook: too many waited for its disk");
+        }
+    }
+
+    /// Tells an error once, until writing works again.
+    fn complain(&mut self, error: &io::Error) {
+        if std::mem::replace(&mut self.is_failing, true) {
+            return;
+        }
+        let words = not_written(&self.place.path(), error);
+        tracing::warn!("{words}");
+        self.queue.lock().trouble = Some(words);
+    }
+}
+
+fn not_written(path: &Path, error: &io::Error) -> String {
+    format!("The notebook `{}` cannot be written: {error}. The session goes on without it.", path.display())
+}

@@ -1,0 +1,203 @@
+//! Installs packages where kernels find them: beside sandboxed kernels in another sandbox, for each package anew.
+//!
+//! A package's build is code from the network. In its sandbox it can reach the package index, and write to the environment
+//! that it is installed into; neither the workspace nor the kernel's files.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::Arc;
+
+use super::Error;
+use super::sandboxed::Sandboxed;
+use crate::config::Config;
+use crate::kernels::environment::{self, Contained, Progress, Running, SandboxRunner};
+use crate::kernels::sandbox::{self, Confinement, Inside, Place, Program};
+
+/// The name of the settings file in the private directory.
+const SETTINGS: &str = "installation.json";
+
+/// Installs packages where a session's kernels find them.
+pub(crate) enum Installer {
+    /// Into an environment of this machine.
+    Local(Box<LocalInstaller>),
+    /// Where a Jupyter server runs the kernel: the kernel does it.
+    Remote {
+        /// What is named by a path is relative to it.
+        workspace: PathBuf,
+    },
+}
+
+/// Why a package was not installed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InstallError {
+    /// There is no environment to install into.
+    #[error(transparent)]
+    Python(#[from] Error),
+    /// It cannot be installed.
+    #[error(transparent)]
+    Install(#[from] environment::InstallError),
+    /// It is a path, and the kernel is on another machine.
+    #[error(
+        "install `{package}`: packages are installed where the Jupyter server runs the kernel, which does not have the \
+         files of this machine\nhint: give a name or a URL"
+    )]
+    Path {
+        /// The requirement.
+        package: String,
+    },
+}
+
+impl Installer {
+    /// Checks that a package can be installed at all, from an allowed source.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub(crate) fn check(&self, package: &str) -> Result<(), InstallError> {
+        match self {
+            Self::Local(installer) => Ok(installer.check(package)?),
+            Self::Remote { workspace } => {
+                check_no_path(package)?;
+                Ok(environment::check_requirement(package, workspace)?)
+            }
+        }
+    }
+
+    /// The interpreter of the kernel; waits until its environment is ready.
+    ///
+    /// # Errors
+    /// There is none, or it is on another machine.
+    pub(crate) async fn python(&self) -> Result<PathBuf, Error> {
+        match self {
+            Self::Local(installer) => {
+                let environment = installer.environment.get(&|_| {}).await.map_err(Error::Environment)?;
+                Ok(environment.python().to_owned())
+            }
+            Self::Remote { .. } => Err(Error::RemotePython),
+        }
+    }
+}
+
+/// Refuses paths: the remote kernel has no files of this machine.
+fn check_no_path(package: &str) -> Result<(), InstallError> {
+    let text = package.trim();
+    let is_path =
+        matches!(text, "." | "..") || ["/", "./", "../", "file:"].iter().any(|start| text.starts_with(start));
+    if is_path { Err(InstallError::Path { package: text.to_owned() }) } else { Ok(()) }
+}
+
+/// Installs into the environment of the kernels on this machine.
+pub(crate) struct LocalInstaller {
+    environment: Arc<environment::Shared>,
+    workspace: PathBuf,
+    /// The plan of sandboxes for installations, if kernels are sandboxed.
+    sandbox: Option<Installations>,
+}
+
+impl LocalInstaller {
+    pub(super) fn new(
+        environment: Arc<environment::Shared>,
+        config: &Config,
+        sandboxed: Option<&Sandboxed>,
+        directory: &Path,
+    ) -> Self {
+        let sandbox = sandboxed.map(|sandboxed| {
+            let (confinement, place) = sandboxed.plan();
+            Installations { confinement, place, directory: directory.to_owned() }
+        });
+        Self { environment, workspace: config.workspace.clone(), sandbox }
+    }
+
+    fn check(&self, package: &str) -> Result<(), environment::InstallError> {
+        environment::check_requirement(package, &self.workspace)?;
+        let Some(Installations { confinement, .. }) = &self.sandbox else { return Ok(()) };
+        environment::check_host(package, &confinement.variables, |host| confinement.installs_from(host))
+    }
+
+    /// Installs a package into the Python environment, once that is ready. Returns the installer's output.
+    ///
+    /// # Errors
+    /// There is no environment, or the package cannot be installed into it.
+    pub(crate) async fn install(
+        &self,
+        package: &str,
+        progress: Progress<'_>,
+    ) -> Result<String, InstallError> {
+        let environment = self.environment.get(progress).await.map_err(Error::Environment)?;
+        let sandboxed =
+            self.sandbox.as_ref().map(|with| Installation { with, prefixes: environment.prefixes() });
+        let sandbox = sandboxed.as_ref().map(|sandboxed| sandboxed as &dyn SandboxRunner);
+        Ok(environment.install(package, progress, sandbox).await?)
+    }
+}
+
+/// The plan of sandboxes for installations, like the kernel's.
+struct Installations {
+    confinement: Arc<Confinement>,
+    place: Place,
+    /// Where directories for temporary files are made.
+    directory: PathBuf,
+}
+
+/// An installation into one environment.
+struct Installation<'a> {
+    with: &'a Installations,
+    prefixes: Vec<PathBuf>,
+}
+
+impl SandboxRunner for Installation<'_> {
+    fn run(&self, program: Contained, output: OwnedFd) -> Running<'_> {
+        Box::pin(async move {
+            let directory = tempfile::Builder::new().prefix("i").tempdir_in(&self.with.directory)?;
+            self.install(program, output, directory.path()).await.map_err(io::Error::other)
+        })
+    }
+}
+
+impl Installation<'_> {
+    async fn install(
+        &self,
+        program: Contained,
+        output: OwnedFd,
+        directory: &Path,
+    ) -> Result<ExitStatus, sandbox::Error> {
+        let Installations { confinement, place, .. } = self.with;
+        let place = Place {
+            python_prefixes: confinement.needed_by(self.prefixes.clone()),
+            writable_directory: directory.to_owned(),
+            ..place.clone()
+        };
+        let Contained { program, arguments, mut environment, writable, mut hosts } = program;
+        hosts.extend(confinement.install_domains.iter().cloned());
+        let rules = confinement.policy.rules(&place)?.for_installation(&[&writable, directory], &hosts)?;
+        // Build code must not change what runs outside.
+        if confinement.gateway.starts_with(&writable) {
+            return Err(sandbox::Error::OwnProgram { directory: writable });
+        }
+        let temporary = directory.join("tmp");
+        environment.insert("TMPDIR".to_owned(), temporary.display().to_string());
+        let program = Program { program, arguments, environment, working_directory: "/".into() };
+        let inside = Inside { rules: &rules, place: &place, tools: None, name: SETTINGS };
+        let sandbox = confinement.start(inside).await?;
+        let status = sandbox.run(program, output).await;
+        sandbox.stop().await;
+        status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_on_this_machine_is_refused_for_a_remote_kernel() {
+        for path in [".", "./here", "../there", "/abs", " file:///x.whl"] {
+            let refusal = check_no_path(path).unwrap_err().to_string();
+            assert!(refusal.contains("does not have the files"), "{path}");
+        }
+        for package in ["six", "git+https://host/x", "name @ https://host/x.whl"] {
+            check_no_path(package).unwrap();
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The sandbox that a session's kernels run in: started with the first kernel, kept for the next ones.
+
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::Error;
+use crate::config::Config;
+use crate::ground::env;
+use crate::kernels::environment::Environment;
+use crate::kernels::kernel::{Kernel, Launch, Limits};
+use crate::kernels::sandbox::{self, Confinement, Inside, Place, Sandbox, Service};
+use crate::tools::tool_server::Endpoint;
+
+/// The name of the settings file in the private directory.
+const SETTINGS: &str = "sandbox.json";
+
+/// Directories that the host writes in the workspace. They are created before code could put something else
+/// in their place.
+const OWN_IN_WORKSPACE: [&str; 2] = ["mcptools", ".ipybox"];
+
+/// How many processes and threads a kernel may have.
+const PROCESSES: u32 = 1024;
+/// How large a file may become.
+const FILE_BYTES: u64 = 16 * 1024 * 1024 * 1024;
+
+/// The sandbox of a session.
+pub(crate) struct Sandboxed {
+    confinement: Arc<Confinement>,
+    /// The paths of the sandbox, without Python's, which is found later.
+    place: Place,
+    /// The port of the tool server in the sandbox; 0 for a free one.
+    port: u16,
+    running: Option<Sandbox>,
+}
+
+impl Sandboxed {
+    /// In the session's `directory` kernels and host write to different directories: sandboxed code must not
+    /// replace the host's files.
+    pub(super) fn new(config: &Config, confinement: &Arc<Confinement>, directory: &Path) -> io::Result<Self> {
+        let directory = directory.canonicalize()?;
+        let place = config.sandbox_place(directory.join("p"), directory.join("w"));
+        for directory in [&place.private_directory, &place.writable_directory] {
+            std::fs::DirBuilder::new().mode(0o700).create(directory)?;
+        }
+        let port = config.tool_server.port.unwrap_or(0);
+        Ok(Self { confinement: Arc::clone(confinement), place, port, running: None })
+    }
+
+    /// The directory of the host's files that sandboxed code only reads.
+    pub(super) fn private_directory(&self) -> &Path {
+        &self.place.private_directory
+    }
+
+    /// The plan for this sandbox, and others like it.
+    pub(super) fn plan(&self) -> (Arc<Confinement>, Place) {
+        (Arc::clone(&self.confinement), self.place.clone())
+    }
+
+    /// The directory that code in the sandbox can write to, beside the workspace.
+    pub(super) fn directory(&self) -> &Path {
+        &self.place.writable_directory
+    }
+
+    /// Starts the sandbox if it does not run, and has the tool server served there.
+    pub(super) async fn ready(
+        &mut self,
+        environment: &Environment,
+        tool_server: Option<&Endpoint>,
+    ) -> Result<(), Error> {
+        if self.running.as_ref().is_some_and(Sandbox::is_running) {
+            return Ok(());
+        }
+        self.end().await;
+        for name in OWN_IN_WORKSPACE {
+            match std::fs::create_dir(self.place.workspace.join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(Error::Files(error));
+                }
+                _ => {}
+            }
+        }
+        let place = Place {
+            python_prefixes: self.confinement.needed_by(environment.prefixes()),
+            ..self.place.clone()
+        };
+        let rules = self.confinement.policy.rules(&place).map_err(sandbox::Error::from)?;
+        let tools = tool_server.map(|_| self.port);
+        let inside = Inside { rules: &rules, place: &place, tools, name: SETTINGS };
+        let mut sandbox = self.confinement.start(inside).await?;
+        if let (Some(tool_server), Some(listener)) = (tool_server, sandbox.take_listener(Service::Tools)) {
+            tool_server.listen_on(listener).await.map_err(Error::Files)?;
+        }
+        self.running = Some(sandbox);
+        Ok(())
+    }
+
+    /// Starts a kernel in the sandbox, which must be [`ready`](Self::ready).
+    pub(super) async fn start_kernel(&mut self, launch: &Launch) -> Result<Kernel, Error> {
+        let sandbox = self.running.as_ref().ok_or(sandbox::Error::Gone)?;
+        let kernel = Kernel::start(launch, Some(sandbox)).await;
+        if kernel.is_err() {
+            // The failed start may have left processes behind.
+            self.end().await;
+        }
+        Ok(kernel?)
+    }
+
+    /// Ends the sandbox and all that is in it.
+    pub(super) async fn end(&mut self) {
+        if let Some(sandbox) = self.running.take() {
+            sandbox.stop().await;
+        }
+    }
+
+    /// The default limits of kernels: enough for everything but fork and disk bombs.
+    pub(super) fn limits(&self) -> Limits {
+        if !cfg!(target_os = "linux") {
+            return Limits::default();
+        }
+        Limits { memory: total_memory(), processes: Some(PROCESSES), file_size: Some(FILE_BYTES) }
+    }
+
+    /// Variables that name writable directories to programs in the sandbox.
+    pub(super) fn variables(&self) -> [(&'static str, PathBuf); 3] {
+        let directory = self.directory();
+        [
+            (env::TMPDIR, directory.join("tmp")),
+            ("XDG_CACHE_HOME", directory.join("cache")),
+            ("MPLCONFIGDIR", directory.join("matplotlib")),
+        ]
+    }
+}
+
+/// The machine's memory, in whole KiB, if it is known.
+fn total_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+}

@@ -1,0 +1,74 @@
+//! Arrays: lists, and tuples where every position has a schema of its own.
+
+use serde_json::Value;
+
+use super::object::length_checks;
+use super::{ClassKind, Lowering, Site};
+use crate::tools::codegen::document::Schema;
+use crate::tools::codegen::model::{Check, Type};
+use crate::tools::codegen::rules;
+
+impl Lowering<'_> {
+    /// Reads a schema of type `array`.
+    pub(super) fn array(&mut self, schema: &Schema, site: Site<'_>) -> Type {
+        // Up to 2019-09 `items` with a list was what `prefixItems` is since, and `additionalItems` what `items` is.
+        let (prefix, rest) = match (schema.get("prefixItems"), schema.get("items")) {
+            (Some(Value::Array(prefix)), rest) => (prefix.as_slice(), rest),
+            (_, Some(Value::Array(prefix))) => (prefix.as_slice(), schema.get("additionalItems")),
+            (_, rest) => (&[][..], rest),
+        };
+        self.trail.push("[]".to_owned());
+        let positions: Vec<Type> = prefix.iter().map(|item| self.lower(item, site.item())).collect();
+        let rest = match rest {
+            Some(rest) => self.lower(rest, site.item()),
+            None => Type::Any,
+        };
+        self.trail.pop();
+
+        let mut checks = length_checks(schema, "minItems", "maxItems");
+        let rest = if checks.is_empty() { rest } else { self.named_item(rest, site) };
+        if prefix.is_empty() && rest != Type::Never {
+            return Type::List(Box::new(rest)).checked(checks);
+        }
+        let least = checks.iter().find_map(|check| match check {
+            Check::MinLength(least) => Some(*least as usize),
+            _ => None,
+        });
+        let most = checks.iter().find_map(|check| match check {
+            Check::MaxLength(most) => Some(*most as usize),
+            _ => None,
+        });
+        let is_closed = rest == Type::Never || most.is_some_and(|most| most <= prefix.len());
+        if is_closed && least == Some(prefix.len()) {
+            return Type::Tuple(positions);
+        }
+        if is_closed && most.is_none() {
+            checks.push(Check::MaxLength(prefix.len() as u64));
+        }
+        let by_position = Schema::from_iter([("prefixItems".to_owned(), Value::Array(prefix.to_vec()))]);
+        match rules::rule(&by_position) {
+            Some(rule) => checks.push(Check::Rule(rule)),
+            None => self.degrade("which item stands where is not checked".to_owned()),
+        }
+        let others = if is_closed { Type::Never } else { rest };
+        let item = match Type::union(positions.into_iter().chain([others])) {
+            Type::Never => Type::Any,
+            item => item,
+        };
+        Type::List(Box::new(item)).checked(checks)
+    }
+
+    /// In a list with bounds, items with bounds have a name of their own, as datamodel-code-generator has it.
+    fn named_item(&mut self, item: Type, site: Site<'_>) -> Type {
+        match &item {
+            Type::Checked(inner, _)
+                if matches!(**inner, Type::Str | Type::Int | Type::Float | Type::List(_)) =>
+            {
+                let id = self.claim(site.item(), ClassKind::Model);
+                self.fill(id, item);
+                Type::Class(id)
+            }
+            _ => item,
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Numbers, strings, and values that are listed one by one.
+
+use serde_json::Value;
+
+use super::object::length_checks;
+use super::{ClassKind, Lowering, Site};
+use crate::tools::codegen::document::Schema;
+use crate::tools::codegen::identifier;
+use crate::tools::codegen::merge::{equal, type_names};
+use crate::tools::codegen::model::{Body, Check, Member, Type};
+use crate::tools::codegen::scope::{Numbering, Scope};
+
+impl Lowering<'_> {
+    /// Reads a schema of type `integer` or `number`; `ty` is which.
+    pub(super) fn number(&mut self, ty: Type, schema: &Schema) -> Type {
+        let number = |keyword: &str| match schema.get(keyword) {
+            Some(Value::Number(number)) => Some(number.clone()),
+            _ => None,
+        };
+        // draft-04: `exclusiveMinimum: true` makes `minimum` exclusive.
+        let is_exclusive = |keyword: &str| schema.get(keyword) == Some(&Value::Bool(true));
+        let mut checks = Vec::new();
+        if let Some(bound) = number("minimum") {
+            let check =
+                if is_exclusive("exclusiveMinimum") { Check::ExclusiveMinimum } else { Check::Minimum };
+            checks.push(check(bound));
+        }
+        checks.extend(number("exclusiveMinimum").map(Check::ExclusiveMinimum));
+        if let Some(bound) = number("maximum") {
+            let check =
+                if is_exclusive("exclusiveMaximum") { Check::ExclusiveMaximum } else { Check::Maximum };
+            checks.push(check(bound));
+        }
+        checks.extend(number("exclusiveMaximum").map(Check::ExclusiveMaximum));
+        checks
+            .extend(number("multipleOf").filter(|number| number.as_f64() > Some(0.0)).map(Check::MultipleOf));
+        ty.checked(checks)
+    }
+
+    /// Reads a schema of type `string`. Formats do not change the type: what is sent is what was given.
+    pub(super) fn string(&mut self, schema: &Schema) -> Type {
+        let mut checks = length_checks(schema, "minLength", "maxLength");
+        if let Some(pattern) = schema.get("pattern").and_then(Value::as_str)
+            && let Type::Checked(_, pattern) = self.patterned(pattern)
+        {
+            checks.extend(pattern);
+        }
+        Type::Str.checked(checks)
+    }
+
+    /// Reads `const`.
+    pub(super) fn constant(&mut self, value: &Value) -> Type {
+        match value {
+            Value::Null => Type::Null,
+            Value::String(_) => Type::Literal(vec![value.clone()]),
+            // `Literal[True]` would take 1 for True.
+            Value::Bool(_) => Type::Bool.checked(vec![one_of(vec![value.clone()])]),
+            Value::Number(number) if !number.is_f64() => Type::Int.checked(vec![one_of(vec![value.clone()])]),
+            other => Type::Any.checked(vec![one_of(vec![other.clone()])]),
+        }
+    }
+
+    /// Reads `enum`: a class with a member for each value, where Python's enums can hold the values.
+    pub(super) fn enumeration(&mut self, values: &[Value], schema: &Schema, site: Site<'_>) -> Type {
+        let types = schema.get("type").map(type_names).unwrap_or_default();
+        let mut admitted: Vec<&Value> = values
+            .iter()
+            .filter(|value| types.is_empty() || types.iter().any(|name| is_of(value, name)))
+            .collect();
+        if let Some(constant) = schema.get("const") {
+            admitted.retain(|value| equal(value, constant));
+        }
+        let is_nullable = admitted.iter().any(|value| value.is_null());
+        admitted.retain(|value| !value.is_null());
+        let null = is_nullable.then_some(Type::Null);
+        if admitted.is_empty() {
+            return Type::union(null);
+        }
+        let scalar =
+            |value: &&Value| value.is_string() || value.is_boolean() || value.is_i64() || value.is_u64();
+        if !admitted.iter().all(scalar) || has_python_equals(&admitted) {
+            let admitted = admitted.into_iter().cloned().chain(is_nullable.then_some(Value::Null));
+            return Type::Any.checked(vec![one_of(admitted.collect())]);
+        }
+        let id = self.claim(site, ClassKind::Enum);
+        self.classes.0[id.0].body = Body::Enum(members(&admitted, &types));
+        Type::union([Type::Class(id)].into_iter().chain(null))
+    }
+}
+
+/// One of `values`, compared as JSON: for those that Python's own types cannot tell apart.
+fn one_of(values: Vec<Value>) -> Check {
+    Check::Rule(Schema::from_iter([("enum".to_owned(), Value::Array(values))]))
+}
+
+/// The members of an enum, named after their values: `stars`, and `integer_1` for a number of type integer.
+fn members(values: &[&Value], types: &[&str]) -> Vec<Member> {
+    let mut names = Scope::default();
+    let mut seen = std::collections::HashSet::new();
+    let mut members = Vec::with_capacity(values.len());
+    for value in values {
+        if !seen.insert(*value) {
+            continue;
+        }
+        let name = match (value, types) {
+            (Value::String(text), _) => identifier::member(text),
+            (Value::Bool(flag), [] | [_, _, ..]) => format!("bool_{}", if *flag { "True" } else { "False" }),
+            (Value::Bool(flag), [name]) => format!("{name}_{}", if *flag { "True" } else { "False" }),
+            (other, [name]) if *name != "string" => identifier::member(&format!("{name}_{other}")),
+            (other, _) => identifier::member(&format!("int_{other}")),
+        };
+        let name = names.take(name, Numbering::Underscore);
+        members.push(Member { name, value: (*value).clone() });
+    }
+    members
+}
+
+/// Whether two of the values are equal in Python but not in JSON, as `1` and `True` are: an enum would make them one.
+fn has_python_equals(values: &[&Value]) -> bool {
+    let holds = |wanted: Value| values.contains(&&wanted);
+    holds(Value::Bool(true)) && holds(Value::from(1)) || holds(Value::Bool(false)) && holds(Value::from(0))
+}
+
+/// Whether `value` is of the JSON Schema type `name`.
+fn is_of(value: &Value, name: &str) -> bool {
+    match name {
+        "null" => value.is_null(),
+        "boolean" => value.is_boolean(),
+        "integer" => {
+            value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0)
+        }
+        "number" => value.is_number(),
+        "string" => value.is_string(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        _ => true,
+    }
+}

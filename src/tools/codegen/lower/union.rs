@@ -1,0 +1,121 @@
+//! `anyOf` and `oneOf`.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+
+use super::{Lowering, Site, TOO_LARGE, validating};
+use crate::tools::codegen::document::Schema;
+use crate::tools::codegen::merge::merge;
+use crate::tools::codegen::model::{Body, Type};
+
+impl Lowering<'_> {
+    /// Reads a union; the keywords beside it hold for every branch.
+    pub(super) fn union(
+        &mut self,
+        keyword: &str,
+        branches: &[Value],
+        schema: &Schema,
+        site: Site<'_>,
+    ) -> Type {
+        if let Some(ty) = self.union_of_constants(branches, schema, site) {
+            return ty;
+        }
+        // The branches share the name as it is, even where it is that of a list.
+        let site = Site { is_item: false, ..site };
+        let mut shared = validating(schema);
+        shared.shift_remove(keyword);
+        shared.shift_remove("unevaluatedProperties");
+        let mut members = Vec::with_capacity(branches.len());
+        for branch in branches {
+            let is_plain = shared.is_empty() || is_object_reference(branch, &shared);
+            let member = match branch {
+                _ if is_plain => self.lower(branch, site.part()),
+                Value::Bool(true) => self.lower(&Value::Object(shared.clone()), site.part()),
+                Value::Object(branch) => {
+                    let branch = self.dereference(branch, super::MAX_DEPTH);
+                    match merge(&shared, &branch) {
+                        Some(both) if !self.affords(&both) => self.give_up(TOO_LARGE),
+                        Some(both) => self.lower(&Value::Object(both), site.part()),
+                        None => Type::Never,
+                    }
+                }
+                _ => Type::Never,
+            };
+            members.push(member);
+        }
+        let named = schema.get("discriminator").and_then(|of| of.get("propertyName")).and_then(Value::as_str);
+        if let Some(wire) = self.tag(&members, named) {
+            return Type::Tagged { members, wire };
+        }
+        Type::union(members)
+    }
+
+    /// A union of nothing but constants, and perhaps `null`, is an enum.
+    fn union_of_constants(&mut self, branches: &[Value], schema: &Schema, site: Site<'_>) -> Option<Type> {
+        let (nulls, others): (Vec<_>, Vec<_>) =
+            branches.iter().partition(|branch| branch.get("type") == Some(&Value::from("null")));
+        let constant = |branch: &Value| {
+            let object = branch
+                .as_object()
+                .filter(|object| !object.contains_key("$ref") && !object.contains_key("allOf"));
+            object?
+                .get("const")
+                .filter(|value| value.is_string() || value.is_i64() || value.is_u64())
+                .cloned()
+        };
+        let values =
+            others.into_iter().map(constant).collect::<Option<Vec<Value>>>().filter(|v| !v.is_empty())?;
+        let of_kind = Schema::from_iter([(
+            "type".to_owned(),
+            json!(if values[0].is_string() { "string" } else { "integer" }),
+        )]);
+        let kind =
+            if schema.contains_key("type") || values.iter().any(|v| v.is_string() != values[0].is_string()) {
+                schema
+            } else {
+                &of_kind
+            };
+        if nulls.is_empty() {
+            return Some(self.enumeration(&values, kind, site));
+        }
+        // The name itself belongs to the enum or null, in code that datamodel-code-generator writes.
+        let name = format!("{}_Enum", site.name);
+        Some(Type::union([self.enumeration(&values, kind, Site { name: &name, ..site }), Type::Null]))
+    }
+
+    /// The property by which the members of a union can be told apart: required in each of them, unless the schema has
+    /// `named` it, with a text that none of the others admits.
+    fn tag(&self, members: &[Type], named: Option<&str>) -> Option<String> {
+        let constants: Vec<Vec<(&str, &str)>> =
+            members.iter().map(|member| self.constants(member, named)).collect();
+        let (first, _) = constants.split_first().filter(|(_, others)| !others.is_empty())?;
+        let distinguishes = |wire: &str| {
+            let mut texts = HashSet::new();
+            constants.iter().all(|of| of.iter().any(|(name, text)| *name == wire && texts.insert(*text)))
+        };
+        first.iter().map(|(wire, _)| *wire).find(|wire| distinguishes(wire)).map(str::to_owned)
+    }
+
+    /// The properties of a model that admit a single text, and could be a tag.
+    fn constants(&self, member: &Type, named: Option<&str>) -> Vec<(&str, &str)> {
+        let Type::Class(id) = member else { return Vec::new() };
+        let Body::Model(model) = &self.classes.get(*id).body else { return Vec::new() };
+        let candidates =
+            model.fields.iter().filter(|field| field.is_required || named == Some(field.wire.as_str()));
+        candidates.filter_map(|field| Some((field.wire.as_str(), constant(&field.ty)?))).collect()
+    }
+}
+
+/// Whether `branch` is a `$ref` beside which only the type is repeated: it can keep its class then.
+fn is_object_reference(branch: &Value, shared: &Schema) -> bool {
+    branch.get("$ref").is_some() && shared.len() == 1 && shared.contains_key("type")
+}
+
+/// The one text that a type admits, if it admits nothing else.
+fn constant(ty: &Type) -> Option<&str> {
+    match ty {
+        Type::Literal(values) if values.len() == 1 => values[0].as_str(),
+        _ => None,
+    }
+}

@@ -1,0 +1,72 @@
+//! The servers in the configuration files of other MCP clients.
+//!
+//! It reads files and starts nothing; what a server is registered as is decided elsewhere.
+
+mod adapt;
+mod client;
+mod document;
+mod merge;
+mod names;
+mod ourselves;
+mod placeholders;
+mod read;
+mod secrets;
+
+use std::path::PathBuf;
+
+pub(crate) use self::client::{Client, Place, Surroundings};
+pub(crate) use self::merge::merge;
+pub(crate) use self::read::{Reader, Unreadable};
+pub(crate) use self::secrets::{Found, replace as replace_secrets};
+use crate::connections::mcp_client::ServerParameters;
+
+/// A server that a client has.
+#[derive(Debug, Clone)]
+pub(crate) struct Offered {
+    /// The name of its package.
+    pub(crate) name: String,
+    /// Its name there.
+    pub(crate) original: String,
+    /// How it is reached. Secrets in clear text are in it.
+    pub(crate) parameters: ServerParameters,
+    /// The files that have it, the first by precedence first.
+    pub(crate) places: Vec<Place>,
+    /// Files beside those that its parameters were read from.
+    pub(crate) read: Vec<PathBuf>,
+    /// Parts that were left out or reinterpreted, a sentence each.
+    pub(crate) notes: Vec<String>,
+}
+
+/// A server, or several, that is not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Left {
+    /// Its name there.
+    pub(crate) name: String,
+    /// The file that has it.
+    pub(crate) place: Place,
+    /// Why, as a text.
+    pub(crate) why: String,
+}
+
+/// The servers of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    pub(crate) offered: Vec<Offered>,
+    pub(crate) left: Vec<Left>,
+}
+
+impl Place {
+    /// A file of no known client.
+    pub(crate) fn of_file(path: PathBuf) -> Self {
+        Self { client: Client::of_file(&path), path }
+    }
+
+    /// Whose it is, for people: the client, or the file.
+    pub(crate) fn owner(&self) -> String {
+        let file = || self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        self.client.map_or_else(file, |client| client.title().to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,304 @@
+//! Takes the MCP servers that the user has configured in other clients: `ipybox import`, and `--mcp-config`.
+//!
+//! ```text
+//! files → formats → servers by name → kept (secrets out of them) → shown, chosen → registry
+//! ```
+
+pub(crate) mod formats;
+mod kept;
+mod register;
+mod start;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use self::formats::{Client, Contents, Left, Offered, Place, Reader, Surroundings, Unreadable, merge};
+pub(crate) use self::kept::Kept;
+pub(crate) use self::register::AT_ONCE;
+pub use self::register::{ImportEvent, Importer};
+pub(crate) use self::start::{AtStart, StartServer, offered_at_start};
+use crate::config::{self, state_directory};
+use crate::connections::mcp_client::{Connector, Reach, ServerParameters};
+use crate::ground::env::Variables;
+use crate::ground::env::vault::Vault;
+use crate::ground::text::visible::{line, word};
+use crate::ground::text::{describe, nearest, one_line, shortened};
+use crate::tools::registry::Registry;
+
+/// Why nothing can be imported.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// The workspace or the state directory cannot be used.
+    #[error(transparent)]
+    Config(#[from] config::Error),
+    /// `--from` is neither a client nor a file.
+    #[error(
+        "import from `{name}`: it is neither a file nor a client that is known{hint}\n\
+         hint: known are {}, and any file with `mcpServers`",
+        known_clients()
+    )]
+    UnknownSource {
+        /// What was given.
+        name: String,
+        /// What may be meant.
+        hint: String,
+    },
+    /// The client has no configuration here.
+    #[error("import from {client}: it has no servers here; looked for {places}")]
+    NoFile {
+        /// The client.
+        client: &'static str,
+        /// Where its files would be.
+        places: String,
+    },
+    /// A file cannot be used.
+    #[error("{0}")]
+    File(String),
+    /// What is registered, or kept, already cannot be read.
+    #[error("compare with what is registered")]
+    State(#[source] io::Error),
+}
+
+/// What there is to import.
+#[derive(Debug)]
+pub struct Import {
+    /// The servers, in the order of precedence.
+    pub servers: Vec<ImportServer>,
+    /// What is not taken.
+    pub left: Vec<ImportLeft>,
+    /// Files that cannot be used, with why.
+    pub unreadable: Vec<String>,
+    /// The files that were looked for.
+    pub looked_for: Vec<PathBuf>,
+}
+
+/// A server to import. Its texts are safe to show.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ImportServer {
+    /// The name of its package.
+    pub name: String,
+    /// Its name in the client.
+    pub original: String,
+    /// Its command line or URL, with placeholders for its secrets.
+    pub what: String,
+    /// Its variables or headers, its directory and its timeout, each as `NAME=value`, with placeholders for its secrets.
+    pub settings: Vec<String>,
+    /// Who has it: names of clients, and files.
+    pub origins: Vec<(String, PathBuf)>,
+    /// Parts that were left out or reinterpreted, a sentence each.
+    pub notes: Vec<String>,
+    /// The placeholders of its secrets, which stood in clear text.
+    pub secrets: Vec<String>,
+    /// What is registered under the name.
+    pub state: ImportState,
+    kept: Kept,
+}
+
+/// What is registered under the name of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImportState {
+    /// Nothing.
+    New,
+    /// This server, with the same parameters.
+    Registered,
+    /// Another server, or this one with other parameters.
+    Differs,
+}
+
+/// What is not taken. Its texts are safe to show.
+#[derive(Debug, Clone)]
+pub struct ImportLeft {
+    /// Its name in the client.
+    pub name: String,
+    /// The client, or the file.
+    pub owner: String,
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    pub why: String,
+}
+
+impl std::fmt::Debug for ImportServer {
+    /// The name only: the secrets are in it.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("ImportServer").field(&self.name).finish()
+    }
+}
+
+impl Import {
+    /// Reads what clients have; `from` are names of clients, or files. Without any, all files that exist are read.
+    /// Nothing is written or started.
+    ///
+    /// # Errors
+    /// See [`ImportError`].
+    pub fn read(workspace: &Path, state_dir: Option<PathBuf>, from: &[String]) -> Result<Self, ImportError> {
+        let state = state_directory(workspace, state_dir)?;
+        let canonical = workspace.canonicalize();
+        let workspace =
+            canonical.map_err(|source| config::Error::Workspace { path: workspace.to_owned(), source })?;
+        let variables = Variables::load(&workspace);
+        let home = variables.in_process("HOME").filter(|home| home.starts_with('/')).map(PathBuf::from);
+        let surroundings =
+            Surroundings { workspace: &workspace, home: home.as_deref(), variables: &variables };
+        let connector = Connector::new(Arc::new(variables.clone()), workspace.clone());
+        let has_program = |command: &str| connector.has_program(command);
+        let reader = Reader { workspace: &workspace, home: home.as_deref(), has_program: &has_program };
+        let mut reading = Reading::default();
+        match from {
+            [] => Client::ALL.into_iter().for_each(|client| reading.all_of(client, &reader, &surroundings)),
+            from => from.iter().try_for_each(|from| reading.named(from, &reader, &surroundings))?,
+        }
+        let Reading { contents, unreadable, looked_for } = reading;
+        let Contents { offered, left } = merge(contents);
+        let vault = Arc::new(Vault::in_directory(&state));
+        let registry = Registry::in_directory(&state, connector.clone());
+        let servers = offered.into_iter().map(|offered| ImportServer::of(offered, &registry, &vault));
+        let servers = servers.collect::<io::Result<Vec<_>>>().map_err(ImportError::State)?;
+        Ok(Self { servers, left: left.into_iter().map(ImportLeft::of).collect(), unreadable, looked_for })
+    }
+}
+
+impl ImportServer {
+    fn of(offered: Offered, registry: &Registry, vault: &Arc<Vault>) -> io::Result<Self> {
+        let Offered { name, original, parameters, places, notes, .. } = offered;
+        let kept = Kept::of(&name, parameters, vault)?;
+        let state = match registry.parameters_of(&name)? {
+            None => ImportState::New,
+            Some(registered) if registered != kept.parameters => ImportState::Differs,
+            // The vault has lost a secret of it.
+            Some(_) if kept.has_new() => ImportState::New,
+            Some(_) => ImportState::Registered,
+        };
+        let secrets = kept.names().into_iter().map(|name| format!("${{{name}}}")).collect();
+        Ok(Self {
+            what: kept.parameters.summary(),
+            settings: settings_of(&kept.parameters),
+            origins: places.into_iter().map(|place| (shown(&place.owner()), place.path)).collect(),
+            notes: notes.iter().map(|note| shown(note)).collect(),
+            original: shown(&original),
+            name,
+            secrets,
+            state,
+            kept,
+        })
+    }
+}
+
+impl ImportLeft {
+    pub(crate) fn of(left: Left) -> Self {
+        let Left { name, place, why } = left;
+        let name = shown(&name).chars().take(NAME_CHARS).collect();
+        Self { name, owner: shown(&place.owner()), why: shown(&why), path: place.path }
+    }
+}
+
+/// What a command line or a URL does not show of a server.
+fn settings_of(parameters: &ServerParameters) -> Vec<String> {
+    let pair = |(name, value): (&String, &String)| format!("{}={}", shown(name), word(value));
+    let mut settings: Vec<String> = match &parameters.reach {
+        Reach::Stdio(stdio) => {
+            let directory = stdio.cwd.iter().map(|cwd| format!("cwd={}", word(cwd)));
+            stdio.env.iter().map(pair).chain(directory).collect()
+        }
+        Reach::Http(http) => http.headers.iter().map(pair).collect(),
+    };
+    settings.extend(parameters.timeout.map(|timeout| format!("timeout={}s", timeout.as_secs_f64())));
+    settings
+}
+
+/// How much of a text of a file is shown, in characters.
+const SHOWN_CHARS: usize = 500;
+
+/// How much of a name is shown: it may be a stranger's words for a model.
+const NAME_CHARS: usize = 80;
+
+/// A text from a file, safe to show as a part of a line.
+fn shown(text: &str) -> String {
+    shortened(&line(&one_line(text)), SHOWN_CHARS)
+}
+
+/// The files that have been read so far.
+#[derive(Default)]
+struct Reading {
+    contents: Vec<Contents>,
+    unreadable: Vec<String>,
+    looked_for: Vec<PathBuf>,
+}
+
+impl Reading {
+    /// Reads a client's files; what is wrong with one does not cost the others.
+    fn all_of(&mut self, client: Client, reader: &Reader<'_>, surroundings: &Surroundings<'_>) {
+        let places = client.places(surroundings);
+        let disabled = match (client, places.last()) {
+            (Client::ClaudeCode, Some(place)) => reader.disabled_in_claude_code(&place.path),
+            _ => Default::default(),
+        };
+        for place in places {
+            match reader.read(&place) {
+                Ok(mut contents) => {
+                    let is_off = |server: &Offered| disabled.contains(&server.original);
+                    for server in contents.offered.extract_if(.., |server| is_off(server)) {
+                        let (name, place) = (server.original, place.clone());
+                        contents.left.push(Left { name, place, why: "it is disabled there".to_owned() });
+                    }
+                    self.contents.push(contents);
+                }
+                Err(error) if error.is_nothing() => {}
+                Err(error) => self.unreadable.push(describe(&error)),
+            }
+            self.looked_for.push(place.path);
+        }
+    }
+
+    /// Reads a client's files, or a file.
+    fn named(
+        &mut self,
+        from: &str,
+        reader: &Reader<'_>,
+        surroundings: &Surroundings<'_>,
+    ) -> Result<(), ImportError> {
+        if let Some(client) = Client::named(from) {
+            let (before, failed) = (self.contents.len(), self.unreadable.len());
+            self.all_of(client, reader, surroundings);
+            if self.contents.len() == before && self.unreadable.len() == failed {
+                let places = client.places(surroundings);
+                let places = places.iter().map(|place| format!("`{}`", place.path.display()));
+                let places = places.collect::<Vec<_>>().join(", ");
+                return Err(ImportError::NoFile { client: client.title(), places });
+            }
+            return Ok(());
+        }
+        self.looked_for.push(from.into());
+        self.contents.push(read_file(Path::new(from), reader).map_err(|error| match error {
+            Unreadable::File { source, .. }
+                if source.kind() == io::ErrorKind::NotFound && !from.contains(['/', '.']) =>
+            {
+                let near = nearest(from, Client::ALL.iter().map(|client| client.name()));
+                let hint = near.first().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+                ImportError::UnknownSource { name: line(from), hint }
+            }
+            error => ImportError::File(describe(&error)),
+        })?);
+        Ok(())
+    }
+}
+
+/// Reads a file that the user has named.
+fn read_file(file: &Path, reader: &Reader<'_>) -> Result<Contents, Unreadable> {
+    let path = std::path::absolute(file);
+    let path = path.map_err(|source| Unreadable::File { path: file.to_owned(), source })?;
+    // By its real directory, since whether it lies in the workspace makes a difference.
+    let real = path.parent().and_then(|parent| parent.canonicalize().ok());
+    let path = match (real, path.file_name()) {
+        (Some(real), Some(name)) => real.join(name),
+        _ => path,
+    };
+    reader.read(&Place::of_file(path))
+}
+
+fn known_clients() -> String {
+    Client::ALL.map(|client| format!("`{}`", client.name())).join(", ")
+}

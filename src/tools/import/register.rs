@@ -1,0 +1,142 @@
+//! Registers imported servers, side by side, without a session.
+
+use std::sync::{Mutex, PoisonError};
+
+use futures::StreamExt as _;
+
+use super::{ImportServer, Kept};
+use crate::config::{self, Config, Settings};
+use crate::connections::mcp_client::Connector;
+use crate::ground::text::describe;
+use crate::tools::registry::{Packages, Registry};
+
+/// How many servers are started at once: each may download and compile what it needs.
+pub(crate) const AT_ONCE: usize = 8;
+
+/// What happens to a server that is imported.
+#[derive(Debug, Clone, Copy)]
+pub enum ImportEvent<'a> {
+    /// It is about to be started.
+    Starts,
+    /// It says something while it starts.
+    Says(&'a str),
+    /// It is registered, with so many tools.
+    Registered {
+        /// How many tools it has.
+        tools: usize,
+        /// What was left out or reinterpreted, and what code does not express.
+        notes: &'a [String],
+    },
+    /// It is not registered.
+    Failed(&'a str),
+}
+
+/// Registers servers for a workspace. Call [`stop`](Self::stop) at the end.
+pub struct Importer {
+    config: Config,
+    registry: Registry,
+    connector: Connector,
+    /// Those whose secrets are in the vault, and who are not registered yet.
+    under_way: Mutex<Vec<(String, Kept)>>,
+}
+
+impl Importer {
+    /// An importer for the workspace of these settings, which is created with its state directory.
+    ///
+    /// # Errors
+    /// The settings cannot be used.
+    pub fn new(settings: Settings) -> Result<Self, config::Error> {
+        let config = Config::new(settings)?;
+        let connector = config.connector().in_foreground();
+        connector.keep_apart(config.guard());
+        let registry = Registry::in_directory(&config.state_dir, connector.clone());
+        registry.report_placeholders(config.variables());
+        Ok(Self { config, registry, connector, under_way: Mutex::default() })
+    }
+
+    /// Registers servers, a few at once. One that fails does not hold up the others. Returns how many have failed.
+    ///
+    /// Dropping the future leaves those that are registered by then.
+    pub async fn register(
+        &self,
+        servers: &[ImportServer],
+        report: &(dyn Fn(&ImportServer, ImportEvent<'_>) + Sync),
+    ) -> usize {
+        let each = futures::stream::iter(servers).map(|server| async move {
+            report(server, ImportEvent::Starts);
+            let registered = self.register_one(server, &|what| report(server, ImportEvent::Says(what))).await;
+            match &registered {
+                Ok((tools, notes)) => report(server, ImportEvent::Registered { tools: *tools, notes }),
+                Err(words) => report(server, ImportEvent::Failed(words)),
+            }
+            registered.is_err()
+        });
+        each.buffer_unordered(AT_ONCE).filter(|has_failed| std::future::ready(*has_failed)).count().await
+    }
+
+    async fn register_one(
+        &self,
+        server: &ImportServer,
+        tell: crate::connections::mcp_client::Tell<'_>,
+    ) -> Result<(usize, Vec<String>), String> {
+        let ImportServer { name, kept, .. } = server;
+        let failed = |error: &dyn std::error::Error| describe(error);
+        let before = self.registry.parameters_of(name).map_err(|error| failed(&error))?;
+        self.begun(name, kept);
+        let registered = async {
+            kept.put().await.map_err(|error| format!("keep its secrets: {error}"))?;
+            let candidate = self.registry.imported(name, kept.parameters.clone(), Vec::new());
+            let candidate = candidate.map_err(|error| failed(&error))?;
+            let packages = Packages::of_workspace(self.config.workspace());
+            self.registry.register(candidate, packages, tell).await.map_err(|error| failed(&error))
+        };
+        match registered.await {
+            Ok((registration, open)) => {
+                self.ended(name);
+                open.close().await;
+                if let Some(before) = before {
+                    kept.forget_those_of(&before).await;
+                }
+                let notes = [registration.notes, registration.warnings, registration.drift].concat();
+                Ok((registration.modules.len(), notes))
+            }
+            Err(words) => {
+                self.ended(name);
+                kept.withdraw().await;
+                Err(words)
+            }
+        }
+    }
+
+    fn begun(&self, name: &str, kept: &Kept) {
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        under_way.push((name.to_owned(), kept.clone()));
+    }
+
+    fn ended(&self, name: &str) {
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        under_way.retain(|(known, _)| known != name);
+    }
+
+    /// Ends the servers that are still starting, and removes the secrets of those that were not registered.
+    pub async fn stop(&self) {
+        self.connector.end_starts();
+        self.connector.starts_ended().await;
+        let left = std::mem::take(&mut *self.under_way.lock().unwrap_or_else(PoisonError::into_inner));
+        for (name, kept) in left {
+            let is_registered = |name: &str| {
+                let registered = self.registry.parameters_of(name);
+                !registered.is_ok_and(|registered| registered.as_ref() != Some(&kept.parameters))
+            };
+            if !is_registered(&name) {
+                kept.withdraw().await;
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Importer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Importer").finish_non_exhaustive()
+    }
+}

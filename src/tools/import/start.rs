@@ -1,0 +1,73 @@
+//! The servers of the files that are named when a session starts.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::formats::{Left, Reader, merge};
+use super::{ImportLeft, Kept, read_file};
+use crate::config::{Config, Site};
+use crate::connections::mcp_client::Connector;
+use crate::ground::env::vault::Vault;
+use crate::ground::text::describe;
+
+/// What the files offer.
+#[derive(Default)]
+pub(crate) struct AtStart {
+    /// The servers, by name.
+    pub(crate) servers: Vec<StartServer>,
+    /// What is not taken, but for ipybox itself, in words.
+    pub(crate) left: Vec<String>,
+}
+
+/// A server that a file offers.
+pub(crate) struct StartServer {
+    pub(crate) name: String,
+    pub(crate) kept: Kept,
+    /// Parts that were left out or reinterpreted, a sentence each.
+    pub(crate) notes: Vec<String>,
+    /// Whether code in the sandbox, if there is one, could have written the file.
+    pub(crate) is_of_code: bool,
+}
+
+/// Reads the files that the settings name. Blocks.
+///
+/// # Errors
+/// One of them cannot be used, in words.
+pub(crate) fn offered_at_start(config: &Config, connector: &Connector) -> Result<AtStart, String> {
+    let vault = Arc::new(Vault::in_directory(&config.state_dir));
+    let home = (config.home != Path::new("/")).then_some(config.home.as_path());
+    let has_program = |command: &str| connector.has_program(command);
+    let reader = Reader { workspace: &config.workspace, home, has_program: &has_program };
+    let contents = config.mcp_configs.iter().map(|file| read_file(file, &reader));
+    let contents = contents.collect::<Result<Vec<_>, _>>().map_err(|error| describe(&error))?;
+    let merged = merge(contents);
+    let mut start = AtStart::default();
+    for Left { name, place, why } in merged.left {
+        if why.contains("ipybox itself") {
+            tracing::debug!("`--mcp-config` has ipybox itself, which is left out");
+            continue;
+        }
+        let ImportLeft { name, why, .. } = ImportLeft::of(Left { name, place, why });
+        start.left.push(format!("`{name}`: {why}"));
+    }
+    for offered in merged.offered {
+        let is_of_code = offered.places.iter().all(|place| is_of_code(config, &place.path))
+            || offered.read.iter().any(|file| is_of_code(config, file));
+        let kept = Kept::of(&offered.name, offered.parameters, &vault);
+        let kept = kept.map_err(|error| format!("look for the secrets of `{}`: {error}", offered.name))?;
+        let (name, notes) = (offered.name, offered.notes);
+        start.servers.push(StartServer { name, kept, notes, is_of_code });
+    }
+    Ok(start)
+}
+
+/// Whether code in the sandbox could have written the file.
+fn is_of_code(config: &Config, file: &Path) -> bool {
+    match &config.site {
+        Site::Sandboxed { exposed, .. } => {
+            file.starts_with(&config.workspace) || exposed.on_the_way(file).is_some()
+        }
+        // Then code can write all files of the user.
+        Site::Local | Site::Remote(_) => false,
+    }
+}

@@ -1,0 +1,114 @@
+//! Searches the tools of all registered servers, in memory.
+//!
+//! The index is made for the first search, and again when a definition has changed: another process may have registered a
+//! server meanwhile.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::definitions::{DefinitionStore, Version};
+use super::search::{Error, Index};
+use super::store::Store;
+use crate::ground::files::Stamp;
+use crate::tools::codegen::Tool;
+use crate::tools::servers::Query;
+
+/// What a state directory, or a registry in memory, keeps of its servers.
+pub(super) struct Kept {
+    pub(super) servers: Arc<Store>,
+    pub(super) definitions: Arc<DefinitionStore>,
+}
+
+impl Kept {
+    pub(super) fn in_directory(state_directory: &Path) -> Self {
+        Self {
+            servers: Arc::new(Store::in_directory(state_directory)),
+            definitions: Arc::new(DefinitionStore::in_directory(state_directory)),
+        }
+    }
+}
+
+/// The tools of all servers that code can call.
+pub(super) struct Catalog {
+    /// The first that has a name says what it means.
+    places: Vec<Kept>,
+    /// One search at a time, since the first has to make the index.
+    indexed: Mutex<Indexed>,
+}
+
+/// An index, and of which versions it was made.
+#[derive(Default)]
+struct Indexed {
+    names: Vec<Names>,
+    versions: Versions,
+    index: Index,
+}
+
+/// The names that a place has.
+#[derive(Default)]
+struct Names {
+    stamp: Option<Stamp>,
+    names: Vec<String>,
+}
+
+/// The servers that are registered, with the place and the version of their definitions.
+type Versions = BTreeMap<String, (usize, Option<Version>)>;
+
+impl Catalog {
+    pub(super) fn new(places: impl IntoIterator<Item = Kept>) -> Self {
+        Self { places: places.into_iter().collect(), indexed: Mutex::default() }
+    }
+
+    /// Answers a query. Blocks.
+    pub(super) fn search(&self, query: &Query) -> Result<String, Error> {
+        let mut indexed = self.indexed.lock().unwrap_or_else(PoisonError::into_inner);
+        self.renew(&mut indexed).map_err(Error::Store)?;
+        indexed.index.search(query)
+    }
+
+    fn renew(&self, indexed: &mut Indexed) -> io::Result<()> {
+        indexed.names.resize_with(self.places.len(), Names::default);
+        for (place, known) in self.places.iter().zip(&mut indexed.names) {
+            // Each version is looked up before what it is the version of: in doubt the next search reads again.
+            let stamp = place.servers.stamp()?;
+            if stamp.is_none() || stamp != known.stamp {
+                *known = Names { stamp, names: place.servers.names()? };
+            }
+        }
+        let mut versions = Versions::new();
+        for (number, (place, known)) in self.places.iter().zip(&indexed.names).enumerate() {
+            for name in &known.names {
+                if !versions.contains_key(name) {
+                    versions.insert(name.clone(), (number, place.definitions.version(name)?));
+                }
+            }
+        }
+        if indexed.versions != versions {
+            indexed.index = self.index(&versions);
+            indexed.versions = versions;
+        }
+        Ok(())
+    }
+
+    fn index(&self, versions: &Versions) -> Index {
+        let mut servers: Vec<(&str, Vec<Tool>)> = Vec::with_capacity(versions.len());
+        for (name, (number, _)) in versions {
+            match self.places[*number].definitions.get(name) {
+                Ok(definitions) => servers.push((name, definitions.tools)),
+                // The others can be found all the same, and the next registration of this one reports it.
+                Err(error) => tracing::warn!(%error, "the tools of a server cannot be searched"),
+            }
+        }
+        Index::new(servers.iter().map(|(name, tools)| (*name, tools.as_slice())))
+    }
+}
+
+/// Answers a query about the servers that a workspace's state directory keeps, as text for a model. Blocks.
+///
+/// # Errors
+/// The query is out of bounds or names an unknown server, or the files cannot be read.
+pub fn search(state_directory: &Path, query: &Query) -> Result<String, Error> {
+    Catalog::new([Kept::in_directory(state_directory)]).search(query)
+}

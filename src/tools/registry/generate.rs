@@ -1,0 +1,184 @@
+//! Lists what a server has, and reports on the package generated from it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Error;
+use crate::approval::ToolAnnotations;
+use crate::connections::mcp_client::{self, Connection, Connector, Hints, ServerParameters, Tell};
+use crate::ground::text::describe;
+use crate::tools::codegen::{self, Package, PromptArgument, ResourcesAndPrompts, Tool};
+
+/// The most templates of resources, and the most prompts, that get a function.
+const FUNCTIONS_MAX: usize = 500;
+
+/// What a server has listed.
+pub(super) struct Listed {
+    pub(super) tools: Vec<Tool>,
+    /// By the tools' names.
+    pub(super) annotations: BTreeMap<String, ToolAnnotations>,
+    /// The names of the tools for apps only, which are left out.
+    pub(super) for_apps: BTreeSet<String>,
+    /// Templates of resources, and prompts.
+    pub(super) others: ResourcesAndPrompts,
+    /// What of them is left out.
+    pub(super) notes: Vec<String>,
+    /// Still open.
+    pub(super) connection: Connection,
+}
+
+/// Connects to a server and lists what it has.
+pub(super) async fn listed_by(
+    connector: &Connector,
+    name: &str,
+    parameters: &ServerParameters,
+    notes: &[String],
+    tell: Tell<'_>,
+) -> Result<Listed, Error> {
+    let what = parameters.summary();
+    let server_error = |source| Error::Server {
+        name: name.to_owned(),
+        what: what.clone(),
+        notes: notes.to_vec(),
+        source: Box::new(source),
+    };
+    tell("connecting");
+    let connection = connector.connect_reporting(name, parameters, tell).await.map_err(server_error)?;
+    tell("listing its tools");
+    match connection.list_tools().await {
+        Ok(tools) => {
+            let (for_apps, tools): (Vec<_>, Vec<_>) = tools.into_iter().partition(|tool| tool.is_for_apps);
+            let for_apps = for_apps.into_iter().map(|tool| tool.name).collect();
+            let annotations = tools.iter().map(|tool| (tool.name.clone(), annotations(tool.hints))).collect();
+            let (others, notes) = others(&connection).await;
+            Ok(Listed {
+                tools: tools.into_iter().map(to_codegen).collect(),
+                annotations,
+                for_apps,
+                others,
+                notes,
+                connection,
+            })
+        }
+        Err(error) => {
+            connection.close().await;
+            Err(server_error(error))
+        }
+    }
+}
+
+/// A server's hints on a tool, for those who decide about its calls.
+fn annotations(hints: Hints) -> ToolAnnotations {
+    let Hints { read_only, destructive, idempotent, open_world } = hints;
+    ToolAnnotations { read_only, destructive, idempotent, open_world }
+}
+
+/// What a server has beside its tools, and notes on what it could not list. Without them its tools can be used all
+/// the same.
+async fn others(connection: &Connection) -> (ResourcesAndPrompts, Vec<String>) {
+    let identity = connection.identity();
+    let templates = async { if_declared(identity.has_resources, connection.list_resource_templates()).await };
+    let prompts = async { if_declared(identity.has_prompts, connection.list_prompts()).await };
+    let (templates, prompts) = tokio::join!(templates, prompts);
+    // Some SDKs declare both for every server.
+    let templates = match templates {
+        Some(Ok(none)) if none.is_empty() && !connection.has_any_resource().await => None,
+        templates => templates,
+    };
+    let prompts = prompts.filter(|listed| !listed.as_ref().is_ok_and(Vec::is_empty));
+    let mut notes = Vec::new();
+    let resources = listed("resource templates", templates, &mut notes);
+    let prompts = listed("prompts", prompts, &mut notes);
+    let others = ResourcesAndPrompts {
+        resources: resources.map(|templates| templates.into_iter().map(to_template).collect()),
+        prompts: prompts.map(|prompts| prompts.into_iter().map(to_prompt).collect()),
+    };
+    (others, notes)
+}
+
+async fn if_declared<T>(
+    is_declared: bool,
+    listing: impl Future<Output = Result<Vec<T>, mcp_client::Error>>,
+) -> Option<Result<Vec<T>, mcp_client::Error>> {
+    if is_declared { Some(listing.await) } else { None }
+}
+
+/// What a server has listed, as far as functions are made of it; `None` if there is nothing.
+fn listed<T>(
+    items: &str,
+    listed: Option<Result<Vec<T>, mcp_client::Error>>,
+    notes: &mut Vec<String>,
+) -> Option<Vec<T>> {
+    let mut listed = listed?.unwrap_or_else(|error| {
+        notes.push(format!("its {items} are left out: {}", describe(&error)));
+        Vec::new()
+    });
+    if listed.len() > FUNCTIONS_MAX {
+        notes.push(format!(
+            "{} of its {items} have no function: they are too many",
+            listed.len() - FUNCTIONS_MAX
+        ));
+        listed.truncate(FUNCTIONS_MAX);
+    }
+    Some(listed)
+}
+
+fn to_template(template: mcp_client::ResourceTemplate) -> codegen::ResourceTemplate {
+    let mcp_client::ResourceTemplate { uri_template, name, title, description, .. } = template;
+    codegen::ResourceTemplate { uri_template, name, title, description }
+}
+
+fn to_prompt(prompt: mcp_client::Prompt) -> codegen::Prompt {
+    let arguments = prompt.arguments.unwrap_or_default().into_iter().map(|argument| PromptArgument {
+        description: argument.description.or(argument.title),
+        is_required: argument.required == Some(true),
+        name: argument.name,
+    });
+    let (name, title, description) = (prompt.name, prompt.title, prompt.description);
+    codegen::Prompt { name, title, description, arguments: arguments.collect() }
+}
+
+/// A note about the tools that were left out, if any.
+pub(super) fn left_out<'n>(for_apps: impl IntoIterator<Item = &'n String>) -> Option<String> {
+    let names: Vec<_> = for_apps.into_iter().map(String::as_str).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "tools left out, since they are for the server's own user interface, not for models: {}",
+            names.join(", ")
+        )
+    })
+}
+
+/// How many templates and prompts have functions, and how to import them; empty if there are none beside tools.
+pub(super) fn summary(server: &str, package: &Package, others: &ResourcesAndPrompts) -> String {
+    let has_tools = !package.modules.is_empty();
+    if package.others.is_empty() || has_tools && others.is_blank() {
+        return String::new();
+    }
+    let modules: Vec<_> = package.others.iter().map(|module| module.name.as_str()).collect();
+    format!("{} (`from mcptools.{server} import {}`)", others.summary(), modules.join(", "))
+}
+
+/// Warnings about parts of the schemas that the generated code does not express.
+pub(super) fn warnings(package: &Package) -> Vec<String> {
+    let of_module = |module: &codegen::Module| {
+        let of_spot = |spot: &codegen::Degradation| format!("{} ({}): {}", module.tool, spot.path, spot.what);
+        module.degraded.iter().map(of_spot).collect::<Vec<_>>()
+    };
+    let of_others = |module: &codegen::FunctionModule| {
+        let of_spot = |spot: &codegen::Degradation| format!("{} ({}): {}", module.name, spot.path, spot.what);
+        module.degraded.iter().map(of_spot).collect::<Vec<_>>()
+    };
+    let others = package.others.iter().flat_map(of_others);
+    package.modules.iter().flat_map(of_module).chain(others).collect()
+}
+
+pub(super) fn to_codegen(tool: mcp_client::Tool) -> Tool {
+    Tool {
+        name: tool.name,
+        title: tool.title,
+        description: tool.description,
+        input_schema: tool.input_schema,
+        output_schema: tool.output_schema,
+        observed: None,
+    }
+}

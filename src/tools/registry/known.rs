@@ -1,0 +1,351 @@
+//! What a user does with the registered servers of a workspace outside of a session: log in and out, list, try, remove.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use chrono::{DateTime, SecondsFormat};
+use futures::future::BoxFuture;
+use serde::Serialize;
+use serde_json::{Map, json};
+
+use super::{DefinitionStore, Packages, Registry};
+use crate::approval::Standing;
+use crate::approval::provenance::Label;
+use crate::config::{Config, Settings};
+use crate::connections::mcp_client::{self, Connector, LoginError, Reach, ServerParameters};
+use crate::connections::oauth::{self, KnownLogin, Opener, Visit, Visited};
+use crate::ground::text::{describe, listed, nearest};
+
+/// The servers of a workspace.
+pub struct KnownServers {
+    registry: Registry,
+    connector: Connector,
+    answers: Standing,
+    state_directory: PathBuf,
+    workspace: PathBuf,
+}
+
+/// Why something cannot be done with a server.
+#[derive(Debug, thiserror::Error)]
+pub enum KnownServerError {
+    /// The workspace or its state cannot be used.
+    #[error("use the workspace")]
+    Workspace(#[from] crate::config::Error),
+    /// No server has the name.
+    #[error("find the MCP server `{name}`: {}", unknown(name, known))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: Vec<String>,
+    },
+    /// The URL cannot be a server's.
+    #[error("use `{url}` as the URL of an MCP server: {why}")]
+    Url {
+        /// The URL.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The login failed, or could not be forgotten.
+    #[error("{what} {server}: {why}")]
+    Login {
+        /// What was to be done.
+        what: &'static str,
+        /// Its name or URL.
+        server: String,
+        /// Why, complete.
+        why: String,
+    },
+    /// The server cannot be used.
+    #[error("use the MCP server `{name}`: {why}")]
+    Server {
+        /// Its name.
+        name: String,
+        /// Why, complete.
+        why: String,
+    },
+    /// What is kept cannot be read or written.
+    #[error("read or write the registrations")]
+    Store(#[from] io::Error),
+}
+
+/// A registered server, as a list shows it.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct KnownServer {
+    /// Its name.
+    pub name: String,
+    /// Its command line or URL; placeholders are not filled.
+    pub target: String,
+    /// How many tools it had when it was registered; `None` if it is not registered yet.
+    pub tools: Option<usize>,
+    /// The login to it, if there is or was one.
+    pub login: Option<LoginState>,
+    /// What the user has said of its data.
+    pub label: Option<Label>,
+}
+
+/// The login to a server.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct LoginState {
+    /// Whether there is a token.
+    pub is_logged_in: bool,
+    /// Until when the token holds (RFC 3339), if that is known.
+    pub expires_at: Option<String>,
+    /// Whether the token is renewed without the user.
+    pub is_renewed: bool,
+    /// The authorization server.
+    pub issuer: Option<String>,
+    /// The scopes that were granted.
+    pub scopes: Vec<String>,
+    /// Whether the server has asked for a login, or for more scopes, since.
+    pub is_asked_for: bool,
+}
+
+/// Sends the user to an authorization URL, and returns the redirect URI if the user has brought it; see
+/// [`KnownServers::login`].
+pub type OpenPage<'a> = &'a (dyn Fn(String) -> BoxFuture<'a, Result<Option<String>, String>> + Send + Sync);
+
+/// Adapts [`OpenPage`].
+struct ByFunction<'a>(OpenPage<'a>);
+
+impl Opener for ByFunction<'_> {
+    fn open<'a>(&'a self, visit: &'a Visit) -> BoxFuture<'a, Result<Visited, String>> {
+        Box::pin(async { Ok((self.0)(visit.url.clone()).await?.map_or(Visited::Opened, Visited::Pasted)) })
+    }
+}
+
+/// A server that a user has named.
+struct Named {
+    name: String,
+    parameters: ServerParameters,
+}
+
+impl KnownServers {
+    /// The servers of `workspace`; `state_dir` is as in [`Settings`].
+    ///
+    /// # Errors
+    /// The workspace or its state cannot be used.
+    pub fn open(workspace: &Path, state_dir: Option<PathBuf>) -> Result<Self, KnownServerError> {
+        let canonical = workspace.canonicalize();
+        let source = |source| crate::config::Error::Workspace { path: workspace.to_owned(), source };
+        let workspace = canonical.map_err(source)?;
+        let config = Config::new(Settings { workspace, state_dir, ..Settings::default() })?;
+        let connector = config.connector().in_foreground();
+        let state_directory = config.state_dir.clone();
+        let registry = Registry::in_directory(&state_directory, connector.clone());
+        let answers = Standing::of_workspace(&state_directory);
+        Ok(Self { registry, connector, answers, state_directory, workspace: config.workspace().to_owned() })
+    }
+
+    /// Logs the user in to a server, by its name or URL. `scopes` are asked for beside those that were granted.
+    ///
+    /// `open` sends the user to the page; the browser then brings the answer to this process, unless `open` returns it.
+    ///
+    /// # Errors
+    /// There is no such server, or no login came of it.
+    pub async fn login(
+        &self,
+        target: &str,
+        scopes: &[String],
+        open: OpenPage<'_>,
+        timeout: Duration,
+    ) -> Result<String, KnownServerError> {
+        let Named { name, parameters } = self.find(target)?;
+        let login = self.connector.log_in(&parameters, None, scopes, &ByFunction(open), timeout).await;
+        login.map_err(|error| failed("log in to", target, &error))?;
+        Ok(name)
+    }
+
+    /// Forgets the login to a server, by its name or URL. Returns whether there was one.
+    ///
+    /// # Errors
+    /// There is no such server, or what is kept cannot be changed.
+    pub async fn logout(&self, target: &str) -> Result<bool, KnownServerError> {
+        let Named { parameters, .. } = self.find(target)?;
+        self.connector.log_out(&parameters).await.map_err(|error| failed("log out of", target, &error))
+    }
+
+    /// All registered servers, and those that were not registered for want of a login.
+    ///
+    /// # Errors
+    /// What is kept cannot be read.
+    pub fn list(&self) -> Result<Vec<KnownServer>, KnownServerError> {
+        let logins = oauth::Store::known(&self.state_directory)?;
+        let labels = self.answers.labels();
+        let mut servers = Vec::new();
+        for (name, tools) in self.registry.store.tools()? {
+            let Some(stored) = self.registry.store.get(&name)? else { continue };
+            let login = login_of(&stored.parameters, &logins).map(LoginState::of);
+            let label = labels.of(&name);
+            servers.push(KnownServer {
+                label,
+                name,
+                target: stored.parameters.summary(),
+                tools: Some(tools),
+                login,
+            });
+        }
+        for login in &logins {
+            let (name, target) = match &login.refused {
+                Some(refused) => (refused.name.clone(), login_target(refused)),
+                // A login by the URL, before the server is registered.
+                None => (login.server.clone(), login.server.clone()),
+            };
+            let is_listed = |server: &KnownServer| server.name == name || server.target == target;
+            if !servers.iter().any(is_listed) {
+                let (label, login) = (labels.of(&name), Some(LoginState::of(login)));
+                servers.push(KnownServer { name, target, tools: None, login, label });
+            }
+        }
+        Ok(servers)
+    }
+
+    /// Connects to a registered server, and returns how many tools it has.
+    ///
+    /// # Errors
+    /// There is no such server, or it does not answer.
+    pub async fn test(&self, name: &str) -> Result<usize, KnownServerError> {
+        let Named { name, parameters } = self.find(name)?;
+        let failed =
+            |error: mcp_client::Error| KnownServerError::Server { name: name.clone(), why: describe(&error) };
+        let connection = self.connector.connect(&name, &parameters).await.map_err(failed)?;
+        let tools = connection.list_tools().await;
+        connection.close().await;
+        Ok(tools.map_err(failed)?.len())
+    }
+
+    /// Says what the data of a registered server is, for the questions and policies of sessions that begin later.
+    ///
+    /// # Errors
+    /// There is no such server, or what is kept cannot be changed.
+    pub fn label(&self, name: &str, label: Option<Label>) -> Result<(), KnownServerError> {
+        let Named { name, .. } = self.find(name)?;
+        Ok(self.answers.label(&name, label)?)
+    }
+
+    /// Removes a registration with its package, its login and its label.
+    ///
+    /// # Errors
+    /// There is no such server, or what is kept cannot be changed.
+    pub async fn remove(&self, name: &str) -> Result<(), KnownServerError> {
+        let Named { name, parameters } = self.find(name)?;
+        if !self.is_shared(&name, &parameters)?
+            && let Err(error) = self.connector.log_out(&parameters).await
+            && !matches!(error, LoginError::NoLogin | LoginError::Parameters(_))
+        {
+            return Err(failed("log out of", &name, &error));
+        }
+        self.answers.label(&name, None)?;
+        self.registry.store.put(&name, None)?;
+        DefinitionStore::in_directory(&self.state_directory).remove(&name)?;
+        Ok(Packages::of_workspace(&self.workspace).remove(&name)?)
+    }
+
+    /// Whether another name means the same server, and so has the same login.
+    fn is_shared(&self, name: &str, parameters: &ServerParameters) -> io::Result<bool> {
+        for other in self.registry.store.names()?.into_iter().filter(|other| other != name) {
+            if self
+                .registry
+                .store
+                .get(&other)?
+                .is_some_and(|stored| stored.parameters.reach == parameters.reach)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The server that `target` names: a registered one, one that has asked for a login, or any URL.
+    fn find(&self, target: &str) -> Result<Named, KnownServerError> {
+        let is_url = target.contains("://");
+        let mut known = Vec::new();
+        for name in self.registry.store.names()? {
+            let Some(stored) = self.registry.store.get(&name)? else { continue };
+            if name == target || is_url && stored.parameters.summary() == target {
+                return Ok(Named { name, parameters: stored.parameters });
+            }
+            known.push(name);
+        }
+        for login in oauth::Store::known(&self.state_directory)? {
+            let Some(refused) = login.refused else { continue };
+            let Ok(parameters) = ServerParameters::parse(&refused.parameters) else { continue };
+            if refused.name == target || is_url && parameters.summary() == target {
+                return Ok(Named { name: refused.name, parameters });
+            }
+            known.push(refused.name);
+        }
+        if !is_url {
+            return Err(KnownServerError::Unknown { name: target.to_owned(), known });
+        }
+        let mut object = Map::from_iter([("url".to_owned(), json!(target))]);
+        let parsed = ServerParameters::parse(&object).or_else(|error| {
+            object.insert("type".to_owned(), json!("streamable_http"));
+            ServerParameters::parse(&object).map_err(|_| error)
+        });
+        let parameters = parsed
+            .map_err(|error| KnownServerError::Url { url: target.to_owned(), why: describe(&error) })?;
+        Ok(Named { name: target.to_owned(), parameters })
+    }
+}
+
+impl LoginState {
+    fn of(login: &KnownLogin) -> Self {
+        let expires_at = login.expires_at.and_then(|seconds| i64::try_from(seconds).ok());
+        let expires_at = expires_at.and_then(|seconds| DateTime::from_timestamp(seconds, 0));
+        Self {
+            is_logged_in: login.is_logged_in,
+            expires_at: expires_at.map(|time| time.to_rfc3339_opts(SecondsFormat::Secs, true)),
+            is_renewed: login.is_renewed,
+            issuer: login.issuer.clone(),
+            scopes: login.scopes.clone(),
+            is_asked_for: login.refused.is_some(),
+        }
+    }
+}
+
+impl std::fmt::Display for LoginState {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if !self.is_logged_in {
+            return formatter.write_str("login needed");
+        }
+        formatter.write_str(if self.is_asked_for { "more scopes needed" } else { "logged in" })?;
+        match (&self.expires_at, self.is_renewed) {
+            (Some(time), true) => write!(formatter, ", token until {time}, then renewed"),
+            (Some(time), false) => write!(formatter, " until {time}"),
+            (None, _) => Ok(()),
+        }
+    }
+}
+
+/// The login to the server with these parameters.
+fn login_of<'a>(parameters: &ServerParameters, logins: &'a [KnownLogin]) -> Option<&'a KnownLogin> {
+    let Reach::Http(http) = &parameters.reach else { return None };
+    let without_query = http.url.split(['?', '#']).next().unwrap_or_default();
+    logins.iter().find(|login| {
+        let is_of_url = login.server == without_query;
+        let is_refused = |refused: &oauth::Refused| refused.parameters == parameters.to_json();
+        is_of_url || login.refused.as_ref().is_some_and(is_refused)
+    })
+}
+
+fn login_target(refused: &oauth::Refused) -> String {
+    ServerParameters::parse(&refused.parameters).map(|parameters| parameters.summary()).unwrap_or_default()
+}
+
+fn failed(what: &'static str, target: &str, error: &LoginError) -> KnownServerError {
+    KnownServerError::Login { what, server: format!("`{target}`"), why: describe(error) }
+}
+
+fn unknown(name: &str, known: &[String]) -> String {
+    let near = nearest(name, known.iter().map(String::as_str));
+    match (near.as_slice(), known) {
+        (_, []) => "no server is registered in this workspace\nhint: give its URL, or name the workspace with `--workspace`".to_owned(),
+        ([], _) => format!("registered are {}", listed(known.iter().map(String::as_str))),
+        (near, _) => format!("did you mean {}?", listed(near.iter().copied())),
+    }
+}

@@ -1,0 +1,88 @@
+//! Looks up the servers that code in a kernel can call.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::catalog::{Catalog, Kept};
+use super::definitions::DefinitionStore;
+use super::packages::Packages;
+use super::store::{Store, StoredServer};
+use super::{Registry, drift, generate};
+use crate::connections::mcp_client;
+use crate::ground::text::describe;
+use crate::tools::servers::{Query, Registered, ServerLookup};
+
+/// The servers of a registry, and then those of other workspaces.
+pub(super) struct Lookup {
+    registry: Registry,
+    packages: Packages,
+    others: Vec<(Arc<Store>, Arc<DefinitionStore>)>,
+    catalog: Catalog,
+}
+
+impl Lookup {
+    /// `others` are the state directories of other workspaces.
+    pub(super) fn new(registry: Registry, packages: Packages, others: &[PathBuf]) -> Self {
+        let others: Vec<_> = others.iter().map(|state| Kept::in_directory(state)).collect();
+        let stores = others.iter().map(|kept| (Arc::clone(&kept.servers), Arc::clone(&kept.definitions)));
+        let stores = stores.collect();
+        let own =
+            Kept { servers: Arc::clone(&registry.store), definitions: Arc::clone(&registry.definitions) };
+        let catalog = Catalog::new(std::iter::once(own).chain(others));
+        Self { registry, packages, others: stores, catalog }
+    }
+
+    fn stores(&self) -> impl Iterator<Item = (&Store, &DefinitionStore)> {
+        let own = (&*self.registry.store, &*self.registry.definitions);
+        std::iter::once(own).chain(self.others.iter().map(|(store, definitions)| (&**store, &**definitions)))
+    }
+}
+
+impl ServerLookup for Lookup {
+    fn find(&self, name: &str) -> io::Result<Option<Registered>> {
+        for (store, definitions) in self.stores() {
+            if let Some(StoredServer { parameters, annotations, for_apps }) = store.get(name)? {
+                // Without them no earlier answer holds.
+                let definitions =
+                    definitions.get(name).map(|known| known.by_tool()).unwrap_or_else(|error| {
+                        tracing::warn!(%error, "the definitions of an MCP server's tools cannot be read");
+                        Default::default()
+                    });
+                return Ok(Some(Registered { parameters, annotations, for_apps, definitions }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = BTreeSet::new();
+        for (store, _) in self.stores() {
+            names.extend(store.tools()?.into_keys());
+        }
+        Ok(names.into_iter().collect())
+    }
+
+    fn changes(&self, name: &str, tools: Vec<mcp_client::Tool>) -> Vec<String> {
+        let known = || {
+            let registered = self.registry.store.get(name)?;
+            Ok::<_, io::Error>((registered, self.registry.definitions.get(name)?))
+        };
+        let Ok((Some(registered), known)) = known() else { return Vec::new() };
+        let tools: Vec<_> =
+            tools.into_iter().filter(|tool| !tool.is_for_apps).map(generate::to_codegen).collect();
+        drift::changes(&registered.annotations, &known.tools, &tools)
+    }
+
+    fn search(&self, query: &Query) -> Result<String, String> {
+        self.catalog.search(query).map_err(|error| describe(&error))
+    }
+
+    fn infer_result(&self, server: &str, module: &str, results: &[Value]) -> Result<String, String> {
+        let inferred = self.registry.infer(server, module, results, &self.packages);
+        inferred.map_err(|error| describe(&error))
+    }
+}

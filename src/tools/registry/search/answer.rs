@@ -1,0 +1,100 @@
+//! Answers as text for a model: as much as a call needs, within bounds.
+
+use std::fmt::Write as _;
+
+use super::entry::Entry;
+use super::{Detail, Query};
+use crate::ground::text::one_line;
+use crate::tools::servers::query::LIMIT;
+
+/// The longest answer, in bytes, if it has no more tools than by default: below 600 tokens. More tools may have more.
+const ANSWER_BYTES: usize = 1800;
+/// How much of that is left for the names of tools that do not fit.
+const NAMES_BYTES: usize = 240;
+
+/// The answer with these tools, the best first, of which at most `limit` were asked for.
+pub(super) fn of_hits(hits: &[&Entry], detail: Detail, limit: usize) -> String {
+    let most = ANSWER_BYTES * limit.max(LIMIT) / LIMIT;
+    text(hits, detail, most)
+}
+
+/// The tools in at most `most` bytes: those that do not fit by their names. The first is always there.
+pub(super) fn text(tools: &[&Entry], detail: Detail, most: usize) -> String {
+    let mut servers: Vec<&str> = Vec::new();
+    let mut text = String::new();
+    let mut left_out: Vec<String> = Vec::new();
+    for entry in tools {
+        let shown = shown(entry, detail);
+        let room = most.saturating_sub(NAMES_BYTES + text.len() + imports(&servers).len());
+        if shown.len() > room && (detail == Detail::Names || !text.is_empty()) {
+            left_out.push(entry.path());
+            continue;
+        }
+        let shown = &shown[..shown.floor_char_boundary(room)];
+        text.push_str(shown.trim_end());
+        text.push('\n');
+        if !servers.contains(&entry.server.as_str()) {
+            servers.push(&entry.server);
+        }
+    }
+    if detail != Detail::Names {
+        text.insert_str(0, &imports(&servers));
+    }
+    append_names(&mut text, "also", &left_out, most);
+    text.trim_end().to_owned()
+}
+
+fn imports(servers: &[&str]) -> String {
+    format!("from mcptools import {}\n", servers.join(", "))
+}
+
+fn shown(entry: &Entry, detail: Detail) -> String {
+    let (path, call) = (entry.path(), &entry.call);
+    match detail {
+        Detail::Names if call.summary.is_empty() => path,
+        Detail::Names => format!("{path}: {}", call.summary),
+        Detail::Signature => {
+            let mut line = format!("{path}.run{}", call.signature);
+            if !call.summary.is_empty() {
+                let _infallible = write!(line, "  # {}", call.summary);
+            }
+            for class in call.classes.lines() {
+                let _infallible = write!(line, "\n  {class}");
+            }
+            line
+        }
+        Detail::Module => format!("{path}: {}\n", call.overview),
+    }
+}
+
+/// Adds names on a line, as many as there is room for.
+pub(super) fn append_names(text: &mut String, title: &str, names: &[String], most: usize) {
+    for (position, name) in names.iter().enumerate() {
+        let separator = if position == 0 { format!("{title}: ") } else { ", ".to_owned() };
+        if text.len() + separator.len() + name.len() > most {
+            let _infallible = write!(text, " and {} more", names.len() - position);
+            return;
+        }
+        text.push_str(&separator);
+        text.push_str(name);
+    }
+}
+
+/// The answer if no tool has a word of the query, with those whose words are most like it, of `searched` tools.
+pub(super) fn of_nothing(query: &Query, near: &[&Entry], searched: usize) -> String {
+    let place = match (&query.server, searched) {
+        (None, 0) => {
+            return "no MCP server is registered; register one with `register_mcp_server`".to_owned();
+        }
+        (Some(server), _) => format!("the {searched} tools of `{server}`"),
+        (None, _) => format!("the {searched} registered tools"),
+    };
+    let mut text = format!("none of {place} fits `{}`", one_line(&query.query));
+    if near.is_empty() {
+        text.push_str("; try other words, or an empty query to see what there is");
+    } else {
+        text.push_str("; the nearest:\n");
+        text.push_str(&self::text(near, Detail::Names, ANSWER_BYTES));
+    }
+    text
+}

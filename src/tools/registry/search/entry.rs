@@ -1,0 +1,99 @@
+//! What the index keeps of a tool: the words by which it is found, and the texts that answers show.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::words::words;
+use crate::tools::codegen::{self, Tool};
+
+/// How much of a description counts, in bytes. What matters comes first.
+const DESCRIPTION_BYTES: usize = 4 * 1024;
+/// How many properties of a tool's arguments count, those of nested objects among them.
+const PROPERTIES: usize = 100;
+/// How deeply arguments may be nested.
+const DEPTH: usize = 4;
+/// How much of a property's description counts, in bytes, and how many of its values.
+const PROPERTY_BYTES: usize = 200;
+const VALUES: usize = 20;
+
+/// How much a word counts by where it stands. Chosen, and not fitted to anything; `benches/search.rs` measures the result.
+const NAME: f32 = 4.0;
+const TITLE: f32 = 1.5;
+const SERVER: f32 = 2.0;
+const SUMMARY: f32 = 2.0;
+const DESCRIPTION: f32 = 1.0;
+const PROPERTY: f32 = 0.8;
+const PROPERTY_TEXT: f32 = 0.25;
+
+/// A tool in the index.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// The server, by the name of its package.
+    pub(super) server: String,
+    /// The tool, by the name of its module.
+    pub(super) module: String,
+    pub(super) call: codegen::Call,
+    /// The words of its name.
+    pub(super) name: Vec<String>,
+}
+
+impl Entry {
+    /// The entry of a tool, and the words by which it is found, each with its weight.
+    pub(super) fn new(server: &str, tool: &Tool, module: String) -> (Self, BTreeMap<String, f32>) {
+        let call = codegen::call(tool);
+        let description = tool.description.as_deref().unwrap_or_default();
+        let (first, rest) = description.split_at(description.floor_char_boundary(call.summary.len()));
+        let mut weights = Weights::default();
+        weights.add(NAME, &tool.name);
+        weights.add(SERVER, server);
+        weights.add(TITLE, tool.title.as_deref().unwrap_or_default());
+        weights.add(SUMMARY, first);
+        weights.add(DESCRIPTION, &rest[..rest.floor_char_boundary(DESCRIPTION_BYTES)]);
+        weights.add_properties(&tool.input_schema, DEPTH, &mut PROPERTIES.clone());
+        (Self { server: server.to_owned(), module, call, name: words(&tool.name) }, weights.0)
+    }
+
+    /// What code calls it by.
+    pub(super) fn path(&self) -> String {
+        format!("{}.{}", self.server, self.module)
+    }
+}
+
+/// The weights of words, in an order of their own: sums of them are always the same.
+#[derive(Default)]
+struct Weights(BTreeMap<String, f32>);
+
+impl Weights {
+    fn add(&mut self, weight: f32, text: &str) {
+        for word in words(text) {
+            *self.0.entry(word).or_default() += weight;
+        }
+    }
+
+    /// Adds the names, descriptions and values of an object's properties, and of those below, as long as some are `left`.
+    fn add_properties(&mut self, schema: &Map<String, Value>, depth: usize, left: &mut usize) {
+        if depth == 0 {
+            return;
+        }
+        let properties = schema.get("properties").and_then(Value::as_object);
+        for (name, property) in properties.into_iter().flatten() {
+            if *left == 0 {
+                return;
+            }
+            *left -= 1;
+            self.add(PROPERTY, name);
+            let Some(property) = property.as_object() else { continue };
+            let text = property.get("description").and_then(Value::as_str).unwrap_or_default();
+            self.add(PROPERTY_TEXT, &text[..text.floor_char_boundary(PROPERTY_BYTES)]);
+            let values = property.get("enum").and_then(Value::as_array);
+            for value in values.into_iter().flatten().take(VALUES).filter_map(Value::as_str) {
+                self.add(PROPERTY_TEXT, value);
+            }
+            self.add_properties(property, depth - 1, left);
+            if let Some(items) = property.get("items").and_then(Value::as_object) {
+                self.add_properties(items, depth - 1, left);
+            }
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Questions of servers reach the user as approval requests do.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+
+use crate::approval::{Action, Denied, ELICITATION, Gate, Target};
+use crate::connections::mcp_client::{Asker, NotAnswered, Question};
+
+/// Asks by a gate: the user of the current cell.
+pub(crate) struct ByGate {
+    pub(crate) gate: Arc<Gate>,
+    /// Gets how far servers are with calls.
+    pub(crate) progress: watch::Sender<String>,
+}
+
+impl Asker for ByGate {
+    fn tell(&self, name: &str, progress: &str) {
+        self.progress.send_replace(format!("MCP server `{name}`: {progress}"));
+    }
+
+    fn ask<'a>(
+        &'a self,
+        name: &'a str,
+        question: Question,
+    ) -> BoxFuture<'a, Result<Map<String, Value>, NotAnswered>> {
+        Box::pin(async move {
+            let target = match &question {
+                Question::Page { url, .. } => Target::Url(url.clone()),
+                Question::Form { .. } => Target::Host,
+            };
+            let action = Action::new(name.to_owned(), ELICITATION.to_owned(), question.arguments(), target);
+            let is_page = matches!(question, Question::Page { .. });
+            self.gate.elicit(action, is_page).await.map_err(|denied| match denied {
+                Denied::Rejected { .. } => NotAnswered::Declined,
+                Denied::Expired { .. } => NotAnswered::Silent,
+                denied => NotAnswered::Nobody(denied.to_string()),
+            })
+        })
+    }
+}

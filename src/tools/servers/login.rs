@@ -1,0 +1,78 @@
+//! A user logs in while a registration or a call waits.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde_json::{Map, json};
+
+use crate::approval::{Action, Approver, Denied, Gate, LOGIN, OURSELVES, OnPage, Target};
+use crate::connections::mcp_client::{Connector, Refusal, ServerParameters};
+use crate::connections::oauth::{Opener, Visit, Visited};
+use crate::ground::text::describe;
+
+/// How long a login may take.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+/// How many logins one request may take: a server that always wants more scopes gets no further.
+pub(crate) const LOGINS: usize = 2;
+
+/// Has the user of `approver` log in to the server that has answered with `refusal`. The request can be made again
+/// afterwards.
+///
+/// # Errors
+/// The refusal, with why nobody has logged in.
+pub(crate) async fn log_in(
+    connector: &Connector,
+    gate: &Gate,
+    approver: &Approver,
+    (name, parameters): (&str, &ServerParameters),
+    refusal: Refusal,
+) -> Result<(), Refusal> {
+    if refusal.command.is_none() || approver.page_queue().is_none() {
+        return Err(refusal);
+    }
+    let user = User { gate, approver, name, page: Mutex::default() };
+    let login = connector.log_in(parameters, Some(&refusal), &[], &user, LOGIN_TIMEOUT).await;
+    let page = user.page.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match (login, page) {
+        (Ok(()), page) => {
+            if let Some(page) = page {
+                page.on_record.result(|| json!("logged in"));
+            }
+            Ok(())
+        }
+        (Err(error), page) => {
+            let why = describe(&error);
+            if let Some(page) = page {
+                page.on_record.error(&why);
+            }
+            Err(Refusal { why: Some(why), ..refusal })
+        }
+    }
+}
+
+/// The user who answers approval requests.
+struct User<'a> {
+    gate: &'a Gate,
+    approver: &'a Approver,
+    name: &'a str,
+    page: Mutex<Option<OnPage>>,
+}
+
+impl Opener for User<'_> {
+    fn open<'a>(&'a self, visit: &'a Visit) -> BoxFuture<'a, Result<Visited, String>> {
+        Box::pin(async {
+            let arguments = [("server_name", json!(self.name)), ("url", json!(visit.url))];
+            let action = Action::new(
+                OURSELVES.to_owned(),
+                LOGIN.to_owned(),
+                Map::from_iter(arguments.map(|(name, value)| (name.to_owned(), value))),
+                Target::Url(visit.url.clone()),
+            );
+            let opened = self.gate.send_to_page(action, self.approver).await;
+            let page = opened.map_err(|denied: Denied| denied.to_string())?;
+            *self.page.lock().unwrap_or_else(PoisonError::into_inner) = Some(page);
+            Ok(Visited::Opened)
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! The servers that the host has registered with a standalone tool server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+use crate::connections::mcp_client::ServerParameters;
+use crate::tools::servers::{Query, Registered, ServerLookup};
+
+/// The registered servers of a standalone tool server, in memory.
+#[derive(Default)]
+pub(super) struct Announced(Mutex<BTreeMap<String, Registered>>);
+
+impl Announced {
+    /// Registers `name` with these parameters. Returns whether it replaced other ones.
+    pub(super) fn put(&self, name: &str, parameters: ServerParameters) -> bool {
+        // Its tools are not listed before a call, so their annotations are not known.
+        let server = Registered {
+            parameters,
+            annotations: BTreeMap::new(),
+            for_apps: BTreeSet::new(),
+            definitions: BTreeMap::new(),
+        };
+        let mut servers = self.lock();
+        match servers.get(name) {
+            Some(before) if *before == server => false,
+            before => {
+                let is_change = before.is_some();
+                servers.insert(name.to_owned(), server);
+                is_change
+            }
+        }
+    }
+
+    /// Removes `name`. Returns whether it was registered.
+    pub(super) fn remove(&self, name: &str) -> bool {
+        self.lock().remove(name).is_some()
+    }
+
+    pub(super) fn all(&self) -> BTreeMap<String, Registered> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Registered>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ServerLookup for Announced {
+    fn find(&self, name: &str) -> io::Result<Option<Registered>> {
+        Ok(self.lock().get(name).cloned())
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        Ok(self.lock().keys().cloned().collect())
+    }
+
+    fn how_to_register(&self) -> &'static str {
+        "its host registers it with `PUT /servers/{name}`"
+    }
+
+    fn search(&self, _query: &Query) -> Result<String, String> {
+        Err("search tools: this tool server does not keep the tools of its servers\n\
+             hint: the packages in `mcptools/` list theirs: `print(mcptools.<server_name>)`"
+            .to_owned())
+    }
+
+    fn infer_result(&self, server: &str, _module: &str, _results: &[Value]) -> Result<String, String> {
+        Err(format!(
+            "infer a result type: this tool server does not keep the package `{server}`\n\
+             hint: generate it again by `ipybox apigen --infer`"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::approval::Target;
+
+    fn parameters(value: Value) -> ServerParameters {
+        let Value::Object(object) = value else { panic!("an object") };
+        crate::tools::servers::read("a", &object, &|_| false).unwrap().0
+    }
+
+    #[test]
+    fn a_change_is_told_from_a_repetition() {
+        let servers = Announced::default();
+        assert!(!servers.put("a", parameters(json!({"command": "x"}))));
+        assert!(!servers.put("a", parameters(json!({"command": "x", "args": []}))));
+        assert!(servers.put("a", parameters(json!({"url": "http://x/mcp"}))));
+        assert!(matches!(servers.find("a").unwrap().unwrap().target(), Target::Url(_)));
+        assert!(servers.remove("a") && !servers.remove("a"));
+        assert!(servers.find("a").unwrap().is_none() && servers.all().is_empty());
+    }
+
+    #[test]
+    fn a_search_says_why_it_finds_nothing() {
+        let error = Announced::default().search(&Query::new("x")).unwrap_err();
+        assert!(error.contains("does not keep the tools") && error.contains("hint: "), "{error}");
+    }
+}

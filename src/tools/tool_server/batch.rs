@@ -1,0 +1,132 @@
+//! `POST /batch`: calls that code announces together. All of them are decided about before the first one runs.
+//!
+//! ```text
+//! calls → resolve each server → decide about all, side by side → run what is permitted, one after the other
+//! ```
+//!
+//! The answers come in the order of the calls, each when its call has ended: its length in bytes on a line, then what
+//! `/run` would answer. A caller that closes the connection cancels the call that runs, and none after it begins.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use futures::{StreamExt as _, stream};
+use serde::Deserialize;
+
+use super::answer::{Answer, Form};
+use super::body::{Refused, Text};
+use super::call::{Call, Shared, action, check_name, perform, resolve};
+use crate::approval::{OpenCall, Permit};
+use crate::ground::budget::Lease;
+use crate::tools::servers::{Registered, Request};
+
+/// How many calls a batch may have.
+const MOST_CALLS: usize = 1_000;
+
+/// The longest title, in bytes.
+const TITLE_BYTES: usize = 1_000;
+
+/// How much the answers of a batch may have together, in bytes. Calls for whose answers there is no room do not run: an
+/// answer that is lost costs more than a call that is made later.
+const ANSWERS_BYTES: usize = 64 * 1024 * 1024;
+
+const MEDIA_TYPE: &str = "application/vnd.ipybox.answers";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Batch {
+    /// What the calls are for.
+    title: String,
+    calls: Vec<Call>,
+}
+
+/// What comes of a call that has been decided about.
+enum Decided {
+    Permitted { server: Arc<Registered>, permit: Permit, on_record: OpenCall },
+    Not(Answer),
+}
+
+/// The calls that are yet to be answered.
+struct Rest {
+    shared: Shared,
+    calls: VecDeque<Decided>,
+    form: Form,
+    answered_bytes: usize,
+    _lease: Lease,
+}
+
+pub(super) async fn run(State(shared): State<Shared>, form: Form, text: Text) -> Result<Response, Refused> {
+    let (Batch { title, calls }, Text { lease, .. }) = text.parse().await?;
+    if calls.len() > MOST_CALLS {
+        return Err(Refused::Many { what: "calls in a batch", limit: MOST_CALLS });
+    }
+    if title.len() > TITLE_BYTES {
+        return Err(Refused::Long { what: "title of the batch", limit: TITLE_BYTES });
+    }
+    for call in &calls {
+        check_name("name of the server", &call.server_name)?;
+        check_name("name of the tool", &call.tool_name)?;
+    }
+    let calls = decide(&shared, &title, calls).await;
+    let rest = Rest { shared, calls, form, answered_bytes: 0, _lease: lease };
+    let answers = stream::unfold(rest, |mut rest| async move {
+        let answer = rest.next().await?;
+        Some((stream::iter(answer), rest))
+    });
+    Ok(([(CONTENT_TYPE, MEDIA_TYPE)], Body::from_stream(answers.flatten())).into_response())
+}
+
+/// Decides about all calls.
+async fn decide(shared: &Shared, title: &str, calls: Vec<Call>) -> VecDeque<Decided> {
+    let (mut servers, mut actions) = (Vec::new(), Vec::new());
+    for call in calls {
+        let server = resolve(shared, &call.server_name, &call.tool_name, Request::Tool).await;
+        if let Ok(server) = &server {
+            actions.push(action(server, call, Request::Tool));
+        }
+        servers.push(server);
+    }
+    let mut decisions = shared.gate.decide_batch(title, actions).await.into_iter();
+    let decided = servers.into_iter().filter_map(|server| match server {
+        Err(unknown) => Some(Decided::Not(unknown)),
+        Ok(server) => Some(match decisions.next()? {
+            Ok((permit, on_record)) => Decided::Permitted { server, permit, on_record },
+            Err(denied) => Decided::Not(Answer::from(denied)),
+        }),
+    });
+    decided.collect()
+}
+
+impl Rest {
+    /// The next answer, with its length before it.
+    async fn next(&mut self) -> Option<[std::io::Result<Bytes>; 2]> {
+        let answer = match self.calls.pop_front()? {
+            Decided::Not(answer) => answer,
+            Decided::Permitted { on_record, .. } if self.answered_bytes > ANSWERS_BYTES => {
+                let message = format!(
+                    "the call did not run: the answers before it in this batch have more than {} MiB\nhint: make smaller \
+                     batches",
+                    ANSWERS_BYTES >> 20
+                );
+                on_record.error(&message);
+                Answer::failed(message)
+            }
+            Decided::Permitted { server, permit, mut on_record } => {
+                on_record.begin();
+                perform(&self.shared, &server, permit, on_record, Request::Tool).await
+            }
+        };
+        let written = match answer.written(self.form).await {
+            Ok(written) => written,
+            Err(error) => return Some([Err(error), Ok(Bytes::new())]),
+        };
+        self.answered_bytes += written.bytes.len();
+        let length = format!("{}\n", written.bytes.len());
+        Some([Ok(length.into()), Ok(Bytes::from_owner(written))])
+    }
+}
