@@ -1,12 +1,15 @@
-"""Options that executors and kernels without tools have in common."""
+"""Options as the host reads them."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ipybox_rs import _checks
+
+if TYPE_CHECKING:
+    from ipybox_rs.code_exec import AuditSettings
 
 MANAGED = "managed"
 """For `python`: an environment that ipybox makes for the working directory."""
@@ -37,3 +40,24 @@ def gateway_options(
         "kernel_gateway_ca": _checks.path("kernel_gateway_ca", ca),
         "kernel_name": _checks.optional_text("kernel_name", kernel_name),
     }
+
+
+def audit(settings: AuditSettings) -> dict[str, Any]:
+    if settings.contents not in ("arguments", "everything"):
+        message = (
+            f'contents must be "arguments" or "everything", not {settings.contents!r}'
+        )
+        raise ValueError(message)
+    return {
+        "file": _checks.path("file", settings.file),
+        "contents": settings.contents,
+        "max_bytes": _checks.count("max_bytes", settings.max_bytes),
+    }
+
+
+def notebook(file: str | os.PathLike[str] | None) -> str | None:
+    """The text for the host, which reads a relative path from the working directory."""
+    if file is None:
+        return None
+    _checks.path("notebook", file)
+    return os.fspath(file)

@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
-from ipybox_rs import _checks, _host
+from ipybox_rs import _checks, _host, _options
+from ipybox_rs._contexts import Started
 from ipybox_rs._errors import (
     CodeExecutionError,
     CodeExecutionTimeout,
@@ -18,7 +18,6 @@ from ipybox_rs._errors import (
     KernelUnavailableError,
     StartError,
 )
-from ipybox_rs._options import gateway_options, interpreter
 from ipybox_rs._results import CodeExecutionChunk, CodeExecutionResult, Truncated
 from ipybox_rs._session import CodeExecution, Session
 from ipybox_rs.grants import GivenGrant, Grant
@@ -58,7 +57,7 @@ class AuditSettings:
     max_bytes: int = 10 * 1024 * 1024
 
 
-class CodeExecutor:
+class CodeExecutor(Started):
     """Runs Python code in an IPython kernel, and lets it call the tools of MCP servers.
 
     Variables and definitions persist from one piece of code to the next. Code runs one piece at a time, in the order
@@ -225,11 +224,11 @@ class CodeExecutor:
             "approve_shell_cmds": bool(approve_shell_cmds),
             "require_shell_escape": bool(require_shell_escape),
             "checkpoint": bool(checkpoint),
-            "notebook": _notebook(notebook),
+            "notebook": _options.notebook(notebook),
             "approval_policy": None
             if approval_policy is None
             else approval_policy.text,
-            "audit": None if audit is None else _audit(audit),
+            "audit": None if audit is None else _options.audit(audit),
             "state_dir": _checks.path("state_dir", state_dir),
             "sandbox": bool(sandbox),
             "sandbox_config": _checks.path("sandbox_config", sandbox_config),
@@ -245,30 +244,18 @@ class CodeExecutor:
             "kernel_max_file_size": _checks.count(
                 "kernel_max_file_size", kernel_max_file_size
             ),
-            **gateway_options(
+            **_options.gateway_options(
                 kernel_gateway_url, kernel_gateway_token, kernel_gateway_ca, kernel_name
             ),
         }
         if kernel_gateway_url is None:
-            self._options["python"] = interpreter(python)
+            self._options["python"] = _options.interpreter(python)
         elif python is not None:
             raise ValueError(
                 "python excludes kernel_gateway_url: that server has the interpreter"
             )
         self._session: Session | None = None
         self._is_starting = False
-
-    async def __aenter__(self) -> CodeExecutor:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.stop()
 
     def __repr__(self) -> str:
         state = (
@@ -508,24 +495,3 @@ class CodeExecutor:
                 server_params=_checks.mapping("server_params", server_params),
             )
         )
-
-
-def _audit(settings: AuditSettings) -> dict[str, Any]:
-    if settings.contents not in ("arguments", "everything"):
-        message = (
-            f'contents must be "arguments" or "everything", not {settings.contents!r}'
-        )
-        raise ValueError(message)
-    return {
-        "file": _checks.path("file", settings.file),
-        "contents": settings.contents,
-        "max_bytes": _checks.count("max_bytes", settings.max_bytes),
-    }
-
-
-def _notebook(notebook: str | os.PathLike[str] | None) -> str | None:
-    """The text for the host, which reads a relative path from the working directory."""
-    if notebook is None:
-        return None
-    _checks.path("notebook", notebook)
-    return os.fspath(notebook)

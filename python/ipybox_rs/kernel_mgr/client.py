@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
 from ipybox_rs import _checks, _host
+from ipybox_rs._contexts import Connected
 from ipybox_rs._errors import CodeExecutionError as ExecutionError
 from ipybox_rs._errors import StartError
 from ipybox_rs._options import gateway_options, interpreter
@@ -20,7 +20,7 @@ from ipybox_rs.kernel_mgr import server
 __all__ = ["ExecutionError", "ExecutionResult", "KernelClient"]
 
 
-class KernelClient:
+class KernelClient(Connected):
     """Runs Python code in an IPython kernel of its own that has no tools.
 
     If this process has a `KernelGateway` with this port, its options say how the kernel is started. Otherwise, a
@@ -88,18 +88,6 @@ class KernelClient:
         self._is_connecting = False
         self._gateway: server.KernelGateway | None = None
         self._kernel_id: str | None = None
-
-    async def __aenter__(self) -> KernelClient:
-        await self.connect()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.disconnect()
 
     def __del__(self) -> None:
         session = getattr(self, "_session", None)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ipybox_rs import _checks
+from ipybox_rs._contexts import Started
 
 if TYPE_CHECKING:
     from ipybox_rs.kernel_mgr.client import KernelClient
@@ -19,7 +19,7 @@ _running: dict[int, KernelGateway] = {}
 """The gateways of this process, by port."""
 
 
-class KernelGateway:
+class KernelGateway(Started):
     """Options for the kernels of `KernelClient`s: in a sandbox or without, with which variables.
 
     ipybox starts kernels itself. So a gateway is no server, and nothing listens on its port: the clients of this
@@ -67,18 +67,6 @@ class KernelGateway:
         self.working_dir = _checks.path("working_dir", working_dir)
         self._clients: set[KernelClient] = set()
         self._stopped: asyncio.Event | None = None
-
-    async def __aenter__(self) -> KernelGateway:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.stop()
 
     async def start(self) -> None:
         """Lets clients find it.

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-
 from ipybox_rs import _checks, _host
+from ipybox_rs._contexts import Started
 from ipybox_rs.policy import ApprovalPolicy
 from ipybox_rs.tool_exec import _tokens
 
 __all__ = ["ToolServer"]
 
 
-class ToolServer:
+class ToolServer(Started):
     """An HTTP server that calls the tools of MCP servers for code in other processes, and asks for approval before.
 
     There are two secrets. Code that calls tools has the caller token, which lets it name a registered server, a tool
@@ -80,18 +79,6 @@ class ToolServer:
         self._held: _host.Held | None = None
         self._is_starting = False
         self._number = 0
-
-    async def __aenter__(self) -> ToolServer:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.stop()
 
     def __del__(self) -> None:
         held = getattr(self, "_held", None)

@@ -7,10 +7,10 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Literal
 
 from ipybox_rs import _checks, _host
+from ipybox_rs._contexts import Connected
 from ipybox_rs._errors import ApprovalClientError, HostError, OutsideGrantError
 from ipybox_rs.grants import Grant
 from ipybox_rs.tool_exec import _tokens
@@ -378,7 +378,7 @@ ApprovalCallback = Callable[[ApprovalRequest], Awaitable[None]]
 """Is called with each request, and answers it."""
 
 
-class ApprovalClient:
+class ApprovalClient(Connected):
     """Answers the approval requests of a `ToolServer`, in this process or another.
 
     Requests are handed to the callback one after the other. Requests that are open when the client disconnects are
@@ -422,18 +422,6 @@ class ApprovalClient:
         self._held: _host.Held | None = None
         self._number = 0
         self._task: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> ApprovalClient:
-        await self.connect()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.disconnect()
 
     async def connect(self) -> None:
         """Connects to the tool server, which then sends its requests here.
