@@ -23,6 +23,7 @@ MODULES = [
     "ipybox_rs.code_exec",
     "ipybox_rs.mcp_apigen",
     "ipybox_rs.policy",
+    "ipybox_rs.audit",
     "ipybox_rs.grants",
     "ipybox_rs.tool_exec.approval.client",
     "ipybox_rs.tool_exec.server",

@@ -18,8 +18,8 @@ functions. The application registers the servers, decides about each call, and g
 """
 
 from ipybox_rs._errors import HostError
+from ipybox_rs.audit import AuditSettings
 from ipybox_rs.code_exec import (
-    AuditSettings,
     CodeExecution,
     CodeExecutionChunk,
     CodeExecutionError,

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ipybox_rs import _checks
-
-if TYPE_CHECKING:
-    from ipybox_rs.code_exec import AuditSettings
 
 MANAGED = "managed"
 """For `python`: an environment that ipybox makes for the working directory."""
@@ -39,19 +36,6 @@ def gateway_options(
         "kernel_gateway_token": _checks.optional_text("kernel_gateway_token", token),
         "kernel_gateway_ca": _checks.path("kernel_gateway_ca", ca),
         "kernel_name": _checks.optional_text("kernel_name", kernel_name),
-    }
-
-
-def audit(settings: AuditSettings) -> dict[str, Any]:
-    if settings.contents not in ("arguments", "everything"):
-        message = (
-            f'contents must be "arguments" or "everything", not {settings.contents!r}'
-        )
-        raise ValueError(message)
-    return {
-        "file": _checks.path("file", settings.file),
-        "contents": settings.contents,
-        "max_bytes": _checks.count("max_bytes", settings.max_bytes),
     }
 
 

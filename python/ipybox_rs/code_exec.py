@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,13 +19,13 @@ from ipybox_rs._errors import (
 )
 from ipybox_rs._results import CodeExecutionChunk, CodeExecutionResult, Truncated
 from ipybox_rs._session import CodeExecution, Session
+from ipybox_rs.audit import AuditSettings
 from ipybox_rs.grants import GivenGrant, Grant
 from ipybox_rs.mcp_apigen import Registry
 from ipybox_rs.policy import ApprovalPolicy
 from ipybox_rs.tool_exec.approval.client import ApprovalRequest
 
 __all__ = [
-    "AuditSettings",
     "CodeExecution",
     "CodeExecutionChunk",
     "CodeExecutionError",
@@ -39,22 +38,6 @@ __all__ = [
     "StartError",
     "Truncated",
 ]
-
-
-@dataclass(frozen=True)
-class AuditSettings:
-    """A log of cells, tool calls and decisions.
-
-    Attributes:
-        file: The file, in a directory that exists and that code in the kernel cannot write to.
-        contents: What it contains beside names, decisions, durations and sizes: the arguments of calls, or everything,
-            which is results, code and output too.
-        max_bytes: The size in bytes at which the file is rotated.
-    """
-
-    file: str | os.PathLike[str]
-    contents: Literal["arguments", "everything"] = "arguments"
-    max_bytes: int = 10 * 1024 * 1024
 
 
 class CodeExecutor(Started):
@@ -228,7 +211,7 @@ class CodeExecutor(Started):
             "approval_policy": None
             if approval_policy is None
             else approval_policy.text,
-            "audit": None if audit is None else _options.audit(audit),
+            "audit": None if audit is None else audit._checked(),
             "state_dir": _checks.path("state_dir", state_dir),
             "sandbox": bool(sandbox),
             "sandbox_config": _checks.path("sandbox_config", sandbox_config),
