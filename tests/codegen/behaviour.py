@@ -43,6 +43,7 @@ from mcptools.demo import (
     endless,
     patterns,
     send,
+    shapes,
     table_row,
 )
 from mcptools.demo._base import UnknownArgumentWarning
@@ -121,6 +122,13 @@ assert (
     str(inspect.signature(table_row.run))
     == "(*, table: str, fields: dict[str, Any] = None, fields_1: int = None, **fields_2: str) -> ToolResult"
 )
+
+# What an object is, is sent, although the schema calls it a default: servers choose by it.
+given = {"shape": {"kind": "square", "side": 2}}
+assert sent(shapes.run, shape=shapes.Square(side=2)) == given
+assert sent(shapes.run, **given) == given
+assert "'circle', 'square'" in refused(shapes.Params, shape={"kind": "oval"})
+assert sent(shapes.run, loose={"x": 1}) == {"loose": {"x": 1}}
 
 # Values are not converted.
 for wrong in (

@@ -116,6 +116,8 @@ pub(super) struct Field {
     pub(super) wire: String,
     pub(super) ty: Type,
     pub(super) is_required: bool,
+    /// Whether it tells apart the members of a union, so that a default is sent.
+    pub(super) is_tag: bool,
     /// Whether the schema admits `null`, so that an explicit `None` is sent.
     pub(super) is_nullable: bool,
     pub(super) default: Option<Value>,

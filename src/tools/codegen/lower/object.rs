@@ -132,6 +132,7 @@ impl Lowering<'_> {
                 is_required,
                 is_nullable: false,
                 default,
+                is_tag: false,
                 doc,
             });
         }

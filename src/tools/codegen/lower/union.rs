@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Lowering, Site, TOO_LARGE, validating};
 use crate::tools::codegen::document::Schema;
 use crate::tools::codegen::merge::merge;
-use crate::tools::codegen::model::{Body, Type};
+use crate::tools::codegen::model::{Body, Field, Type};
 
 impl Lowering<'_> {
     /// Reads a union; the keywords beside it hold for every branch.
@@ -48,6 +48,7 @@ impl Lowering<'_> {
         if let Some(wire) = self.tag(&members, named) {
             return Type::Tagged { members, wire };
         }
+            members.iter().for_each(|member| self.mark_tag(member, &wire));
         Type::union(members)
     }
 
@@ -84,8 +85,8 @@ impl Lowering<'_> {
         Some(Type::union([self.enumeration(&values, kind, Site { name: &name, ..site }), Type::Null]))
     }
 
-    /// The property by which the members of a union can be told apart: required in each of them, unless the schema has
-    /// `named` it, with a text that none of the others admits.
+    /// The property by which the members of a union can be told apart: required in each of them, or with a default if
+    /// the schema has `named` it, with a text that none of the others admits.
     fn tag(&self, members: &[Type], named: Option<&str>) -> Option<String> {
         let constants: Vec<Vec<(&str, &str)>> =
             members.iter().map(|member| self.constants(member, named)).collect();
@@ -101,14 +102,33 @@ impl Lowering<'_> {
     fn constants(&self, member: &Type, named: Option<&str>) -> Vec<(&str, &str)> {
         let Type::Class(id) = member else { return Vec::new() };
         let Body::Model(model) = &self.classes.get(*id).body else { return Vec::new() };
-        let candidates =
-            model.fields.iter().filter(|field| field.is_required || named == Some(field.wire.as_str()));
-        candidates.filter_map(|field| Some((field.wire.as_str(), constant(&field.ty)?))).collect()
+        // pydantic finds no tag in a field that may be `None`, as one without a default may.
+        let is_candidate = |field: &&Field| {
+            let has_default = field.default.as_ref().is_some_and(Value::is_string);
+            field.is_required || has_default && named == Some(field.wire.as_str())
+        };
+        model
+            .fields
+            .iter()
+            .filter(is_candidate)
+            .filter_map(|field| Some((field.wire.as_str(), constant(&field.ty)?)))
+            .collect()
     }
 }
 
 /// Whether `branch` is a `$ref` beside which only the type is repeated: it can keep its class then.
 fn is_object_reference(branch: &Value, shared: &Schema) -> bool {
+    /// Has the property `wire` of a union's member sent even where it is only a default: servers choose by it.
+    fn mark_tag(&mut self, member: &Type, wire: &str) {
+        let Type::Class(id) = member else { return };
+        let Body::Model(model) = &mut self.classes.0[id.0].body else { return };
+        model
+            .fields
+            .iter_mut()
+            .filter(|field| field.wire == wire)
+            .for_each(|field| field.is_tag = !field.is_required);
+    }
+
     branch.get("$ref").is_some() && shared.len() == 1 && shared.contains_key("type")
 }
 

@@ -265,6 +265,15 @@ def _typed_defaults(model: type[BaseModel]) -> list[tuple[str, TypeAdapter[Any]]
     ]
 
 
+class _TagDefault(_JsonDefault):
+    pass
+
+
+def tag_default(value: Any, alias: str | None = None) -> Any:
+    """The default of a field by which a server knows of which type an object is. It is sent."""
+    return Field(default_factory=_TagDefault(value), alias=alias)
+
+
 def _has_object(value: Any) -> bool:
     # Only objects become something else than what they are in JSON.
     if isinstance(value, list):
@@ -301,19 +310,21 @@ _being_typed: ContextVar[frozenset[tuple[type, str]]] = ContextVar(
 )
 
 
-def _keep_changed_defaults(value: Any) -> None:
-    """Let defaults that were changed in place be sent."""
+def _keep_defaults_to_send(value: Any) -> None:
+    """Let defaults be sent that were changed in place, and those that tell types apart."""
     if isinstance(value, (list, tuple)):
         for item in value:
-            _keep_changed_defaults(item)
+            _keep_defaults_to_send(item)
     elif isinstance(value, dict):
-        _keep_changed_defaults(list(value.values()))
+        _keep_defaults_to_send(list(value.values()))
     elif isinstance(value, BaseModel):
-        _keep_changed_defaults(list(vars(value).values()))
+        _keep_defaults_to_send(list(vars(value).values()))
         for name, field in _json_defaults(type(value)):
-            changed = getattr(value, name)
-            if name not in value.model_fields_set and key(as_json(changed)) != key(
-                field.default_factory.value
+            is_tag = isinstance(field.default_factory, _TagDefault)
+            if name not in value.model_fields_set and (
+                is_tag
+                or key(as_json(getattr(value, name)))
+                != key(field.default_factory.value)
             ):
                 value.__pydantic_fields_set__.add(name)
 
@@ -342,7 +353,7 @@ def arguments(
             UnknownArgumentWarning,
             stacklevel=3,
         )
-    _keep_changed_defaults(params)
+    _keep_defaults_to_send(params)
     return params.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
