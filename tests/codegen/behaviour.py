@@ -123,6 +123,10 @@ assert (
     == "(*, table: str, fields: dict[str, Any] = None, fields_1: int = None, **fields_2: str) -> ToolResult"
 )
 
+# Names that the code gives to its own things mean nothing to modules, whatever is used first.
+Circle = Square = Loose = "the code's own"
+assert shapes.Params(shape={"kind": "circle", "radius": 1}).shape.radius == 1
+
 # What an object is, is sent, although the schema calls it a default: servers choose by it.
 given = {"shape": {"kind": "square", "side": 2}}
 assert sent(shapes.run, shape=shapes.Square(side=2)) == given

@@ -92,7 +92,16 @@ class _Shown(type(BaseModel)):  # type: ignore[misc]
             return cls.__dict__.get("__doc__")
 
 
-class ToolModel(BaseModel, metaclass=_Shown):
+class _Late:
+    @classmethod
+    def model_rebuild(cls, **options: Any) -> bool | None:
+        # Models are built when they are first used, and an annotation means what its module has of the name: not what
+        # the code has that uses it first.
+        options["_types_namespace"] = {}
+        return super().model_rebuild(**options)  # type: ignore[misc]
+
+
+class ToolModel(_Late, BaseModel, metaclass=_Shown):
     """An object. Fields can be given by their name here or by their name in JSON.
 
     None for an optional field whose JSON cannot be null means that the field is not sent.
@@ -147,7 +156,7 @@ class OpenModel(ToolModel):
     """An object that expects properties beyond those declared."""
 
 
-class ToolRoot(RootModel[Any], metaclass=_Shown):
+class ToolRoot(_Late, RootModel[Any], metaclass=_Shown):
     """A value that has a name in the tool's schema but is no object. A list or a dict can be used through it."""
 
     model_config = CONFIG
