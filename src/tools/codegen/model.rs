@@ -210,6 +210,11 @@ impl Type {
         }
     }
 
+    /// Whether this is `Any`, even if checks follow.
+    pub(super) fn is_any(&self) -> bool {
+        matches!(self, Type::Any) || matches!(self, Type::Checked(inner, _) if inner.is_any())
+    }
+
     /// This type with `checks` that its values must pass too.
     pub(super) fn checked(self, checks: Vec<Check>) -> Self {
         if checks.is_empty() { self } else { Type::Checked(Box::new(self), checks) }

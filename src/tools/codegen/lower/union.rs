@@ -18,17 +18,19 @@ impl Lowering<'_> {
         schema: &Schema,
         site: Site<'_>,
     ) -> Type {
-        if let Some(ty) = self.union_of_constants(branches, schema, site) {
+        let mut shared = validating(schema);
+        shared.shift_remove(keyword);
+        shared.shift_remove("unevaluatedProperties");
+        if shared.keys().all(|keyword| keyword == "type")
+            && let Some(ty) = self.union_of_constants(branches, schema, site)
+        {
             return ty;
         }
         // The branches share the name as it is, even where it is that of a list.
         let site = Site { is_item: false, ..site };
-        let mut shared = validating(schema);
-        shared.shift_remove(keyword);
-        shared.shift_remove("unevaluatedProperties");
         let mut members = Vec::with_capacity(branches.len());
         for branch in branches {
-            let is_plain = shared.is_empty() || is_object_reference(branch, &shared);
+            let is_plain = shared.is_empty() || self.repeats_type(branch, &shared);
             let member = match branch {
                 _ if is_plain => self.lower(branch, site.part()),
                 Value::Bool(true) => self.lower(&Value::Object(shared.clone()), site.part()),
@@ -46,10 +48,20 @@ impl Lowering<'_> {
         }
         let named = schema.get("discriminator").and_then(|of| of.get("propertyName")).and_then(Value::as_str);
         if let Some(wire) = self.tag(&members, named) {
+            members.iter().for_each(|member| self.mark_tag(member, &wire));
             return Type::Tagged { members, wire };
         }
-            members.iter().for_each(|member| self.mark_tag(member, &wire));
         Type::union(members)
+    }
+
+    /// Whether `branch` is a `$ref` beside which only its type is repeated: it can keep its class then.
+    fn repeats_type(&self, branch: &Value, shared: &Schema) -> bool {
+        let target = branch.get("$ref").and_then(Value::as_str).and_then(|r| self.document.resolve(r));
+        let (Some(target), Some(ty), 1) = (target, shared.get("type"), shared.len()) else { return false };
+        match target.schema.get("type") {
+            Some(own) => own == ty,
+            None => ty == "object" && target.schema.as_object().is_some_and(|t| !validating(t).is_empty()),
+        }
     }
 
     /// A union of nothing but constants, and perhaps `null`, is an enum.
@@ -98,6 +110,17 @@ impl Lowering<'_> {
         first.iter().map(|(wire, _)| *wire).find(|wire| distinguishes(wire)).map(str::to_owned)
     }
 
+    /// Has the property `wire` of a union's member sent even where it is only a default: servers choose by it.
+    fn mark_tag(&mut self, member: &Type, wire: &str) {
+        let Type::Class(id) = member else { return };
+        let Body::Model(model) = &mut self.classes.0[id.0].body else { return };
+        model
+            .fields
+            .iter_mut()
+            .filter(|field| field.wire == wire)
+            .for_each(|field| field.is_tag = !field.is_required);
+    }
+
     /// The properties of a model that admit a single text, and could be a tag.
     fn constants(&self, member: &Type, named: Option<&str>) -> Vec<(&str, &str)> {
         let Type::Class(id) = member else { return Vec::new() };
@@ -114,22 +137,6 @@ impl Lowering<'_> {
             .filter_map(|field| Some((field.wire.as_str(), constant(&field.ty)?)))
             .collect()
     }
-}
-
-/// Whether `branch` is a `$ref` beside which only the type is repeated: it can keep its class then.
-fn is_object_reference(branch: &Value, shared: &Schema) -> bool {
-    /// Has the property `wire` of a union's member sent even where it is only a default: servers choose by it.
-    fn mark_tag(&mut self, member: &Type, wire: &str) {
-        let Type::Class(id) = member else { return };
-        let Body::Model(model) = &mut self.classes.0[id.0].body else { return };
-        model
-            .fields
-            .iter_mut()
-            .filter(|field| field.wire == wire)
-            .for_each(|field| field.is_tag = !field.is_required);
-    }
-
-    branch.get("$ref").is_some() && shared.len() == 1 && shared.contains_key("type")
 }
 
 /// The one text that a type admits, if it admits nothing else.

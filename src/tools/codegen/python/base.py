@@ -205,7 +205,7 @@ def _with_hints(
 ) -> ValidationError:
     """The same error, with names that may have been meant where a name is wrong."""
     given = data if isinstance(data, dict) else {}
-    fields = {info.alias or field for field, info in model.model_fields.items()}
+    fields = _wire_names(model)
     unknown = [name for name in given if name not in fields | set(model.model_fields)]
     faults = []
     for fault in error.errors(include_url=False):
@@ -220,6 +220,14 @@ def _with_hints(
         kind = PydanticCustomError(fault["type"], message)
         faults.append({"type": kind, "loc": fault["loc"], "input": fault["input"]})
     return ValidationError.from_exception_data(error.title, faults)
+
+
+def _wire_name(name: str, field: Any) -> str:
+    return name if field.alias is None else field.alias
+
+
+def _wire_names(model: type[BaseModel]) -> set[str]:
+    return {_wire_name(*field) for field in model.model_fields.items()}
 
 
 def _or_all(name: str, names: Any) -> str:
@@ -238,7 +246,7 @@ def _never_null(model: type[BaseModel]) -> frozenset[str]:
             isinstance(mark, Null) for mark in field.metadata
         )
         if not field.is_required() and not is_nullable:
-            names.update((name, field.alias or name))
+            names.update((name, _wire_name(name, field)))
     return frozenset(names)
 
 
@@ -257,6 +265,15 @@ def json_default(value: Any, alias: str | None = None) -> Any:
     return Field(default_factory=_JsonDefault(value), alias=alias)
 
 
+class _TagDefault(_JsonDefault):
+    pass
+
+
+def tag_default(value: Any, alias: str | None = None) -> Any:
+    """The default of a field by which a server knows of which type an object is. It is sent."""
+    return Field(default_factory=_TagDefault(value), alias=alias)
+
+
 def _json_defaults(model: type[BaseModel]) -> Iterator[tuple[str, Any]]:
     for name, field in model.model_fields.items():
         if isinstance(field.default_factory, _JsonDefault):
@@ -272,15 +289,6 @@ def _typed_defaults(model: type[BaseModel]) -> list[tuple[str, TypeAdapter[Any]]
         for name, field in _json_defaults(model)
         if _has_object(field.default_factory.value)
     ]
-
-
-class _TagDefault(_JsonDefault):
-    pass
-
-
-def tag_default(value: Any, alias: str | None = None) -> Any:
-    """The default of a field by which a server knows of which type an object is. It is sent."""
-    return Field(default_factory=_TagDefault(value), alias=alias)
 
 
 def _has_object(value: Any) -> bool:
@@ -448,7 +456,7 @@ def _declares(model: type[BaseModel], name: str) -> bool:
     )
 
 
-def _unknown(value: Any) -> Iterator[tuple[str, list[str]]]:
+def _unknown(value: Any) -> Iterator[tuple[str, set[str]]]:
     if isinstance(value, (list, tuple)):
         for item in value:
             yield from _unknown(item)
@@ -459,6 +467,6 @@ def _unknown(value: Any) -> Iterator[tuple[str, list[str]]]:
         fields = type(value).model_fields
         if fields and not isinstance(value, OpenModel):
             for name in value.model_extra or ():
-                yield name, [info.alias or field for field, info in fields.items()]
+                yield name, _wire_names(type(value))
         for field in fields:
             yield from _unknown(getattr(value, field))

@@ -164,7 +164,7 @@ fn render_field(body: &mut String, field: &Field, classes: &Classes, imports: &m
         alias.map(|alias| format!("{}(alias={alias})", imports.pydantic("Field")))
     } else {
         if field.is_nullable {
-            if ty != Type::Any && ty != Type::Null {
+            if !field.ty.is_any() && ty != Type::Null {
                 annotation = format!("{}[{annotation}]", imports.base("Nullable"));
             }
         } else if default.is_none() {
