@@ -135,6 +135,7 @@ assert sent(shapes.run, shape=shapes.Square(side=2)) == given
 assert sent(shapes.run, **given) == given
 assert "'circle', 'square'" in refused(shapes.Params, shape={"kind": "oval"})
 assert sent(shapes.run, loose={"x": 1}) == {"loose": {"x": 1}}
+assert "\nloose.x\n" in refused(shapes.Params, loose={"kind": "a", "x": "no"})
 
 # Values are not converted.
 for wrong in (

@@ -200,6 +200,10 @@ def _show(model: Any) -> None:
     show(model.tool_result, repr(model))
 
 
+# What pydantic calls every model in a union, between the union and the model's field.
+_BRANCH = "function-wrap[_validate()]"
+
+
 def _with_hints(
     model: type[BaseModel], data: Any, error: ValidationError
 ) -> ValidationError:
@@ -218,7 +222,8 @@ def _with_hints(
                 similar = nearest(name, unknown, 1)
                 message += f"; {similar[0]!r} is no field" if similar else ""
         kind = PydanticCustomError(fault["type"], message)
-        faults.append({"type": kind, "loc": fault["loc"], "input": fault["input"]})
+        place = tuple(part for part in fault["loc"] if part != _BRANCH)
+        faults.append({"type": kind, "loc": place, "input": fault["input"]})
     return ValidationError.from_exception_data(error.title, faults)
 
 
