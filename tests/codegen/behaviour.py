@@ -38,11 +38,14 @@ ipybox_runtime.ToolRunner.call = call
 from mcptools.demo import (
     ToolRunnerError,
     anything,
+    branches,
     closed,
     either,
     endless,
     patterns,
     send,
+    shapes,
+    strict,
     table_row,
 )
 from mcptools.demo._base import UnknownArgumentWarning
@@ -121,6 +124,18 @@ assert (
     str(inspect.signature(table_row.run))
     == "(*, table: str, fields: dict[str, Any] = None, fields_1: int = None, **fields_2: str) -> ToolResult"
 )
+
+# Names that the code gives to its own things mean nothing to modules, whatever is used first.
+Circle = Square = Loose = "the code's own"
+assert shapes.Params(shape={"kind": "circle", "radius": 1}).shape.radius == 1
+
+# What an object is, is sent, although the schema calls it a default: servers choose by it.
+given = {"shape": {"kind": "square", "side": 2}}
+assert sent(shapes.run, shape=shapes.Square(side=2)) == given
+assert sent(shapes.run, **given) == given
+assert "'circle', 'square'" in refused(shapes.Params, shape={"kind": "oval"})
+assert sent(shapes.run, loose={"x": 1}) == {"loose": {"x": 1}}
+assert "\nloose.x\n" in refused(shapes.Params, loose={"kind": "a", "x": "no"})
 
 # Values are not converted.
 for wrong in (
@@ -327,4 +342,45 @@ for wrong in (
     {"tree": [1]},
 ):
     assert refused(patterns.Params, **wrong), wrong
+for right in (
+    {"": "x"},
+    {"big": 9223372036854775808},
+    {"short": "a"},
+    {"picked": "b"},
+    {"state": None},
+    {"empty": []},
+    {"row": ["ab", 1]},
+    {"some": 1},
+    {"half": None},
+    {"none": None},
+    {"whole": {"a": "x"}},
+    {"circle": "x"},
+):
+    assert sent(strict.run, **right) == right, right
+for wrong in (
+    {"big": 2},
+    {"short": "bb"},
+    {"three": 3},
+    {"picked": "a"},
+    {"picked": "c"},
+    {"state": "off"},
+    {"empty": [1]},
+    {"row": ["ab", "c"]},
+    {"row": ["a"]},
+    {"some": None},
+    {"none": 1},
+    {"whole": {"b": "x"}},
+):
+    assert refused(strict.Params, **wrong), wrong
+assert sent(strict.run, **{"": None}) == {}
+# Arguments that are a union: what holds for all of them, and which go together.
+for right in ({"kind": "a", "x": "p"}, {"kind": "b", "b": {}}):
+    assert sent(branches.run, **right) == right, right
+for wrong in (
+    {"kind": "a"},
+    {"kind": "a", "x": "r"},
+    {"kind": "b", "b": "text"},
+    {"kind": "a", "x": "p", "b": {}, "y": 1},
+):
+    assert refused(branches.Params, **wrong), wrong
 assert issubclass(ToolRunnerError, Exception)

@@ -5,7 +5,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Value, json};
 
-use crate::support::{package, python, tool};
+use crate::support::{RUNTIME, package, python, tool, written};
 
 /// How many random tools are tried; `PROPTEST_CASES` is for more.
 fn cases() -> u32 {
@@ -173,6 +173,34 @@ fn every_schema_becomes_a_package_that_is_python() {
         }
     }
     assert!(checked > 0, "nothing was checked");
+}
+
+#[test]
+fn every_module_checks_arguments_and_results() {
+    let config = Config { failure_persistence: None, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    let listed: Vec<_> = (0..cases()).map(|_| listed().new_tree(&mut runner).unwrap().current()).collect();
+    let package = package(&listed.iter().map(tool).collect::<Vec<_>>());
+    let modules: Vec<_> = package.modules.iter().map(|module| module.name.as_str()).collect();
+    let root = written(&package);
+    let program = r"
+import importlib, json, sys
+sys.path[:0] = sys.argv[1:3]
+from pydantic import ValidationError
+for given, name in json.load(sys.stdin):
+    module = importlib.import_module('mcptools.demo.' + name)
+    for model in filter(None, map(vars(module).get, ('Params', 'Result'))):
+        for value in ({}, {'a': {}}, {'a': [1]}, {'a': 'text'}, [], None):
+            try:
+                model.model_validate(value)
+            except ValidationError:
+                pass
+            except Exception as error:
+                print(json.dumps(given), repr(error), sep='\n')
+                sys.exit(1)
+";
+    let input = serde_json::to_string(&listed.iter().zip(modules).collect::<Vec<_>>()).unwrap();
+    python(program, &[root.path().to_str().unwrap(), RUNTIME], &input);
 }
 
 /// Has Python parse the sources, and report the first that it cannot.

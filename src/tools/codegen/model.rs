@@ -116,6 +116,8 @@ pub(super) struct Field {
     pub(super) wire: String,
     pub(super) ty: Type,
     pub(super) is_required: bool,
+    /// Whether it tells apart the members of a union, so that a default is sent.
+    pub(super) is_tag: bool,
     /// Whether the schema admits `null`, so that an explicit `None` is sent.
     pub(super) is_nullable: bool,
     pub(super) default: Option<Value>,
@@ -206,6 +208,11 @@ impl Type {
             1 => unique.swap_remove(0),
             _ => Type::Union(unique),
         }
+    }
+
+    /// Whether this is `Any`, even if checks follow.
+    pub(super) fn is_any(&self) -> bool {
+        matches!(self, Type::Any) || matches!(self, Type::Checked(inner, _) if inner.is_any())
     }
 
     /// This type with `checks` that its values must pass too.

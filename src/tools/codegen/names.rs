@@ -38,8 +38,11 @@ const MODULE: [&str; 14] = [
 ];
 
 /// Those of them that occur within classes: in annotations and defaults.
-const MODULE_IN_CLASSES: [&str; 10] =
-    ["Annotated", "Any", "Field", "Float", "FromList", "Int", "Literal", "Nullable", "Rule", "json_default"];
+#[rustfmt::skip]
+const MODULE_IN_CLASSES: [&str; 11] = [
+    "Annotated", "Any", "Field", "Float", "FromList", "Int", "Literal", "Nullable", "Rule", "json_default",
+    "tag_default",
+];
 
 /// The classes that the schemas of a tool become.
 const ROOTS: [&str; 3] = ["Params", "ParseResult", "Result"];

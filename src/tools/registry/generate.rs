@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Error;
 use crate::approval::ToolAnnotations;
 use crate::connections::mcp_client::{self, Connection, Connector, Hints, ServerParameters, Tell};
-use crate::ground::text::describe;
+use crate::ground::text::{describe, one_line};
 use crate::tools::codegen::{self, Package, PromptArgument, ResourcesAndPrompts, Tool};
 
 /// The most templates of resources, and the most prompts, that get a function.
@@ -158,18 +158,12 @@ pub(super) fn summary(server: &str, package: &Package, others: &ResourcesAndProm
     format!("{} (`from mcptools.{server} import {}`)", others.summary(), modules.join(", "))
 }
 
-/// Warnings about parts of the schemas that the generated code does not express.
+/// Warnings about parts of the schemas that the generated code does not express. They are in the server's words.
 pub(super) fn warnings(package: &Package) -> Vec<String> {
-    let of_module = |module: &codegen::Module| {
-        let of_spot = |spot: &codegen::Degradation| format!("{} ({}): {}", module.tool, spot.path, spot.what);
-        module.degraded.iter().map(of_spot).collect::<Vec<_>>()
-    };
-    let of_others = |module: &codegen::FunctionModule| {
-        let of_spot = |spot: &codegen::Degradation| format!("{} ({}): {}", module.name, spot.path, spot.what);
-        module.degraded.iter().map(of_spot).collect::<Vec<_>>()
-    };
-    let others = package.others.iter().flat_map(of_others);
-    package.modules.iter().flat_map(of_module).chain(others).collect()
+    let tools = package.modules.iter().map(|module| (&module.tool, &module.degraded));
+    let others = package.others.iter().map(|module| (&module.name, &module.degraded));
+    let spots = tools.chain(others).flat_map(|(name, spots)| spots.iter().map(move |spot| (name, spot)));
+    spots.map(|(name, spot)| one_line(&format!("{name} ({}): {}", spot.path, spot.what))).collect()
 }
 
 pub(super) fn to_codegen(tool: mcp_client::Tool) -> Tool {
@@ -180,5 +174,27 @@ pub(super) fn to_codegen(tool: mcp_client::Tool) -> Tool {
         input_schema: tool.input_schema,
         output_schema: tool.output_schema,
         observed: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_warning_is_one_line_without_control_characters() {
+        let schema = json!({"properties": {"a": {"$ref": "x\u{1b}[2J\n\u{7}y"}}});
+        let tool = Tool {
+            name: "t".to_owned(),
+            title: None,
+            description: None,
+            input_schema: schema.as_object().cloned().unwrap_or_default(),
+            output_schema: None,
+            observed: None,
+        };
+        let server = codegen::Server { name: "demo".to_owned(), description: None };
+        let expected = "t (input/a): `$ref` to `x y`, which is not here; left as Any";
+        assert_eq!(warnings(&codegen::generate(&server, &[tool])), [expected]);
     }
 }

@@ -38,7 +38,6 @@ from ._base import (
     Float,
     Int,
     IntEnum,
-    Nullable,
     Rule,
     StrEnum,
     ToolModel,
@@ -67,7 +66,7 @@ class Params(ToolModel):
     field: FieldModel | None = None
     kind: Kind | None = None
     level: Level | None = None
-    mixed: Nullable[Annotated[Any, Rule({"enum": ["on", 1, True, None]})]] = None
+    mixed: Annotated[Any, Rule({"enum": ["on", 1, True, None]})] = None
     values: Annotated[Any, Rule({"enum": [1.5, {"a": 1}]})] | None = None
 
 

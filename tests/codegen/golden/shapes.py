@@ -49,7 +49,7 @@ from ._base import (
 )
 
 
-class Params(ToolModel, rules={"properties": {"never": False}}):
+class Params(ToolModel, rules={"properties": {"never": False}, "dependentRequired": {"code": ["script"]}}):
     tree: Node
     shape: Annotated[Shape | Shape1, Field(discriminator="type")] | None = None
     addresses: Annotated[list[Address], Field(min_length=1)] | None = None

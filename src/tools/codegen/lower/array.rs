@@ -6,7 +6,6 @@ use super::object::length_checks;
 use super::{ClassKind, Lowering, Site};
 use crate::tools::codegen::document::Schema;
 use crate::tools::codegen::model::{Check, Type};
-use crate::tools::codegen::rules;
 
 impl Lowering<'_> {
     /// Reads a schema of type `array`.
@@ -19,10 +18,8 @@ impl Lowering<'_> {
         };
         self.trail.push("[]".to_owned());
         let positions: Vec<Type> = prefix.iter().map(|item| self.lower(item, site.item())).collect();
-        let rest = match rest {
-            Some(rest) => self.lower(rest, site.item()),
-            None => Type::Any,
-        };
+        let others = rest.unwrap_or(&Value::Bool(true));
+        let rest = self.lower(others, site.item());
         self.trail.pop();
 
         let mut checks = length_checks(schema, "minItems", "maxItems");
@@ -30,28 +27,34 @@ impl Lowering<'_> {
         if prefix.is_empty() && rest != Type::Never {
             return Type::List(Box::new(rest)).checked(checks);
         }
+        let room = prefix.len() as u64;
         let least = checks.iter().find_map(|check| match check {
-            Check::MinLength(least) => Some(*least as usize),
+            Check::MinLength(least) => Some(*least),
             _ => None,
         });
-        let most = checks.iter().find_map(|check| match check {
-            Check::MaxLength(most) => Some(*most as usize),
+        let mut most = checks.iter().find_map(|check| match check {
+            Check::MaxLength(most) => Some(*most),
             _ => None,
         });
-        let is_closed = rest == Type::Never || most.is_some_and(|most| most <= prefix.len());
-        if is_closed && least == Some(prefix.len()) {
+        if rest == Type::Never && most.is_none_or(|most| most > room) {
+            checks.retain(|check| !matches!(check, Check::MaxLength(_)));
+            checks.push(Check::MaxLength(room));
+            most = Some(room);
+        }
+        if least == Some(room) && most == Some(room) {
             return Type::Tuple(positions);
         }
-        if is_closed && most.is_none() {
-            checks.push(Check::MaxLength(prefix.len() as u64));
+        let is_closed = most.is_some_and(|most| most <= room);
+        let mut by_position = Schema::from_iter([("prefixItems".to_owned(), Value::Array(prefix.to_vec()))]);
+        if !is_closed && rest != Type::Any {
+            by_position.insert("items".to_owned(), others.clone());
         }
-        let by_position = Schema::from_iter([("prefixItems".to_owned(), Value::Array(prefix.to_vec()))]);
-        match rules::rule(&by_position) {
+        match self.rule(&by_position) {
             Some(rule) => checks.push(Check::Rule(rule)),
             None => self.degrade("which item stands where is not checked".to_owned()),
         }
-        let others = if is_closed { Type::Never } else { rest };
-        let item = match Type::union(positions.into_iter().chain([others])) {
+        let rest = if is_closed { Type::Never } else { rest };
+        let item = match Type::union(positions.into_iter().chain([rest])) {
             Type::Never => Type::Any,
             item => item,
         };

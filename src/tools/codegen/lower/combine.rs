@@ -8,7 +8,7 @@ use super::{Lowering, Site, TOO_LARGE, validating};
 use crate::tools::codegen::document::{Schema, Target};
 use crate::tools::codegen::identifier;
 use crate::tools::codegen::merge::{merge, merge_values};
-use crate::tools::codegen::model::Type;
+use crate::tools::codegen::model::{Body, Type};
 
 /// What `allOf` and the keywords around it come to.
 pub(super) enum Folded {
@@ -41,12 +41,17 @@ impl Lowering<'_> {
             }
             let name = identifier::class(&target.name);
             let slot = self.new_class(name.clone());
-            self.known.insert(target.key, Type::Class(slot));
+            self.known.insert(target.key.clone(), Type::Class(slot));
             let inner = Site { name: &name, is_item: false, slot: Some(slot), depth: site.depth + 1 };
             let ty = self.lower(target.schema, inner);
             self.classes.0[slot.0].description = self.doc(target.schema).description;
-            self.fill(slot, ty);
-            return Type::Class(slot);
+            if matches!(self.classes.get(slot).body, Body::Vacant) {
+                self.fill(slot, ty);
+                return Type::Class(slot);
+            }
+            // The class is perhaps not all of it: a list of values may have `null` among them.
+            self.known.insert(target.key, ty.clone());
+            return ty;
         }
         // Where the same combination stands below itself it is left to the plain reference.
         let key = format!("{} & {}", target.key, Value::Object(siblings.clone()));
@@ -100,8 +105,8 @@ impl Lowering<'_> {
             return None;
         }
         // What is evaluated in one part and not in another cannot be told any more once they are one.
-        parts.push(whole);
         parts.iter_mut().for_each(|part| drop(part.shift_remove("unevaluatedProperties")));
+        parts.push(whole);
         let mut whole = Schema::new();
         let mut left_over = Vec::new();
         for part in parts {

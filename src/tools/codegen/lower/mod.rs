@@ -175,11 +175,8 @@ impl Lowering<'_> {
         if rules::any(schema) {
             return self.ruled(schema, site);
         }
-        if let Some(value) = schema.get("const") {
-            return self.constant(value);
-        }
-        if let Some(Value::Array(values)) = schema.get("enum") {
-            return self.enumeration(values, schema, site);
+        if schema.contains_key("const") || matches!(schema.get("enum"), Some(Value::Array(_))) {
+            return self.listed(schema, site);
         }
         for keyword in ["anyOf", "oneOf"] {
             if let Some(Value::Array(branches)) = schema.get(keyword) {
@@ -195,12 +192,18 @@ impl Lowering<'_> {
         // Which properties are evaluated depends on rules.
         schema.shift_remove("unevaluatedProperties");
         let ty = self.object(&schema, site);
-        let Some(rule) = rules::rule(&apart) else {
-            let keywords: Vec<_> = apart.keys().map(|keyword| format!("`{keyword}`")).collect();
+        let Some(rule) = self.rule(&apart) else {
+            let named = |keyword| if keyword == ALSO { "allOf" } else { keyword };
+            let keywords: Vec<_> = apart.keys().map(|keyword| format!("`{}`", named(keyword))).collect();
             self.degrade(format!("{} is not checked", keywords.join(", ")));
             return ty;
         };
         self.with_rule(ty, rule, site)
+    }
+
+    /// What `schema` demands as a check at run time, if that can be said.
+    fn rule(&self, schema: &Schema) -> Option<Schema> {
+        rules::rule(schema, &self.document)
     }
 
     /// A type whose values must satisfy `rule` as well.
@@ -211,9 +214,13 @@ impl Lowering<'_> {
         if let Type::Class(id) = ty
             && site.slot.is_none_or(|slot| slot == id)
             && let Body::Model(model) = &mut self.classes.0[id.0].body
-            && model.rules.is_empty()
         {
-            model.rules = rule;
+            let own = std::mem::take(&mut model.rules);
+            model.rules = if own.keys().any(|keyword| rule.contains_key(keyword)) {
+                Schema::from_iter([("allOf".to_owned(), json!([own, rule]))])
+            } else {
+                own.into_iter().chain(rule).collect()
+            };
             return ty;
         }
         ty.checked(vec![Check::Rule(rule)])
@@ -273,10 +280,10 @@ impl Lowering<'_> {
         ClassId(self.classes.0.len() - 1)
     }
 
-    /// Fills a named class with the type of its schema, unless that type is the class itself.
+    /// Fills a named class with the type of its schema. A schema that is nothing but itself says nothing.
     fn fill(&mut self, slot: ClassId, ty: Type) {
-        if ty != Type::Class(slot) && matches!(self.classes.get(slot).body, Body::Vacant) {
-            self.classes.0[slot.0].body = Body::Root(ty);
+        if matches!(self.classes.get(slot).body, Body::Vacant) {
+            self.classes.0[slot.0].body = Body::Root(if ty == Type::Class(slot) { Type::Any } else { ty });
         }
     }
 

@@ -10,7 +10,6 @@ use crate::tools::codegen::identifier;
 use crate::tools::codegen::merge::type_names;
 use crate::tools::codegen::model::{Body, Check, ClassId, Extra, Field, Model, Type};
 use crate::tools::codegen::regex;
-use crate::tools::codegen::rules;
 use crate::tools::codegen::scope::{Numbering, Scope};
 
 impl Lowering<'_> {
@@ -50,12 +49,15 @@ impl Lowering<'_> {
                 which.insert(keyword.to_owned(), Value::Array(items));
             }
         }
-        let mut joined = object.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+        let declared = properties(&object).cloned().unwrap_or_default();
+        let mut joined = declared.clone();
         let mut required_by_all: Option<Vec<Value>> = None;
         for branch in &branches {
             let Value::Object(branch) = branch else { continue };
             for (name, schema) in branch.get("properties").and_then(Value::as_object).into_iter().flatten() {
                 match joined.get_mut(name) {
+                    // Whatever the branches say of it, this holds.
+                    _ if declared.contains_key(name) => {}
                     Some(known) if known == schema => {}
                     Some(known) => *known = json!({"anyOf": [known.take(), schema]}),
                     None => drop(joined.insert(name.clone(), schema.clone())),
@@ -67,7 +69,7 @@ impl Lowering<'_> {
                 None => required,
             });
         }
-        match rules::rule(&which) {
+        match self.rule(&which) {
             Some(_) => drop(object.insert(ALSO.to_owned(), Value::Array(vec![Value::Object(which)]))),
             None => self.degrade("which properties go together is not checked".to_owned()),
         }
@@ -130,6 +132,7 @@ impl Lowering<'_> {
                 wire: wire.clone(),
                 ty,
                 is_required,
+                is_tag: false,
                 is_nullable: false,
                 default,
                 doc,
@@ -188,7 +191,7 @@ impl Lowering<'_> {
             about.insert("patternProperties".to_owned(), Value::Object(patterns.clone()));
             about.extend(others.map(|others| ("additionalProperties".to_owned(), others.clone())));
         }
-        rules::rule(&about).unwrap_or_else(|| {
+        self.rule(&about).unwrap_or_else(|| {
             self.degrade("names of further properties are not checked".to_owned());
             Schema::new()
         })
@@ -222,10 +225,9 @@ impl Lowering<'_> {
             let rule = self.object_rules(schema);
             checks.extend((!rule.is_empty()).then_some(Check::Rule(rule)));
         }
-        if let Some(required @ Value::Array(names)) = schema.get("required")
-            && !names.is_empty()
-        {
-            checks.push(Check::Rule(Schema::from_iter([("required".to_owned(), required.clone())])));
+        let names: Vec<_> = required_names(schema).into_iter().collect();
+        if !names.is_empty() {
+            checks.push(Check::Rule(Schema::from_iter([("required".to_owned(), json!(names))])));
         }
         let value = match Type::union(values) {
             Type::Never => {

@@ -48,8 +48,23 @@ impl Lowering<'_> {
         Type::Str.checked(checks)
     }
 
+    /// Reads `const` and `enum`. What else the schema demands of the values is left to a check.
+    pub(super) fn listed(&mut self, schema: &Schema, site: Site<'_>) -> Type {
+        let ty = match (schema.get("const"), schema.get("enum").and_then(Value::as_array)) {
+            (Some(value), None) if !admits(schema, value) => return Type::Never,
+            (Some(value), None) => self.constant(value),
+            (_, values) => self.enumeration(values.map_or(&[], Vec::as_slice), schema, site),
+        };
+        let mut others = super::validating(schema);
+        others.retain(|keyword, _| !matches!(keyword.as_str(), "const" | "enum" | "type"));
+        match self.rule(&others) {
+            Some(rule) => self.with_rule(ty, rule, site),
+            None => ty,
+        }
+    }
+
     /// Reads `const`.
-    pub(super) fn constant(&mut self, value: &Value) -> Type {
+    fn constant(&mut self, value: &Value) -> Type {
         match value {
             Value::Null => Type::Null,
             Value::String(_) => Type::Literal(vec![value.clone()]),
@@ -63,10 +78,7 @@ impl Lowering<'_> {
     /// Reads `enum`: a class with a member for each value, where Python's enums can hold the values.
     pub(super) fn enumeration(&mut self, values: &[Value], schema: &Schema, site: Site<'_>) -> Type {
         let types = schema.get("type").map(type_names).unwrap_or_default();
-        let mut admitted: Vec<&Value> = values
-            .iter()
-            .filter(|value| types.is_empty() || types.iter().any(|name| is_of(value, name)))
-            .collect();
+        let mut admitted: Vec<&Value> = values.iter().filter(|value| admits(schema, value)).collect();
         if let Some(constant) = schema.get("const") {
             admitted.retain(|value| equal(value, constant));
         }
@@ -76,8 +88,8 @@ impl Lowering<'_> {
         if admitted.is_empty() {
             return Type::union(null);
         }
-        let scalar =
-            |value: &&Value| value.is_string() || value.is_boolean() || value.is_i64() || value.is_u64();
+        // pydantic does not know greater integers among the values of an enum.
+        let scalar = |value: &&Value| value.is_string() || value.is_boolean() || value.is_i64();
         if !admitted.iter().all(scalar) || has_python_equals(&admitted) {
             let admitted = admitted.into_iter().cloned().chain(is_nullable.then_some(Value::Null));
             return Type::Any.checked(vec![one_of(admitted.collect())]);
@@ -119,6 +131,12 @@ fn members(values: &[&Value], types: &[&str]) -> Vec<Member> {
 fn has_python_equals(values: &[&Value]) -> bool {
     let holds = |wanted: Value| values.contains(&&wanted);
     holds(Value::Bool(true)) && holds(Value::from(1)) || holds(Value::Bool(false)) && holds(Value::from(0))
+}
+
+/// Whether `value` is of the schema's type.
+fn admits(schema: &Schema, value: &Value) -> bool {
+    let types = schema.get("type").map(type_names).unwrap_or_default();
+    types.is_empty() || types.iter().any(|name| is_of(value, name))
 }
 
 /// Whether `value` is of the JSON Schema type `name`.

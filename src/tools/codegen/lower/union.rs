@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Lowering, Site, TOO_LARGE, validating};
 use crate::tools::codegen::document::Schema;
 use crate::tools::codegen::merge::merge;
-use crate::tools::codegen::model::{Body, Type};
+use crate::tools::codegen::model::{Body, Field, Type};
 
 impl Lowering<'_> {
     /// Reads a union; the keywords beside it hold for every branch.
@@ -18,17 +18,19 @@ impl Lowering<'_> {
         schema: &Schema,
         site: Site<'_>,
     ) -> Type {
-        if let Some(ty) = self.union_of_constants(branches, schema, site) {
+        let mut shared = validating(schema);
+        shared.shift_remove(keyword);
+        shared.shift_remove("unevaluatedProperties");
+        if shared.keys().all(|keyword| keyword == "type")
+            && let Some(ty) = self.union_of_constants(branches, schema, site)
+        {
             return ty;
         }
         // The branches share the name as it is, even where it is that of a list.
         let site = Site { is_item: false, ..site };
-        let mut shared = validating(schema);
-        shared.shift_remove(keyword);
-        shared.shift_remove("unevaluatedProperties");
         let mut members = Vec::with_capacity(branches.len());
         for branch in branches {
-            let is_plain = shared.is_empty() || is_object_reference(branch, &shared);
+            let is_plain = shared.is_empty() || self.repeats_type(branch, &shared);
             let member = match branch {
                 _ if is_plain => self.lower(branch, site.part()),
                 Value::Bool(true) => self.lower(&Value::Object(shared.clone()), site.part()),
@@ -46,9 +48,20 @@ impl Lowering<'_> {
         }
         let named = schema.get("discriminator").and_then(|of| of.get("propertyName")).and_then(Value::as_str);
         if let Some(wire) = self.tag(&members, named) {
+            members.iter().for_each(|member| self.mark_tag(member, &wire));
             return Type::Tagged { members, wire };
         }
         Type::union(members)
+    }
+
+    /// Whether `branch` is a `$ref` beside which only its type is repeated: it can keep its class then.
+    fn repeats_type(&self, branch: &Value, shared: &Schema) -> bool {
+        let target = branch.get("$ref").and_then(Value::as_str).and_then(|r| self.document.resolve(r));
+        let (Some(target), Some(ty), 1) = (target, shared.get("type"), shared.len()) else { return false };
+        match target.schema.get("type") {
+            Some(own) => own == ty,
+            None => ty == "object" && target.schema.as_object().is_some_and(|t| !validating(t).is_empty()),
+        }
     }
 
     /// A union of nothing but constants, and perhaps `null`, is an enum.
@@ -84,8 +97,8 @@ impl Lowering<'_> {
         Some(Type::union([self.enumeration(&values, kind, Site { name: &name, ..site }), Type::Null]))
     }
 
-    /// The property by which the members of a union can be told apart: required in each of them, unless the schema has
-    /// `named` it, with a text that none of the others admits.
+    /// The property by which the members of a union can be told apart: required in each of them, or with a default if
+    /// the schema has `named` it, with a text that none of the others admits.
     fn tag(&self, members: &[Type], named: Option<&str>) -> Option<String> {
         let constants: Vec<Vec<(&str, &str)>> =
             members.iter().map(|member| self.constants(member, named)).collect();
@@ -97,19 +110,33 @@ impl Lowering<'_> {
         first.iter().map(|(wire, _)| *wire).find(|wire| distinguishes(wire)).map(str::to_owned)
     }
 
+    /// Has the property `wire` of a union's member sent even where it is only a default: servers choose by it.
+    fn mark_tag(&mut self, member: &Type, wire: &str) {
+        let Type::Class(id) = member else { return };
+        let Body::Model(model) = &mut self.classes.0[id.0].body else { return };
+        model
+            .fields
+            .iter_mut()
+            .filter(|field| field.wire == wire)
+            .for_each(|field| field.is_tag = !field.is_required);
+    }
+
     /// The properties of a model that admit a single text, and could be a tag.
     fn constants(&self, member: &Type, named: Option<&str>) -> Vec<(&str, &str)> {
         let Type::Class(id) = member else { return Vec::new() };
         let Body::Model(model) = &self.classes.get(*id).body else { return Vec::new() };
-        let candidates =
-            model.fields.iter().filter(|field| field.is_required || named == Some(field.wire.as_str()));
-        candidates.filter_map(|field| Some((field.wire.as_str(), constant(&field.ty)?))).collect()
+        // pydantic finds no tag in a field that may be `None`, as one without a default may.
+        let is_candidate = |field: &&Field| {
+            let has_default = field.default.as_ref().is_some_and(Value::is_string);
+            field.is_required || has_default && named == Some(field.wire.as_str())
+        };
+        model
+            .fields
+            .iter()
+            .filter(is_candidate)
+            .filter_map(|field| Some((field.wire.as_str(), constant(&field.ty)?)))
+            .collect()
     }
-}
-
-/// Whether `branch` is a `$ref` beside which only the type is repeated: it can keep its class then.
-fn is_object_reference(branch: &Value, shared: &Schema) -> bool {
-    branch.get("$ref").is_some() && shared.len() == 1 && shared.contains_key("type")
 }
 
 /// The one text that a type admits, if it admits nothing else.

@@ -92,7 +92,16 @@ class _Shown(type(BaseModel)):  # type: ignore[misc]
             return cls.__dict__.get("__doc__")
 
 
-class ToolModel(BaseModel, metaclass=_Shown):
+class _Late:
+    @classmethod
+    def model_rebuild(cls, **options: Any) -> bool | None:
+        # Models are built when they are first used, and an annotation means what its module has of the name: not what
+        # the code has that uses it first.
+        options["_types_namespace"] = {}
+        return super().model_rebuild(**options)  # type: ignore[misc]
+
+
+class ToolModel(_Late, BaseModel, metaclass=_Shown):
     """An object. Fields can be given by their name here or by their name in JSON.
 
     None for an optional field whose JSON cannot be null means that the field is not sent.
@@ -147,7 +156,7 @@ class OpenModel(ToolModel):
     """An object that expects properties beyond those declared."""
 
 
-class ToolRoot(RootModel[Any], metaclass=_Shown):
+class ToolRoot(_Late, RootModel[Any], metaclass=_Shown):
     """A value that has a name in the tool's schema but is no object. A list or a dict can be used through it."""
 
     model_config = CONFIG
@@ -191,12 +200,16 @@ def _show(model: Any) -> None:
     show(model.tool_result, repr(model))
 
 
+# What pydantic calls every model in a union, between the union and the model's field.
+_BRANCH = "function-wrap[_validate()]"
+
+
 def _with_hints(
     model: type[BaseModel], data: Any, error: ValidationError
 ) -> ValidationError:
     """The same error, with names that may have been meant where a name is wrong."""
     given = data if isinstance(data, dict) else {}
-    fields = {info.alias or field for field, info in model.model_fields.items()}
+    fields = _wire_names(model)
     unknown = [name for name in given if name not in fields | set(model.model_fields)]
     faults = []
     for fault in error.errors(include_url=False):
@@ -209,8 +222,17 @@ def _with_hints(
                 similar = nearest(name, unknown, 1)
                 message += f"; {similar[0]!r} is no field" if similar else ""
         kind = PydanticCustomError(fault["type"], message)
-        faults.append({"type": kind, "loc": fault["loc"], "input": fault["input"]})
+        place = tuple(part for part in fault["loc"] if part != _BRANCH)
+        faults.append({"type": kind, "loc": place, "input": fault["input"]})
     return ValidationError.from_exception_data(error.title, faults)
+
+
+def _wire_name(name: str, field: Any) -> str:
+    return name if field.alias is None else field.alias
+
+
+def _wire_names(model: type[BaseModel]) -> set[str]:
+    return {_wire_name(*field) for field in model.model_fields.items()}
 
 
 def _or_all(name: str, names: Any) -> str:
@@ -229,7 +251,7 @@ def _never_null(model: type[BaseModel]) -> frozenset[str]:
             isinstance(mark, Null) for mark in field.metadata
         )
         if not field.is_required() and not is_nullable:
-            names.update((name, field.alias or name))
+            names.update((name, _wire_name(name, field)))
     return frozenset(names)
 
 
@@ -246,6 +268,15 @@ class _JsonDefault:
 def json_default(value: Any, alias: str | None = None) -> Any:
     """The default that the tool applies if a field is not sent. Where it is one of the field's type, it is given that."""
     return Field(default_factory=_JsonDefault(value), alias=alias)
+
+
+class _TagDefault(_JsonDefault):
+    pass
+
+
+def tag_default(value: Any, alias: str | None = None) -> Any:
+    """The default of a field by which a server knows of which type an object is. It is sent."""
+    return Field(default_factory=_TagDefault(value), alias=alias)
 
 
 def _json_defaults(model: type[BaseModel]) -> Iterator[tuple[str, Any]]:
@@ -301,19 +332,21 @@ _being_typed: ContextVar[frozenset[tuple[type, str]]] = ContextVar(
 )
 
 
-def _keep_changed_defaults(value: Any) -> None:
-    """Let defaults that were changed in place be sent."""
+def _keep_defaults_to_send(value: Any) -> None:
+    """Let defaults be sent that were changed in place, and those that tell types apart."""
     if isinstance(value, (list, tuple)):
         for item in value:
-            _keep_changed_defaults(item)
+            _keep_defaults_to_send(item)
     elif isinstance(value, dict):
-        _keep_changed_defaults(list(value.values()))
+        _keep_defaults_to_send(list(value.values()))
     elif isinstance(value, BaseModel):
-        _keep_changed_defaults(list(vars(value).values()))
+        _keep_defaults_to_send(list(vars(value).values()))
         for name, field in _json_defaults(type(value)):
-            changed = getattr(value, name)
-            if name not in value.model_fields_set and key(as_json(changed)) != key(
-                field.default_factory.value
+            is_tag = isinstance(field.default_factory, _TagDefault)
+            if name not in value.model_fields_set and (
+                is_tag
+                or key(as_json(getattr(value, name)))
+                != key(field.default_factory.value)
             ):
                 value.__pydantic_fields_set__.add(name)
 
@@ -342,7 +375,7 @@ def arguments(
             UnknownArgumentWarning,
             stacklevel=3,
         )
-    _keep_changed_defaults(params)
+    _keep_defaults_to_send(params)
     return params.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
@@ -428,7 +461,7 @@ def _declares(model: type[BaseModel], name: str) -> bool:
     )
 
 
-def _unknown(value: Any) -> Iterator[tuple[str, list[str]]]:
+def _unknown(value: Any) -> Iterator[tuple[str, set[str]]]:
     if isinstance(value, (list, tuple)):
         for item in value:
             yield from _unknown(item)
@@ -439,6 +472,6 @@ def _unknown(value: Any) -> Iterator[tuple[str, list[str]]]:
         fields = type(value).model_fields
         if fields and not isinstance(value, OpenModel):
             for name in value.model_extra or ():
-                yield name, [info.alias or field for field, info in fields.items()]
+                yield name, _wire_names(type(value))
         for field in fields:
             yield from _unknown(getattr(value, field))

@@ -164,13 +164,13 @@ fn render_field(body: &mut String, field: &Field, classes: &Classes, imports: &m
         alias.map(|alias| format!("{}(alias={alias})", imports.pydantic("Field")))
     } else {
         if field.is_nullable {
-            if ty != Type::Any && ty != Type::Null {
+            if !field.ty.is_any() && ty != Type::Null {
                 annotation = format!("{}[{annotation}]", imports.base("Nullable"));
             }
         } else if default.is_none() {
             annotation.push_str(" | None");
         }
-        Some(render_default(default, &ty, alias, imports))
+        Some(render_default(default, field, alias, imports))
     };
     let _ = write!(body, "    {}: {annotation}", field.name);
     if let Some(value) = value {
@@ -187,18 +187,19 @@ fn render_field(body: &mut String, field: &Field, classes: &Classes, imports: &m
 
 fn render_default(
     default: Option<&Value>,
-    ty: &Type,
+    field: &Field,
     alias: Option<String>,
     imports: &mut Imports,
 ) -> String {
     let default = default.unwrap_or(&Value::Null);
     let value = literal::value(default);
-    let is_plain = default.is_null() || is_literally(default, ty);
+    let is_plain = !field.is_tag && (default.is_null() || is_literally(default, &field.ty));
+    let function = if field.is_tag { "tag_default" } else { "json_default" };
     match (is_plain, alias) {
         (true, None) => value,
         (true, Some(alias)) => format!("{}(default={value}, alias={alias})", imports.pydantic("Field")),
-        (false, None) => format!("{}({value})", imports.base("json_default")),
-        (false, Some(alias)) => format!("{}({value}, alias={alias})", imports.base("json_default")),
+        (false, None) => format!("{}({value})", imports.base(function)),
+        (false, Some(alias)) => format!("{}({value}, alias={alias})", imports.base(function)),
     }
 }
 

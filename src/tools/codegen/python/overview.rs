@@ -25,6 +25,8 @@ const DEFAULT_CHARS: usize = 40;
 const CALL_BYTES: usize = 260;
 /// How much is said of the classes that parameters and results are made of, in characters.
 const CLASSES_CHARS: usize = 400;
+/// How long the count of a class's fields is that are not shown.
+const MORE_CHARS: usize = 14;
 
 /// The docstring for the module of `tool`, whose schemas came to the classes of `sides`, the arguments first.
 pub(super) fn overview(tool: &Tool, sides: &[Classes]) -> String {
@@ -71,10 +73,15 @@ fn short_parameters(classes: &Classes) -> String {
     if let Extra::Typed(ty) = &model.extra {
         parameters.push(further(ty, &model.fields, classes));
     }
+    within(&parameters, CALL_BYTES)
+}
+
+/// The first of `parameters`, as many as `limit` bytes hold, but one at least; the others are only counted.
+fn within(parameters: &[String], limit: usize) -> String {
     let mut text = String::new();
     for (position, parameter) in parameters.iter().enumerate() {
         let separator = if text.is_empty() { "" } else { ", " };
-        if position > 0 && text.len() + parameter.len() > CALL_BYTES {
+        if position > 0 && text.len() + parameter.len() > limit {
             let _infallible = write!(text, "{separator}…{} more", parameters.len() - position);
             break;
         }
@@ -182,7 +189,17 @@ impl Lines<'_> {
                 continue;
             }
             let line = match &class.body {
-                Body::Model(model) => format!("{}({})\n", class.name, self.fields(model)),
+                Body::Model(model) => {
+                    let fields = self.fields(model);
+                    let room =
+                        CLASSES_CHARS.saturating_sub(self.text.len() + class.name.len() + "()\n".len());
+                    let whole = fields.join(", ");
+                    let fields = match whole.len() <= room {
+                        true => whole,
+                        false => within(&fields, room.saturating_sub(MORE_CHARS)),
+                    };
+                    format!("{}({fields})\n", class.name)
+                }
                 Body::Root(ty) if is_first => format!("{} = {}\n", class.name, brief(ty, self.side)),
                 Body::Enum(_) if !is_shown_by_values(id, self.side) => self.values(id),
                 _ => continue,
@@ -195,11 +212,10 @@ impl Lines<'_> {
         }
     }
 
-    fn fields(&self, model: &Model) -> String {
+    fn fields(&self, model: &Model) -> Vec<String> {
         let mut fields: Vec<&Field> = model.fields.iter().collect();
         fields.sort_by_key(|field| !field.is_required);
-        let fields = fields.into_iter().map(|field| parameter(field, self.side));
-        fields.collect::<Vec<_>>().join(", ")
+        fields.into_iter().map(|field| parameter(field, self.side)).collect()
     }
 
     fn values(&self, id: ClassId) -> String {
@@ -300,6 +316,16 @@ pub(super) fn first_sentence(text: &str, limit: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_counted() {
+        let parameters = ["a: int", "b: str", "c: Any", "d: bool"].map(str::to_owned);
+        for (limit, expected) in
+            [(0, "a: int, …3 more"), (14, "a: int, b: str, …2 more"), (40, "a: int, b: str, c: Any, d: bool")]
+        {
+            assert_eq!(within(&parameters, limit), expected, "{limit}");
+        }
+    }
 
     #[test]
     fn a_first_sentence_is_not_cut_at_a_line_break() {

@@ -24,6 +24,13 @@ def violation(schema: Any, value: Any) -> str | None:
     if isinstance(schema, bool):
         return None if schema else "nothing"
     for keyword, demand in schema.items():
+        if keyword == "allOf":
+            broken = next(
+                filter(None, (violation(part, value) for part in demand)), None
+            )
+            if broken:
+                return broken
+            continue
         check = CHECKS.get(keyword)
         if check and not check(demand, value, schema):
             return f"{keyword}: {json.dumps(demand, ensure_ascii=False)}"
@@ -59,6 +66,8 @@ def has_type(names: Any, value: Any) -> bool:
 
 
 def is_multiple(value: Any, unit: float) -> bool:
+    if isinstance(value, int) and isinstance(unit, int):
+        return value % unit == 0
     count = value / unit
     return math.isfinite(count) and math.isclose(
         count, round(count), rel_tol=1e-9, abs_tol=1e-9
@@ -111,7 +120,6 @@ CHECKS: dict[str, Callable[[Any, Any, Any], bool]] = {
         key(value) == key(admitted) for admitted in values
     ),
     "const": lambda constant, value, _: key(value) == key(constant),
-    "allOf": lambda parts, value, _: all(is_valid(part, value) for part in parts),
     "anyOf": lambda parts, value, _: any(is_valid(part, value) for part in parts),
     "oneOf": lambda parts, value, _: sum(is_valid(part, value) for part in parts) == 1,
     "not": lambda part, value, _: not is_valid(part, value),
