@@ -1,4 +1,5 @@
 //! The configuration of a session, complete at its start.
+use crate::approval;
 
 mod apart;
 mod connectors;
@@ -10,7 +11,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::approval;
 use crate::connections::mcp_client::Connector;
 use crate::ground::env::{self, IPYBOX_CONTAINER, Variables};
 use crate::ground::text::describe;
@@ -67,6 +67,18 @@ pub enum Error {
         /// The program.
         program: PathBuf,
         /// Where it leads.
+        place: PathBuf,
+    },
+    /// The notebook or images would be written where a link of code leads.
+    #[error(
+        "write to `{directory}` beside a sandbox: code in it can replace `{place}` by a link\n\
+         hint: name a directory in the workspace, relative to it, or one that code cannot write",
+        directory = directory.display(), place = place.display()
+    )]
+    ExposedDirectory {
+        /// The directory.
+        directory: PathBuf,
+        /// What can be replaced.
         place: PathBuf,
     },
     /// The workspace's state cannot be kept.
