@@ -72,9 +72,16 @@ impl Config {
         }
     }
 
-    /// Refuses to write the notebook or images where a link that code has made could lead. In the workspace no link is
-    /// followed.
+    /// Refuses an audit log whose directory cannot be hidden, and to write the notebook or images where a link that code has
+    /// made could lead. In the workspace no link is followed.
     fn check_directories(&self, exposed: &Exposed) -> Result<(), Error> {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if let Some(directory) = self.log_directory() {
+            let needed = [&self.workspace, &self.home, &std::env::temp_dir()].map(|path| real(path));
+            if needed.iter().any(|path| path.starts_with(real(&directory))) {
+                return Err(Error::LogDirectory { directory });
+            }
+        }
         let notebook = match &self.notebook {
             NotebookPlace::Named(file) => self.workspace.join(file).parent().map(Path::to_owned),
             _ => None,

@@ -105,6 +105,38 @@ fn policy(scratch: &Path) -> PathBuf {
 }
 
 #[tokio::test]
+async fn an_audit_log_stays_hidden_when_it_is_rotated() {
+    for backend in BACKENDS {
+        let place = Place::new();
+        let root = place.temporary().parent().unwrap().to_owned();
+        let scratch = root.join("scratch");
+        let log = scratch.join("log/audit.jsonl");
+        std::fs::create_dir_all(log.parent().unwrap()).unwrap();
+        let policy = policy(&scratch);
+        let flags = ["--sandbox-config", policy.to_str().unwrap(), "--audit-max-bytes", "2K", "--audit-log"];
+        for directory in [&root, &place.workspace(), &scratch] {
+            let log = directory.join("audit.jsonl");
+            let flags = [&flags[..], &[log.to_str().unwrap()]].concat();
+            let mut ipybox = uninitialized(&place, backend, &flags, &[]).await;
+            assert!(!ipybox.ended().await.success(), "{backend}: {}", log.display());
+        }
+        let flags = [&flags[..], &[log.to_str().unwrap()]].concat();
+        let mut ipybox = uninitialized(&place, backend, &flags, &[]).await;
+        ipybox.initialize().await;
+        for _ in 0..12 {
+            ipybox.cell("1").await.ok();
+        }
+        assert!(log.with_file_name("audit.jsonl.1").exists(), "{backend}");
+        let code = format!(
+            "import glob\nfor path in glob.glob({:?} + '/*'):\n    try: print(open(path, 'a+').name)\n    except OSError: pass",
+            log.parent().unwrap()
+        );
+        assert_eq!(ipybox.cell(&code).await.ok(), "[no output]", "{backend}");
+        ipybox.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn links_of_code_do_not_lead_a_notebook_out_of_a_sandbox() {
     for backend in BACKENDS {
         let place = Place::new();
