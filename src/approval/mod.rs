@@ -38,7 +38,7 @@ mod user;
 
 pub(crate) use self::action::Action;
 pub use self::action::{Target, ToolAnnotations};
-pub(crate) use self::audit::{Audit, CellOutput, Face, LogSettings, OpenCall, decisions_file};
+pub(crate) use self::audit::{Audit, CellOutput, Face, LogSettings, OpenCall};
 pub use self::audit::{Contents as AuditContents, Error as AuditError};
 pub use self::batch::Batch;
 pub(crate) use self::batch::InBatch;

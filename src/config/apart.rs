@@ -1,10 +1,10 @@
 //! A session with a sandbox: the places that its code can write, and keeping the host's programs away from
 //! them.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Config, Error, SandboxSettings, Site};
+use super::{Config, Error, NotebookPlace, SandboxSettings, Site};
 use crate::connections::mcp_client::Guard;
 use crate::ground::env::Variables;
 use crate::ground::env::{is_program, on_path};
@@ -44,6 +44,7 @@ impl Config {
         let exposed = Exposed::new(&rules, &self.home);
         withhold(Arc::make_mut(&mut self.variables), &exposed, &self.state_dir);
         self.check_programs(&exposed)?;
+        self.check_directories(&exposed)?;
         let confinement = Arc::new(confinement(settings, policy, &self.variables)?);
         self.site = Site::Sandboxed { confinement, exposed: Box::new(exposed) };
         Ok(())
@@ -69,6 +70,32 @@ impl Config {
             Some((Some(place), program)) => Err(Error::ExposedProgram { program, place }),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses an audit log whose directory cannot be hidden, and to write the notebook or images where a link that code has
+    /// made could lead. In the workspace no link is followed.
+    fn check_directories(&self, exposed: &Exposed) -> Result<(), Error> {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if let Some(directory) = self.log_directory() {
+            let needed = [&self.workspace, &self.home, &std::env::temp_dir()].map(|path| real(path));
+            if needed.iter().any(|path| path.starts_with(real(&directory))) {
+                return Err(Error::LogDirectory { directory });
+            }
+        }
+        let notebook = match &self.notebook {
+            NotebookPlace::Named(file) => self.workspace.join(file).parent().map(Path::to_owned),
+            _ => None,
+        };
+        let is_plain = |path: &Path| path.components().all(|part| matches!(part, Component::Normal(_)));
+        for directory in notebook.into_iter().chain([self.images_dir.clone()]) {
+            if directory.strip_prefix(&self.workspace).is_ok_and(is_plain) {
+                continue;
+            }
+            if let Some(place) = exposed.replaceable(&directory) {
+                return Err(Error::ExposedDirectory { directory, place });
+            }
+        }
+        Ok(())
     }
 
     /// The home directory, if the workspace is it or contains it.

@@ -10,7 +10,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::approval;
 use crate::connections::mcp_client::Connector;
 use crate::ground::env::{self, IPYBOX_CONTAINER, Variables};
 use crate::ground::text::describe;
@@ -67,6 +66,29 @@ pub enum Error {
         /// The program.
         program: PathBuf,
         /// Where it leads.
+        place: PathBuf,
+    },
+    /// The directory of the audit log cannot be hidden from code.
+    #[error(
+        "keep the audit log in `{directory}` beside a sandbox: the directory is hidden from code in it, and has files that \
+         code needs\n\
+         hint: give the log a directory of its own",
+        directory = directory.display()
+    )]
+    LogDirectory {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// The notebook or images would be written where a link of code leads.
+    #[error(
+        "write to `{directory}` beside a sandbox: code in it can replace `{place}` by a link\n\
+         hint: name a directory in the workspace, relative to it, or one that code cannot write",
+        directory = directory.display(), place = place.display()
+    )]
+    ExposedDirectory {
+        /// The directory.
+        directory: PathBuf,
+        /// What can be replaced.
         place: PathBuf,
     },
     /// The workspace's state cannot be kept.
@@ -328,6 +350,14 @@ impl Config {
         matches!(self.site, Site::Local).then_some((host.as_str(), port.unwrap_or(0)))
     }
 
+    /// The directory of the audit log, which a sandbox hides as a whole: a file that is hidden alone can be read once it has
+    /// been renamed.
+    pub(crate) fn log_directory(&self) -> Option<PathBuf> {
+        let file = self.audit.file.as_ref()?;
+        // A path that cannot be made absolute is empty.
+        Some(std::path::absolute(file).ok()?.parent()?.to_owned())
+    }
+
     /// The paths for the sandbox's policy. Code in it can read `private_directory` and write
     /// `writable_directory`.
     pub(crate) fn sandbox_place(&self, private_directory: PathBuf, writable_directory: PathBuf) -> Place {
@@ -335,8 +365,7 @@ impl Config {
             ApprovalMode::Policy(path) => Some(path.clone()),
             _ => None,
         };
-        let log = self.audit.file.iter().flat_map(|file| [file.clone(), approval::decisions_file(file)]);
-        let log: Vec<PathBuf> = log.collect();
+        let log = self.log_directory();
         // Secrets of MCP servers are in the state of all workspaces, and in `.env`.
         let workspaces = self.state_dir.parent().unwrap_or(&self.state_dir).to_owned();
         let sessions = sessions_dir(workspaces.parent().unwrap_or(&workspaces));

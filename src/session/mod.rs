@@ -52,6 +52,7 @@ use crate::approval::{
     Approver, Audit, Effect, Face, Gate, GivenGrant, Origin, PastDecision, Policy, Standing,
 };
 use crate::config::Config;
+use crate::ground::files::TemporaryDirectory;
 use crate::kernels::checkpoint::Checkpoint;
 use crate::kernels::kernel::{Inquiry, Insight};
 use crate::kernels::output::Places;
@@ -92,7 +93,7 @@ pub(crate) struct Session {
     /// Those who watch its cells.
     audience: Arc<Audience>,
     /// Removed when the session has stopped, or is dropped.
-    directory: Mutex<Option<tempfile::TempDir>>,
+    directory: Mutex<Option<TemporaryDirectory>>,
 }
 
 /// The MCP client that requests an operation; its user decides whether it is done.
@@ -423,7 +424,7 @@ impl Session {
         }
         // Here and not only by dropping: calls under way may hold the session for as long as the program runs.
         let directory = self.directory.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(Err(error)) = directory.map(tempfile::TempDir::close) {
+        if let Some(Err(error)) = directory.map(TemporaryDirectory::close) {
             tracing::warn!(%error, "could not remove the session's temporary files");
         }
     }

@@ -25,6 +25,6 @@ pub(crate) use self::call::OpenCall;
 pub(crate) use self::cell::CellOutput;
 pub(crate) use self::event::Face;
 pub(super) use self::event::millis;
-pub(crate) use self::handle::{Audit, Settings as LogSettings, evidence as decisions_file};
+pub(crate) use self::handle::{Audit, Settings as LogSettings};
 pub use self::handle::{Contents, Error};
 pub(super) use self::shown::{json as shown_json, text as shown_text};

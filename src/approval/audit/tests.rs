@@ -227,7 +227,7 @@ async fn a_flood_of_calls_drives_out_no_evidence() {
     }
     audit.close().await;
     let read = |path: &Path| std::fs::read_to_string(path).unwrap();
-    let kept = read(&decisions_file(&path));
+    let kept = read(&super::handle::evidence(&path));
     for tool in ["register_mcp_server", "asked", "once", "flood", "made-up-0"] {
         assert!(kept.contains(&format!("\"tool\":\"{tool}\"")), "{tool} in {kept}");
     }

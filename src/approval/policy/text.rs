@@ -55,9 +55,16 @@ fn plain_path(path: &str) -> Option<Cow<'_, str>> {
 /// Parsers of URLs disagree about odd ones: `https://a.org?.b.org/`, `https://a.org\.b.org/` and
 /// `https://b.org@a.org/` are all on `a.org`. Only URLs that all parsers read alike are plain.
 fn plain_url<'a>(url: &'a str, scheme: &str, rest: &str) -> Option<Cow<'a, str>> {
-    let decoded = rest.to_ascii_lowercase().replace("%2e", ".").replace("%2f", "/").replace("%5c", "\\");
+    // Some servers decode twice, and some end a component at `;`.
+    let decoded = rest
+        .to_ascii_lowercase()
+        .replace("%25", "%")
+        .replace("%2e", ".")
+        .replace("%2f", "/")
+        .replace("%5c", "\\");
     let is_odd = |c: char| c.is_whitespace() || c.is_control() || c == '\\';
-    if decoded.contains(is_odd) || decoded.split(['/', '?', '#']).any(|part| matches!(part, "." | "..")) {
+    if decoded.contains(is_odd) || decoded.split(['/', '?', '#', ';']).any(|part| matches!(part, "." | ".."))
+    {
         return None;
     }
     // A placeholder may have a default, which is anything.
@@ -67,7 +74,8 @@ fn plain_url<'a>(url: &'a str, scheme: &str, rest: &str) -> Option<Cow<'a, str>>
     let host_end = rest.find('/').unwrap_or(rest.len());
     let host = &rest[..host_end];
     let is_missing = host.is_empty() && !scheme.eq_ignore_ascii_case("file");
-    if is_missing || host.contains(['@', '?', '#', '%', '$']) {
+    // `℀` in a host is `a/c` to some.
+    if is_missing || !host.is_ascii() || host.contains(['@', '?', '#', '%', '$']) {
         return None;
     }
     let path = &rest[host_end..];
@@ -127,6 +135,10 @@ mod tests {
         check("https://b.org/safe/../x", None);
         check("https://b.org/safe/%2E%2e/x", None);
         check("https://b.org/safe/..%2fx", None);
+        check("https://b.org/safe/..;/x", None);
+        check("https://b.org/safe/%252e%252e/x", None);
+        check("https://a.or\u{2100}.b.org/", None);
+        check("https://B\u{dc}CHER.example/", None);
         check("https://b.org/a\n", None);
         check("https://${HOST}.b.org/", None);
         check("https://b.org/${PLACE:-..}/a", None);

@@ -1,6 +1,7 @@
 //! Files below a directory that a stranger can write: opened only if they are regular files that the path itself names, and
 //! put where the path says and nowhere else.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
@@ -16,24 +17,11 @@ use rustix::io::Errno;
 /// # Errors
 /// As for [`File::open`], and [`io::ErrorKind::InvalidInput`] for anything else than such a file. It never waits.
 pub(crate) fn open(root: &Path, path: &Path) -> io::Result<File> {
-    let mut parts = Vec::new();
-    for part in path.components() {
-        match part {
-            Component::Normal(name) => parts.push(name),
-            _ => return Err(refused("its path leads elsewhere")),
-        }
-    }
+    let parts = names(path)?;
     let Some((name, directories)) = parts.split_last() else { return Err(refused("it is a directory")) };
-    let directory_flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-    let mut directory: OwnedFd = rustix::fs::openat(CWD, root, directory_flags, Mode::empty())?;
+    let mut directory = opened(root)?;
     for part in directories {
-        let flags = directory_flags | OFlags::NOFOLLOW;
-        directory =
-            rustix::fs::openat(&directory, *part, flags, Mode::empty()).map_err(|error| match error {
-                // Linux says of a link to a directory that it is none.
-                Errno::LOOP | Errno::NOTDIR | Errno::MLINK => refused("a part of its path is no directory"),
-                error => error.into(),
-            })?;
+        directory = open_directory(&directory, part)?;
     }
     // Opening a FIFO would wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -54,27 +42,30 @@ pub(crate) fn open(root: &Path, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Opens the directory `path` of `root`, and makes what is missing of it. No part of it may be a symbolic link: the stranger
+/// may not be allowed to write where it leads to, also inside.
+///
+/// # Errors
+/// As for [`std::fs::create_dir_all`], and [`io::ErrorKind::InvalidInput`] if a part of the path is no directory.
+pub(crate) fn make_directory(root: &Path, path: &Path) -> io::Result<OwnedFd> {
+    let mut directory = opened(root)?;
+    for part in names(path)? {
+        match rustix::fs::mkdirat(&directory, part, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        directory = open_directory(&directory, part)?;
+    }
+    Ok(directory)
+}
+
 /// Puts a file with these bytes into `directory` of `root`, which is made if it is missing and must be no link. What has the
 /// name already is replaced, and never written to.
 ///
 /// # Errors
 /// As for [`std::fs::write`].
 pub(crate) fn put(root: &Path, directory: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-    let root: OwnedFd = rustix::fs::openat(CWD, root, flags, Mode::empty())?;
-    match rustix::fs::mkdirat(
-        &root,
-        directory,
-        Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH,
-    ) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let opened = rustix::fs::openat(&root, directory, flags | OFlags::NOFOLLOW, Mode::empty());
-    let place: OwnedFd = opened.map_err(|error| match error {
-        Errno::LOOP | Errno::NOTDIR | Errno::MLINK => refused(&format!("`{directory}` is no directory")),
-        error => error.into(),
-    })?;
+    let place = make_directory(root, Path::new(directory))?;
     let spare = format!(".{:08x}", uuid::Uuid::new_v4().as_fields().0);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
@@ -85,6 +76,33 @@ pub(crate) fn put(root: &Path, directory: &str, name: &str, bytes: &[u8]) -> io:
         rustix::fs::unlinkat(&place, &spare, AtFlags::empty()).ok();
     }
     done
+}
+
+const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
+
+fn opened(root: &Path) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::openat(CWD, root, DIRECTORY, Mode::empty())?)
+}
+
+fn open_directory(directory: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
+    let opened = rustix::fs::openat(directory, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty());
+    opened.map_err(|error| match error {
+        // Linux says of a link to a directory that it is none.
+        Errno::LOOP | Errno::NOTDIR | Errno::MLINK => {
+            refused(&format!("`{}` is no directory, or a symbolic link", name.display()))
+        }
+        error => error.into(),
+    })
+}
+
+/// The names that a path is made of.
+fn names(path: &Path) -> io::Result<Vec<&OsStr>> {
+    let name = |part| match part {
+        Component::Normal(name) => Some(Ok(name)),
+        Component::CurDir => None,
+        _ => Some(Err(refused("its path leads elsewhere"))),
+    };
+    path.components().filter_map(name).collect()
 }
 
 fn refused(why: &str) -> io::Error {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::installer::{Bytecode, Installer};
 use super::record::RecordFile;
 use super::{EnvironmentSettings, Error};
-use crate::ground::files::if_there;
+use crate::ground::files::{if_there, remove_tree};
 
 /// The managed environment of one workspace: a directory, its lock and its record.
 pub(super) struct ManagedPlace<'a> {
@@ -50,8 +50,9 @@ impl<'a> ManagedPlace<'a> {
 
     /// Removes the files of a failed or interrupted creation.
     pub(super) async fn clear(&self) -> Result<(), Error> {
-        let removed = if_there(tokio::fs::remove_dir_all(&self.directory).await);
-        removed.map(drop).map_err(|error| self.failed(error))
+        let directory = self.directory.clone();
+        let removed = tokio::task::spawn_blocking(move || if_there(remove_tree(&directory)));
+        removed.await.unwrap_or_else(|panic| Err(panic.into())).map(drop).map_err(|error| self.failed(error))
     }
 
     pub(super) fn failed(&self, source: std::io::Error) -> Error {

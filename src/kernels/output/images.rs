@@ -1,10 +1,10 @@
 //! Saves the images of cells, in the workspace or the directory that the user has set.
 //!
 //! Code in the kernel can write to the workspace too: a symbolic link in place of the directory must not make
-//! us write outside of it.
+//! us write elsewhere.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use cap_std::fs::Dir;
 
@@ -21,18 +21,15 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Opens the directory of images. Inside the workspace, links out of it are not followed.
+    /// Opens the directory of images. Inside the workspace, no link is followed.
     fn open_images(&self) -> io::Result<Dir> {
-        let (root, directory) = match self.images.strip_prefix(&self.workspace) {
-            Ok(directory) if directory != Path::new("") => (self.workspace.as_path(), directory),
-            _ => {
+        match self.images.strip_prefix(&self.workspace) {
+            Ok(directory) => kept::directory_below(&self.workspace, directory),
+            Err(_) => {
                 std::fs::create_dir_all(&self.images)?;
-                (self.images.as_path(), Path::new("."))
+                Dir::open_ambient_dir(&self.images, cap_std::ambient_authority())
             }
-        };
-        let root = Dir::open_ambient_dir(root, cap_std::ambient_authority())?;
-        root.create_dir_all(directory)?;
-        root.open_dir(directory)
+        }
     }
 }
 
@@ -60,6 +57,8 @@ pub(crate) fn remove(places: &Places, image: &SavedImage) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn image(extension: &'static str, bytes: &[u8]) -> Image {
@@ -93,11 +92,17 @@ mod tests {
     }
 
     #[test]
-    fn a_link_out_of_the_workspace_is_not_followed() {
+    fn a_link_is_not_followed() {
         let workspace = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink(outside.path(), workspace.path().join("images")).unwrap();
-        save(&places(workspace.path()), image("png", b"\x89")).unwrap_err();
-        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
+        let inside = workspace.path().join(".vscode");
+        std::fs::create_dir(&inside).unwrap();
+        for target in [outside.path(), &inside] {
+            let link = workspace.path().join("images");
+            std::os::unix::fs::symlink(target, &link).unwrap();
+            save(&places(workspace.path()), image("png", b"\x89")).unwrap_err();
+            assert_eq!(std::fs::read_dir(target).unwrap().count(), 0);
+            std::fs::remove_file(link).unwrap();
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The directories of kept files below `<workspace>/.ipybox`: how they are opened, and which old files are removed.
 //!
-//! Code in the kernel can write there too: no symbolic link out of the workspace is followed.
+//! Code in the kernel can write there too: no symbolic link is followed.
 
 use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
@@ -9,6 +9,8 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
+
+use crate::ground::files::inside;
 
 /// The directory that kernel and host write.
 const DIRECTORY: &str = ".ipybox";
@@ -25,18 +27,23 @@ pub(crate) struct Kept {
 
 /// Opens a directory below `.ipybox`, which is made if it is missing.
 pub(super) fn open_directory(workspace: &Path, directory: &str) -> io::Result<Dir> {
-    let root = Dir::open_ambient_dir(workspace, cap_std::ambient_authority())?;
-    root.create_dir_all(directory)?;
-    let ignore = Path::new(DIRECTORY).join(".gitignore");
+    let opened = directory_below(workspace, Path::new(directory))?;
+    let ignore = ".gitignore";
+    let parent = directory_below(workspace, Path::new(DIRECTORY))?;
     // Whatever is there already is not opened: code may have put a pipe there.
-    let made = root.open_with(&ignore, OpenOptions::new().write(true).create_new(true));
+    let made = parent.open_with(ignore, OpenOptions::new().write(true).create_new(true));
     match made.and_then(|mut file| file.write_all(b"*\n")) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             tracing::debug!(%error, "could not write a .gitignore");
         }
         _ => {}
     }
-    root.open_dir(directory)
+    Ok(opened)
+}
+
+/// Opens a directory below `root`, which is made if it is missing. No part of its path may be a link.
+pub(crate) fn directory_below(root: &Path, path: &Path) -> io::Result<Dir> {
+    Ok(Dir::from_std_file(inside::make_directory(root, path)?.into()))
 }
 
 /// Makes a new file, with 8 random hexadecimal digits in its `name`.

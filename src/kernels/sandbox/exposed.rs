@@ -61,6 +61,12 @@ impl Exposed {
         }
     }
 
+    /// The first place in the resolution of `directory` that code can replace by a link, if there is one.
+    pub(crate) fn replaceable(&self, directory: &Path) -> Option<PathBuf> {
+        let place = self.on_the_way(directory)?;
+        matches!(self.exposure(place.clone()), Exposure::Within(_)).then_some(place)
+    }
+
     /// The writable directory that `directory` is or is in, even if it is protected itself: programs search
     /// for configuration in parent directories, too.
     pub(crate) fn above(&self, directory: &Path) -> Option<PathBuf> {
@@ -245,6 +251,17 @@ mod tests {
         check("ROOT/other/ws", Some("is ROOT/ws"));
         check("ROOT/ws/out/file", Some("in ROOT/ws/out"));
         check("ROOT/ws/sub/../../other", Some("in ROOT/ws/sub"));
+    }
+
+    #[test]
+    fn code_replaces_what_is_in_an_open_directory_and_not_the_directory() {
+        let (_directory, root, exposed) = scene();
+        for path in ["ws", "other", "other/ws", "ws/kept/x", "ws2"] {
+            assert_eq!(exposed.replaceable(&root.join(path)), None, "{path}");
+        }
+        for path in ["ws/sub", "ws/new/x", "other/in/x", "other/ws/sub", "ws/out"] {
+            assert!(exposed.replaceable(&root.join(path)).is_some(), "{path}");
+        }
     }
 
     #[test]

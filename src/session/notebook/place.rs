@@ -1,6 +1,6 @@
 //! Where a notebook is, and how cells come into the file.
 //!
-//! Code in the kernel can write the workspace, so nothing that is found there is trusted: no link is followed out of it,
+//! Code in the kernel can write the workspace, so nothing that is found there is trusted: no link below it is followed,
 //! nothing but a regular file is read, and a notebook is replaced as a whole, by a file that is renamed. Whoever writes
 //! holds the lock of the file that has the name.
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::document::{self, Document, SEPARATOR, Text};
 use crate::ground::files::{create_private_directory, if_there};
-use crate::kernels::output::Kept;
+use crate::kernels::output::{Kept, directory_below};
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 
 /// The size below which a notebook is kept, in bytes. Browsers are slow with larger ones.
@@ -232,14 +232,7 @@ impl Place {
         let authority = cap_std::ambient_authority();
         match &self.root {
             Root::Workspace(workspace) => {
-                let root = Dir::open_ambient_dir(workspace, authority)?;
-                match self.file.parent() {
-                    Some(below) if below != Path::new("") => {
-                        root.create_dir_all(below)?;
-                        root.open_dir(below)
-                    }
-                    _ => Ok(root),
-                }
+                directory_below(workspace, self.file.parent().unwrap_or(Path::new("")))
             }
             Root::Named(directory) => {
                 Dir::open_ambient_dir(directory, authority).map_err(|error| match error.kind() {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use super::Error;
 use super::sandboxed::Sandboxed;
 use crate::config::Config;
+use crate::ground::files::TemporaryDirectory;
 use crate::kernels::environment::{self, Contained, Progress, Running, SandboxRunner};
 use crate::kernels::sandbox::{self, Confinement, Inside, Place, Program};
 
@@ -150,6 +151,7 @@ impl SandboxRunner for Installation<'_> {
     fn run(&self, program: Contained, output: OwnedFd) -> Running<'_> {
         Box::pin(async move {
             let directory = tempfile::Builder::new().prefix("i").tempdir_in(&self.with.directory)?;
+            let directory = TemporaryDirectory::from(directory);
             self.install(program, output, directory.path()).await.map_err(io::Error::other)
         })
     }

@@ -12,14 +12,13 @@ mod uploads;
 
 use std::sync::Arc;
 
-use tempfile::TempDir;
-
 use self::installer::LocalInstaller;
 pub(crate) use self::installer::{InstallError, Installer};
 use self::local::Local;
 use self::remote::Remote;
 use self::sandboxed::Sandboxed;
 use crate::config::{Config, Site};
+use crate::ground::files::TemporaryDirectory;
 use crate::kernels::kernel::{self, Kernel};
 use crate::kernels::{environment, sandbox};
 use crate::tools::tool_server::Endpoint;
@@ -59,7 +58,7 @@ pub(crate) struct Open {
     pub(crate) kernels: Kernels,
     pub(crate) installer: Installer,
     /// The files of kernels on this machine: to be removed after these.
-    pub(crate) directory: Option<TempDir>,
+    pub(crate) directory: Option<TemporaryDirectory>,
 }
 
 /// Prepares the site that `config` names.
@@ -69,7 +68,7 @@ pub(crate) fn open(config: &Config, tool_server: Option<&Arc<Endpoint>>) -> std:
         let installer = Installer::Remote { workspace: config.workspace.clone() };
         return Ok(Open { kernels: Kernels::Remote(Box::new(remote)), installer, directory: None });
     }
-    let private = kernel::private_directory()?;
+    let private = TemporaryDirectory::from(kernel::private_directory()?);
     let directory = private.path();
     let sandboxed = match &config.site {
         Site::Local | Site::Remote(_) => None,

@@ -16,8 +16,14 @@ const OTHER_STATE: &str = "states/workspaces/other/servers.json";
 /// A user id that belongs to nobody. It need not be in any list of users.
 pub(super) const NOBODY_ELSE: u32 = 65_432;
 /// What must not be found out inside. Programs get them backwards, so as not to find themselves.
-const SECRETS: [&str; 5] =
-    ["word-of-dotenv", "word-of-home", "word-of-state", "word-of-environment", "word-of-server"];
+const SECRETS: [&str; 6] = [
+    "word-of-dotenv",
+    "word-of-home",
+    "word-of-state",
+    "word-of-environment",
+    "word-of-server",
+    "word-of-log",
+];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Backend {
@@ -58,7 +64,8 @@ impl Host {
         }
         let place = Place::new();
         let root = place.workspace().parent().unwrap().to_owned();
-        for directory in ["home/.ssh", "states/workspaces/other", "outside", "t", "workspace/attacks"] {
+        for directory in ["home/.ssh", "states/workspaces/other", "log", "outside", "t", "workspace/attacks"]
+        {
             std::fs::create_dir_all(root.join(directory)).unwrap();
         }
         for (path, text) in [
@@ -66,7 +73,8 @@ impl Host {
             ("states/workspaces/other/servers.json", "word-of-state"),
             ("outside/file", "untouched"),
             ("outside/expendable", "untouched"),
-            ("audit.jsonl", ""),
+            ("log/audit.jsonl", ""),
+            ("log/audit.jsonl.1", "word-of-log"),
             ("policy.toml", POLICY),
         ] {
             std::fs::write(root.join(path), text).unwrap();
@@ -120,7 +128,7 @@ impl Host {
     /// The same with this `PATH`.
     pub(super) fn start_on(&self, path: &str) -> Ipybox {
         let python = &self.python;
-        let (policy, audit) = (self.root().join("policy.toml"), self.root().join("audit.jsonl"));
+        let (policy, audit) = (self.root().join("policy.toml"), self.root().join("log/audit.jsonl"));
         let backend = match self.backend {
             Backend::Srt => "srt",
             Backend::Bubblewrap => "bwrap",
@@ -181,7 +189,7 @@ impl Host {
             root.join("home"),
             root.join("states"),
             root.join(OTHER_STATE),
-            root.join("audit.jsonl"),
+            root.join("log/audit.jsonl"),
             root.join("policy.toml"),
             root.join("t"),
             root.join("outside/file"),
@@ -208,7 +216,7 @@ impl Host {
             "sysv_memory": self.canaries.memory.id,
             "sysv_queue": self.canaries.queue.id,
             "places": places,
-            "secrets": [root.join("workspace/.env"), root.join("home/.ssh/id_attack"), root.join(OTHER_STATE)],
+            "secrets": [root.join("workspace/.env"), root.join("home/.ssh/id_attack"), root.join(OTHER_STATE), root.join("log/audit.jsonl.1")],
             "words_backwards": SECRETS.map(|word| word.chars().rev().collect::<String>()),
             "searched": searched,
             "host_processes": [self.canaries.process.id(), std::process::id()],

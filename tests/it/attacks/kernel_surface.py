@@ -94,6 +94,7 @@ for name, flag in NAMESPACES.items():
 attempt("clone_user_and_mount_namespaces", clone_with(0x10020000))
 attempt("unshare_user_and_mount_namespaces", unshare(0x10020000))
 attempt("unshare_time_namespace", unshare(0x80))
+attempt("clone_as_sibling", clone_with(0x8000))  # CLONE_PARENT
 attempt("clone3_user_namespace", clone3)
 attempt("setns", set_namespace)
 attempt("mount", lambda: syscall("mount", b"none", b"/nonexistent", b"tmpfs", 0, None))

@@ -1,6 +1,7 @@
 //! Where a sandbox may be, and what of the workspace is read before it is there.
 
 use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
@@ -89,6 +90,73 @@ for path in ['later/key', 'secret', 'kept/file']:
         assert_eq!(place.read("later/key"), "s3cret");
         let left = ["secret", "kept"].map(|name| place.workspace().join(name).exists());
         assert_eq!(left, [false, false], "{backend}");
+    }
+}
+
+/// A policy by which code can write in `scratch` too.
+fn policy(scratch: &Path) -> PathBuf {
+    let policy = scratch.parent().unwrap().join("policy.json");
+    let document = json!({
+        "network": {"allowedDomains": [], "deniedDomains": []},
+        "filesystem": {"denyRead": [], "allowWrite": [".", scratch], "denyWrite": []},
+    });
+    std::fs::write(&policy, document.to_string()).unwrap();
+    policy
+}
+
+#[tokio::test]
+async fn an_audit_log_stays_hidden_when_it_is_rotated() {
+    for backend in BACKENDS {
+        let place = Place::new();
+        let root = place.temporary().parent().unwrap().to_owned();
+        let scratch = root.join("scratch");
+        let log = scratch.join("log/audit.jsonl");
+        std::fs::create_dir_all(log.parent().unwrap()).unwrap();
+        let policy = policy(&scratch);
+        let flags = ["--sandbox-config", policy.to_str().unwrap(), "--audit-max-bytes", "2K", "--audit-log"];
+        for directory in [&root, &place.workspace(), &scratch] {
+            let log = directory.join("audit.jsonl");
+            let flags = [&flags[..], &[log.to_str().unwrap()]].concat();
+            let mut ipybox = uninitialized(&place, backend, &flags, &[]).await;
+            assert!(!ipybox.ended().await.success(), "{backend}: {}", log.display());
+        }
+        let flags = [&flags[..], &[log.to_str().unwrap()]].concat();
+        let mut ipybox = uninitialized(&place, backend, &flags, &[]).await;
+        ipybox.initialize().await;
+        for _ in 0..12 {
+            ipybox.cell("1").await.ok();
+        }
+        assert!(log.with_file_name("audit.jsonl.1").exists(), "{backend}");
+        let code = format!(
+            "import glob\nfor path in glob.glob({:?} + '/*'):\n    try: print(open(path, 'a+').name)\n    except OSError: pass",
+            log.parent().unwrap()
+        );
+        assert_eq!(ipybox.cell(&code).await.ok(), "[no output]", "{backend}");
+        ipybox.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn links_of_code_do_not_lead_a_notebook_out_of_a_sandbox() {
+    for backend in BACKENDS {
+        let place = Place::new();
+        let scratch = place.temporary().parent().unwrap().join("scratch");
+        std::fs::create_dir_all(scratch.join("sub")).unwrap();
+        let policy = policy(&scratch);
+        let flags = ["--sandbox-config", policy.to_str().unwrap(), "--notebook"];
+        let outside = scratch.join("sub/run.ipynb");
+        let outside = [&flags[..], &[outside.to_str().unwrap()]].concat();
+        let mut ipybox = uninitialized(&place, backend, &outside, &[]).await;
+        let has_started = ipybox.ended().await.success();
+        check_refusal(has_started, &ipybox.log(), &["scratch/sub", "by a link"]);
+        place.write(".vscode/settings.json", "{}");
+        let mut ipybox =
+            uninitialized(&place, backend, &[&flags[..], &["sub/run.ipynb"]].concat(), &[]).await;
+        ipybox.initialize().await;
+        ipybox.cell("import os\nos.rename('sub', 'other')\nos.symlink('.vscode', 'sub')").await.ok();
+        ipybox.cell("1").await.ok();
+        ipybox.stop().await;
+        assert!(!place.workspace().join(".vscode/run.ipynb").exists(), "{backend}");
     }
 }
 

@@ -124,9 +124,16 @@ fn links_and_pipes_in_its_place_are_refused() {
     symlink(&target, workspace.join(".run.ipynb.tmp")).unwrap();
     place.append(&[cell(2)]).unwrap();
     assert_eq!((numbers(&path), numbers(&target)), (vec![2], vec![1]));
-    symlink(&outside, workspace.join("sub")).unwrap();
-    assert!(Place::named(&workspace, Path::new("sub/target.ipynb")).append(&[cell(2)]).is_err());
-    assert_eq!(numbers(&target), [1]);
+    // Also one inside: code in a sandbox may not write there.
+    let protected = workspace.join(".vscode");
+    std::fs::create_dir(&protected).unwrap();
+    for target in [&outside, &protected] {
+        symlink(target, workspace.join("sub")).unwrap();
+        let appended = Place::named(&workspace, Path::new("sub/target.ipynb")).append(&[cell(2)]);
+        refused(appended, "a symbolic link");
+        std::fs::remove_file(workspace.join("sub")).unwrap();
+    }
+    assert_eq!((numbers(&target), protected.read_dir().unwrap().count()), (vec![1], 0));
 }
 
 #[test]

@@ -69,7 +69,7 @@ pub(super) fn denied_cases(allow_unix_sockets: bool) -> Vec<(i64, Vec<Case>)> {
     let mut cases = vec![
         (c::SYS_socket, sockets(allow_unix_sockets)),
         (c::SYS_socketpair, socket_pairs(allow_unix_sockets)),
-        (c::SYS_clone, with_any(0, &NEW_NAMESPACES)),
+        (c::SYS_clone, with_any(0, &[&[SIBLING], NEW_NAMESPACES.as_slice()].concat())),
         (c::SYS_unshare, with_any(0, &[&[NEW_TIME_NAMESPACE], NEW_NAMESPACES.as_slice()].concat())),
         (c::SYS_ioctl, TERMINAL_REQUESTS.iter().map(|request| vec![Condition::Is(1, *request)]).collect()),
         // 0 is how Linux behaves, 0xffff_ffff asks; anything else makes memory easier to attack.
@@ -119,6 +119,10 @@ fn made_with(flags: u8) -> Vec<Case> {
 
 /// Not in the library for all architectures.
 const FCHMODAT2: i64 = 452;
+
+/// Makes a child of the caller's parent. The kernel's is the gateway, which spares its own children when it kills what a
+/// kernel has left.
+const SIBLING: u32 = c::CLONE_PARENT as u32;
 
 /// Flags of `clone` and `unshare`. A namespace of users would bring all capabilities, within it.
 const NEW_NAMESPACES: [u32; 7] = [
