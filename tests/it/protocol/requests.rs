@@ -81,7 +81,7 @@ async fn bad_arguments_are_refused_by_name() {
     for (tool, arguments, words) in [
         ("execute_ipython_cell", json!({}), "`code`"),
         ("execute_ipython_cell", json!({"code": 5}), "`code`"),
-        ("execute_ipython_cell", json!({"code": "1", "timeout": "soon"}), "`timeout`"),
+        ("execute_ipython_cell", json!({"code": "1", "timeout": "soon"}), "\"soon\" is not a number"),
         ("execute_ipython_cell", json!({"code": "1", "timeout": -1}), "`timeout`"),
         ("execute_ipython_cell", json!({"code": "1", "max_output_chars": -1}), "`max_output_chars`"),
         ("execute_ipython_cell", json!({"code": "1", "cod": 1}), "`cod`"),
@@ -93,6 +93,14 @@ async fn bad_arguments_are_refused_by_name() {
     ] {
         let refusal = ipybox.call(tool, arguments.clone()).await.error();
         assert!(refusal.contains(words), "{tool} {arguments}: {refusal}");
+    }
+    for arguments in [
+        json!({"timeout": "60", "max_output_chars": "50"}),
+        json!({"timeout": null, "max_output_chars": 1e300, "session": ""}),
+    ] {
+        let mut call = arguments.clone();
+        call["code"] = json!("print(1)");
+        assert_eq!(ipybox.call("execute_ipython_cell", call).await.ok(), "1", "{arguments}");
     }
     let response = ipybox.start_call("no_such_tool", json!({})).await.response().await.unwrap();
     assert_eq!(response["error"]["code"], -32602, "{response}");
