@@ -45,6 +45,31 @@ async fn the_revision_without_initialize_is_served() {
 }
 
 #[tokio::test]
+async fn what_comes_before_the_session_begins_does_not_end_it() {
+    let place = Place::new();
+    let mut ipybox = place.start(&["--python", kernel_python().to_str().unwrap()]).await;
+    for line in [
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+    ] {
+        ipybox.send_line(line).await;
+    }
+    let begun = json!({"protocolVersion": "2025-06-18", "capabilities": {}});
+    for (method, params, words) in [
+        ("initialize", begun, "`clientInfo` with strings"),
+        ("tools/list", json!({}), "send `initialize` first"),
+    ] {
+        let response = ipybox.request(method, params).await.response().await.unwrap();
+        assert_eq!(response["error"]["code"], -32602, "{response}");
+        assert!(response["error"]["message"].as_str().unwrap().contains(words), "{response}");
+    }
+    ipybox.initialize().await;
+    assert_eq!(ipybox.cell("1+1").await.ok(), "2");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn initialize_does_not_wait_for_python() {
     let place = Place::new();
     place.write("stuck", "#!/bin/sh\nexec sleep 600\n");
