@@ -63,7 +63,7 @@ pub(crate) enum Command {
     Logout(LogoutArgs),
     /// List the registered MCP servers with their logins, try one, or remove one
     Servers(ServersArgs),
-    /// List the sessions that are kept without a client, show one, or end them
+    /// List the sessions of `--keep-session`, show one, or end them
     Sessions(SessionsArgs),
     /// Run cells in the kernel of a kept session, and see those of its agent
     ///
@@ -80,16 +80,16 @@ pub(crate) enum Command {
     /// Hold a session for clients that come one after the other
     #[command(hide = true)]
     SessionKeeper(SessionKeeperArgs),
-    /// Read an audit log: verify that it is whole, and tell what sessions did
+    /// Read an audit log: verify that it is whole, and report what sessions did
     ///
     /// Ends with 0 if the log is whole, with 1 if something in it was edited, removed, inserted, cut or moved, or it cannot be
     /// read, and with 3 if it is whole as far as it goes: the log begins after other records, or a session has no last one.
     Audit(AuditArgs),
-    /// Make a Python file, Markdown or a page of the notebook of a session
+    /// Export the notebook of a session as Python, Markdown or HTML
     Export(ExportArgs),
-    /// Tell whether ipybox can run here, with a sandbox or without, and what mends what is missing
+    /// Check whether ipybox can run here, with a sandbox or without, and how to fix what is missing
     ///
-    /// Tries what it tells, and leaves nothing behind. Ends with 0 if ipybox can run: without a sandbox, and with one
+    /// Tries what it reports, and leaves nothing behind. Ends with 0 if ipybox can run: without a sandbox, and with one
     /// too if `--sandbox` is given. Ends with 1 otherwise.
     Doctor(DoctorArgs),
     /// Register the MCP servers that are configured in other clients

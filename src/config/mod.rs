@@ -6,7 +6,7 @@ mod settings;
 mod states;
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -219,8 +219,7 @@ impl Config {
             (true, true) => ShellCommands::OnlyEscape,
             (false, true) => return Err(Error::EscapeWithoutApproval),
         };
-        let workspace = create_workspace(&settings.workspace)
-            .map_err(|source| Error::Workspace { path: settings.workspace.clone(), source })?;
+        let workspace = create_workspace(&settings.workspace)?;
         let mut variables = Variables::of(settings.environment.as_ref(), &workspace);
         let login_flags = login_flags(&workspace, settings.state_dir.as_deref());
         let states = states_dir(settings.state_dir, &variables)?;
@@ -441,9 +440,16 @@ impl RemoteServer {
     }
 }
 
-fn create_workspace(path: &Path) -> io::Result<PathBuf> {
-    std::fs::create_dir_all(path)?;
-    path.canonicalize()
+/// The real path of a workspace, which is created if it is missing.
+pub(crate) fn create_workspace(path: &Path) -> Result<PathBuf, Error> {
+    let created = match std::fs::create_dir_all(path) {
+        // What is there is something else.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(ErrorKind::NotADirectory.into()),
+        created => created,
+    };
+    created
+        .and_then(|()| path.canonicalize())
+        .map_err(|source| Error::Workspace { path: path.to_owned(), source })
 }
 
 #[cfg(test)]

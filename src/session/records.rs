@@ -23,7 +23,7 @@ pub(super) fn notebook(config: &Config) -> Option<Arc<Notebook>> {
     };
     match opened {
         Ok(notebook) => {
-            tracing::info!(path = %notebook.path().display(), "cells are written to a notebook");
+            tracing::info!(path = %notebook.path().display(), "the session has a notebook");
             Some(notebook)
         }
         Err(error) => {

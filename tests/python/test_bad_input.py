@@ -169,7 +169,7 @@ async def test_server_parameters_that_cannot_be_used_are_named(value):
     "value", [{}, {"command": 1}, {"command": "x", "url": "http://x"}, {"url": "x"}]
 )
 async def test_server_parameters_without_sense_are_a_value_error(value):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="^failed to read `server_params`"):
         await generate_mcp_sources("probe", value, "mcptools")
 
 

@@ -113,7 +113,7 @@ impl SessionOptions {
         builder = set(builder, self.approval_timeout, |builder, time| builder.approval_timeout(time.0));
         builder = set(builder, self.audit, |builder, audit| builder.audit(audit.into()));
         if let Some(text) = self.notebook {
-            let unusable = |error| Failure::new("settings", format!("use `notebook`: {error}"));
+            let unusable = |error| Failure::new("settings", format!("failed to use `notebook`: {error}"));
             builder = builder.notebook(text.parse().map_err(|error: UnusableNotebook| unusable(error))?);
         }
         if let Some(text) = self.approval_policy {
@@ -152,6 +152,7 @@ impl SessionOptions {
 
 /// Reads an approval policy.
 pub(super) fn policy(text: &str) -> Result<Policy, Failure> {
-    let unusable = |error| Failure::new("settings", format!("use `approval_policy`: {}", describe(&error)));
+    let unusable =
+        |error| Failure::new("settings", format!("failed to use `approval_policy`: {}", describe(&error)));
     Policy::parse(text).map_err(unusable)
 }

@@ -143,7 +143,7 @@ impl Place {
     }
 
     fn config(self) -> Result<Config, Failure> {
-        Config::new(self.settings()).map_err(|error| Failure::of("settings", &error))
+        Config::new(self.settings()).map_err(|error| Failure::failed("settings", &error))
     }
 }
 
@@ -189,7 +189,7 @@ impl Tools {
                 let config = place.config()?;
                 let workspace = workspace_of(&root_dir, config.workspace());
                 let state = config.create_state_dir_of(&workspace);
-                let state = state.map_err(|error| Failure::of("settings", &error))?;
+                let state = state.map_err(|error| Failure::failed("settings", &error))?;
                 Registry::in_directory(&state, config.connector())
             }
         };

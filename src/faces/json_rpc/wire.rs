@@ -99,6 +99,11 @@ impl Failure {
         Self::new(kind, with_options(&describe(error)))
     }
 
+    /// For errors of the library, which say what could not be done.
+    pub(super) fn failed(kind: &str, error: &dyn std::error::Error) -> Self {
+        Self::new(kind, with_options(&format!("failed to {}", describe(error))))
+    }
+
     fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.data.insert(name.to_owned(), value.into());
         self
@@ -120,7 +125,9 @@ impl From<CodeExecutionError> for Failure {
             CodeExecutionError::TimedOut { kernel, output, .. } => ended("timed_out", *kernel, output),
             CodeExecutionError::Cancelled { kernel, output, .. } => ended("cancelled", *kernel, output),
             CodeExecutionError::Lost { kernel, output, .. } => ended("lost", *kernel, output),
-            CodeExecutionError::Unavailable(_) => Self::new("unavailable", with_options(&message)),
+            CodeExecutionError::Unavailable(_) => {
+                Self::new("unavailable", with_options(&format!("failed to {message}")))
+            }
         }
     }
 }
@@ -137,7 +144,7 @@ impl From<StartError> for Failure {
             StartError::Config(_) | StartError::Policy(_) => "settings",
             _ => "start",
         };
-        Self::of(kind, &error)
+        Self::failed(kind, &error)
     }
 }
 
@@ -147,7 +154,7 @@ impl From<GenerateError> for Failure {
             GenerateError::NotAnObject | GenerateError::Unusable(_) => "settings",
             _ => "generate",
         };
-        Self::of(kind, &error)
+        Self::failed(kind, &error)
     }
 }
 
@@ -157,7 +164,7 @@ impl From<ApigenError> for Failure {
             ApigenError::Name(_) | ApigenError::UnknownTool { .. } => "settings",
             _ => "generate",
         };
-        Self::of(kind, &error)
+        Self::failed(kind, &error)
     }
 }
 
@@ -174,7 +181,7 @@ impl From<ToolRunnerError> for Failure {
 
 impl From<ApprovalClientError> for Failure {
     fn from(error: ApprovalClientError) -> Self {
-        Self::of("approval_client", &error)
+        Self::failed("approval_client", &error)
     }
 }
 
@@ -184,7 +191,7 @@ impl From<tool_server::Error> for Failure {
             tool_server::Error::Token { .. } | tool_server::Error::SameTokens => "settings",
             _ => "start",
         };
-        Self::of(kind, &error)
+        Self::failed(kind, &error)
     }
 }
 

@@ -19,7 +19,7 @@ use super::greeting::{Answer, LINE_BYTES, Wish, line, understand};
 use super::likeness::Likeness;
 use super::list::{Found, find};
 use super::{Error, GREETING_TIME};
-use crate::config::{Settings, states_dir};
+use crate::config::{Settings, create_workspace, states_dir};
 use crate::faces::mcp_server::{Error as ServeError, end_on_signals};
 use crate::ground::env::Variables;
 
@@ -45,10 +45,7 @@ const LOG_INTERVAL: Duration = Duration::from_millis(250);
 pub async fn relay(settings: Settings, keep: Duration, arguments: Vec<OsString>) -> Result<(), Error> {
     let ending = CancellationToken::new();
     end_on_signals(&ending).map_err(ServeError::Signals)?;
-    std::fs::create_dir_all(&settings.workspace)
-        .and_then(|()| settings.workspace.canonicalize())
-        .map_err(|source| crate::config::Error::Workspace { path: settings.workspace.clone(), source })?;
-    let workspace = settings.workspace.canonicalize().unwrap_or_else(|_| settings.workspace.clone());
+    let workspace = create_workspace(&settings.workspace)?;
     let states = states_dir(settings.state_dir.clone(), &Variables::load(&workspace))?;
     let states = std::path::absolute(&states).unwrap_or(states);
     let likeness = Likeness::of(&settings);

@@ -114,7 +114,7 @@ impl CodeExecution {
                 CodeExecutionEvent::ApprovalRequest(_) | CodeExecutionEvent::Chunk(_) => {}
             }
         }
-        Err(CodeExecutionError::Unavailable("the execution ended without a result".to_owned()))
+        Err(CodeExecutionError::Unavailable("run the code: the execution ended without a result".to_owned()))
     }
 
     /// The next event; `None` after the result or the error. Cancellation safe.

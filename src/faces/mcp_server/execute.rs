@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::sessions::Chosen;
-use super::{Call, McpServer, parse, pictures, reply, schema, views, wait};
+use super::{Call, McpServer, number, number_in, parse, pictures, reply, schema, views, wait};
 use crate::config::Images;
 use crate::kernels::output::Unread;
 use crate::session::{Author, Cell, DEFAULT_TIMEOUT, Outcome};
@@ -17,6 +17,9 @@ use crate::session::{Author, Cell, DEFAULT_TIMEOUT, Outcome};
 pub(super) const NAME: &str = "execute_ipython_cell";
 
 const DEFAULT_MAX_OUTPUT_CHARS: usize = 5_000;
+
+/// The most that an answer has, whatever is asked for: it is held in memory, several times over.
+const MOST_OUTPUT_CHARS: usize = 100_000_000;
 
 /// The longest timeout that is kept to the second; longer ones are as good as none.
 const LONGEST_TIMEOUT_SECS: f64 = 30.0 * 24.0 * 3600.0;
@@ -28,9 +31,12 @@ const CHUNKS_CAPACITY: usize = 64;
 #[serde(deny_unknown_fields)]
 struct Arguments {
     code: String,
+    #[serde(default, deserialize_with = "number")]
     timeout: Option<f64>,
+    #[serde(default, deserialize_with = "number")]
     max_output_chars: Option<f64>,
     session: Option<String>,
+    #[serde(default, deserialize_with = "number")]
     wait: Option<f64>,
     if_busy: Option<IfBusy>,
 }
@@ -124,14 +130,18 @@ has not ended by then, the answer has its id, and `wait_for_cell` returns the re
 
 /// How long a request waits for its cell, if it says so.
 pub(super) fn wait_of(arguments: &JsonObject) -> Option<Duration> {
-    let seconds = arguments.get("wait")?.as_f64()?;
+    let seconds = number_in(arguments.get("wait")?)?;
     Duration::try_from_secs_f64(seconds.min(wait::LONGEST_WAIT_SECS)).ok()
 }
 
 /// Keeps what the cell prints, for requests that do not wait until it ends.
 pub(super) fn unread_for(arguments: &JsonObject) -> Arc<Unread> {
-    let limit = arguments.get("max_output_chars").and_then(serde_json::Value::as_f64);
-    Arc::new(Unread::new(limit.map_or(DEFAULT_MAX_OUTPUT_CHARS, |limit| limit as usize)))
+    let limit = arguments.get("max_output_chars").and_then(number_in);
+    Arc::new(Unread::new(limit.map_or(DEFAULT_MAX_OUTPUT_CHARS, output_chars)))
+}
+
+fn output_chars(asked_for: f64) -> usize {
+    (asked_for as usize).min(MOST_OUTPUT_CHARS)
 }
 
 pub(super) async fn call(
@@ -152,7 +162,7 @@ pub(super) async fn call(
     let max_output_chars = match arguments.max_output_chars {
         None => DEFAULT_MAX_OUTPUT_CHARS,
         // Some clients send every number with a decimal point.
-        Some(chars) if chars >= 0.0 && chars.fract() == 0.0 => chars as usize,
+        Some(chars) if chars >= 0.0 && chars.fract() == 0.0 => output_chars(chars),
         Some(chars) => {
             return Err(format!(
                 "the argument `max_output_chars` cannot be used: {chars} is not a whole number of characters"
@@ -249,4 +259,14 @@ async fn pictures_of(outcome: &mut Outcome, images: Images) -> Vec<ContentBlock>
         return Vec::new();
     }
     pictures::shown(files).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_fits_into_memory_whatever_is_asked_for() {
+        assert_eq!([0.0, 5000.0, 1e300].map(output_chars), [0, 5000, MOST_OUTPUT_CHARS]);
+    }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use futures::StreamExt as _;
+use rmcp::model::{ClientRequest, GetMeta as _, JsonRpcMessage, ProtocolVersion};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::{Value, json};
@@ -20,6 +21,12 @@ const MAX_MESSAGE_BYTES: usize = 256 * 1024 * 1024;
 
 const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
+const INVALID_PARAMS: i32 = -32602;
+
+const INITIALIZE: &str = "`params` of `initialize` must be an object with a string `protocolVersion`, an object \
+    `capabilities`, and an object `clientInfo` with strings `name` and `version`";
+const BEGIN: &str = "the session has not begun: send `initialize` first. A request of revision 2026-07-28, which has none, \
+    needs `io.modelcontextprotocol/protocolVersion` and `io.modelcontextprotocol/clientCapabilities` in its `_meta`";
 
 /// A transport that reads and writes lines of JSON.
 pub(super) struct Lines<R, W> {
@@ -27,12 +34,41 @@ pub(super) struct Lines<R, W> {
     output: Arc<Mutex<W>>,
     /// An error response still to be written. Kept, because `receive` may be cancelled at any await.
     refusal: Option<Value>,
+    has_begun: bool,
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Lines<R, W> {
     pub(super) fn new(input: R, output: W) -> Self {
         let input = FramedRead::new(input, LineDecoder::default());
-        Self { input, output: Arc::new(Mutex::new(output)), refusal: None }
+        Self { input, output: Arc::new(Mutex::new(output)), refusal: None, has_begun: false }
+    }
+
+    /// What to do with a message before the session has begun: rmcp would end at the first that is no request.
+    fn begin(&mut self, message: Box<RxJsonRpcMessage<RoleServer>>) -> Understood {
+        let JsonRpcMessage::Request(sent) = message.as_ref() else {
+            tracing::warn!("ignored a message of the client, whose session has not begun");
+            return Understood::Nothing;
+        };
+        let refusal = match &sent.request {
+            ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_) => {
+                return Understood::Message(message);
+            }
+            ClientRequest::CustomRequest(request) if request.method == "initialize" => Some(INITIALIZE),
+            ClientRequest::InitializeRequest(_) => None,
+            request
+                if request.get_meta().missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty() =>
+            {
+                None
+            }
+            _ => Some(BEGIN),
+        };
+        self.has_begun = refusal.is_none();
+        match refusal {
+            None => Understood::Message(message),
+            Some(reason) => {
+                Understood::Refused { id: json!(sent.id), code: INVALID_PARAMS, reason: reason.to_owned() }
+            }
+        }
     }
 }
 
@@ -64,7 +100,11 @@ where
                     return None;
                 }
             };
-            match line.map_or_else(too_long, |line| understand(&line)) {
+            let understood = match line.map_or_else(too_long, |line| understand(&line)) {
+                Understood::Message(message) if !self.has_begun => self.begin(message),
+                understood => understood,
+            };
+            match understood {
                 Understood::Message(message) => return Some(*message),
                 Understood::Nothing => {}
                 Understood::Refused { id, code, reason } => {

@@ -45,7 +45,8 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use serde::de::DeserializeOwned;
+use serde::Deserialize as _;
+use serde::de::{DeserializeOwned, Deserializer, Error as _};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -429,6 +430,20 @@ fn parse<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, String> {
         };
         format!("{place} cannot be used: {}", error.inner())
     })
+}
+
+/// A number among the arguments, as some models and clients write it too: as a text.
+fn number<'de, D: Deserializer<'de>>(arguments: D) -> Result<Option<f64>, D::Error> {
+    match serde_json::Value::deserialize(arguments)? {
+        serde_json::Value::Null => Ok(None),
+        value => {
+            number_in(&value).map(Some).ok_or_else(|| D::Error::custom(format!("{value} is not a number")))
+        }
+    }
+}
+
+fn number_in(value: &serde_json::Value) -> Option<f64> {
+    value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())
 }
 
 /// Turns a panic into an error response: without it the client would wait for ever.

@@ -87,7 +87,7 @@ impl Sessions {
     /// # Errors
     /// There is none, or no further one can be opened. The text says which there are.
     pub(super) async fn choose(&self, handle: Option<&str>) -> Result<Chosen, String> {
-        let (place, note) = match handle.map(str::trim) {
+        let (place, note) = match handle.map(str::trim).filter(|handle| !handle.is_empty()) {
             None => (self.own.clone(), None),
             Some(OWN) => (self.own.clone(), Some(format!("[Session `{OWN}`]"))),
             Some(NEW) => {

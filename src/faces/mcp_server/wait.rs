@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::asking::Ongoing;
-use super::{left, parse, reply, schema};
+use super::{left, number, parse, reply, schema};
 
 pub(super) const NAME: &str = "wait_for_cell";
 
@@ -21,6 +21,7 @@ pub(super) const LONGEST_WAIT_SECS: f64 = 30.0 * 24.0 * 3600.0;
 #[serde(deny_unknown_fields)]
 struct Arguments {
     cell: String,
+    #[serde(default, deserialize_with = "number")]
     timeout: Option<f64>,
     #[serde(default)]
     interrupt: bool,

@@ -58,7 +58,7 @@ def main():
         kernel.save_variables = ipybox_checkpoint.save
     ipybox_input.refuse_input()
     ipybox_files.install()
-    ipybox_shell.undo_colors()
+    ipybox_shell.be_no_terminal()
     # As in an interactive Python, but behind its library, of which no more is imported at the start than is needed: a
     # file of the workspace would hide what IPython and generated code import later.
     sys.path.insert(end_of_library(), "")

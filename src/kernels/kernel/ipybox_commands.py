@@ -16,7 +16,7 @@ import sys
 
 # Imported at the start, before the working directory is on `sys.path`.
 import ipybox_runtime
-from ipybox_shell import NO_INPUT, refuse_background
+from ipybox_shell import refuse_background
 
 BLOCKED = (
     "starting programs from Python is blocked. Use `!command` or `%%bash`, which ask for approval. "
@@ -54,7 +54,7 @@ def ask_first(shell, is_only_escape):
     # `depth` leads to the frame in which IPython looks for the values of `{names}`: the caller's.
     def system(command):
         command = approved(shell.var_expand(command, depth=1))
-        with permit(["-c", NO_INPUT + command]):
+        with permit(["-c", command]):
             return run(command)
 
     def getoutput(command, split=True, depth=0):

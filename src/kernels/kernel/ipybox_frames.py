@@ -33,6 +33,9 @@ PACKAGE_DIRECTORIES = (
 # The kinds of frames: the user's, a library's, part of a tool call, or ipybox's and IPython's
 # own.
 USER, LIBRARY, TOOL, HIDDEN = "user", "library", "tool", "hidden"
+# The most frames of a traceback that are looked at: Python's own limit for recursion. IPython takes half a millisecond
+# for each.
+MOST_FRAMES = 1_000
 
 
 def everything(kinds):
@@ -81,17 +84,28 @@ def without(tb, keeps, keeps_head=False):
 
 
 def kinds_of_frames(tb):
-    """The entries of a traceback, with their kinds. Frames below a tool call belong to it, except the user's code."""
+    """The entries of a traceback, with their kinds; of a very long one, without its middle.
+
+    Frames below a tool call belong to it, except the user's code.
+    """
     frames = []
     is_in_tool = False
-    while tb is not None:
-        kind = kind_of(tb.tb_frame)
+    entries = list(entries_of(tb))
+    if len(entries) > MOST_FRAMES:
+        del entries[MOST_FRAMES // 2 : -MOST_FRAMES // 2]
+    for entry in entries:
+        kind = kind_of(entry.tb_frame)
         if kind == LIBRARY and is_in_tool:
             kind = TOOL
         is_in_tool = kind == TOOL or (is_in_tool and kind == HIDDEN)
-        frames.append((tb, kind))
-        tb = tb.tb_next
+        frames.append((entry, kind))
     return frames
+
+
+def entries_of(tb):
+    while tb is not None:
+        yield tb
+        tb = tb.tb_next
 
 
 def kind_of(frame):

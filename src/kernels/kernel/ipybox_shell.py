@@ -1,10 +1,15 @@
 """IPython's shell, adapted for a client without a terminal that only runs cells and reads their output."""
 
+import codecs
+import fcntl
 import functools
 import importlib
 import os
+import select
 import signal
+import struct
 import sys
+import termios
 import threading
 import types
 import warnings
@@ -12,8 +17,14 @@ import warnings
 import ipybox_tracebacks
 from ipybox_loading import after_import
 
-# The prefix of a command that gives it an empty stdin.
-NO_INPUT = "exec </dev/null; "
+# What programs believe the size of the terminal to be.
+ROWS_AND_COLUMNS = (24, 80)
+# How often to look whether a command has ended whose output another program still holds open, in seconds.
+END_CHECK_MILLIS = 50
+# More than a terminal holds. Another program may write to it after the command's end, and without end.
+MOST_READS_AFTER_END = 100
+# How long an interrupted command has to end, as IPython gives it, in seconds.
+GRACE_SECS = 0.2
 # Where code finds ipybox's own functions.
 OWN = ("mcptools.search", "mcptools.batch")
 
@@ -51,11 +62,11 @@ def adapt(shell, in_this_cell):
     give_threads_their_cell(in_this_cell)
 
 
-def undo_colors():
-    """The output is no terminal, though IPython has just set variables that say so."""
+def be_no_terminal():
+    """Nobody reads colors or turns pages, though IPython has just set variables that say so."""
     for name in ("CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR"):
         os.environ.pop(name, None)
-    os.environ.update(TERM="dumb", NO_COLOR="1")
+    os.environ.update(TERM="dumb", NO_COLOR="1", PAGER="cat", GIT_PAGER="cat")
 
 
 def refresh_imports(package=None):
@@ -93,11 +104,9 @@ def system(self, command):
     IPython lets it wait for input from a terminal where nobody types, and goes on with the cell after an interrupt of
     the command: a loop could not be interrupted.
     """
-    from IPython.utils.process import system as run_command
-
     refuse_background(command)
     with Interruption() as interruption:
-        status = run_command(NO_INPUT + self.var_expand(command, depth=1))
+        status = run_command(self.var_expand(command, depth=1))
     self.user_ns["_exit_code"] = status
     if interruption.is_noticed:
         raise KeyboardInterrupt
@@ -106,6 +115,68 @@ def system(self, command):
         from subprocess import CalledProcessError
 
         raise CalledProcessError(status, command)
+
+
+def run_command(command):
+    """Run a command in the user's shell, print its output as it comes, and return its status as IPython does.
+
+    The output is a terminal, so that programs write line by line. It does not control the command: `/dev/tty` cannot be
+    opened, and a prompt for a password there ends at once instead of waiting.
+    """
+    from subprocess import DEVNULL, Popen
+
+    shell = os.environ.get("SHELL", "sh")
+    ours, theirs = os.openpty()
+    with open(ours, "rb", buffering=0) as terminal:
+        with open(theirs, "wb", buffering=0) as output:
+            fcntl.ioctl(
+                output, termios.TIOCSWINSZ, struct.pack("4H", *ROWS_AND_COLUMNS, 0, 0)
+            )
+            process = Popen(
+                [shell, "-c", command], stdin=DEVNULL, stdout=output, stderr=output
+            )
+        try:
+            show_output(terminal, process)
+            process.wait()
+        except KeyboardInterrupt:
+            end(process)
+            show_output(terminal, process)
+    status = process.wait()
+    return 128 - status if status > 128 else status
+
+
+def show_output(terminal, process):
+    """Print what comes from `terminal` until nobody holds its other end, or the process has ended."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    # Not `select`, which takes no descriptor above 1023.
+    poll = select.poll()
+    poll.register(terminal, select.POLLIN)
+    reads_left = MOST_READS_AFTER_END
+    while reads_left:
+        has_ended = process.poll() is not None
+        reads_left -= has_ended
+        if poll.poll(0 if has_ended else END_CHECK_MILLIS):
+            try:
+                data = terminal.read(1 << 16)
+            except OSError:
+                # As Linux reports the end.
+                data = b""
+            print(decoder.decode(data, final=not data), end="", flush=True)
+            if not data:
+                return
+        elif has_ended:
+            return
+
+
+def end(process):
+    """End an interrupted command: it has got the signal too, unless the kernel is a remote one."""
+    from subprocess import TimeoutExpired
+
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(GRACE_SECS)
+    except (KeyboardInterrupt, TimeoutExpired):
+        process.kill()
 
 
 def refuse_background(command):

@@ -15,8 +15,10 @@ import threading
 import traceback
 
 from ipybox_frames import (
+    MOST_FRAMES,
     TOOL,
     USER,
+    entries_of,
     everything,
     is_no_tool_frame,
     is_user_frame_or_raised,
@@ -41,6 +43,9 @@ def install(shell):
             return format_whole(etype, value, tb, *args, **kwargs)
         with shortened(value, tb, is_user_frame_or_raised, keeps_head=True) as short:
             lines = format_whole(etype, value, short, *args, **kwargs)
+        left_out = sum(1 for _ in entries_of(tb)) - MOST_FRAMES
+        if left_out > 0:
+            lines.append(f"[{left_out} frames in the middle are left out]")
         return [*lines, *hints(value)]
 
     formatter.structured_traceback = structured_traceback

@@ -55,7 +55,7 @@ impl Excerpt {
         self.head_chars += chars.min(room);
         self.rest.push_str(last_chars(&text[end..], self.tail_chars()));
         // Seldom, so that small pieces do not move the text each time.
-        if self.rest.len() > 16 * (self.tail_chars() + 1) {
+        if self.rest.len() / 16 > self.tail_chars() {
             self.rest = last_chars(&self.rest, self.tail_chars()).to_owned();
         }
     }
@@ -105,6 +105,7 @@ mod tests {
     fn text_that_fits_is_whole() {
         check(5, &["ab", "", "cdé"], "abcdé");
         check(0, &[""], "");
+        check(usize::MAX, &["a", "b"], "ab");
     }
 
     #[test]

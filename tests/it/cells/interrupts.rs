@@ -42,6 +42,24 @@ async fn an_interrupt_ends_a_loop_of_shell_commands_and_the_rest_of_the_cell() {
 }
 
 #[tokio::test]
+async fn commands_are_given_to_the_users_shell_and_their_output_is_whole() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let code = "%%capture printed\n!{__import__('sys').executable} -c \"print('日本語' * 700_000)\"";
+    ipybox.cell(code).await.ok();
+    all_say(
+        &mut ipybox,
+        &[
+            ("printed.stdout.count('日本語'), len(printed.stdout.strip())", "(700000, 2100000)"),
+            // Not every shell knows what another one does.
+            ("import os; os.environ['SHELL'] = 'echo'\n!it is {1 + 1}", "-c it is 2"),
+        ],
+    )
+    .await;
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn commands_wait_for_no_input_and_can_be_interrupted() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
@@ -52,6 +70,9 @@ async fn commands_wait_for_no_input_and_can_be_interrupted() {
             ("!cat", "[no output]"),
             ("!read line; echo got $line", "got"),
             ("!echo {name} $name", "value value"),
+            ("!read answer 2>/dev/null </dev/tty; echo not asked", "not asked"),
+            ("!echo $PAGER $GIT_PAGER $(stty size <&2)", "cat cat 24 80"),
+            ("!sleep 60 & echo goes on", "goes on"),
         ],
     )
     .await;

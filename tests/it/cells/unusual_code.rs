@@ -63,6 +63,8 @@ def fail(count):
 fail(300)";
     for (code, end) in [
         ("def deeper(): deeper()\ndeeper()", "RecursionError: maximum recursion depth exceeded"),
+        ("import sys; sys.setrecursionlimit(20_000)\ndeeper()", "frames in the middle are left out]"),
+        ("sys.setrecursionlimit(1_000)\n1 / 0", "division by zero"),
         (chain, "ValueError: link 299"),
         (
             "raise ExceptionGroup('many', [ValueError(i) for i in range(10_000)])",

@@ -45,6 +45,31 @@ async fn the_revision_without_initialize_is_served() {
 }
 
 #[tokio::test]
+async fn what_comes_before_the_session_begins_does_not_end_it() {
+    let place = Place::new();
+    let mut ipybox = place.start(&["--python", kernel_python().to_str().unwrap()]).await;
+    for line in [
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+    ] {
+        ipybox.send_line(line).await;
+    }
+    let begun = json!({"protocolVersion": "2025-06-18", "capabilities": {}});
+    for (method, params, words) in [
+        ("initialize", begun, "`clientInfo` with strings"),
+        ("tools/list", json!({}), "send `initialize` first"),
+    ] {
+        let response = ipybox.request(method, params).await.response().await.unwrap();
+        assert_eq!(response["error"]["code"], -32602, "{response}");
+        assert!(response["error"]["message"].as_str().unwrap().contains(words), "{response}");
+    }
+    ipybox.initialize().await;
+    assert_eq!(ipybox.cell("1+1").await.ok(), "2");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn initialize_does_not_wait_for_python() {
     let place = Place::new();
     place.write("stuck", "#!/bin/sh\nexec sleep 600\n");
@@ -81,7 +106,7 @@ async fn bad_arguments_are_refused_by_name() {
     for (tool, arguments, words) in [
         ("execute_ipython_cell", json!({}), "`code`"),
         ("execute_ipython_cell", json!({"code": 5}), "`code`"),
-        ("execute_ipython_cell", json!({"code": "1", "timeout": "soon"}), "`timeout`"),
+        ("execute_ipython_cell", json!({"code": "1", "timeout": "soon"}), "\"soon\" is not a number"),
         ("execute_ipython_cell", json!({"code": "1", "timeout": -1}), "`timeout`"),
         ("execute_ipython_cell", json!({"code": "1", "max_output_chars": -1}), "`max_output_chars`"),
         ("execute_ipython_cell", json!({"code": "1", "cod": 1}), "`cod`"),
@@ -93,6 +118,14 @@ async fn bad_arguments_are_refused_by_name() {
     ] {
         let refusal = ipybox.call(tool, arguments.clone()).await.error();
         assert!(refusal.contains(words), "{tool} {arguments}: {refusal}");
+    }
+    for arguments in [
+        json!({"timeout": "60", "max_output_chars": "50"}),
+        json!({"timeout": null, "max_output_chars": 1e300, "session": ""}),
+    ] {
+        let mut call = arguments.clone();
+        call["code"] = json!("print(1)");
+        assert_eq!(ipybox.call("execute_ipython_cell", call).await.ok(), "1", "{arguments}");
     }
     let response = ipybox.start_call("no_such_tool", json!({})).await.response().await.unwrap();
     assert_eq!(response["error"]["code"], -32602, "{response}");

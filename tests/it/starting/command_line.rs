@@ -55,6 +55,7 @@ fn it_never_runs_unsandboxed_when_a_sandbox_was_asked_for() {
 #[test]
 fn a_workspace_that_cannot_be_one_is_named() {
     refused(&["--workspace", "/dev/null/x"], 1, "/dev/null/x");
+    refused(&["--workspace", "/dev/null"], 1, "not a directory");
 }
 
 #[test]

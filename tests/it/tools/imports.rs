@@ -241,6 +241,7 @@ fn bad_input_is_named() {
     };
     check("claude-cod", "did you mean `claude-code`?");
     check("windsurf", "it has no servers here; looked for");
+    assert!(home.import(&["--yes", "nothing"]).2.contains("no MCP servers are configured here"));
     check("/nowhere/mcp.json", "failed to read `/nowhere/mcp.json`: No such file");
     check(place.workspace().to_str().unwrap(), "it is not a regular file");
     home.write("bad.json", "{\"mcpServers\": {\n  \"a\": s3cret}}");

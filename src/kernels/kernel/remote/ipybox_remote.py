@@ -65,7 +65,7 @@ def adapt(settings):
     ipybox_views.install(shell, ipybox_loading.after_import, wants_views)
     ipybox_ipykernel.refuse_input(kernel, ipybox_input.refuse)
     ipybox_ipykernel.wake_loop_by_signals()
-    ipybox_shell.undo_colors()
+    ipybox_shell.be_no_terminal()
 
 
 def check_versions():
