@@ -2,6 +2,7 @@
 
 mod apart;
 mod connectors;
+mod remote;
 mod settings;
 mod states;
 
@@ -11,14 +12,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::connections::mcp_client::Connector;
-use crate::ground::env::{self, IPYBOX_CONTAINER, Variables};
+use crate::ground::env::{IPYBOX_CONTAINER, Variables};
 use crate::ground::text::describe;
 use crate::kernels::kernel::ShellCommands;
-use crate::kernels::kernel::jupyter;
 use crate::kernels::sandbox::{Confinement, Exposed, Place, PolicyError};
 
 use self::connectors::login_flags;
 pub(crate) use self::connectors::{connector_at, connector_here};
+pub(crate) use self::remote::RemoteServer;
 pub use self::settings::{
     ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, NotebookSettings, RemoteSettings,
     ResourceLinks, SandboxSettings, Settings, ToolServerSettings, UnusableNotebook,
@@ -407,36 +408,6 @@ impl Config {
     /// The environment and `.env`.
     pub fn variables(&self) -> &Variables {
         &self.variables
-    }
-}
-
-/// The Jupyter server that runs the kernels.
-#[derive(Debug, Clone)]
-pub(crate) struct RemoteServer {
-    pub(crate) server: Arc<jupyter::Server>,
-    /// The kernel spec; `None` for the server's default.
-    pub(crate) kernel_name: Option<String>,
-}
-
-impl RemoteServer {
-    fn new(settings: RemoteSettings, variables: &Variables) -> Result<Self, Error> {
-        let RemoteSettings { url, token, token_env, kernel_name, ca } = settings;
-        let access = || {
-            let token = match (&token, &token_env) {
-                (Some(token), _) => Some(token.as_str()),
-                (None, Some(variable)) if !env::is_variable_name(variable) => {
-                    return Err(jupyter::AccessError::NoVariable);
-                }
-                (None, Some(variable)) => {
-                    let missing = || jupyter::AccessError::NoToken { variable: variable.clone() };
-                    Some(variables.get(variable).ok_or_else(missing)?)
-                }
-                (None, None) => None,
-            };
-            jupyter::Server::new(jupyter::Access::new(&url, token, ca)?)
-        };
-        let server = access().map_err(|error| Error::Remote(describe(&error)))?;
-        Ok(Self { server: Arc::new(server), kernel_name })
     }
 }
 
