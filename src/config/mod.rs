@@ -7,7 +7,7 @@ mod settings;
 mod states;
 
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,7 +26,9 @@ pub use self::settings::{
 };
 pub use self::states::state_directory;
 use self::states::{create_private_dir, state_dir_name};
-pub(crate) use self::states::{notebooks_dir, sessions_dir, states_dir, workspace_state_dir};
+pub(crate) use self::states::{
+    create_workspace, notebooks_dir, sessions_dir, states_dir, workspace_state_dir,
+};
 pub use crate::kernels::sandbox::Backend as SandboxBackend;
 
 /// The prefix of variables that Jupyter's gateways accept from clients to configure a kernel's start.
@@ -409,18 +411,6 @@ impl Config {
     pub fn variables(&self) -> &Variables {
         &self.variables
     }
-}
-
-/// The real path of a workspace, which is created if it is missing.
-pub(crate) fn create_workspace(path: &Path) -> Result<PathBuf, Error> {
-    let created = match std::fs::create_dir_all(path) {
-        // What is there is something else.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(ErrorKind::NotADirectory.into()),
-        created => created,
-    };
-    created
-        .and_then(|()| path.canonicalize())
-        .map_err(|source| Error::Workspace { path: path.to_owned(), source })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Where the state of workspaces is.
+//! Where workspaces and their state are.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy as _;
@@ -8,6 +8,18 @@ use etcetera::BaseStrategy as _;
 use super::Error;
 use crate::ground::env::{self, Variables};
 use crate::ground::files::create_private_directory;
+
+/// The real path of a workspace, which is created if it is missing.
+pub(crate) fn create_workspace(path: &Path) -> Result<PathBuf, Error> {
+    let created = match std::fs::create_dir_all(path) {
+        // What is there is something else.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(ErrorKind::NotADirectory.into()),
+        created => created,
+    };
+    created
+        .and_then(|()| path.canonicalize())
+        .map_err(|source| Error::Workspace { path: path.to_owned(), source })
+}
 
 /// Where the state of `workspace` is, which may not exist yet; `state_dir` is as in [`Settings`](super::Settings).
 ///

@@ -9,7 +9,7 @@ use super::regex;
 #[rustfmt::skip]
 const KEYWORDS: [&str; 12] = [
     "not", "if", "then", "else", "contains", "minContains", "maxContains", "dependentRequired",
-    "dependentSchemas", "dependencies", "$also", "uniqueItems",
+    "dependentSchemas", "dependencies", ALSO, "uniqueItems",
 ];
 
 /// Keywords of rules whose value is a schema.
