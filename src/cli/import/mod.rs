@@ -79,12 +79,10 @@ fn narrow(import: &mut Import, names: &[String]) -> anyhow::Result<()> {
         if !import.servers.iter().any(|server| is_it(&server)) {
             let known: Vec<String> =
                 import.servers.iter().map(|server| format!("`{}`", server.name)).collect();
-            match known.is_empty() {
-                true => anyhow::bail!("import `{name}`: no MCP servers are configured here"),
-                false => {
-                    anyhow::bail!("import `{name}`: there is no such server; there are {}", known.join(", "))
-                }
+            if known.is_empty() {
+                anyhow::bail!("import `{name}`: no MCP servers are configured here");
             }
+            anyhow::bail!("import `{name}`: there is no such server; there are {}", known.join(", "));
         }
     }
     import.servers.retain(|server| names.contains(&server.name) || names.contains(&server.original));

@@ -19,7 +19,7 @@ from ipybox_loading import after_import
 
 # What programs believe the size of the terminal to be.
 ROWS_AND_COLUMNS = (24, 80)
-# How often to look whether a command has ended whose output another program still holds open, in seconds.
+# How often to look whether a command has ended whose output another program still holds open, in milliseconds.
 END_CHECK_MILLIS = 50
 # More than a terminal holds. Another program may write to it after the command's end, and without end.
 MOST_READS_AFTER_END = 100
