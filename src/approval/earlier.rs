@@ -420,7 +420,7 @@ mod tests {
             contents: AuditContents::Arguments,
             max_bytes: 1024 * 1024,
             kept_files: 1,
-            workspace: directory.join("elsewhere"),
+            workspace: directory.join("workspace"),
             face: Face::RustLibrary,
         };
         Audit::open(settings, crate::ground::env::Variables::default().redactor().clone()).unwrap()

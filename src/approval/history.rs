@@ -13,7 +13,7 @@ use super::shown::question;
 /// How much of the end of the file is read, in bytes.
 const TAIL_BYTES: u64 = 1024 * 1024;
 
-/// How many decisions are told: the newest.
+/// How many decisions are returned at most: the newest.
 const DECISIONS: usize = 200;
 
 /// How long a call may be, in characters.

@@ -1,4 +1,4 @@
-//! Tells whoever watches a session which questions its user is asked, and how they were decided.
+//! Notifies whoever watches a session of the questions that its user is asked, and of how they were decided.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ pub(crate) enum Notice {
 /// Gets the notices of a gate.
 pub(crate) type Watcher = Box<dyn Fn(Notice) + Send + Sync>;
 
-/// A question that is under way. Its end is told when this is dropped.
+/// A question that is under way. Its end is announced when this is dropped.
 pub(super) struct Noticed<'a> {
     /// `None` if those who watch are asked themselves.
     watcher: Option<&'a Watcher>,
@@ -31,7 +31,7 @@ pub(super) struct Noticed<'a> {
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 impl<'a> Noticed<'a> {
-    /// Tells that the user who reads `queue` is asked about `action`.
+    /// Announces that the user who reads `queue` is asked about `action`.
     pub(super) fn begin(watcher: Option<&'a Watcher>, action: &Arc<Action>, queue: &ApprovalQueue) -> Self {
         let watcher = watcher.filter(|_| !queue.asks_people(action));
         let question = next_question();

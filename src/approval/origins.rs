@@ -26,11 +26,11 @@ struct Named<'a> {
 pub(crate) fn provenance(actions: &[&Action], first: Option<usize>) -> String {
     let mut text = String::new();
     let named = named(actions, first.unwrap_or_default());
-    let told = told(&named);
-    if !told.is_empty() {
-        let lines: Vec<String> = told.iter().map(|named| line(named, first.is_some())).collect();
+    let selected = selected(&named);
+    if !selected.is_empty() {
+        let lines: Vec<String> = selected.iter().map(|named| line(named, first.is_some())).collect();
         let _infallible = write!(text, "\n\nAs far as can be seen, {}", lines.join("; "));
-        let left_out = named.len() - told.len();
+        let left_out = named.len() - selected.len();
         if left_out > 0 {
             let _infallible = write!(text, "; and {left_out} more");
         }
@@ -63,17 +63,17 @@ fn named<'a>(actions: &[&'a Action], first: usize) -> Vec<Named<'a>> {
     all
 }
 
-/// The first, and one of each label that only others have.
-fn told<'a, 'b>(named: &'b [Named<'a>]) -> Vec<&'b Named<'a>> {
+/// The origins that a question names: the first, and one of each label that only others have.
+fn selected<'a, 'b>(named: &'b [Named<'a>]) -> Vec<&'b Named<'a>> {
     let (first, others) = named.split_at(named.len().min(NAMED));
-    let mut told: Vec<&Named<'_>> = first.iter().collect();
+    let mut selected: Vec<&Named<'_>> = first.iter().collect();
     for other in others {
         let label = other.origin.label;
-        if label.is_some() && told.iter().all(|told| told.origin.label != label) {
-            told.push(other);
+        if label.is_some() && selected.iter().all(|one| one.origin.label != label) {
+            selected.push(other);
         }
     }
-    told
+    selected
 }
 
 fn line(Named { origin, rows, found }: &Named<'_>, are_rows: bool) -> String {
@@ -105,7 +105,7 @@ impl Named<'_> {
         self.found = match (self.found, found) {
             (Found::Bytes(one), Found::Bytes(other)) => Found::Bytes(one.saturating_add(other)),
             (Found::Values(one), Found::Values(other)) => Found::Values(one.saturating_add(other)),
-            // Text tells more.
+            // A run of text is better evidence than single values.
             (one, other) => one.max(other),
         };
     }
@@ -132,8 +132,8 @@ fn listed(rows: &[usize]) -> String {
 
 /// The labels of what a session had access to that matter, with the servers.
 fn read(known: &Provenance) -> Option<String> {
-    let telling = known.read.iter().filter(|(label, _)| **label != Label::Trusted);
-    let parts: Vec<String> = telling
+    let relevant = known.read.iter().filter(|(label, _)| **label != Label::Trusted);
+    let parts: Vec<String> = relevant
         .map(|(label, servers)| {
             let servers: Vec<String> = servers.iter().map(|server| shown::name(server)).collect();
             format!("{} data from {}", label.word(), servers.join(", "))

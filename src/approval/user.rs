@@ -1,6 +1,6 @@
 //! What only the user can do: log in on a page, and answer what a server asks.
 //!
-//! Neither a standing answer nor consent stands for it, and the policy can only deny it.
+//! Neither a standing answer nor consent replaces it, and the policy can only deny it.
 
 use std::sync::Arc;
 use std::time::Instant;

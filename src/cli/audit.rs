@@ -28,23 +28,23 @@ pub(crate) struct AuditArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Tell only of this session: its id, or the beginning of it
+    /// Report only this session: its id, or the beginning of it
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
 
-    /// Tell only of calls of this server
+    /// Report only calls of this server
     #[arg(long, value_name = "NAME")]
     pub(crate) server: Option<String>,
 
-    /// Tell only of what happened then or later: a time as in the log, or how long ago (90s, 30m, 2h, 7d)
+    /// Report only what happened then or later: a time as in the log, or how long ago (90s, 30m, 2h, 7d)
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) since: Option<f64>,
 
-    /// Tell only of what happened then or earlier
+    /// Report only what happened then or earlier
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) until: Option<f64>,
 
-    /// Tell which calls the rules of this approval policy would have decided otherwise
+    /// Report which calls the rules of this approval policy would have decided otherwise
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
 

@@ -49,7 +49,7 @@ pub(crate) fn main() -> ExitCode {
         return finish(json_rpc::run(args.log_level).map(|()| ExitCode::SUCCESS));
     }
     let log_level = match (&args.command, args.log_level) {
-        // It tells its progress itself.
+        // These commands show their progress themselves.
         (Some(Command::Import(_) | Command::Attach(_) | Command::Ui(_)), LogLevel::Info) => LogLevel::Warning,
         (_, level) => level,
     };

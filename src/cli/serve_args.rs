@@ -144,7 +144,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) audit_log: Option<PathBuf>,
 
-    /// Let the audit log tell code, output and results too, beside arguments
+    /// Record code, output and results in the audit log too, beside arguments
     #[arg(long, requires = "audit_log")]
     pub(crate) audit_contents: bool,
 

@@ -81,7 +81,7 @@ pub(crate) enum ServersAction {
     Label {
         /// Its name
         name: String,
-        /// `untrusted` if strangers write there, `confidential` if it must not get elsewhere, `trusted`, or `none`
+        /// `untrusted` if strangers write there, `confidential` if it must not be passed on, `trusted`, or `none`
         #[arg(value_parser = label)]
         label: LabelArg,
     },

@@ -62,7 +62,7 @@ pub enum Error {
     /// A program that the host starts is a link to an exposed place.
     #[error(
         "use `{program}` beside a sandbox: it leads to `{place}`, where code in the sandbox can write\n\
-         hint: install it elsewhere, or take its directory from `PATH`",
+         hint: install it outside of that place, or remove its directory from `PATH`",
         program = program.display(), place = place.display()
     )]
     ExposedProgram {
@@ -186,7 +186,7 @@ pub(crate) enum NotebookPlace {
 pub struct Config {
     pub(crate) workspace: PathBuf,
     pub(crate) state_dir: PathBuf,
-    /// How `ipybox login` is told which workspace this is.
+    /// The flags by which `ipybox login` finds this workspace.
     login_flags: String,
     pub(crate) images: Images,
     pub(crate) resource_links: ResourceLinks,

@@ -16,7 +16,7 @@ use crate::approval::provenance::Provenance;
 use crate::approval::{Action, Batch, Target};
 
 /// A permitted call. If dropped before its end is recorded, it is recorded as cancelled.
-#[must_use = "a call whose end is not told is recorded as cancelled"]
+#[must_use = "a call that is dropped before its end is recorded as cancelled"]
 pub(crate) struct OpenCall {
     /// `None` without a log.
     running: Option<Running>,

@@ -20,7 +20,7 @@ pub(crate) struct CellOutput<'a> {
 }
 
 /// A running cell. If dropped before its end is recorded, it is recorded as stopped.
-#[must_use = "a cell whose end is not told is recorded as stopped"]
+#[must_use = "a cell that is dropped before its end is recorded as stopped"]
 pub(crate) struct OpenCell(Option<Running>);
 
 struct Running {

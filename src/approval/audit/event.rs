@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_is_told_in_utc_to_the_millisecond() {
+    fn time_is_written_in_utc_to_the_millisecond() {
         let time = SystemTime::UNIX_EPOCH + Duration::from_micros(951_782_400_012_999);
         assert_eq!(rfc3339(time), "2000-02-29T00:00:00.012Z");
     }

@@ -372,7 +372,7 @@ mod tests {
     fn links_and_devices_are_no_logs() {
         let directory = tempfile::tempdir().unwrap();
         let link = directory.path().join("link");
-        std::os::unix::fs::symlink(directory.path().join("elsewhere"), &link).unwrap();
+        std::os::unix::fs::symlink(directory.path().join("target"), &link).unwrap();
         LogFile::open(&link, 10, 1).unwrap_err();
         LogFile::open(Path::new("/dev/null"), 10, 1).unwrap_err();
     }

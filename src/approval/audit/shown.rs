@@ -49,14 +49,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_is_told_whole() {
+    fn short_values_are_shown_whole() {
         assert_eq!(text(&redactor(), "a the-secret"), "a ${KEY}");
         let (shown, length) = json(&redactor(), &json!({"a": ["the-secret"]}));
         assert_eq!((shown, length), (json!({"a": ["${KEY}"]}), 20));
     }
 
     #[test]
-    fn what_is_long_is_shortened_and_says_so() {
+    fn long_values_are_shortened_and_say_so() {
         let long = "the-secret ".repeat(10_000);
         let shown = text(&redactor(), &long);
         assert!(shown.starts_with("${KEY} ${KEY} ") && shown.ends_with("… [110000 bytes in all]"), "{shown}");
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_at_the_cut_is_not_told_in_part() {
+    fn a_secret_at_the_cut_is_not_shown_in_part() {
         for before in 0..30 {
             let text = format!("{}{}", "x".repeat(LONGEST - before), "the-secret".repeat(10));
             let (shown, _) = json(&redactor(), &json!({"a": text}));

@@ -82,7 +82,7 @@ fn fields(events: &[Value], names: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_call_of_a_cell_is_told_from_beginning_to_end() {
+async fn a_call_of_a_cell_is_recorded_from_beginning_to_end() {
     let place = Place::new(Contents::Arguments);
     let cell = place.audit.cell_started("é the-secret");
     let (_, call) = gate(&place.audit, Effect::Allow).decide(action(), &Approver::Consent).await.unwrap();
@@ -111,7 +111,7 @@ async fn a_call_of_a_cell_is_told_from_beginning_to_end() {
 }
 
 #[tokio::test]
-async fn contents_are_told_if_wanted() {
+async fn contents_are_recorded_if_wanted() {
     let place = Place::new(Contents::Everything);
     let cell = place.audit.cell_started("print('the-secret')");
     let (_, call) = gate(&place.audit, Effect::Allow).decide(action(), &Approver::Consent).await.unwrap();
@@ -139,7 +139,7 @@ async fn what_is_denied_does_not_end() {
 }
 
 #[tokio::test]
-async fn what_is_dropped_is_told_as_cancelled_withdrawn_or_stopped() {
+async fn dropped_calls_questions_and_cells_are_recorded_as_cancelled_withdrawn_and_stopped() {
     let place = Place::new(Contents::Arguments);
     let cell = place.audit.cell_started("");
     let (_, call) = gate(&place.audit, Effect::Allow).decide(action(), &Approver::Consent).await.unwrap();

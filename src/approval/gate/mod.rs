@@ -31,7 +31,7 @@ pub(crate) struct Gate {
     pub(super) memory: Option<Arc<Memory>>,
     /// Decides about the current calls of code in the kernel, whose cell has this context.
     current: Mutex<(Approver, Context)>,
-    /// Is told which questions users are asked.
+    /// Is notified of the questions that users are asked.
     watcher: OnceLock<Watcher>,
     /// Notes the calls of code, for a notebook.
     calls: OnceLock<Arc<Calls>>,
@@ -86,7 +86,7 @@ impl Gate {
         }
     }
 
-    /// Tells `watcher` from now on which questions users are asked. A gate has one at most.
+    /// Notifies `watcher` from now on of the questions that users are asked. A gate has one at most.
     pub(crate) fn watch(&self, watcher: Watcher) {
         if self.watcher.set(watcher).is_err() {
             tracing::error!("a gate is watched twice");

@@ -27,9 +27,9 @@ const MOST_TEXT: usize = 10_000;
 /// What prefixes end with.
 const BOUNDARIES: [char; 6] = ['-', '_', '/', '.', ':', '#'];
 
-/// Words in the name of an argument that says what is done or to whom: any text would be too much there.
+/// Words in the names of arguments that decide what is done or to whom: a grant of any text would be too much there.
 #[rustfmt::skip]
-const TELLING: [&str; 56] = [
+const DECISIVE: [&str; 56] = [
     "account", "address", "args", "arguments", "bash", "bcc", "branch", "cc", "cmd", "code", "command",
     "commands", "destination", "dir", "directory", "email", "eval", "exec", "expr", "expression", "file",
     "filename", "filter", "folder", "from", "host", "id", "javascript", "js", "key", "link", "name",
@@ -123,7 +123,7 @@ fn of_texts(name: &str, texts: &[&str]) -> Option<Pattern> {
         let paths: Vec<_> = texts.iter().map(|text| Plain::read(text)).collect::<Option<_>>()?;
         return Plain::common_directory(&paths).map(Pattern::Within);
     }
-    if texts.iter().all(|text| is_prose(text)) && !is_telling(name) {
+    if texts.iter().all(|text| is_prose(text)) && !is_decisive(name) {
         let longest = texts.iter().map(|text| text.chars().count()).max()?;
         return (longest > 0 && longest <= MOST_TEXT).then_some(Pattern::Text { max_chars: 2 * longest });
     }
@@ -141,8 +141,8 @@ fn is_prose(text: &str) -> bool {
     text.is_empty() || text.contains(char::is_whitespace) && !text.starts_with(['/', '~', '-', '\\'])
 }
 
-/// Whether the name of an argument says that its texts are no prose.
-fn is_telling(name: &str) -> bool {
+/// Whether an argument of this name decides what is done or to whom.
+fn is_decisive(name: &str) -> bool {
     let mut words = String::new();
     let mut was_small = false;
     for c in name.chars() {
@@ -152,7 +152,7 @@ fn is_telling(name: &str) -> bool {
         was_small = c.is_lowercase();
         words.push(if c.is_alphanumeric() { c.to_ascii_lowercase() } else { ' ' });
     }
-    words.split(' ').any(|word| TELLING.contains(&word))
+    words.split(' ').any(|word| DECISIVE.contains(&word))
 }
 
 /// What all of the texts begin with, up to a boundary.

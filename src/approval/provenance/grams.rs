@@ -9,7 +9,7 @@ pub(super) const GRAM: usize = 32;
 /// Of how many successive hashes one is chosen.
 pub(super) const WINDOW: usize = 32;
 
-/// How many different letters a gram has at least that is kept: what is the same throughout tells nothing.
+/// How many different letters a gram must have to be kept: one that repeats a few letters is found in many texts.
 const DIFFERENT: u32 = 8;
 
 /// A random value for each byte: the digits of splitmix64, whose only task is to be different.
@@ -55,7 +55,7 @@ pub(super) fn winnow(letters: &[u8], mut each: impl FnMut(u64)) {
     let mut window = [u64::MAX; WINDOW];
     let (mut count, mut smallest, mut chosen) = (0_usize, 0_usize, usize::MAX);
     let mut give = |index: usize, hash: u64| {
-        if tells(&letters[index..index + GRAM]) {
+        if is_distinctive(&letters[index..index + GRAM]) {
             each(hash);
         }
     };
@@ -84,8 +84,8 @@ pub(super) fn winnow(letters: &[u8], mut each: impl FnMut(u64)) {
     }
 }
 
-/// Whether a gram is different from others.
-fn tells(gram: &[u8]) -> bool {
+/// Whether a gram has enough different letters to recognise a text by it.
+fn is_distinctive(gram: &[u8]) -> bool {
     let letters = gram.iter().fold(0_u64, |letters, letter| letters | 1 << (letter % 64));
     letters.count_ones() >= DIFFERENT
 }

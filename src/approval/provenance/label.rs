@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 /// What the user thinks of the data of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(clippy::exhaustive_enums, reason = "policies tell them apart")]
+#[allow(clippy::exhaustive_enums, reason = "policies distinguish them")]
 pub enum Label {
     /// Nobody else writes there.
     Trusted,
     /// Strangers can write there: web pages, mails, issues. It may hold instructions for the model.
     Untrusted,
-    /// It must not get elsewhere.
+    /// It must not be passed on.
     Confidential,
 }
 

@@ -21,7 +21,8 @@ const fn classes() -> [u8; 256] {
     classes
 }
 
-/// The letters and digits of a text, as UTF-8. What an escape sequence of JSON, Python, URLs or HTML stands for is what counts.
+/// The letters and digits of a text, as UTF-8. An escape sequence of JSON, Python, URLs or HTML counts as the character
+/// that it means.
 pub(super) fn letters(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let mut letters = vec![0; bytes.len()];
@@ -67,7 +68,8 @@ fn push(letters: &mut [u8], count: usize, character: char) -> usize {
     end
 }
 
-/// What an escape sequence stands for, and how long it is; a sign that begins none stands for itself.
+/// The character that an escape sequence means, if it can be a letter, and the length of the sequence: 1 if the sign
+/// begins none.
 fn escape(bytes: &[u8]) -> (Option<char>, usize) {
     match bytes {
         [b'\\', b'u', rest @ ..] => match number(rest, 4) {

@@ -20,15 +20,15 @@ use super::tokens::tokens;
 const GRAM_BYTES: usize = 48 * 1024 * 1024;
 const TOKEN_BYTES: usize = 8 * 1024 * 1024;
 
-/// How many origins are told of one argument, and of one call.
+/// How many origins are reported of one argument, and of one call.
 const ORIGINS_OF_ARGUMENT: usize = 3;
 const ORIGINS: usize = 12;
 
 /// How many origins are held while the arguments of a call are looked at, of which there can be millions.
 const ORIGINS_AT_A_TIME: usize = 1_000;
 
-/// From how many letters on one fingerprint tells nothing: among so many are 32 that everybody writes. It takes two then, which
-/// any 95 letters in a row have.
+/// From how many letters on one fingerprint proves nothing: among so many are 32 that everybody writes. It takes two
+/// then, which any 95 letters in a row have.
 const LONG: usize = 400;
 
 /// How deeply texts are decoded that are encoded in others.
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn short_values_are_found_that_tell_something() {
+    fn short_values_are_found_if_they_are_distinctive() {
         for (value, expected) in [
             (json!("ticket-4F9A77C21B"), "id web.fetch"),
             (json!("write to Ann.Smith@example.com!"), "id web.fetch"),

@@ -14,7 +14,7 @@ pub struct Origin {
     pub argument: String,
     /// The server that has returned the data.
     pub server: String,
-    /// Its tool; `another tool` if the session has called too many to tell them apart.
+    /// Its tool; `another tool` if the session has called too many to distinguish them.
     pub tool: String,
     /// The label of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,10 +7,10 @@ use super::origin::{Found, Origin};
 use super::table::LAST_SOURCE;
 use crate::ground::text::shortened;
 
-/// How long a name is that is kept or told, in characters: code chooses names of arguments, and of tools that do not exist.
+/// How many characters of a name are kept or shown: code chooses names of arguments, and of tools that do not exist.
 const NAME_CHARS: usize = 100;
 
-/// How many tools are told apart, and from how many numbers on servers are not either.
+/// How many tools are distinguished, and from how many numbers on servers are not either.
 const TOOLS: usize = LAST_SOURCE as usize * 3 / 4;
 const SERVERS: usize = LAST_SOURCE as usize - 16;
 

@@ -19,7 +19,7 @@ const LONGEST: usize = 200;
 /// What a byte is in a text: nothing of a value, a part of one, or a part that some are recognised by.
 const OTHER: u8 = 0;
 const PART: u8 = 1;
-const TELLING: u8 = 2;
+const DISTINCTIVE: u8 = 2;
 
 static CLASSES: [u8; 256] = classes();
 
@@ -28,7 +28,7 @@ const fn classes() -> [u8; 256] {
     let mut byte = 0;
     while byte < 256 {
         classes[byte] = match byte as u8 {
-            b'0'..=b'9' | b'@' => TELLING,
+            b'0'..=b'9' | b'@' => DISTINCTIVE,
             b'a'..=b'z' | b'A'..=b'Z' | b'.' | b'_' | b'+' | b'-' => PART,
             _ => OTHER,
         };
@@ -42,7 +42,7 @@ pub(super) fn tokens(text: &str, mut each: impl FnMut(u64)) {
     let bytes = text.as_bytes();
     let mut end = 0;
     // Most words are none: only where a digit or an `@` is there is more to look at.
-    while let Some(found) = bytes[end..].iter().position(|byte| CLASSES[usize::from(*byte)] == TELLING) {
+    while let Some(found) = bytes[end..].iter().position(|byte| CLASSES[usize::from(*byte)] == DISTINCTIVE) {
         let is_other = |byte: &u8| CLASSES[usize::from(*byte)] == OTHER;
         let at = end + found;
         let begin = bytes[end..at].iter().rposition(is_other).map_or(end, |other| end + other + 1);
@@ -51,14 +51,14 @@ pub(super) fn tokens(text: &str, mut each: impl FnMut(u64)) {
         let first = word.iter().position(u8::is_ascii_alphanumeric).unwrap_or(word.len());
         let last = word.iter().rposition(u8::is_ascii_alphanumeric).map_or(first, |last| last + 1);
         let word = &word[first..last];
-        if word.len() >= DIGITS && word.len() <= LONGEST && tells(word) {
+        if word.len() >= DIGITS && word.len() <= LONGEST && is_distinctive(word) {
             each(hash(word));
         }
     }
 }
 
-/// Whether a value is rare enough to tell where it comes from.
-fn tells(word: &[u8]) -> bool {
+/// Whether a value is so rare that it shows where it comes from.
+fn is_distinctive(word: &[u8]) -> bool {
     let digits = word.iter().filter(|byte| byte.is_ascii_digit()).count();
     let letters = word.iter().filter(|byte| byte.is_ascii_alphabetic()).count();
     if let Some(at) = word.iter().position(|byte| *byte == b'@') {

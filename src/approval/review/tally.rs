@@ -9,7 +9,7 @@ use super::Filter;
 use super::arguments;
 use super::record::Record;
 
-/// How many sessions are told apart.
+/// How many sessions are distinguished.
 const SESSIONS: usize = 5_000;
 
 /// How many tools are, in all sessions.
@@ -24,7 +24,7 @@ const SHOWN_IN_ALL: usize = 50_000;
 /// How many calls may wait for their ends. Calls that never end (of killed sessions, shell commands) fill this.
 const OPEN_CALLS: usize = 100_000;
 
-/// How many words are told apart where a log should have a few.
+/// How many words are distinguished where a log should have a few.
 const WORDS: usize = 32;
 
 /// Counts by a word of the log.

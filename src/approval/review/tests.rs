@@ -22,7 +22,7 @@ async fn log() -> Vec<String> {
             contents: AuditContents::Arguments,
             max_bytes: 1_000_000,
             kept_files: 1,
-            workspace: directory.path().join("elsewhere"),
+            workspace: directory.path().join("workspace"),
             face: Face::Mcp,
         };
         Audit::open(settings, Variables::default().redactor().clone()).unwrap()
@@ -174,7 +174,7 @@ async fn every_removal_is_found() {
             let left: Vec<_> = log[..first].iter().chain(&log[end..]).collect();
             let report = review(joined(&left).as_bytes());
             match (first, end == log.len()) {
-                // Only a head tells more; a log that is rotated or written looks like this.
+                // Only a head can show this: a log that is rotated or still written looks the same.
                 (0, _) | (_, true) => assert!(!report.is_complete(), "{first}..{end}: {report}"),
                 _ => check(&left, &[("removed", first as u64 + 1)]),
             }

@@ -13,7 +13,7 @@ use super::record::Record;
 /// How far back a record is looked for that another one says it follows.
 const WINDOW: usize = 4096;
 
-/// How many sessions are told apart; the records of further ones are checked without their numbers.
+/// How many sessions are distinguished; the records of further ones are checked without their numbers.
 const SESSIONS: usize = 50_000;
 
 /// Verifies a log.

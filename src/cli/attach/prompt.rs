@@ -121,7 +121,7 @@ impl Prompt<'_> {
         }
     }
 
-    /// Asks a question until it is answered, here or elsewhere.
+    /// Asks a question until it is answered, here or by somebody else.
     fn ask(&mut self, question: &Question) -> anyhow::Result<()> {
         let mut text = question.text.clone();
         if question.takes_label {
@@ -150,7 +150,7 @@ impl Prompt<'_> {
         Ok(())
     }
 
-    /// Asks several questions at once, until they are answered, here or elsewhere.
+    /// Asks several questions at once, until they are answered, here or by somebody else.
     fn ask_together(&mut self, table: &Table) -> anyhow::Result<()> {
         enum Together {
             All(PromptAnswer),
@@ -182,8 +182,8 @@ impl Prompt<'_> {
         Ok(())
     }
 
-    /// Shows a question until what is typed is an answer; `None` if it was answered elsewhere. To clear the line or to leave it
-    /// is a no.
+    /// Shows a question until what is typed is an answer; `None` if somebody else answered it. To clear the line or
+    /// to leave it is a no.
     fn ask_for<T>(
         &mut self,
         text: &str,

@@ -42,11 +42,11 @@ pub(super) enum Asked {
     Several(Table),
 }
 
-/// What is to be said of a decision.
-pub(super) enum Told {
-    /// Of what this prompt has answered: how it was decided, once all of it is.
+/// Whose question was decided.
+pub(super) enum Decided {
+    /// One that this prompt has answered: how they were decided, once all of them are.
     Own(Option<String>),
-    /// Of something else.
+    /// Another one.
     Other,
 }
 
@@ -118,7 +118,7 @@ impl Questions {
     }
 
     /// A question is decided.
-    pub(super) fn decide(&mut self, number: u64, how: &str) -> Told {
+    pub(super) fn decide(&mut self, number: u64, how: &str) -> Decided {
         let is_other = |other: &u64| *other != number;
         for table in &mut self.tables {
             table.missing.retain(is_other);
@@ -126,7 +126,7 @@ impl Questions {
         if self.answered.contains(&number) {
             self.answered.retain(is_other);
             *self.decided.entry(how.to_owned()).or_default() += 1;
-            return Told::Own(self.answered.is_empty().then(|| {
+            return Decided::Own(self.answered.is_empty().then(|| {
                 let decided = std::mem::take(&mut self.decided);
                 let only_one = decided.values().sum::<usize>() == 1;
                 let words = decided.into_iter().map(|(how, count)| match only_one {
@@ -138,7 +138,7 @@ impl Questions {
         }
         self.waiting.retain(|question| question.number != number);
         self.asking.retain(is_other);
-        Told::Other
+        Decided::Other
     }
 }
 
@@ -167,18 +167,18 @@ mod tests {
         questions.add(question(3));
         assert_eq!(asked(&mut questions), "1");
         assert_eq!(questions.answer(), [1]);
-        assert!(matches!(questions.decide(1, "denied"), Told::Own(Some(how)) if how == "denied"));
+        assert!(matches!(questions.decide(1, "denied"), Decided::Own(Some(how)) if how == "denied"));
         assert!(!questions.is_due());
         questions.add(question(4));
         assert!(questions.is_waiting());
         assert_eq!(asked(&mut questions), "2 to 4");
-        // One is answered elsewhere, and the others here.
-        assert!(matches!(questions.decide(3, "denied"), Told::Other));
+        // Somebody else answers one, and this prompt the others.
+        assert!(matches!(questions.decide(3, "denied"), Decided::Other));
         assert!(questions.is_asking());
         assert_eq!(questions.answer(), [2, 4]);
-        assert!(matches!(questions.decide(2, "allowed once"), Told::Own(None)));
+        assert!(matches!(questions.decide(2, "allowed once"), Decided::Own(None)));
         assert!(
-            matches!(questions.decide(4, "allowed once"), Told::Own(Some(how)) if how == "2 allowed once")
+            matches!(questions.decide(4, "allowed once"), Decided::Own(Some(how)) if how == "2 allowed once")
         );
         assert_eq!(asked(&mut questions), "nothing");
     }

@@ -10,7 +10,7 @@ use ipybox::Label;
 use ipybox::lasting::{By, Heard, Hears, PromptAnswer, Said, Says};
 
 use super::end_of;
-use super::questions::{Asked, Question, Questions, Told};
+use super::questions::{Asked, Decided, Question, Questions};
 use super::screen::{Screen, left_out_note};
 
 /// How long the prompt waits for what the kernel says of its code.
@@ -307,13 +307,13 @@ impl Shared {
     }
 
     fn decided(&self, question: u64, how: &str) {
-        let told = self.lock().questions.decide(question, how);
+        let decided = self.lock().questions.decide(question, how);
         self.changed.notify_all();
-        let words = match told {
-            Told::Own(None) => return,
-            // If this prompt's answer was not the first, the one that counts is told.
-            Told::Own(Some(how)) => format!("decided: {how}"),
-            Told::Other => format!("decided without you: {how}"),
+        let words = match decided {
+            Decided::Own(None) => return,
+            // If this prompt's answer was not the first, the one that counts is shown.
+            Decided::Own(Some(how)) => format!("decided: {how}"),
+            Decided::Other => format!("decided without you: {how}"),
         };
         self.screen.show_line(&self.screen.styled(&words, DIM));
     }

@@ -104,7 +104,7 @@ fn register(args: &ImportArgs, servers: &[ImportServer]) -> anyhow::Result<BTree
     let runtime = multi_threaded()?;
     let outcomes = Mutex::new(BTreeMap::new());
     let report = |server: &ImportServer, event: ImportEvent<'_>| {
-        if let Some(outcome) = told(server, event, args.json) {
+        if let Some(outcome) = show_event(server, event, args.json) {
             let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
             outcomes.insert(server.name.clone(), outcome);
         }
@@ -121,8 +121,8 @@ fn register(args: &ImportArgs, servers: &[ImportServer]) -> anyhow::Result<BTree
     Ok(outcomes.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Tells the user what happens, and returns how it ended.
-fn told(server: &ImportServer, event: ImportEvent<'_>, is_json: bool) -> Option<Outcome> {
+/// Shows the user what happens, and returns how it ended.
+fn show_event(server: &ImportServer, event: ImportEvent<'_>, is_json: bool) -> Option<Outcome> {
     let name = &server.name;
     match event {
         ImportEvent::Starts => {

@@ -73,7 +73,7 @@ impl Authorized {
             (Some(_), StatusCode::FORBIDDEN) => {
                 challenge.as_deref().is_some_and(|challenge| challenge.contains("insufficient_scope"))
             }
-            // A login does not mend an authorization server that is away.
+            // A login does not help if the authorization server is away.
             (Some(account), _) => {
                 account.needs_user()
                     && !matches!(why, Some(oauth::Error::Unavailable(_) | oauth::Error::Discovery(_)))

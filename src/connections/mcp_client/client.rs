@@ -38,7 +38,7 @@ pub(super) struct Client {
     pub(super) traced: Traced,
 }
 
-/// What the client and the connection tell each other.
+/// State that the client and the connection share.
 #[derive(Default)]
 pub(super) struct State {
     /// How many requests of ours the server works on.
@@ -130,7 +130,7 @@ impl ClientHandler for Client {
     async fn list_roots(&self, _context: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
         Err(not_offered(
             "roots/list",
-            "ipybox tells servers no directories (roots). Give them in the server's `args` or `env` when it is registered",
+            "ipybox offers servers no directories (roots). Give them in the server's `args` or `env` when it is registered",
         ))
     }
 
@@ -140,7 +140,7 @@ impl ClientHandler for Client {
         _context: NotificationContext<RoleClient>,
     ) {
         if let Some(asker) = self.asker.as_ref().filter(|_| self.state.requests.load(Ordering::Relaxed) > 0) {
-            asker.tell(&self.name, &elicitation::progress(&progress));
+            asker.show_progress(&self.name, &elicitation::progress(&progress));
         }
     }
 

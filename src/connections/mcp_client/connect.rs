@@ -67,7 +67,7 @@ pub(crate) enum LoginError {
 }
 
 /// Receives progress texts for the waiting caller.
-pub(crate) type Tell<'a> = &'a (dyn Fn(&str) + Sync);
+pub(crate) type Progress<'a> = &'a (dyn Fn(&str) + Sync);
 
 /// Connects to MCP servers on behalf of one workspace.
 ///
@@ -190,16 +190,16 @@ impl Connector {
         self.connect_reporting(name, parameters, &|_| {}).await
     }
 
-    /// As [`connect`](Self::connect); output of the program is reported to `tell` meanwhile.
+    /// As [`connect`](Self::connect); output of the program is reported to `progress` meanwhile.
     pub(crate) async fn connect_reporting(
         &self,
         name: &str,
         parameters: &ServerParameters,
-        tell: Tell<'_>,
+        progress: Progress<'_>,
     ) -> Result<Connection, Error> {
         let limit = parameters.timeout.unwrap_or(self.connect_timeout);
         let connection = match &parameters.reach {
-            Reach::Stdio(parameters) => self.connect_stdio(name, parameters, limit, tell).await,
+            Reach::Stdio(parameters) => self.connect_stdio(name, parameters, limit, progress).await,
             Reach::Http(parameters) => Box::pin(self.connect_http(name, parameters, limit)).await,
         };
         if let Err(Error::Unauthorized { refusal }) = &connection {
@@ -246,7 +246,7 @@ impl Connector {
         name: &str,
         parameters: &StdioParameters,
         limit: Duration,
-        tell: Tell<'_>,
+        progress: Progress<'_>,
     ) -> Result<Connection, Error> {
         let deadline = Instant::now() + limit;
         loop {
@@ -254,7 +254,7 @@ impl Connector {
                 Some(start) => start,
                 None => self.begin(name, parameters, limit)?,
             };
-            if timeout_at(deadline, followed(&start, tell)).await.is_err() {
+            if timeout_at(deadline, followed(&start, progress)).await.is_err() {
                 return Err(self.give_up(name, start, limit).await);
             }
             if start.is_ended() {
@@ -395,14 +395,14 @@ impl Connector {
 }
 
 /// Waits for a start and reports the server's output meanwhile.
-async fn followed(start: &Start, tell: Tell<'_>) {
+async fn followed(start: &Start, progress: Progress<'_>) {
     let reporting = async {
         let mut reported = None;
         loop {
             tokio::time::sleep(REPORT_INTERVAL).await;
             let line = start.account().last_line();
             if let Some(line) = line.as_deref().filter(|_| line != reported) {
-                tell(line);
+                progress(line);
             }
             reported = line;
         }

@@ -145,7 +145,7 @@ impl Connection {
         self.state.has_changed.swap(false, Ordering::Relaxed)
     }
 
-    /// Calls `tool`. There is no deadline; dropping the future tells the server that it is cancelled.
+    /// Calls `tool`. There is no deadline; dropping the future cancels the call at the server.
     ///
     /// # Errors
     /// [`CallError`] when the tool fails, the server refuses the call, or the server is gone.
@@ -176,7 +176,7 @@ impl Connection {
         }
     }
 
-    /// Reads the resource at `uri`. There is no deadline; dropping the future tells the server that it is cancelled.
+    /// Reads the resource at `uri`. There is no deadline; dropping the future cancels the request at the server.
     ///
     /// # Errors
     /// [`CallError`] when the server has no such resource, refuses the request, or is gone.
@@ -190,7 +190,7 @@ impl Connection {
         self.output_of(ClientRequest::ReadResourceRequest(reading), read).await
     }
 
-    /// Gets the messages of a prompt. There is no deadline; dropping the future tells the server that it is cancelled.
+    /// Gets the messages of a prompt. There is no deadline; dropping the future cancels the request at the server.
     ///
     /// # Errors
     /// [`CallError`] when the server has no such prompt, refuses the request, or is gone.

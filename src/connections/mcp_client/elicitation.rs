@@ -15,8 +15,8 @@ const FORM_BYTES: usize = 32 * 1024;
 
 /// The user, to whom servers speak while they work on calls.
 pub(crate) trait Asker: Send + Sync {
-    /// Tells how far the server `name` is with a call.
-    fn tell(&self, name: &str, progress: &str);
+    /// Shows how far the server `name` is with a call.
+    fn show_progress(&self, name: &str, progress: &str);
 
     /// Asks the question of the server `name`. Returns what was filled in, which is nothing for a page.
     fn ask<'a>(

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_that_a_user_has_to_visit_are_told() {
+    fn pages_that_a_user_has_to_visit_are_named() {
         let error = json!({"code": -32042, "message": "log in first", "data": {"elicitations": [
             {"mode": "url", "url": "https://a.example/x?y=1", "message": "Connect A", "elicitationId": "1"},
             {"mode": "url", "url": "javascript:alert(1)", "message": "B"}, 5]}});

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_once_filled_is_told_without_the_value() {
+    fn errors_of_filled_parameters_are_reported_without_the_value() {
         check_error(json!({"url": "http://a/mcp", "headers": {"X": "${BAD}"}}), "the header `X`");
         check_error(
             json!({"url": "http://a/mcp", "headers": {"X": "${GONE}"}}),

@@ -96,7 +96,7 @@ fn refused(refusal: &Refusal) -> String {
     let has_login = challenge.contains("resource_metadata=") || challenge.contains("authorization_uri=");
     let login = match command {
         Some(command) => format!("let the user run `{command}`, and then do the same again. Other "),
-        // What is wrong is said, and credentials would not mend it.
+        // The reason is known, and credentials would not help.
         None if why.is_some() => return format!("the server answered HTTP {status}{wants}"),
         None if has_login => "without the header `Authorization` ipybox would log in. Other ".to_owned(),
         None => String::new(),

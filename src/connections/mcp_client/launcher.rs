@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_decides_which_code_runs_is_told() {
+    fn arguments_that_decide_which_code_runs_are_counted() {
         check("node /w");
         check("python /w");
         check("npx -y --prefix /w server");

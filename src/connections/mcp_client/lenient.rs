@@ -13,24 +13,24 @@ use super::result_kind::ResultKind;
 /// What each kind of content cannot do without.
 const CONTENT: [&str; 7] = ["type", "text", "data", "mimeType", "resource", "uri", "name"];
 
-/// Reads a result of this kind, mended.
+/// Reads a result of this kind, and leaves out or replaces what is odd in it.
 ///
 /// # Errors
 /// What has to be there is not, or has another form.
 pub(super) fn read<T: DeserializeOwned>(kind: ResultKind, mut result: Value) -> serde_json::Result<T> {
     if let Value::Object(members) = &mut result {
         let list = match kind {
-            ResultKind::Call => mend_list(members, "content", mend_content),
-            ResultKind::Prompt => mend_list(members, "messages", mend_message),
-            ResultKind::Resource => mend_list(members, "contents", |item| {
-                mend::<ResourceContents>(item, &["uri", "text", "blob"])
-            }),
-            ResultKind::Tools => mend_list(members, "tools", mend_tool),
-            ResultKind::Resources => mend_list(members, "resources", mend_named::<Resource>),
-            ResultKind::ResourceTemplates => {
-                mend_list(members, "resourceTemplates", mend_named::<ResourceTemplate>)
+            ResultKind::Call => fix_list(members, "content", fix_content),
+            ResultKind::Prompt => fix_list(members, "messages", fix_message),
+            ResultKind::Resource => {
+                fix_list(members, "contents", |item| fix::<ResourceContents>(item, &["uri", "text", "blob"]))
             }
-            ResultKind::Prompts => mend_list(members, "prompts", mend_named::<Prompt>),
+            ResultKind::Tools => fix_list(members, "tools", fix_tool),
+            ResultKind::Resources => fix_list(members, "resources", fix_named::<Resource>),
+            ResultKind::ResourceTemplates => {
+                fix_list(members, "resourceTemplates", fix_named::<ResourceTemplate>)
+            }
+            ResultKind::Prompts => fix_list(members, "prompts", fix_named::<Prompt>),
         };
         for (name, value) in members.iter_mut() {
             match (name.as_str(), &value) {
@@ -48,16 +48,16 @@ pub(super) fn read<T: DeserializeOwned>(kind: ResultKind, mut result: Value) -> 
     serde_json::from_value(result)
 }
 
-/// Mends the items of the list `name`, which is empty if there is none, and returns its name. Items that cannot be mended are
-/// left out.
-fn mend_list(
+/// Fixes the items of the list `name`, which is empty if there is none, and returns its name. Items that cannot be
+/// fixed are left out.
+fn fix_list(
     members: &mut Map<String, Value>,
     name: &'static str,
-    mend: fn(&mut Value) -> bool,
+    fix: fn(&mut Value) -> bool,
 ) -> &'static str {
     match members.get_mut(name) {
         Some(Value::Array(items)) => items.retain_mut(|item| {
-            let is_kept = mend(item);
+            let is_kept = fix(item);
             if !is_kept {
                 tracing::warn!(list = name, "an MCP server sent an item that cannot be read; it is left out");
             }
@@ -71,7 +71,7 @@ fn mend_list(
 }
 
 /// Leaves out what is odd in `item` and is not `needed`. Whether it can be read then.
-fn mend<T: DeserializeOwned>(item: &mut Value, needed: &[&str]) -> bool {
+fn fix<T: DeserializeOwned>(item: &mut Value, needed: &[&str]) -> bool {
     if let Value::Object(members) = item {
         leave_out_odd::<T>(members, needed);
     }
@@ -108,33 +108,33 @@ fn fits<T: DeserializeOwned>(value: &Value) -> bool {
 }
 
 /// Content that cannot be read otherwise is shown as it came.
-fn mend_content(content: &mut Value) -> bool {
+fn fix_content(content: &mut Value) -> bool {
     name_link(content);
-    if !mend::<ContentBlock>(content, &CONTENT) {
+    if !fix::<ContentBlock>(content, &CONTENT) {
         *content = json!({"type": "text", "text": content.to_string()});
     }
     true
 }
 
-fn mend_message(message: &mut Value) -> bool {
+fn fix_message(message: &mut Value) -> bool {
     if let Some(content) = message.get_mut("content") {
-        mend_content(content);
+        fix_content(content);
     }
-    mend::<PromptMessage>(message, &["role", "content"])
+    fix::<PromptMessage>(message, &["role", "content"])
 }
 
-fn mend_tool(tool: &mut Value) -> bool {
+fn fix_tool(tool: &mut Value) -> bool {
     if let Value::Object(members) = tool
         && !members.get("inputSchema").is_some_and(Value::is_object)
     {
         members.insert("inputSchema".to_owned(), json!({"type": "object"}));
     }
-    mend::<Tool>(tool, &["name", "inputSchema"])
+    fix::<Tool>(tool, &["name", "inputSchema"])
 }
 
-fn mend_named<T: DeserializeOwned>(item: &mut Value) -> bool {
+fn fix_named<T: DeserializeOwned>(item: &mut Value) -> bool {
     name_link(item);
-    mend::<T>(item, &["name", "uri", "uriTemplate"])
+    fix::<T>(item, &["name", "uri", "uriTemplate"])
 }
 
 /// What has a URI and no name is called by its URI.
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     /// The result as it is read, as JSON.
-    fn mended<T: DeserializeOwned + serde::Serialize>(kind: ResultKind, result: Value) -> Value {
+    fn fixed<T: DeserializeOwned + serde::Serialize>(kind: ResultKind, result: Value) -> Value {
         serde_json::to_value(read::<T>(kind, result).unwrap()).unwrap()
     }
 
@@ -170,7 +170,7 @@ mod tests {
             {"description": "it has no name"},
             "no tool",
         ]});
-        let read = mended::<ListToolsResult>(ResultKind::Tools, tools);
+        let read = fixed::<ListToolsResult>(ResultKind::Tools, tools);
         let expected = json!([
             {"name": "a", "description": "A", "inputSchema": {"type": "object"}},
             {"name": "b", "inputSchema": {"type": "object", "properties": {}}},
@@ -186,7 +186,7 @@ mod tests {
             {"type": "resource_link", "uri": "a://b"},
             {"type": "text", "text": 5},
         ]});
-        let read = mended::<CallToolResult>(ResultKind::Call, result);
+        let read = fixed::<CallToolResult>(ResultKind::Call, result);
         assert_eq!(read["content"][0], json!({"type": "text", "text": "good"}));
         assert_eq!(read["content"][1]["text"], r#"{"type":"hologram","data":1}"#);
         assert_eq!(
@@ -196,22 +196,22 @@ mod tests {
         assert_eq!(read["content"][3]["text"], r#"{"type":"text","text":5}"#);
         assert_eq!(read["isError"], true);
         let read =
-            mended::<CallToolResult>(ResultKind::Call, json!({"structuredContent": {"a": 1}, "isError": 0}));
+            fixed::<CallToolResult>(ResultKind::Call, json!({"structuredContent": {"a": 1}, "isError": 0}));
         assert_eq!((&read["structuredContent"], &read["isError"]), (&json!({"a": 1}), &json!(false)));
     }
 
     #[test]
-    fn resources_and_prompts_are_mended_alike() {
+    fn resources_and_prompts_are_fixed_alike() {
         let resources = json!({"resources": [{"uri": "a://b", "size": "5 kB"}, {}]});
-        let read = mended::<ListResourcesResult>(ResultKind::Resources, resources);
+        let read = fixed::<ListResourcesResult>(ResultKind::Resources, resources);
         assert_eq!(read["resources"], json!([{"uri": "a://b", "name": "a://b"}]));
         let prompts = json!({"prompts": [{"name": "p", "arguments": "none"}], "_meta": 5});
         assert_eq!(
-            mended::<ListPromptsResult>(ResultKind::Prompts, prompts)["prompts"],
+            fixed::<ListPromptsResult>(ResultKind::Prompts, prompts)["prompts"],
             json!([{"name": "p"}])
         );
         let prompt = json!({"messages": [{"role": "user", "content": {"type": "hologram"}}]});
-        let read = mended::<GetPromptResult>(ResultKind::Prompt, prompt);
+        let read = fixed::<GetPromptResult>(ResultKind::Prompt, prompt);
         assert_eq!(read["messages"][0]["content"]["text"], r#"{"type":"hologram"}"#);
     }
 

@@ -182,7 +182,7 @@ impl Connection {
         }
     }
 
-    /// A list for code, as a structured result. Dropping the future tells the server that it is cancelled.
+    /// A list for code, as a structured result. Dropping the future cancels the request at the server.
     ///
     /// # Errors
     /// [`CallError`] when the server refuses the request, does not answer in time, or is gone.

@@ -47,7 +47,7 @@ mod texts;
 mod tool;
 mod traced;
 
-pub(crate) use connect::{Connector, LoginError, Tell};
+pub(crate) use connect::{Connector, LoginError, Progress};
 pub(crate) use connection::{CallError, Connection, Received};
 pub(crate) use elicitation::{Asker, NotAnswered, Question};
 pub(crate) use fields::kind;
@@ -152,7 +152,7 @@ pub(crate) enum Error {
     /// A directory above the one that servers start in is exposed.
     #[error(
         "MCP servers would start in `{}`, and code in the sandbox can write `{}`, from where they may be configured\n\
-         hint: name a state directory that lies elsewhere with `--state-dir`", directory.display(), place.display()
+         hint: name a state directory outside of that place with `--state-dir`", directory.display(), place.display()
     )]
     Surrounded {
         /// The directory.

@@ -81,7 +81,7 @@ impl Expected for GetPromptResponse {
     }
 }
 
-/// Makes `request` and waits for its answer. Dropping the future tells the server that it is cancelled.
+/// Makes `request` and waits for its answer. Dropping the future cancels the request at the server.
 pub(super) async fn request<T: Expected>(
     peer: &Peer<RoleClient>,
     traced: &Traced,

@@ -32,7 +32,7 @@ pub(super) struct Start {
     stop: CancellationToken,
     /// Cancelled when a caller ends the start for all who wait for it.
     ended: CancellationToken,
-    /// Whether a caller was told that the start goes on, so that its outcome must still be reported.
+    /// Whether a caller got the error that the start goes on, so that its outcome must still be reported.
     is_promised: AtomicBool,
 }
 

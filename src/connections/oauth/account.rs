@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::server::Server;
 use super::store::{Refused, Secret, Store, blocking};
 use super::token::Token;
-use super::{Error, Settings, foreign, machine, told};
+use super::{Error, Settings, foreign, machine, with_causes};
 use crate::ground::files::Stamp;
 use crate::ground::text::Redactor;
 
@@ -273,7 +273,7 @@ impl Account {
         }
         let mut client = OAuthClientConfig::new(credentials.client_id.clone(), self.server.url.as_str());
         client.client_secret = client_secret.or_else(|| self.server.settings.client_secret());
-        manager.configure_client(client).map_err(|error| Error::Unavailable(told(&error)))?;
+        manager.configure_client(client).map_err(|error| Error::Unavailable(with_causes(&error)))?;
         let renewed = manager.refresh_token().await.map_err(|error| match error {
             AuthError::TokenRefreshRejected(why) => Error::Ended(foreign(&why)),
             AuthError::AuthorizationRequired => ended("it belongs to another client"),
@@ -281,7 +281,7 @@ impl Account {
             // An authorization server that no longer knows the client will not know it later either.
             AuthError::TokenRefreshFailed(why) if is_final(&why) => Error::Ended(foreign(&why)),
             AuthError::TokenRefreshFailed(why) => Error::Unavailable(foreign(&why)),
-            error => Error::Unavailable(told(&error)),
+            error => Error::Unavailable(with_causes(&error)),
         })?;
         tracing::info!(server = %super::http::shown(&self.server.url), "the token for an MCP server was renewed");
         Ok(Token::lasting(renewed.access_token().secret().clone(), renewed.expires_in()))

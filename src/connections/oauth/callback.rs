@@ -34,7 +34,7 @@ pub(super) struct Answer {
     pub(super) issuer: Option<String>,
 }
 
-/// An answer, and how to tell the browser's user what came of it.
+/// An answer, and the sender of the login's result to the browser's page.
 pub(super) struct Arrived {
     pub(super) answer: Result<Answer, Error>,
     pub(super) page: oneshot::Sender<Result<(), String>>,

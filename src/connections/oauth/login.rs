@@ -15,7 +15,7 @@ use super::callback::{self, Answer, Arrived, Callback};
 use super::server::Found;
 use super::store::{ForClient, Store, blocking};
 use super::token::Token;
-use super::{Error, Grant, foreign, told};
+use super::{Error, Grant, foreign, with_causes};
 use crate::ground::text::describe;
 
 /// The name under which ipybox is registered.
@@ -101,7 +101,7 @@ impl Account {
         };
         // One that the user gives is not kept.
         let client_secret = config.client_secret.clone().filter(|_| client.is_none());
-        manager.configure_client(config).map_err(|error| Error::Registration(told(&error)))?;
+        manager.configure_client(config).map_err(|error| Error::Registration(with_causes(&error)))?;
         let token_endpoint = Some(resolved.metadata.token_endpoint.clone());
         manager.set_credential_store(ForClient {
             store: self.server.store.clone(),
@@ -110,7 +110,7 @@ impl Account {
         });
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let url = manager.get_authorization_url(&scopes).await;
-        let url = url.map_err(|error| Error::Discovery(told(&error)))?;
+        let url = url.map_err(|error| Error::Discovery(with_causes(&error)))?;
         let url = self.server.http()?.reachable().check("its authorization endpoint", &url)?;
         let state = state_of(&url);
         callback.expect(&state);
@@ -175,8 +175,8 @@ impl Account {
             AuthError::CredentialStoreError(why) => Error::NotKept(why),
             error @ (AuthError::AuthorizationServerMismatch { .. }
             | AuthError::AuthorizationServerMissingIssuer { .. }
-            | AuthError::AuthorizationFailed(_)) => Error::Answer(told(&error)),
-            error => Error::Token(told(&error)),
+            | AuthError::AuthorizationFailed(_)) => Error::Answer(with_causes(&error)),
+            error => Error::Token(with_causes(&error)),
         })?;
         self.redact(tokens.access_token().secret());
         Ok(())
@@ -225,11 +225,11 @@ impl Account {
         let registered = manager.register_client(CLIENT_NAME, redirect_uri, &scopes).await;
         registered.map_err(|error| match error {
             AuthError::RegistrationFailed(why) => Error::Registration(foreign(&why)),
-            // What the authorization server publishes, and no registration mends.
+            // The error is in what the authorization server publishes: no registration fixes it.
             error @ (AuthError::PkceUnsupported | AuthError::InvalidScope(_)) => {
-                Error::Discovery(told(&error))
+                Error::Discovery(with_causes(&error))
             }
-            error => Error::Registration(told(&error)),
+            error => Error::Registration(with_causes(&error)),
         })
     }
 
@@ -253,7 +253,7 @@ impl Account {
         // A server of the old transport answers 404 or 405, and one that streams may not end its answer.
         let answer = match http.send(request).await {
             Ok(answer) => answer,
-            Err(error) => return Err(Error::Discovery(told(error.as_ref()))),
+            Err(error) => return Err(Error::Discovery(with_causes(error.as_ref()))),
         };
         if answer.status() != http::StatusCode::UNAUTHORIZED {
             return Ok(None);

@@ -14,7 +14,7 @@ use url::form_urlencoded;
 
 use super::server::Server;
 use super::token::{Token, now};
-use super::{Error, Grant, IdentityProvider, MachineClient, foreign, jwt, told};
+use super::{Error, Grant, IdentityProvider, MachineClient, foreign, jwt, with_causes};
 
 /// What says that the client's assertion is a JSON Web Token (RFC 7523 §2.2).
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
@@ -57,7 +57,7 @@ async fn by_secret(
         scopes,
         resource: Some(server.url.to_string()),
     };
-    let refused = |error| Error::Token(told(&error));
+    let refused = |error| Error::Token(with_causes(&error));
     manager.validate_client_credentials_metadata(&config).map_err(refused)?;
     manager.configure_client_credentials(&config).map_err(refused)?;
     let tokens = manager.exchange_client_credentials(&config).await.map_err(refused)?;
@@ -85,7 +85,7 @@ async fn by_assertion(
         .body(form.into_bytes())
         .map_err(|error| Error::Token(error.to_string()))?;
     let answer = server.http()?.send(request).await;
-    let answer = answer.map_err(|error| Error::Unavailable(told(error.as_ref())))?;
+    let answer = answer.map_err(|error| Error::Unavailable(with_causes(error.as_ref())))?;
     if !answer.status().is_success() {
         return Err(Error::Token(refusal(answer.status(), answer.body())));
     }
@@ -139,6 +139,6 @@ async fn by_provider(
     let exchange =
         EmaExchangeRequest::new_with_id_token(identity, resource, server.url.as_str(), &provider.id_token);
     let exchanged = exchange.with_scopes(scopes).exchange(&*http, &*http).await;
-    let tokens = exchanged.map_err(|error| Error::Token(told(&error)))?;
+    let tokens = exchanged.map_err(|error| Error::Token(with_causes(&error)))?;
     Ok(Token::lasting(tokens.access_token.secret().clone(), tokens.expires_in))
 }

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! rmcp knows the protocol: metadata, PKCE, resource indicators, issuers, refreshing. Ours are the addresses that it may
-//! reach, the loopback callback, the store, the lock across processes, and what users are told. A token leaves this room
-//! only for a request to its server.
+//! reach, the loopback callback, the store, the lock across processes, and the messages for users. A token leaves this
+//! room only for a request to its server.
 
 mod account;
 mod callback;
@@ -128,6 +128,6 @@ fn foreign(text: &str) -> String {
 }
 
 /// An error of rmcp with its causes, as a foreign text: it may hold what a server answered.
-fn told(error: &(dyn std::error::Error + 'static)) -> String {
+fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     foreign(&describe(error))
 }

@@ -8,7 +8,7 @@ use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetada
 
 use super::http::{Http, Reachable};
 use super::store::{ForClient, Store, blocking};
-use super::{Error, Settings, earlier, foreign, told};
+use super::{Error, Settings, earlier, foreign, with_causes};
 
 /// Metadata is read within this time: a hostile server may have many pages for us, each of them slow.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -69,7 +69,7 @@ impl Server {
         let http = self.http()?;
         http.reachable().check("the server's URL", self.url.as_str())?;
         let manager = AuthorizationManager::new_with_oauth_http_client(self.url.clone(), http.clone()).await;
-        let mut manager = manager.map_err(|error| Error::Discovery(told(&error)))?;
+        let mut manager = manager.map_err(|error| Error::Discovery(with_causes(&error)))?;
         let store = Arc::clone(&self.store);
         manager.set_credential_store(ForClient { store, client_secret, token_endpoint: None });
         let resolving = async {
@@ -89,7 +89,8 @@ impl Server {
         };
         let resolved = tokio::time::timeout(DISCOVERY_TIMEOUT, resolving).await;
         let slow = |_| Error::Discovery(format!("no answer within {} s", DISCOVERY_TIMEOUT.as_secs()));
-        let resolved = resolved.map_err(slow)?.map_err(|error: AuthError| Error::Discovery(told(&error)))?;
+        let resolved =
+            resolved.map_err(slow)?.map_err(|error: AuthError| Error::Discovery(with_causes(&error)))?;
         http.reachable().check("its token endpoint", &resolved.metadata.token_endpoint)?;
         let methods = resolved.metadata.code_challenge_methods_supported.as_deref();
         // MCP 2025-11-25: without it there is no saying whether the code is proven to be ours.

@@ -98,7 +98,7 @@ impl Settings {
         }
     }
 
-    /// What tells the accounts of one server apart, as a part of a file name: who the client is.
+    /// What distinguishes the accounts of one server, as a part of a file name: who the client is.
     pub(super) fn key(&self, server: &reqwest::Url) -> String {
         let client: Value = match &self.grant {
             Grant::Code { client: None, .. } => Value::Null,

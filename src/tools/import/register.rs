@@ -77,7 +77,7 @@ impl Importer {
     async fn register_one(
         &self,
         server: &ImportServer,
-        tell: crate::connections::mcp_client::Tell<'_>,
+        tell: crate::connections::mcp_client::Progress<'_>,
     ) -> Result<(usize, Vec<String>), String> {
         let ImportServer { name, kept, .. } = server;
         let failed = |error: &dyn std::error::Error| describe(error);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Error;
 use crate::approval::ToolAnnotations;
-use crate::connections::mcp_client::{self, Connection, Connector, Hints, ServerParameters, Tell};
+use crate::connections::mcp_client::{self, Connection, Connector, Hints, Progress, ServerParameters};
 use crate::ground::text::{describe, one_line};
 use crate::tools::codegen::{self, Package, PromptArgument, ResourcesAndPrompts, Tool};
 
@@ -32,7 +32,7 @@ pub(super) async fn listed_by(
     name: &str,
     parameters: &ServerParameters,
     notes: &[String],
-    tell: Tell<'_>,
+    tell: Progress<'_>,
 ) -> Result<Listed, Error> {
     let what = parameters.summary();
     let server_error = |source| Error::Server {

@@ -39,7 +39,7 @@ use self::search::calls_of;
 pub use self::search::{Error as SearchError, Index as SearchIndex};
 pub use self::sources::{GenerateError, generate_mcp_sources};
 use self::store::{Store, StoredServer};
-use crate::connections::mcp_client::{self, Connector, Refusal, ServerParameters, Tell};
+use crate::connections::mcp_client::{self, Connector, Progress, Refusal, ServerParameters};
 use crate::ground::env::{SECRET, Variables};
 use crate::tools::codegen;
 use crate::tools::servers::{Open, Registered, ServerLookup, ToolDefinition, Unusable, read};
@@ -290,7 +290,7 @@ impl Registry {
         &self,
         candidate: Candidate,
         packages: Packages,
-        tell: Tell<'_>,
+        tell: Progress<'_>,
     ) -> Result<(Registration, Open), Error> {
         let Candidate { name, parameters, mut notes, .. } = candidate;
         let Listed { tools, annotations, for_apps, others, notes: of_others, connection } =

@@ -17,7 +17,7 @@ pub(crate) struct ByGate {
 }
 
 impl Asker for ByGate {
-    fn tell(&self, name: &str, progress: &str) {
+    fn show_progress(&self, name: &str, progress: &str) {
         self.progress.send_replace(format!("MCP server `{name}`: {progress}"));
     }
 

@@ -99,7 +99,7 @@ server.run()";
     for (name, words) in [
         ("sample", "lends servers no language model (sampling). Use a tool that needs none"),
         ("elicit", "nobody can be asked: the MCP client does not support elicitation"),
-        ("roots", "tells servers no directories (roots). Give them in the server's `args` or `env`"),
+        ("roots", "offers servers no directories (roots). Give them in the server's `args` or `env`"),
     ] {
         let shown = ipybox.cell(&format!("from mcptools.asks import {name}\n{name}.run()")).await.error();
         assert!(shown.contains(words), "{shown}");

@@ -94,7 +94,7 @@ fn choose<'a>(
     value.as_object().ok_or_else(wrong)
 }
 
-/// Whether something in it tells how to reach a server.
+/// Whether one of its members says how to reach a server.
 fn is_server(object: &Map<String, Value>) -> bool {
     object.iter().any(|(key, value)| {
         let is_reach = match keys::meaning(key) {

@@ -9,12 +9,12 @@ fn adopt_as(name: &str, value: &Value) -> Result<(ServerParameters, Vec<String>)
 /// Checks what is made of a configuration, and the beginnings of the notes on it.
 #[track_caller]
 fn check(value: Value, expected: Value, notes: &[&str]) {
-    let (parameters, told) = adopt_as("x", &value).unwrap_or_else(|error| panic!("{value}: {error}"));
+    let (parameters, reported) = adopt_as("x", &value).unwrap_or_else(|error| panic!("{value}: {error}"));
     let expected = ServerParameters::parse(expected.as_object().unwrap()).unwrap();
     assert_eq!(parameters.to_json(), expected.to_json(), "{value}");
-    assert_eq!(told.len(), notes.len(), "{told:?}");
-    for (note, told) in notes.iter().zip(&told) {
-        assert!(told.starts_with(note), "{told:?}");
+    assert_eq!(reported.len(), notes.len(), "{reported:?}");
+    for (note, reported) in notes.iter().zip(&reported) {
+        assert!(reported.starts_with(note), "{reported:?}");
     }
 }
 

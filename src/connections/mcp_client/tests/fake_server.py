@@ -96,8 +96,8 @@ def ask(request):
         answers[method] = threading.Event()
         send({"id": method, "method": method, "params": params})
         answers[method].wait()
-    told = {method: event.answer for method, event in answers.items()}
-    text(request, "", structuredContent=told)
+    answered = {method: event.answer for method, event in answers.items()}
+    text(request, "", structuredContent=answered)
 
 
 def call(request):
@@ -146,11 +146,11 @@ def serve():
         message = json.loads(line)
         match message.get("method"):
             case "initialize":
-                told = {
+                result = {
                     "protocolVersion": message["params"]["protocolVersion"],
                     "capabilities": {"tools": {}, "prompts": {}},
                 }
-                told |= {
+                result |= {
                     "serverInfo": {"name": "fake", "version": "1.2"},
                     "instructions": "be kind",
                 }
@@ -162,7 +162,7 @@ def serve():
                         }
                     )
                 else:
-                    send({"id": message["id"], "result": told})
+                    send({"id": message["id"], "result": result})
                 if MODE == "deaf":
                     time.sleep(60)
             case method if method in LISTS and MODE != "no-tools":

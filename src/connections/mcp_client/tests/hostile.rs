@@ -82,12 +82,12 @@ async fn a_bad_answer_over_the_old_sse_fails_its_call_alone() {
 #[tokio::test]
 async fn the_pages_of_a_list_have_a_sum() {
     let _turn = LARGE.lock().await;
-    let told =
+    let listing_error =
         |list: &'static str| async move { stdio(list).await.list_tools().await.unwrap_err().to_string() };
-    assert!(told("pages").await.contains("the server's answer is refused: it "));
-    assert!(told("deep").await.contains("nested more than 120 levels deep"));
+    assert!(listing_error("pages").await.contains("the server's answer is refused: it "));
+    assert!(listing_error("deep").await.contains("nested more than 120 levels deep"));
     assert_eq!(
-        told("thick").await,
+        listing_error("thick").await,
         "the list of tools is refused: its pages would take more than 32 MiB of memory"
     );
 }

@@ -14,7 +14,7 @@ use super::*;
 #[derive(Default)]
 struct Seen {
     paths: Mutex<Vec<String>>,
-    elsewhere: Mutex<String>,
+    redirect_target: Mutex<String>,
 }
 
 async fn serve(seen: Arc<Seen>) -> String {
@@ -53,7 +53,7 @@ async fn oauth(UrlPath(code): UrlPath<u16>) -> Response {
 }
 
 async fn redirect(State(seen): State<Arc<Seen>>, UrlPath(code): UrlPath<u16>) -> Response {
-    let target = format!("{}/mcp", seen.elsewhere.lock().unwrap());
+    let target = format!("{}/mcp", seen.redirect_target.lock().unwrap());
     (StatusCode::from_u16(code).unwrap(), [(header::LOCATION, target)]).into_response()
 }
 
@@ -85,7 +85,7 @@ async fn minimal(State(seen): State<Arc<Seen>>, headers: HeaderMap, body: axum::
             }));
             ([("Mcp-Session-Id", sessions.to_string())], result).into_response()
         }
-        // Without the request's id, as the servers do that this stands for.
+        // Without the request's id, as the servers do that this one imitates.
         "tools/call" if headers.get("Mcp-Session-Id").is_some_and(|session| session == "1") => {
             let refusal = refuse(&Value::Null, "Bad Request: No valid session ID provided");
             (StatusCode::BAD_REQUEST, refusal).into_response()
@@ -109,16 +109,16 @@ fn at(url: &str) -> ServerParameters {
 
 async fn check_refusal(url: &str, expected: &str) {
     let connector = connector(Path::new("/")).with_connect_timeout(Duration::from_secs(1));
-    let told = match connector.connect("fake", &at(url)).await {
+    let message = match connector.connect("fake", &at(url)).await {
         Ok(_) => panic!("connected to {url}"),
         Err(error) => error.to_string(),
     };
-    assert!(told.contains(expected), "{url}: {told}");
-    assert!(!told.contains("hunter2"), "{url}: {told}");
+    assert!(message.contains(expected), "{url}: {message}");
+    assert!(!message.contains("hunter2"), "{url}: {message}");
 }
 
 #[tokio::test]
-async fn refusals_are_told_with_their_status() {
+async fn refusals_are_reported_with_their_status() {
     let base = serve(Arc::default()).await;
     for (code, expected) in [
         (401, "the server answered HTTP 401 Unauthorized\nhint: credentials go into `headers`"),
@@ -134,7 +134,7 @@ async fn refusals_are_told_with_their_status() {
 }
 
 #[tokio::test]
-async fn a_server_that_wants_oauth_is_told_with_what_works() {
+async fn the_refusal_of_a_server_that_wants_oauth_says_what_works() {
     let base = serve(Arc::default()).await;
     for transport in ["mcp", "sse"] {
         let url = format!("{base}/oauth/401/{transport}");
@@ -159,7 +159,7 @@ async fn a_server_that_wants_oauth_is_told_with_what_works() {
 }
 
 #[tokio::test]
-async fn what_is_no_mcp_server_is_told() {
+async fn a_server_that_does_not_speak_mcp_is_reported() {
     let base = serve(Arc::default()).await;
     check_refusal(&format!("{base}/html/mcp"), "the content type `text/html`").await;
     check_refusal(&format!("{base}/html/sse"), "the content type `text/html`").await;
@@ -177,19 +177,19 @@ async fn what_a_server_echoes_is_shown_without_secrets() {
 
 #[tokio::test]
 async fn redirects_are_followed_on_the_same_origin_only() {
-    let (here, elsewhere) = (Arc::<Seen>::default(), Arc::<Seen>::default());
-    *here.elsewhere.lock().unwrap() = serve(elsewhere.clone()).await;
-    let base = serve(here.clone()).await;
+    let (first, second) = (Arc::<Seen>::default(), Arc::<Seen>::default());
+    *first.redirect_target.lock().unwrap() = serve(second.clone()).await;
+    let base = serve(first.clone()).await;
     for code in [301, 302, 303, 307, 308] {
         let expected = "hint: the server redirects to another address";
         check_refusal(&format!("{base}/redirect/{code}/mcp"), expected).await;
         check_refusal(&format!("{base}/redirect/{code}/sse"), expected).await;
     }
-    assert!(elsewhere.paths.lock().unwrap().is_empty());
+    assert!(second.paths.lock().unwrap().is_empty());
     let connection =
         connector(Path::new("/")).connect("fake", &at(&format!("{base}/moved/mcp"))).await.unwrap();
     assert_eq!(connection.identity().name, "minimal");
-    assert_eq!(*here.paths.lock().unwrap(), ["initialize", "notifications/initialized"]);
+    assert_eq!(*first.paths.lock().unwrap(), ["initialize", "notifications/initialized"]);
 }
 
 #[tokio::test]

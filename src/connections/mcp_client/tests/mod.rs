@@ -60,7 +60,7 @@ async fn text(connection: &Connection, tool: &str, value: Value) -> String {
 }
 
 #[tokio::test]
-async fn a_server_tells_who_it_is_and_lists_all_pages_of_its_tools() {
+async fn a_server_says_who_it_is_and_lists_all_pages_of_its_tools() {
     let connection = connect("ok").await;
     assert_eq!(connection.identity().name, "fake");
     assert_eq!(connection.identity().version, "1.2");
@@ -88,7 +88,7 @@ async fn calls_run_side_by_side() {
 }
 
 #[tokio::test]
-async fn a_tools_error_is_told_without_secrets() {
+async fn a_tools_error_is_reported_without_secrets() {
     let connection = connect("ok").await;
     let error = connection.call("fail", Map::new()).await.unwrap_err();
     assert!(matches!(&error, CallError::Tool(text) if text == "it failed: ${TOKEN}"), "{error:?}");
@@ -129,13 +129,13 @@ async fn a_dropped_call_is_cancelled_at_the_server() {
     assert!(tokio::time::timeout(Duration::from_secs(1), call).await.is_err());
     let deadline = Instant::now() + SOON;
     while text(&connection, "cancelled", json!({})).await == "[]" {
-        assert!(Instant::now() < deadline, "the server was not told");
+        assert!(Instant::now() < deadline, "the server was not notified");
     }
     connection.close().await;
 }
 
 #[tokio::test]
-async fn a_servers_death_ends_its_calls_and_is_told() {
+async fn a_servers_death_ends_its_calls_and_is_reported() {
     for child in [false, true] {
         let connection = connect("ok").await;
         let started = Instant::now();
@@ -144,9 +144,9 @@ async fn a_servers_death_ends_its_calls_and_is_told() {
         let (slept, died) = tokio::join!(sleeping, dying);
         assert!(started.elapsed() < SOON, "child: {child}");
         for error in [slept.unwrap_err(), died.unwrap_err()] {
-            let told = error.to_string();
+            let message = error.to_string();
             assert!(matches!(error, CallError::Disconnected { may_have_run: true, .. }), "{error:?}");
-            assert!(told.contains("exit status: 3") && told.contains("about to die"), "{told}");
+            assert!(message.contains("exit status: 3") && message.contains("about to die"), "{message}");
         }
         assert!(!connection.is_alive());
         let error = connection.call("echo", Map::new()).await.unwrap_err();
@@ -179,26 +179,26 @@ async fn garbage_between_messages_is_ignored() {
 }
 
 #[tokio::test]
-async fn a_server_that_exits_is_told_with_its_last_lines_and_without_secrets() {
-    let told = refusal("exits", SOON).await;
-    assert!(told.contains("`initialize` (exit status: 7)"), "{told}");
-    assert!(told.contains("cannot start: SECRET is ${TOKEN}"), "{told}");
-    let told = refusal("exits-child-holds-stdout", SOON).await;
-    assert!(told.contains("exit status: 7"), "{told}");
+async fn a_server_that_exits_is_reported_with_its_last_lines_and_without_secrets() {
+    let message = refusal("exits", SOON).await;
+    assert!(message.contains("`initialize` (exit status: 7)"), "{message}");
+    assert!(message.contains("cannot start: SECRET is ${TOKEN}"), "{message}");
+    let message = refusal("exits-child-holds-stdout", SOON).await;
+    assert!(message.contains("exit status: 7"), "{message}");
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_is_told_with_what_it_writes() {
+async fn a_server_that_does_not_answer_is_reported_with_what_it_writes() {
     let check = async |mode: &str, words: &str| {
         let connector = connector(Path::new("/")).with_connect_timeout(Duration::from_millis(200));
         let deadline = Instant::now() + SOON;
         loop {
-            let told = connector.connect("fake", &fake(mode)).await.err().unwrap().to_string();
-            assert!(told.contains("not ready after 0.2 s"), "{told}");
-            if told.contains(words) {
+            let message = connector.connect("fake", &fake(mode)).await.err().unwrap().to_string();
+            assert!(message.contains("not ready after 0.2 s"), "{message}");
+            if message.contains(words) {
                 break;
             }
-            assert!(Instant::now() < deadline, "{told}");
+            assert!(Instant::now() < deadline, "{message}");
         }
     };
     check("silent", "\nI read nothing\nhint: ").await;
@@ -208,12 +208,12 @@ async fn a_server_that_does_not_answer_is_told_with_what_it_writes() {
 #[tokio::test]
 async fn a_line_without_end_ends_the_connection() {
     let _turn = LARGE.lock().await;
-    let told = refusal("endless-line", SOON).await;
-    assert!(told.contains("a message of more than"), "{told}");
+    let message = refusal("endless-line", SOON).await;
+    assert!(message.contains("a message of more than"), "{message}");
 }
 
 #[tokio::test]
-async fn a_refused_handshake_is_told_in_the_servers_words() {
+async fn a_refused_handshake_is_reported_in_the_servers_words() {
     assert_eq!(
         refusal("refuse", SOON).await,
         "the server answered `initialize` with an error: not today (code -32000)"
@@ -236,12 +236,12 @@ async fn an_unknown_program_is_named() {
 }
 
 #[tokio::test]
-async fn a_list_that_is_broken_is_told() {
+async fn a_broken_list_is_reported() {
     let error = connect("endless").await.list_tools().await.unwrap_err();
     assert!(matches!(error, Error::EndlessList { .. }), "{error}");
     assert_eq!(connect("no-tools").await.list_tools().await.unwrap(), []);
-    let told = connect("dies-listing").await.list_tools().await.unwrap_err().to_string();
-    assert!(told.contains("`tools/list` (exit status: 5)"), "{told}");
+    let message = connect("dies-listing").await.list_tools().await.unwrap_err().to_string();
+    assert!(message.contains("`tools/list` (exit status: 5)"), "{message}");
 }
 
 #[tokio::test]
@@ -267,12 +267,12 @@ async fn lists_for_code_have_all_pages_and_no_icons() {
 }
 
 #[tokio::test]
-async fn lists_that_are_broken_are_told_by_their_names() {
+async fn broken_lists_are_reported_by_their_names() {
     let connection = connect("endless").await;
-    let told = connection.list_prompts().await.unwrap_err().to_string();
-    assert_eq!(told, "the list of prompts has no end: 1000 pages were read");
-    let told = connection.list_for_code(ListKind::ResourceTemplates).await.unwrap_err().to_string();
-    assert_eq!(told, "the list of resource templates has no end: 1000 pages were read");
+    let message = connection.list_prompts().await.unwrap_err().to_string();
+    assert_eq!(message, "the list of prompts has no end: 1000 pages were read");
+    let message = connection.list_for_code(ListKind::ResourceTemplates).await.unwrap_err().to_string();
+    assert_eq!(message, "the list of resource templates has no end: 1000 pages were read");
     let connection = connect("no-tools").await;
     assert!(connection.identity().has_prompts && !connection.identity().has_resources);
     let error = connection.list_prompts().await.unwrap_err();

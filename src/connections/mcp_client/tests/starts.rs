@@ -62,8 +62,8 @@ impl Slow {
 #[tokio::test]
 async fn a_server_that_is_not_ready_in_time_goes_on_to_start_and_the_next_attempt_joins_it() {
     let slow = Slow::new();
-    let told = slow.give_up().await;
-    assert!(told.contains("not ready after 0.1 s, and goes on to start in the background"), "{told}");
+    let message = slow.give_up().await;
+    assert!(message.contains("not ready after 0.1 s, and goes on to start in the background"), "{message}");
     slow.make_ready("");
     let connection = slow.try_for(60.0).await.unwrap();
     assert_eq!(text(&connection, "echo", json!({"text": "hi"})).await, "hi");
@@ -87,12 +87,12 @@ async fn a_start_that_nobody_waits_for_any_more_goes_on() {
 }
 
 #[tokio::test]
-async fn the_failure_of_a_start_that_was_to_go_on_is_told_once() {
+async fn the_failure_of_a_start_that_was_to_go_on_is_reported_once() {
     let slow = Slow::new();
     slow.give_up().await;
     slow.make_ready("broken");
-    let told = slow.try_for(60.0).await.err().unwrap().to_string();
-    assert!(told.contains("the download is broken") && told.contains("exit status: 1"), "{told}");
+    let message = slow.try_for(60.0).await.err().unwrap().to_string();
+    assert!(message.contains("the download is broken") && message.contains("exit status: 1"), "{message}");
     slow.make_ready("");
     slow.try_for(60.0).await.unwrap();
     assert_eq!(slow.starts().await, 2);
@@ -178,10 +178,10 @@ async fn without_a_session_a_server_that_is_not_ready_in_time_ends() {
     let slow = Slow::new();
     slow.give_up().await;
     let connector = slow.connector.clone().in_foreground();
-    let told = connector.connect("slow", &slow.parameters(0.1)).await.err().unwrap().to_string();
+    let message = connector.connect("slow", &slow.parameters(0.1)).await.err().unwrap().to_string();
     assert!(
-        told.contains("did not answer `initialize` within 0.1 s") && told.contains("`timeout`"),
-        "{told}"
+        message.contains("did not answer `initialize` within 0.1 s") && message.contains("`timeout`"),
+        "{message}"
     );
     slow.make_ready("");
     slow.try_for(60.0).await.unwrap();
