@@ -76,7 +76,7 @@ fn check(name: &str) {
 
 fn build(names: &[&str]) {
     let mut cargo = Command::new(env!("CARGO"));
-    // What cargo tells this test of its package is not for another cargo: ring's build script would see a change, and
+    // Variables that cargo sets for this test are not for another cargo: ring's build script would see a change, and
     // all that depends on it would be built anew, now and the next time.
     for (variable, _) in std::env::vars_os() {
         let name = variable.to_string_lossy();

@@ -59,7 +59,7 @@ async def slow(seconds: float) -> str:
 @server.tool(structured_output=False)
 def crash(code: int = 3) -> str:
     """Ends the server's process without an answer."""
-    print("probe: crashing as told", file=sys.stderr, flush=True)
+    print("probe: crashing as asked", file=sys.stderr, flush=True)
     os._exit(code)
 
 

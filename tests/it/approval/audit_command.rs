@@ -48,7 +48,7 @@ fn head(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_session_is_told_and_verified() {
+async fn a_session_is_shown_and_its_chain_verified() {
     let place = Place::new();
     let mut ipybox = start(&place, &["--approval", "ask"]).await;
     let params = serde_json::json!({"server_name": "probe", "server_params": probe()});
@@ -104,13 +104,13 @@ async fn a_session_is_told_and_verified() {
 
     let text = std::fs::read_to_string(log(&place)).unwrap();
     let without = text.lines().filter(|line| !line.contains("\"add\"")).collect::<Vec<_>>().join("\n") + "\n";
-    let (code, told) = audit_of(&without, &["-"]);
-    assert!(code == 1 && told.contains("THE CHAIN IS BROKEN") && told.contains("stdin line"), "{told}");
-    let (code, told) = audit_of(&text.replace("\"denied\"", "\"accepted\""), &["-"]);
-    assert!(code == 1 && told.contains("edited: its hash is not that of its content"), "{told}");
+    let (code, output) = audit_of(&without, &["-"]);
+    assert!(code == 1 && output.contains("THE CHAIN IS BROKEN") && output.contains("stdin line"), "{output}");
+    let (code, output) = audit_of(&text.replace("\"denied\"", "\"accepted\""), &["-"]);
+    assert!(code == 1 && output.contains("edited: its hash is not that of its content"), "{output}");
     let cut = text.trim_end().rsplit_once('\n').unwrap().0.to_owned() + "\n";
-    let (code, told) = audit_of(&cut, &["-", "--head", &head(&ended)]);
-    assert!(code == 1 && told.contains("removed"), "{told}");
+    let (code, output) = audit_of(&cut, &["-", "--head", &head(&ended)]);
+    assert!(code == 1 && output.contains("removed"), "{output}");
     check(&log(&place).with_extension("jsonl.decisions"), &[], 0, &["the chain is whole"]);
 }
 

@@ -1,4 +1,4 @@
-//! What the audit log tells of a session, and what it must not.
+//! What the audit log records of a session, and what it must not.
 
 use serde_json::{Value, json};
 
@@ -23,15 +23,15 @@ async fn start_with(place: &Place, flags: &[&str], variables: &[(&str, &str)]) -
 }
 
 /// The lines of the log between the session's first and last. The secret is in none of them, however it is written.
-fn told(place: &Place) -> Vec<Value> {
+fn events(place: &Place) -> Vec<Value> {
     let text = std::fs::read_to_string(place.temporary().join("audit.jsonl")).unwrap_or_default();
     assert!(!text.contains("s3cret"), "{text}");
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     lines.filter(|event| !event["event"].as_str().unwrap().starts_with("session_")).collect()
 }
 
-fn names(told: &[Value]) -> Vec<&str> {
-    told.iter().map(|event| event["event"].as_str().unwrap()).collect()
+fn names(events: &[Value]) -> Vec<&str> {
+    events.iter().map(|event| event["event"].as_str().unwrap()).collect()
 }
 
 const CALL: &str = "import os, urllib.parse\nfrom mcptools.probe import echo\n\
@@ -39,16 +39,16 @@ const CALL: &str = "import os, urllib.parse\nfrom mcptools.probe import echo\n\
     print(echo.run(echo.Params(text='key ' + key + ' ' + urllib.parse.quote(key))))";
 
 #[tokio::test]
-async fn a_cell_and_its_call_are_told_in_order_and_without_secrets() {
+async fn a_cell_and_its_call_are_recorded_in_order_and_without_secrets() {
     let place = Place::new();
     let mut ipybox = start(&place, &[]).await;
     ipybox.register("probe", probe()).await.ok();
     assert!(ipybox.cell(CALL).await.ok().contains(SECRET), "the tool has got it");
     ipybox.cell("1 / 0").await.error();
     ipybox.stop().await;
-    let told = told(&place);
+    let events = events(&place);
     assert_eq!(
-        names(&told),
+        names(&events),
         [
             "decision",
             "call_ended",
@@ -60,7 +60,7 @@ async fn a_cell_and_its_call_are_told_in_order_and_without_secrets() {
             "cell_ended"
         ]
     );
-    let [registration, registered, started, decision, call, ended, _, failed] = &told[..] else {
+    let [registration, registered, started, decision, call, ended, _, failed] = &events[..] else {
         unreachable!()
     };
     assert_eq!(
@@ -76,20 +76,20 @@ async fn a_cell_and_its_call_are_told_in_order_and_without_secrets() {
     assert_eq!((&call["outcome"], &call["call"]), (&json!("result"), &decision["call"]));
     assert!(call["result_bytes"].as_u64() > Some(20) && call["duration_ms"].is_u64(), "{call}");
     assert_eq!((&ended["end"], &failed["end"]), (&json!("finished"), &json!("error")));
-    for event in &told {
+    for event in &events {
         assert!(["code", "output", "result"].iter().all(|name| event[*name].is_null()), "{event}");
     }
 }
 
 #[tokio::test]
-async fn contents_are_told_only_if_wanted_and_without_secrets() {
+async fn contents_are_recorded_only_if_wanted_and_without_secrets() {
     let place = Place::new();
     let mut ipybox = start(&place, &["--audit-contents"]).await;
     ipybox.register("probe", probe()).await.ok();
     ipybox.cell(&format!("{CALL}\n# {SECRET}")).await.ok();
     ipybox.stop().await;
-    let told = told(&place);
-    let [_, registered, started, _, call, ended] = &told[..] else { panic!("{told:?}") };
+    let events = events(&place);
+    let [_, registered, started, _, call, ended] = &events[..] else { panic!("{events:?}") };
     assert!(registered["result"].as_array().unwrap().contains(&json!("echo")), "{registered}");
     assert_eq!(started["code"], format!("{CALL}\n# ${{API_KEY}}"));
     assert_eq!(call["result"], "key ${API_KEY} ${API_KEY}");
@@ -109,11 +109,11 @@ async fn secrets_of_servers_registered_earlier_are_known_before_their_first_call
     let code = "from mcptools.probe import echo\necho.run(echo.Params(text='s3cret-of-a-server'))";
     assert_eq!(ipybox.cell(code).await.ok(), "'s3cret-of-a-server'");
     ipybox.stop().await;
-    assert_eq!(told(&place)[3]["arguments"], json!({"text": "${TOKEN}"}));
+    assert_eq!(events(&place)[3]["arguments"], json!({"text": "${TOKEN}"}));
 }
 
 #[tokio::test]
-async fn an_interrupted_call_is_told_as_cancelled() {
+async fn an_interrupted_call_is_recorded_as_cancelled() {
     let place = Place::new();
     let mut ipybox = start(&place, &[]).await;
     ipybox.register("probe", probe()).await.ok();
@@ -121,13 +121,13 @@ async fn an_interrupted_call_is_told_as_cancelled() {
     // Time enough for the call to begin.
     let call = json!({"code": "slow.run(slow.Params(seconds=600))", "timeout": 5});
     ipybox.call("execute_ipython_cell", call).await.error();
-    eventually("the call's end is told", || {
-        names(&told(&place)).iter().filter(|name| **name == "call_ended").count() == 2
+    eventually("the call's end is recorded", || {
+        names(&events(&place)).iter().filter(|name| **name == "call_ended").count() == 2
     })
     .await;
     ipybox.stop().await;
-    let told = told(&place);
-    let end = |name: &str| told.iter().rfind(|event| event["event"] == name).unwrap();
+    let events = events(&place);
+    let end = |name: &str| events.iter().rfind(|event| event["event"] == name).unwrap();
     assert_eq!(end("call_ended")["outcome"], "cancelled");
     assert_eq!(end("cell_ended")["end"], "timed_out");
 }

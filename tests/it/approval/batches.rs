@@ -120,8 +120,8 @@ with mcptools.batch('x') as batch:
     let error = ipybox.cell(code).await.error();
     assert!(error.contains("has not run yet: it has a result after the `with` block"), "{error}");
     assert!(error.contains("its result is `.result()`") && error.contains("ZeroDivisionError"), "{error}");
-    let told = ipybox.cell("print(batch[0], len(batch))\nbatch[0].result()").await.error();
-    assert!(told.contains("did not run, since the `with` block raised an exception"), "{told}");
+    let error = ipybox.cell("print(batch[0], len(batch))\nbatch[0].result()").await.error();
+    assert!(error.contains("did not run, since the `with` block raised an exception"), "{error}");
     ipybox.stop().await;
 }
 
@@ -162,12 +162,12 @@ print(send.run(to='alone'))";
         .await;
     eventually("the second call runs", || place.workspace().join("slow").exists()).await;
     ipybox.cancel(&running).await;
-    let told = ipybox.cell("print(batch.calls)\nprint(send.run(to='after'))").await.ok();
+    let answer = ipybox.cell("print(batch.calls)\nprint(send.run(to='after'))").await.ok();
     assert!(
-        told.contains("[<mail.send: 'sent to first'>, <mail.send: has no answer, and may have run>"),
-        "{told}"
+        answer.contains("[<mail.send: 'sent to first'>, <mail.send: has no answer, and may have run>"),
+        "{answer}"
     );
-    assert!(told.ends_with("sent to after") && !sent(&place).contains("last"), "{told}");
+    assert!(answer.ends_with("sent to after") && !sent(&place).contains("last"), "{answer}");
     ipybox.stop().await;
 }
 

@@ -88,7 +88,7 @@ for _ in range(2):
     questions(&cell(&mut ipybox, code).await);
     let next = cell(&mut ipybox, "print('next')").await;
     let next = text(&next);
-    // Nobody has been told what came of it.
+    // Nobody has received the answer of that cell.
     let earlier = "[Answer of an earlier call that waited for approval: `execute_ipython_cell`, \"from mcptools.probe \
          import echo\" …]\nApprovalTimeoutError\nApprovalTimeoutError\n[End of the earlier answer]\n\nnext";
     assert_eq!(next, earlier);
@@ -164,7 +164,7 @@ async fn clients_that_never_come_back_do_not_fill_memory() {
     }
     let answer = cell(&mut ipybox, "print('still here')").await;
     let answer = text(&answer);
-    // What came of the newest calls is told, as far as they have ended by now.
+    // The answers of the newest calls come with this one, as far as the calls have ended by now.
     assert!(
         answer == "still here" || answer.ends_with("[End of the earlier answer]\n\nstill here"),
         "{answer}"

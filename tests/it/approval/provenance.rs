@@ -1,4 +1,4 @@
-//! Where data comes from: what users are told of it, and what policies make of it.
+//! Where data comes from: what users are shown of it, and what policies make of it.
 
 use std::process::Command;
 
@@ -174,7 +174,7 @@ print(tried(letter[30:120]))"
 
 /// Labels decide about `chat`; everything else is allowed.
 const GUARDED: &str = "[[rule]]\nname = 'stays here'\nserver = 'chat'\ncontains_from = 'confidential'\neffect = 'deny'\n\
-                       [[rule]]\nname = 'told what to do'\nserver = 'chat'\ntainted_by = 'untrusted'\neffect = 'deny'\n\
+                       [[rule]]\nname = 'from strangers'\nserver = 'chat'\ntainted_by = 'untrusted'\neffect = 'deny'\n\
                        [[rule]]\nserver = ['chat', 'mail', 'web']\neffect = 'allow'\n";
 
 const TRYING: &str = "from mcptools import chat, mail, web\n\
@@ -216,7 +216,7 @@ async fn a_further_session_knows_what_the_first_has_read() {
         "{TRYING}print(tried(chat.post.run, text={LETTER:?}))\nprint(tried(chat.post.run, text='x'))"
     );
     let answer = ipybox.call("execute_ipython_cell", json!({"code": code, "session": "new"})).await.ok();
-    assert!(answer.contains("stays here") && answer.contains("told what to do"), "{answer}");
+    assert!(answer.contains("stays here") && answer.contains("from strangers"), "{answer}");
     ipybox.stop().await;
     assert!(posted(&place).is_empty());
 }
@@ -240,7 +240,7 @@ print(tried(chat.post.run, text=file.read_text()))"
     let answer = ipybox.cell(&code).await.ok();
     let (first, second) = answer.split_once('\n').unwrap();
     assert_eq!(first, "posted");
-    assert!(second.contains("told what to do"), "{answer}");
+    assert!(second.contains("from strangers"), "{answer}");
     ipybox.stop().await;
     assert_eq!(posted(&place), ["before"]);
 }
@@ -371,7 +371,7 @@ async fn tables_say_it_of_their_rows() {
 }
 
 #[tokio::test]
-async fn an_application_is_told() {
+async fn an_application_receives_the_origins_of_arguments() {
     let place = Place::new();
     write_texts(&place);
     let policy = ApprovalPolicy::parse(&format!("{LABELS}{READING}")).unwrap();
@@ -389,14 +389,14 @@ async fn an_application_is_told() {
     }
     let code = format!("{IMPORTS}chat.post.run(text=mail.read.run(name='letter'))");
     let mut execution = executor.stream(&code);
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     while let Some(event) = tokio::time::timeout(PATIENCE, execution.next()).await.expect("an event") {
         if let CodeExecutionEvent::ApprovalRequest(request) = event.unwrap() {
-            told.push(origins(&request));
+            received.push(origins(&request));
             assert!(request.accept());
         }
     }
-    assert_eq!(told, [vec![("text".to_owned(), "mail".to_owned(), Some(Label::Confidential))]]);
+    assert_eq!(received, [vec![("text".to_owned(), "mail".to_owned(), Some(Label::Confidential))]]);
     executor.stop().await;
 }
 

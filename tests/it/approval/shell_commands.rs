@@ -207,8 +207,8 @@ async fn programs_start_by_shell_commands_alone() {
         "from IPython.utils.process import system; system('touch touched')",
     ] {
         let text = ipybox.cell(call).await.error();
-        let is_told = text.contains("starting programs from Python is blocked. Use `!command`");
-        assert!(is_told, "{call}: {text}");
+        let is_explained = text.contains("starting programs from Python is blocked. Use `!command`");
+        assert!(is_explained, "{call}: {text}");
     }
     assert!(is_untouched(&place));
     assert_eq!(ipybox.cell("asked()").await.ok(), "[]");
@@ -318,8 +318,8 @@ async fn escapes_are_not_required_unless_they_ask() {
     let place = Place::new();
     let mut ipybox = place.start(&["--require-shell-escape"]).await;
     assert_eq!(ipybox.ended().await.code(), Some(2));
-    let is_told = || ipybox.log().contains("--approve-shell-cmds");
-    crate::support::eventually("the missing flag is named", is_told).await;
+    let is_named = || ipybox.log().contains("--approve-shell-cmds");
+    crate::support::eventually("the missing flag is named", is_named).await;
 }
 
 /// Up to 2025-11-25: the client is asked by a request, and says nothing.

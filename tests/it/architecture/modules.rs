@@ -315,7 +315,7 @@ mod tests {
         for text in [
             "fn f() { format!(\"{}\", crate::mcp::Client); }",
             "fn f() { json!({\"a\": [{\"b\": crate::mcp::Client}]}); }",
-            "fn f() { tell!(a = %crate::mcp::Client, \"text\"); }",
+            "fn f() { info!(a = %crate::mcp::Client, \"text\"); }",
             "fn f() { vec![0..crate::mcp::Client] }",
             "fn f() { vec![return crate::mcp::Client] }",
             "fn f() { matches!(x, Some(super::super::mcp::Client)) }",

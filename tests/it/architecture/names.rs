@@ -174,8 +174,8 @@ impl<'ast> Visit<'ast> for Names {
     }
 
     fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
-        let is_elsewhere = module.attrs.iter().any(|attribute| attribute.path().is_ident("path"));
-        assert!(!is_elsewhere, "`#[path]` hides to which room the module `{}` belongs", module.ident);
+        let has_path = module.attrs.iter().any(|attribute| attribute.path().is_ident("path"));
+        assert!(!has_path, "`#[path]` hides to which room the module `{}` belongs", module.ident);
         module.attrs.iter().for_each(|attribute| self.visit_attribute(attribute));
         match &module.content {
             Some((_, items)) => self.inline.push((text(&module.ident), Self::of_items(items))),

@@ -28,7 +28,7 @@ const PROGRAMS: [(&str, usize); 10] = [
     ("planted", 40),
 ];
 
-/// Runs a program of `attacks/` inside, and tells what got through and how many attempts did not.
+/// Runs a program of `attacks/` inside, and reports what got through and how many attempts did not.
 const RUNNER: &str = r"
 import json, os, subprocess, sys
 def attack(program, targets, limit=120):

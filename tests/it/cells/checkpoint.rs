@@ -119,7 +119,7 @@ async fn the_next_session_restores_name_by_name() {
     assert!(first.ends_with("['b']"), "{first}");
     let text = ipybox.cell("from ipybox_checkpoint import restore\nrestore('a', 'missing')").await.ok();
     assert_eq!(text, "Restored: a\nNot restored:\n- missing: was not saved");
-    // A name that code has given anew stands for the new value from now on.
+    // A name that code has assigned anew refers to the new value from now on.
     end_with(&mut ipybox, &place, "").await;
     let text = ipybox.cell("restore()").await.ok();
     assert!(text.starts_with("Restored: c, f"), "{text}");
@@ -221,7 +221,7 @@ hungry = Odd(lambda: (len, (b'x' * (1 << 30),)))";
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_left_out_and_told() {
+async fn values_that_are_too_large_are_left_out_and_reported() {
     let place = Place::new();
     let mut ipybox = session(&place).await;
     let code =
@@ -238,7 +238,7 @@ async fn what_is_too_large_is_left_out_and_told() {
 
 #[tokio::test]
 #[cfg(target_os = "linux")]
-async fn what_a_full_disk_has_no_room_for_is_told_and_the_rest_comes_back() {
+async fn values_that_a_full_disk_has_no_room_for_are_reported_and_the_rest_comes_back() {
     let place = Place::new();
     let (states, python) = (place.states(), kernel_python());
     std::fs::create_dir_all(&states).unwrap();
@@ -310,7 +310,7 @@ async fn damaged_files_are_refused_before_they_are_loaded() {
 }
 
 #[tokio::test]
-async fn another_python_is_told_that_it_is_another() {
+async fn a_checkpoint_of_another_python_is_refused_with_the_reason() {
     let place = Place::new();
     let mut ipybox = session(&place).await;
     end_with(&mut ipybox, &place, "a = 1").await;
@@ -351,7 +351,7 @@ async fn two_sessions_of_a_workspace_do_not_overwrite_each_other() {
     let mut second = session(&place).await;
     let note = second.cell("b = 2").await.ok();
     assert!(note.contains("another session in this workspace saves its own"), "{note}");
-    assert_eq!(second.cell("b").await.ok(), "2", "it is told once");
+    assert_eq!(second.cell("b").await.ok(), "2", "it is reported once");
     first.stop().await;
     let note = second.cell("c = 3").await.ok();
     assert!(note.contains("Variables of an earlier kernel are saved") && note.contains("`a`"), "{note}");

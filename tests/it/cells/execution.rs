@@ -158,7 +158,7 @@ while True: pass";
 }
 
 #[tokio::test]
-async fn a_kernel_that_dies_is_replaced_and_the_caller_told() {
+async fn a_kernel_that_dies_is_replaced_and_its_death_reported() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let text = ipybox.cell("print('last', flush=True)\nimport os, signal, time; time.sleep(0.3)\nos.kill(os.getpid(), signal.SIGKILL)").await.error();

@@ -59,7 +59,7 @@ async fn a_cell_that_has_not_begun_runs_in_the_next_kernel() {
 }
 
 #[tokio::test]
-pub(crate) async fn what_was_printed_before_a_sudden_death_is_told() {
+pub(crate) async fn output_before_a_sudden_death_is_shown() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     for (death, status) in [
@@ -76,7 +76,7 @@ pub(crate) async fn what_was_printed_before_a_sudden_death_is_told() {
 }
 
 #[tokio::test]
-async fn what_was_delivered_before_a_death_is_not_told_twice() {
+async fn output_that_was_delivered_before_a_death_is_not_shown_twice() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     for wait in ["time.sleep(0.5)", "sys.stdout.flush()", "display('shown')"] {
@@ -101,7 +101,7 @@ time.sleep(0.5)";
 }
 
 #[tokio::test]
-async fn both_streams_are_told_in_order() {
+async fn both_streams_are_shown_in_order() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let code = "for i in range(1000): print(i, file=sys.stderr if i % 3 else sys.stdout)";
@@ -112,7 +112,7 @@ async fn both_streams_are_told_in_order() {
 }
 
 #[tokio::test]
-async fn a_flood_before_a_death_is_told_whole() {
+async fn a_flood_of_output_before_a_death_is_shown_whole() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     for flood in [
@@ -183,7 +183,7 @@ async fn a_kernel_that_dies_at_every_start_ends_in_an_error_and_is_not_started_i
     // The third and the fourth attempt wait, 1 and 2 seconds.
     assert!(begin.elapsed() > Duration::from_secs(3), "{:?}", begin.elapsed());
     assert_eq!(place.read("starts").len(), 4);
-    // A reset does not wait, and tells why it fails.
+    // A reset does not wait, and says why it fails.
     let text = ipybox.call("reset", json!({})).await.error();
     assert!(text.contains("exit status: 7"), "{text}");
     std::fs::remove_file(place.workspace().join("die")).unwrap();
@@ -192,7 +192,7 @@ async fn a_kernel_that_dies_at_every_start_ends_in_an_error_and_is_not_started_i
 }
 
 #[tokio::test]
-async fn a_death_between_cells_is_noticed_without_one_and_the_next_cell_told() {
+async fn a_death_between_cells_is_noticed_at_once_and_reported_with_the_next_cell() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let code = "

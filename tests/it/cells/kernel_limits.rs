@@ -78,13 +78,13 @@ async fn limits_that_make_no_sense_are_refused() {
         let place = Place::new();
         let mut ipybox = place.start(&[flag, value]).await;
         assert_eq!(ipybox.ended().await.code(), Some(2), "{flag} {value}");
-        let is_told = || ipybox.log().contains(flag) && ipybox.log().contains(&format!("'{value}'"));
-        eventually("the flag and the value are named", is_told).await;
+        let are_named = || ipybox.log().contains(flag) && ipybox.log().contains(&format!("'{value}'"));
+        eventually("the flag and the value are named", are_named).await;
     }
 }
 
 #[tokio::test]
-async fn a_limit_that_lets_no_kernel_start_is_told() {
+async fn a_limit_that_lets_no_kernel_start_is_named_in_the_error() {
     let place = Place::new();
     let mut ipybox = limited(&place, &["--kernel-memory-limit", "5M"]).await;
     let text = ipybox.cell("1").await.error();

@@ -50,7 +50,7 @@ async fn five_megabytes_of_code_are_run() {
 }
 
 #[tokio::test]
-async fn huge_failures_are_told_in_brief() {
+async fn huge_failures_are_shown_in_brief() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let chain = "

@@ -52,9 +52,9 @@ async fn a_person_and_an_agent_share_a_kernel() {
     prompt.shows("\n42\r\n").await;
     prompt.shows("In [3]: ").await;
 
-    let told = client.cell("print(y)").await.ok();
-    assert!(told.starts_with("[The user ran a cell in this kernel meanwhile"), "{told}");
-    assert!(told.ends_with("\n42"), "{told}");
+    let answer = client.cell("print(y)").await.ok();
+    assert!(answer.starts_with("[The user ran a cell in this kernel meanwhile"), "{answer}");
+    assert!(answer.ends_with("\n42"), "{answer}");
     assert_eq!(client.cell("y").await.ok(), "42");
     prompt.shows("agent [3]: print(y)").await;
     prompt.shows("agent [3]: ended").await;
@@ -381,8 +381,8 @@ async fn without_a_terminal_stdin_is_one_cell() {
     assert!(text(&fails.stderr).contains("ZeroDivisionError"));
     let denied = kept.pipe(IPYBOX, &[], "!echo no");
     assert!(text(&denied.stderr).contains("nobody is at the prompt"), "{denied:?}");
-    let told = client.cell("x").await.ok();
-    assert!(told.contains("ran 3 cells"), "{told}");
+    let answer = client.cell("x").await.ok();
+    assert!(answer.contains("ran 3 cells"), "{answer}");
 
     let mut second = kept.client(&["--long-cells"]).await;
     second.cell("x = 2").await.ok();

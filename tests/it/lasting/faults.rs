@@ -33,7 +33,7 @@ async fn a_keeper_that_is_killed_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_kernel_that_is_killed_while_nobody_is_there_is_told() {
+async fn the_death_of_a_kernel_while_nobody_is_there_is_reported() {
     let kept = Kept::new();
     let mut client = kept.client(&[]).await;
     let kernel: i32 = client.cell("import os\nx = 1\nprint(os.getpid())").await.ok().parse().unwrap();

@@ -31,7 +31,7 @@ async fn wait_for(ipybox: &mut Ipybox, cell: &str, timeout: f64) -> String {
 }
 
 #[tokio::test]
-async fn a_cell_is_told_in_parts_and_each_once() {
+async fn output_of_a_cell_comes_in_parts_and_each_part_once() {
     let place = Place::new();
     let mut ipybox = start(&place, &[], json!({})).await;
     assert_eq!(cell(&mut ipybox, "1 + 1", 30.0).await, "2");

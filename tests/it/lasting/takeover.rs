@@ -39,7 +39,7 @@ async fn the_next_client_goes_on_after_any_end_of_the_one_before() {
 }
 
 #[tokio::test]
-async fn what_ran_when_the_client_went_is_told_when_it_has_ended() {
+async fn cells_that_ran_when_the_client_left_are_answered_when_they_have_ended() {
     let kept = Kept::new();
     let mut client = kept.client(&[]).await;
     client.cell("import pathlib, time").await.ok();
@@ -279,7 +279,7 @@ fn a_sandbox_goes_on_and_code_in_it_reaches_no_session() {
 }
 
 #[tokio::test]
-async fn what_a_cancelled_answer_would_have_told_is_told_by_the_next() {
+async fn the_notice_of_a_cancelled_answer_comes_with_the_next_one() {
     let kept = Kept::new();
     let mut client = kept.client(&[]).await;
     client.cell("x = 41").await.ok();
@@ -310,7 +310,7 @@ async fn clients_that_come_for_one_call_do_not_pile_up_answers() {
 }
 
 #[tokio::test]
-async fn the_death_of_a_session_is_told_by_another_one_that_is_taken_over() {
+async fn the_death_of_a_session_is_reported_by_another_one_that_is_taken_over() {
     let kept = Kept::new();
     let mut first = kept.client(&[]).await;
     first.cell("x = 'first'").await.ok();
@@ -330,7 +330,7 @@ async fn the_death_of_a_session_is_told_by_another_one_that_is_taken_over() {
 }
 
 #[tokio::test]
-async fn an_answer_that_a_stopped_client_never_read_is_told_again() {
+async fn an_answer_that_a_stopped_client_never_read_is_given_again() {
     let kept = Kept::new();
     let mut client = kept.client(&[]).await;
     client.cell("x = 1").await.ok();

@@ -113,7 +113,7 @@ async fn a_long_call_becomes_a_task_and_a_short_one_does_not() {
     let task = once(&mut ipybox, &id, "completed").await;
     assert_eq!(text(&task["result"]), "begun\ndone");
     assert_ne!(task["lastUpdatedAt"], task["createdAt"]);
-    // It may be asked about again, and is not told again.
+    // Its result can be fetched again, and does not come with the next answer.
     assert_eq!(get(&mut ipybox, &id).await["result"], task["result"]);
     assert_eq!(text(&cell(&mut ipybox, "2 + 2").await), "4");
     // An error of the code is a result.
@@ -190,7 +190,7 @@ async fn a_question_waits_while_its_client_asks() {
 }
 
 #[tokio::test]
-async fn a_cancelled_task_is_interrupted_and_told_with_the_next_answer() {
+async fn a_cancelled_task_is_interrupted_and_its_output_comes_with_the_next_answer() {
     let place = Place::new();
     let mut ipybox = start(&place, &[]).await;
     let id = id(&cell(&mut ipybox, LONG).await);
@@ -206,7 +206,7 @@ async fn a_cancelled_task_is_interrupted_and_told_with_the_next_answer() {
 }
 
 #[tokio::test]
-async fn what_is_no_task_and_who_knows_none_is_told() {
+async fn unknown_tasks_and_requests_without_the_extension_are_refused() {
     let place = Place::new();
     let mut ipybox = start(&place, &[]).await;
     for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
@@ -248,16 +248,16 @@ async fn the_next_client_fetches_the_task_of_one_that_is_gone() {
         "{next}"
     );
 
-    // One that does not know the task is told.
+    // A client that does not know the task gets its answer with the one of its first cell.
     std::fs::remove_file(kept.workspace().join("go")).unwrap();
-    let told = id(&cell(&mut client, LONG).await);
+    let unknown = id(&cell(&mut client, LONG).await);
     kill(client).await;
     kept.left_session().await;
     kept.write("go", "");
     let mut client = start(&kept, &["--keep-session", "120s"]).await;
     let next = cell(&mut client, "'next'").await;
     assert!(text(&next).contains("]\nbegun\ndone\n[End of the earlier answer]"), "{next}");
-    let gone = send(&mut client, "tasks/get", json!({"taskId": told})).await;
+    let gone = send(&mut client, "tasks/get", json!({"taskId": unknown})).await;
     assert_eq!(gone["error"]["code"], -32602, "{gone}");
     client.stop().await;
 }

@@ -50,7 +50,7 @@ async fn proof_of_the_code_is_not_left_out() {
 async fn what_a_server_says_is_shown_without_control_characters() {
     for part in ["authorize", "code"] {
         let behind = Behind::sdk(&["--fault", "html-error", part]);
-        let told = fails(&Place::new(), &behind.url, "denied").await;
-        assert!(told.len() < 2000, "{told}");
+        let output = fails(&Place::new(), &behind.url, "denied").await;
+        assert!(output.len() < 2000, "{output}");
     }
 }

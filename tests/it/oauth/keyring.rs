@@ -32,10 +32,10 @@ async fn tokens_are_in_the_keyring_where_there_is_one() {
         .env_remove("DBUS_SESSION_BUS_ADDRESS")
         .env_remove("IPYBOX_KEYRING");
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
-    let told = text(&output);
-    assert!(output.status.success(), "{told}");
-    assert!(told.contains("is forgotten") && told.contains("was not there"), "{told}");
-    assert!(!told.contains("secrets.json"), "{told}");
+    let printed = text(&output);
+    assert!(output.status.success(), "{printed}");
+    assert!(printed.contains("is forgotten") && printed.contains("was not there"), "{printed}");
+    assert!(!printed.contains("secrets.json"), "{printed}");
     let mut tokens = Vec::new();
     collect_tokens(&behind.log().await, &mut tokens);
     let kept = place.everything_in_states();

@@ -150,8 +150,8 @@ async fn the_progress_of_a_server_is_that_of_the_cell() {
         "_meta": {"progressToken": 1},
     });
     ipybox.request("tools/call", call).await.answer().await.ok();
-    let told = ipybox.progress();
-    assert!(told.iter().any(|line| line == "MCP server `changes`: 1/3 page 1"), "{told:?}");
+    let progress = ipybox.progress();
+    assert!(progress.iter().any(|line| line == "MCP server `changes`: 1/3 page 1"), "{progress:?}");
     ipybox.stop().await;
 }
 
@@ -161,9 +161,9 @@ async fn tools_that_change_while_code_runs_are_named_once() {
     let mut ipybox = session(&place).await;
     let server = json!({"command": tool("mcp1/bin/python"), "args": ["-c", CHANGES]});
     ipybox.register("changes", server).await.ok();
-    let told = ipybox.cell("from mcptools.changes import change\nprint(change.run())").await.ok();
-    assert!(told.contains("The tools of the MCP server `changes` have changed"), "{told}");
-    assert!(told.contains("Added: added") && told.contains("Warning: the description"), "{told}");
+    let answer = ipybox.cell("from mcptools.changes import change\nprint(change.run())").await.ok();
+    assert!(answer.contains("The tools of the MCP server `changes` have changed"), "{answer}");
+    assert!(answer.contains("Added: added") && answer.contains("Warning: the description"), "{answer}");
     let next = ipybox.cell("print('next')").await.ok();
     assert_eq!(next, "next");
     ipybox.stop().await;

@@ -42,7 +42,7 @@ async fn a_revoked_token_is_renewed_and_the_call_goes_on() {
 }
 
 #[tokio::test]
-async fn a_refresh_that_is_refused_fails_the_call_with_what_mends_it() {
+async fn a_refused_refresh_fails_the_call_and_names_the_login_command() {
     for error in [
         "invalid_grant",
         "invalid_client",
@@ -65,7 +65,7 @@ async fn a_refresh_that_is_refused_fails_the_call_with_what_mends_it() {
 }
 
 #[tokio::test]
-async fn a_refused_code_is_told_with_the_servers_words() {
+async fn a_refused_code_is_reported_with_the_servers_words() {
     for error in [
         "invalid_request",
         "invalid_client",
@@ -75,8 +75,8 @@ async fn a_refused_code_is_told_with_the_servers_words() {
         "invalid_scope",
     ] {
         let behind = Behind::sdk(&["--fault", &format!("code:{error}")]);
-        let told = fails(&Place::new(), &behind.url, "the authorization server gave no token").await;
-        assert!(told.contains(error), "{told}");
+        let output = fails(&Place::new(), &behind.url, "the authorization server gave no token").await;
+        assert!(output.contains(error), "{output}");
     }
     let behind = Behind::sdk(&["--fault", "authorize:access_denied"]);
     fails(&Place::new(), &behind.url, "the authorization server refused: access_denied").await;

@@ -37,7 +37,7 @@ fn refused(place: &Place, arguments: &[&str], expected: &str) {
 const EVIL: &str = "from IPython.display import HTML, display\ndisplay(HTML('<script>alert(1)</script>'))\n\
                     print('</pre><script>alert(2)</script>')";
 
-/// Tells the tags and attributes of a page that could run something.
+/// Prints the tags and attributes of a page that could run something.
 const CHECK_PAGE: &str = "import html.parser, sys\n\
     class Parser(html.parser.HTMLParser):\n\
     \x20   def handle_starttag(self, tag, attributes):\n\
@@ -125,7 +125,7 @@ const CELLS: [&str; 25] = [
     "x = 1; \\\n!EVIL",
 ];
 
-/// Tells where the name `EVIL` is used in a file that is Python.
+/// Prints where the name `EVIL` is used in a file that is Python.
 const CHECK_CELLS: &str = "import ast, sys\n\
     tree = ast.parse(open(sys.argv[1]).read())\n\
     compile(tree, 'f', 'exec')\n\

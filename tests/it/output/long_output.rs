@@ -97,7 +97,7 @@ for _ in range(100):
 }
 
 #[tokio::test]
-async fn output_that_cannot_be_saved_is_told() {
+async fn output_that_cannot_be_saved_is_reported() {
     let place = Place::new();
     place.write(".ipybox", "a file where a directory should be");
     let mut ipybox = place.ipybox().await;

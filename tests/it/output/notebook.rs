@@ -210,15 +210,15 @@ async fn floods_leave_a_notebook_that_can_be_read() {
 }
 
 #[tokio::test]
-async fn a_file_of_somebody_else_is_left_alone_and_the_user_is_told_once() {
+async fn a_file_of_somebody_else_is_left_alone_and_reported_once() {
     let place = Place::new();
     place.write(FILE, "not a notebook");
     let mut ipybox = writing(&place).await;
     ipybox.logged("cannot be written").await;
-    let told = ipybox.cell("1 + 1").await.ok();
+    let answer = ipybox.cell("1 + 1").await.ok();
     assert!(
-        told.contains("run.ipynb` cannot be written: it is no notebook") && told.ends_with("\n2"),
-        "{told}"
+        answer.contains("run.ipynb` cannot be written: it is no notebook") && answer.ends_with("\n2"),
+        "{answer}"
     );
     assert_eq!(ipybox.cell("2 + 2").await.ok(), "4");
     ipybox.stop().await;

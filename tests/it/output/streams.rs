@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::{Place, eventually};
 
-/// The late output that an answer tells, and the cell's own.
+/// The late output in an answer, and the cell's own.
 fn parts(text: &str) -> (String, String) {
     let begin = "[Output of earlier cells, after they had ended:]\n";
     let end = "\n[End of the output of earlier cells]";
@@ -14,7 +14,7 @@ fn parts(text: &str) -> (String, String) {
 }
 
 #[tokio::test]
-pub(crate) async fn what_threads_and_tasks_print_later_is_told_apart() {
+pub(crate) async fn late_output_of_threads_and_tasks_is_marked() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let code = "
@@ -60,14 +60,14 @@ print('started')";
     place.write("ended", "");
     let printed = || ["thread", "task", "child"].iter().all(|name| workspace.join(name).exists());
     eventually("all have printed", printed).await;
-    // The kernel reads what the child has written, and nothing tells that it has.
+    // The kernel reads what the child has written, and nothing shows when it has.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let (late, own) = parts(&ipybox.cell("'own'").await.ok());
     assert_eq!(own, "'own'");
     for source in ["thread", "task", "child"] {
         assert!(late.contains(&format!("from the {source}")), "{source}: {late}");
     }
-    // A cell that fails tells it too.
+    // The answer of a cell that fails has late output too.
     let code = "go = threading.Event(); worker = threading.Thread(target=lambda: (go.wait(), print('late')))";
     ipybox.cell(&format!("{code}; worker.start()")).await.ok();
     let (late, own) = parts(&ipybox.cell("go.set(); worker.join(); 1 / 0").await.error());

@@ -95,15 +95,15 @@ const OTHER: &str = r"
     const other = await open();
     await other.goto(`http://127.0.0.1:${server.address().port}/`);
     const tried = await other.evaluate(async (url) => {
-        const tell = (promise) => promise.then(async (answer) => `${answer.type} ${answer.status}`, () => 'refused');
+        const show = (promise) => promise.then(async (answer) => `${answer.type} ${answer.status}`, () => 'refused');
         const json = { 'content-type': 'application/json' };
         const body = JSON.stringify({ questions: [1, 2, 3, 4, 5, 6, 7, 8], answer: 'always' });
         const tried = {};
-        tried.simple = await tell(fetch(url + 'answer', { method: 'POST', mode: 'no-cors', credentials: 'include', body }));
-        tried.json = await tell(fetch(url + 'answer', { method: 'POST', credentials: 'include', headers: json, body }));
-        tried.key = await tell(fetch(url + 'answer', {
+        tried.simple = await show(fetch(url + 'answer', { method: 'POST', mode: 'no-cors', credentials: 'include', body }));
+        tried.json = await show(fetch(url + 'answer', { method: 'POST', credentials: 'include', headers: json, body }));
+        tried.key = await show(fetch(url + 'answer', {
             method: 'POST', credentials: 'include', headers: { ...json, 'x-ipybox-key': 'x' }, body }));
-        tried.events = await tell(fetch(url + 'events', { method: 'POST', credentials: 'include', headers: json, body: '{}' }));
+        tried.events = await show(fetch(url + 'events', { method: 'POST', credentials: 'include', headers: json, body: '{}' }));
         tried.script = await new Promise((resolve) => {
             const script = document.createElement('script');
             script.onload = () => resolve('loaded');
@@ -227,8 +227,8 @@ async fn code_without_a_sandbox_finds_no_secret() {
     let roots = [place.workspace(), place.states(), place.temporary()];
     let code = format!("SECRETS = [{}]\nURL = {url:?}\nROOTS = {roots:?}\n{}", parts.join(", "), SEARCH);
     let printed = ipybox.cell(&code).await.ok();
-    let told: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
-    assert_eq!(told, json!({"found": [], "tries": [401, 401, 403]}));
+    let report: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
+    assert_eq!(report, json!({"found": [], "tries": [401, 401, 403]}));
     ipybox.stop().await;
 }
 

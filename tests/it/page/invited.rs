@@ -30,7 +30,7 @@ async fn a_client_that_opens_pages_sends_its_user_to_the_page() {
     assert!(asked["row"]["scope"].is_string(), "{asked}");
     assert!(visitor.answer(&asked, "once").await);
     assert!(running.answer().await.ok().contains("on the page"));
-    eventually("the client is told that the user is done", || {
+    eventually("the client is notified that the user is done", || {
         ipybox
             .sent("notifications/elicitation/complete")
             .iter()

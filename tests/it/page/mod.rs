@@ -86,8 +86,8 @@ impl Visitor {
         assert_eq!(entered.status(), 200);
         let cookie = entered.headers()["set-cookie"].to_str().unwrap().to_owned();
         visitor.cookie = cookie.split(';').next().unwrap().to_owned();
-        let told: Value = serde_json::from_str(&entered.text().await.unwrap()).unwrap();
-        visitor.key = told["key"].as_str().unwrap().to_owned();
+        let body: Value = serde_json::from_str(&entered.text().await.unwrap()).unwrap();
+        visitor.key = body["key"].as_str().unwrap().to_owned();
         visitor
     }
 
@@ -133,8 +133,8 @@ impl Visitor {
         let id = &question["row"]["id"];
         let answered = self.post("answer", json!({"questions": [id], "answer": answer})).await;
         assert_eq!(answered.status(), 200);
-        let told: Value = serde_json::from_str(&answered.text().await.unwrap()).unwrap();
-        told["passed_on"] == json!([id])
+        let body: Value = serde_json::from_str(&answered.text().await.unwrap()).unwrap();
+        body["passed_on"] == json!([id])
     }
 }
 

@@ -173,7 +173,7 @@ async fn cells_run_in_the_order_of_their_arrival() {
 }
 
 #[tokio::test]
-pub(crate) async fn output_is_told_as_progress_while_it_is_produced() {
+pub(crate) async fn output_is_reported_as_progress_while_it_is_produced() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let go = place.workspace().join("go");
@@ -184,14 +184,14 @@ pub(crate) async fn output_is_told_as_progress_while_it_is_produced() {
         "name": "execute_ipython_cell", "arguments": {"code": code}, "_meta": {"progressToken": "t"},
     });
     let reply = ipybox.request("tools/call", params).await;
-    eventually("the output is told", || ipybox.progress().concat().contains("early")).await;
+    eventually("the output is reported", || ipybox.progress().concat().contains("early")).await;
     std::fs::write(go, "").unwrap();
     assert_eq!(reply.answer().await.ok(), "early\n'done'");
     ipybox.stop().await;
 }
 
 #[tokio::test]
-async fn a_silent_cell_is_told_to_be_running_still() {
+async fn a_silent_cell_is_reported_as_still_running() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let params = json!({
@@ -203,7 +203,7 @@ async fn a_silent_cell_is_told_to_be_running_still() {
     let progress = ipybox.progress();
     assert!(progress.iter().any(|message| message.starts_with("still running after ")), "{progress:?}");
     assert!(progress.contains(&"step 1999".to_owned()), "{progress:?}");
-    // Fast output is told together.
+    // Fast output is reported together.
     assert!(progress.len() < 200, "{progress:?}");
     ipybox.stop().await;
 }

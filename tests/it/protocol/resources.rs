@@ -98,7 +98,7 @@ pub(crate) async fn what_cannot_be_shown_is_an_error_with_the_reason() {
 }
 
 #[tokio::test]
-async fn more_files_than_are_kept_are_told() {
+async fn only_the_first_files_are_kept_and_the_answer_says_so() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let text = ipybox.cell("for number in range(40): show_file(b'x', f'{number}.bin')").await.ok();

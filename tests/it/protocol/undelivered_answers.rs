@@ -1,4 +1,4 @@
-//! Answers that do not reach the client are told with the next one.
+//! Answers that do not reach the client are repeated with the next one.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn waiting(code: &str, file: &Path) -> String {
 }
 
 #[tokio::test]
-async fn what_a_cancelled_cell_printed_is_told_with_the_next_answer() {
+async fn output_of_a_cancelled_cell_comes_with_the_next_answer() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let started = place.workspace().join("started");
@@ -59,12 +59,12 @@ async fn long_output_of_a_cancelled_cell_is_in_a_file() {
 }
 
 #[tokio::test]
-async fn an_answer_is_told_again_in_short_if_another_call_came_meanwhile() {
+async fn an_answer_is_repeated_in_short_if_another_call_came_meanwhile() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let go = place.workspace().join("go");
     let long = ipybox.start_cell(&waiting("print('begin', 'x' * 2_000, 'end')", &go)).await;
-    // Not waiting for anything: a client that sends calls at once is to be told apart.
+    // A pause for its own sake: it distinguishes this client from one that sends its calls at once.
     tokio::time::sleep(OVERTAKING).await;
     let next = ipybox.start_cell("1 + 1").await;
     // What is answered later has arrived later.
@@ -82,7 +82,7 @@ async fn an_answer_is_told_again_in_short_if_another_call_came_meanwhile() {
 }
 
 #[tokio::test]
-async fn answers_to_calls_that_are_sent_at_once_are_told_once() {
+async fn answers_to_calls_that_are_sent_at_once_are_given_once() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let go = place.workspace().join("go");
@@ -97,7 +97,7 @@ async fn answers_to_calls_that_are_sent_at_once_are_told_once() {
 }
 
 #[tokio::test]
-async fn a_reset_tells_what_the_cell_that_it_ended_had_printed() {
+async fn a_reset_shows_what_the_cell_that_it_ended_had_printed() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let started = place.workspace().join("started");
@@ -112,7 +112,7 @@ async fn a_reset_tells_what_the_cell_that_it_ended_had_printed() {
 }
 
 #[tokio::test]
-async fn a_cell_without_code_tells_the_last_answers_again() {
+async fn a_cell_without_code_repeats_the_last_answers() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     assert_eq!(ipybox.cell("1 + 1").await.ok(), "2");

@@ -14,7 +14,7 @@ use crate::support::jupyter::{Authority, Jupyter, Server, TOKEN};
 use crate::support::{Place, eventually, is_running, probe, tool};
 
 #[tokio::test]
-async fn a_kernel_that_dies_is_replaced_and_the_caller_told() {
+async fn a_kernel_that_dies_is_replaced_and_its_death_reported() {
     for server in Server::ALL {
         let place = Place::new();
         let jupyter = Jupyter::shared(server).await;
@@ -128,7 +128,7 @@ async fn a_kernel_whose_cell_has_called_a_tool_is_not_taken_for_idle() {
 }
 
 #[tokio::test]
-async fn output_that_the_server_drops_is_told_with_the_setting_that_keeps_it() {
+async fn output_that_the_server_drops_is_reported_with_the_setting_that_keeps_it() {
     for server in [Server::JupyterServer, Server::KernelGateway] {
         let place = Place::new();
         let flags = ["--ZMQChannelsWebsocketConnection.iopub_data_rate_limit=100000"];
@@ -159,7 +159,7 @@ async fn tools_are_called_whatever_is_dropped() {
 }
 
 #[tokio::test]
-async fn what_cannot_work_is_told_with_what_would_help() {
+async fn settings_that_cannot_work_are_reported_with_what_would_help() {
     let place = Place::new();
     let jupyter = Jupyter::of(Server::JupyterServer)
         .spec("broken", &["false", "{connection_file}"])
@@ -198,7 +198,7 @@ async fn what_cannot_work_is_told_with_what_would_help() {
 }
 
 #[tokio::test]
-async fn a_wrong_token_is_told_by_every_server() {
+async fn a_wrong_token_is_reported_for_every_server() {
     for server in Server::ALL {
         let place = Place::new();
         let jupyter = Jupyter::shared(server).await;
@@ -296,7 +296,7 @@ async fn variables_are_set_in_the_kernel_and_those_for_the_server_sent_to_it() {
     ipybox.stop().await;
 }
 
-/// A proxy that knows where `kernels.test` is; tells how often it was asked for a tunnel.
+/// A proxy that knows where `kernels.test` is, and counts the tunnels that it is asked for.
 async fn proxy(target: SocketAddr) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let (address, tunnels) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));

@@ -155,7 +155,7 @@ async fn packages_are_installed_where_the_kernel_is() {
 }
 
 #[tokio::test]
-async fn the_library_runs_kernels_elsewhere() {
+async fn the_library_runs_remote_kernels() {
     let place = Place::new();
     let jupyter = Jupyter::shared(Server::KernelGateway).await;
     let executor = CodeExecutor::builder()

@@ -43,7 +43,7 @@ async fn start_until(ipybox: &mut Ipybox, code: &str, word: &str) -> Reply {
     let params =
         json!({"name": "execute_ipython_cell", "arguments": arguments, "_meta": {"progressToken": 1}});
     let reply = ipybox.request("tools/call", params).await;
-    eventually("it is heard", || ipybox.progress().iter().any(|told| told.contains(word))).await;
+    eventually("it is heard", || ipybox.progress().iter().any(|message| message.contains(word))).await;
     reply
 }
 
@@ -83,7 +83,7 @@ async fn a_connection_that_breaks_during_a_call_loses_neither_the_call_nor_its_a
     relay.refuse();
     relay.reset();
     tokio::time::sleep(Duration::from_secs(3)).await;
-    relay.mend();
+    relay.repair();
     assert_eq!(cell.answer().await.ok(), "3");
     ipybox.stop().await;
 }
@@ -115,7 +115,7 @@ async fn a_break_between_cells_is_not_noticed() {
 }
 
 #[tokio::test]
-async fn a_network_that_is_gone_is_told_and_the_kernel_kept() {
+async fn a_network_that_is_gone_is_reported_and_the_kernel_kept() {
     let place = Place::new();
     let (mut ipybox, relay) = through_a_relay(&place, Jupyter::shared(Server::JupyterServer).await).await;
     ipybox.cell("x = 1").await.ok();
@@ -126,7 +126,7 @@ async fn a_network_that_is_gone_is_told_and_the_kernel_kept() {
         error.contains("cannot be reached") || error.contains("the connection to it is broken"),
         "{error}"
     );
-    relay.mend();
+    relay.repair();
     eventually_cell(&mut ipybox, "x", "1").await;
     ipybox.stop().await;
 }
@@ -140,13 +140,13 @@ async fn eventually_cell(ipybox: &mut Ipybox, code: &str, expected: &str) {
             assert!(Instant::now() < deadline, "{}", answer.error());
             continue;
         }
-        // What took so long may be told again.
+        // A notice of the lost connection may come first.
         return assert_eq!(answer.ok().lines().last(), Some(expected));
     }
 }
 
 #[tokio::test]
-async fn a_server_that_ends_in_the_middle_of_a_cell_is_told() {
+async fn the_end_of_a_server_in_the_middle_of_a_cell_is_reported() {
     let place = Place::new();
     let jupyter = Jupyter::start(Server::JupyterServer).await;
     let mut ipybox = start(&place, jupyter.url(), &[]).await;
@@ -163,7 +163,7 @@ async fn a_server_that_ends_in_the_middle_of_a_cell_is_told() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_cable_that_is_cut_and_mended_costs_nothing() {
+async fn a_cable_that_is_cut_and_repaired_costs_nothing() {
     use crate::support::namespace::Namespace;
 
     let Some(namespace) = Namespace::start() else { return };
@@ -181,7 +181,7 @@ async fn a_cable_that_is_cut_and_mended_costs_nothing() {
     mark.wait().await;
     namespace.cut();
     tokio::time::sleep(Duration::from_secs(2)).await;
-    namespace.mend();
+    namespace.repair();
     let said = cell.answer().await.ok();
     assert!(said.starts_with("0\n1\n") && said.ends_with("\n49\n3"), "{said}");
     ipybox.stop().await;

@@ -108,7 +108,7 @@ async fn a_relay_carries_everything_and_delays_both_directions() {
 }
 
 #[tokio::test]
-async fn a_stall_loses_nothing_and_tells_nobody() {
+async fn a_stall_sends_nothing_and_loses_nothing() {
     let echo = Echo::start().await;
     let mut stream = echo.connect().await;
     say(&mut stream, b"before").await;
@@ -119,7 +119,7 @@ async fn a_stall_loses_nothing_and_tells_nobody() {
     let mut other = echo.connect().await;
     say(&mut other, b"new").await;
     hears_nothing(&mut other).await;
-    echo.relay.mend();
+    echo.relay.repair();
     hears(&mut stream, b"meanwhile").await;
     hears(&mut other, b"new").await;
     assert_eq!(echo.relay.connections(), 2);
@@ -136,7 +136,7 @@ async fn what_is_stranded_never_moves_again_and_what_is_new_does() {
     let mut other = echo.connect().await;
     say(&mut other, b"new").await;
     hears(&mut other, b"new").await;
-    echo.relay.mend();
+    echo.relay.repair();
     hears_nothing(&mut stream).await;
     echo.relay.reset();
     is_reset(&mut stream).await;
@@ -160,7 +160,7 @@ async fn a_reset_ends_connections_and_a_refusal_takes_none() {
     until(&echo, |connected| connected.as_ref().is_err_and(refused)).await;
     say(&mut other, b"still").await;
     hears(&mut other, b"still").await;
-    echo.relay.mend();
+    echo.relay.repair();
     until(&echo, Result::is_ok).await;
 }
 
@@ -168,7 +168,7 @@ async fn a_reset_ends_connections_and_a_refusal_takes_none() {
 async fn until(echo: &Echo, is_so: impl Fn(&std::io::Result<TcpStream>) -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so(&TcpStream::connect(echo.relay.address()).await) {
-        assert!(Instant::now() < deadline, "{} does not do as it is told", echo.address);
+        assert!(Instant::now() < deadline, "{} does not answer as expected", echo.address);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -198,7 +198,7 @@ async fn a_namespace_is_another_machine_whose_cable_can_be_cut() {
     hears_nothing(&mut stream).await;
     let connected = timeout(MOMENT, TcpStream::connect(jupyter.address())).await;
     assert!(connected.is_err(), "{connected:?}");
-    namespace.mend();
+    namespace.repair();
     // By retransmission: nothing is lost for good.
     hears(&mut stream, b"HTTP/1.1 200 OK").await;
 

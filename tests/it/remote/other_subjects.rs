@@ -51,12 +51,12 @@ once_more_by_both_kernels! {
     resources::resources_are_listed_and_read
     long_output::output_holds_what_was_printed_however_slowly_it_is_read
     displays::progress_bars_collapse_to_their_final_state
-    streams::what_threads_and_tasks_print_later_is_told_apart
+    streams::late_output_of_threads_and_tasks_is_marked
     images::a_plot_is_shown_as_it_was_saved
     served::files_that_a_client_passes_are_there_for_the_cell
     served::a_file_that_a_cell_shows_is_a_resource
     notebook::cells_are_written_as_jupyter_writes_them
-    requests::output_is_told_as_progress_while_it_is_produced
+    requests::output_is_reported_as_progress_while_it_is_produced
     requests::a_cancelled_cell_is_interrupted_and_the_next_one_runs
     registration::code_that_runs_already_sees_a_new_registration
     search::tools_are_found_and_called_as_the_answer_says
@@ -81,14 +81,14 @@ once_more! { kernel_gateway, KERNEL_GATEWAY:
     calls::large_arguments_and_results_pass
 }
 
-// Server and kernel are as above; what takes time is on its way: calls, interrupts, output that is told at once.
+// Server and kernel are as above; what takes time is on its way: calls, interrupts, output that is reported at once.
 once_more! { distant, DISTANT:
     execution::a_reset_clears_variables_and_stops_what_runs
     execution::code_that_takes_too_long_is_interrupted_and_variables_survive
     calls::interrupting_a_cell_ends_its_call_and_not_the_connection
     calls::large_arguments_and_results_pass
     calls::asynchronous_calls_do_not_block_the_loop
-    requests::output_is_told_as_progress_while_it_is_produced
+    requests::output_is_reported_as_progress_while_it_is_produced
     requests::a_cancelled_cell_is_interrupted_and_the_next_one_runs
     registration::code_that_runs_already_sees_a_new_registration
 }

@@ -26,7 +26,7 @@ async fn all_gone(ids: &[i32]) {
 }
 
 #[tokio::test]
-async fn a_sandbox_that_is_killed_is_replaced_and_the_caller_told() {
+async fn a_sandbox_that_is_killed_is_replaced_and_its_death_reported() {
     for backend in BACKENDS {
         let place = Place::new();
         let mut ipybox = start(&place, backend, &[]).await;
@@ -83,7 +83,7 @@ async fn nothing_is_served_without_the_sandbox_that_was_asked_for() {
 }
 
 #[tokio::test]
-async fn a_sandbox_that_cannot_be_made_is_told_with_its_reason_and_nothing_runs() {
+async fn a_sandbox_that_cannot_be_made_is_reported_with_the_reason_and_nothing_runs() {
     let programs = Place::new();
     let path = format!("{}:{}", programs.workspace().display(), equipped());
     for backend in BACKENDS {
@@ -96,7 +96,7 @@ async fn a_sandbox_that_cannot_be_made_is_told_with_its_reason_and_nothing_runs(
         let text = ipybox.cell(CANARY).await.error();
         assert!(text.contains("out of order") && text.contains(backend), "{backend}: {text}");
         assert!(!place.workspace().join("canary").exists());
-        // Mended, the next cell runs.
+        // Without the broken program, the next cell runs.
         std::fs::remove_file(&program).unwrap();
         assert!(ipybox.cell(CANARY).await.ok().ends_with("'sung'"), "{backend}");
         ipybox.stop().await;

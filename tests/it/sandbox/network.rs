@@ -20,7 +20,7 @@ impl Web {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let (address, requests) = (listener.local_addr().unwrap(), Arc::default());
         let seen = Arc::clone(&requests);
-        // It ends with the test's process: nothing tells it to.
+        // It ends with the test's process: nothing stops it before.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let seen = Arc::clone(&seen);

@@ -28,20 +28,20 @@ once_more_in_a_sandbox! { bwrap, "bwrap":
     calls::interrupting_a_cell_ends_its_call_and_not_the_connection
     calls::large_arguments_and_results_pass
     content::binary_content_arrives_as_objects
-    kernel_deaths::what_was_printed_before_a_sudden_death_is_told
+    kernel_deaths::output_before_a_sudden_death_is_shown
     kernel_deaths::code_that_never_lets_go_of_the_interpreter_is_ended_with_what_it_printed
     inference::results_get_a_type_that_outlasts_the_kernel_and_the_registration
     resources::resources_are_listed_and_read
     long_output::output_holds_what_was_printed_however_slowly_it_is_read
     displays::progress_bars_collapse_to_their_final_state
-    streams::what_threads_and_tasks_print_later_is_told_apart
+    streams::late_output_of_threads_and_tasks_is_marked
     images::a_plot_is_shown_as_it_was_saved
     served::files_that_a_client_passes_are_there_for_the_cell
     served::a_file_that_a_cell_shows_is_a_resource
     served::what_cannot_be_shown_is_an_error_with_the_reason
     notebook::cells_are_written_as_jupyter_writes_them
     notebook::ipybox_chooses_a_private_place
-    requests::output_is_told_as_progress_while_it_is_produced
+    requests::output_is_reported_as_progress_while_it_is_produced
     requests::a_cancelled_cell_is_interrupted_and_the_next_one_runs
     registration::code_that_runs_already_sees_a_new_registration
     search::tools_are_found_and_called_as_the_answer_says
@@ -59,7 +59,7 @@ once_more_in_a_sandbox! { srt, "srt":
     execution::a_reset_clears_variables_and_stops_what_runs
     calls::tools_are_called_from_every_kind_of_code
     calls::large_arguments_and_results_pass
-    kernel_deaths::what_was_printed_before_a_sudden_death_is_told
+    kernel_deaths::output_before_a_sudden_death_is_shown
     images::a_plot_is_shown_as_it_was_saved
     requests::a_cancelled_cell_is_interrupted_and_the_next_one_runs
     registration::code_that_runs_already_sees_a_new_registration

@@ -40,7 +40,7 @@ async fn a_policy_opens_what_it_names_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_policy_that_cannot_be_used_is_told_before_anything_is_served() {
+async fn a_policy_that_cannot_be_used_is_reported_before_anything_is_served() {
     let place = Place::new();
     let check = async |text: Option<Value>, expected: &[&str]| {
         let file = match text {

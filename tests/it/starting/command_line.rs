@@ -12,14 +12,14 @@ fn run(arguments: &[&str]) -> Output {
 #[track_caller]
 fn refused(arguments: &[&str], code: i32, words: &str) {
     let output = run(arguments);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(code), "{told}");
-    assert!(told.contains(words), "{told}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{message}");
+    assert!(message.contains(words), "{message}");
     assert!(output.stdout.is_empty(), "stdout is the protocol's");
 }
 
 #[test]
-fn version_and_help_are_told() {
+fn version_and_help_are_printed() {
     let version = String::from_utf8(run(&["--version"]).stdout).unwrap();
     assert_eq!(version, format!("ipybox {}\n", env!("CARGO_PKG_VERSION")));
     let help = String::from_utf8(run(&["--help"]).stdout).unwrap();
@@ -70,7 +70,7 @@ fn a_tool_server_is_for_this_machine_only() {
 }
 
 #[test]
-fn the_configuration_page_tells_every_flag() {
+fn the_configuration_page_names_every_flag() {
     let page = std::fs::read_to_string(repository().join("docs/configuration.md")).unwrap();
     let help = String::from_utf8(run(&["--help"]).stdout).unwrap();
     for flag in help.split_whitespace().filter(|word| word.starts_with("--")) {

@@ -70,7 +70,7 @@ fn nothing_is_created_or_left_behind() {
 }
 
 #[test]
-fn a_machine_that_lacks_everything_is_told_what_to_install() {
+fn the_report_on_a_machine_that_lacks_everything_says_what_to_install() {
     let place = Place::new();
     let output = doctor(&place, "/nonexistent", &["--json", "--sandbox"]);
     assert_eq!(output.status.code(), Some(1));
@@ -112,7 +112,7 @@ fn the_exit_code_is_about_what_was_asked_for() {
 }
 
 #[test]
-fn a_python_without_ipython_is_told_with_the_command_that_installs_it() {
+fn a_python_without_ipython_is_reported_with_the_command_that_installs_it() {
     let place = Place::new();
     let python = tool("mcp1/bin/python");
     let output = doctor(&place, "/nonexistent", &["--json", "--python", python.to_str().unwrap()]);
@@ -125,7 +125,7 @@ fn a_python_without_ipython_is_told_with_the_command_that_installs_it() {
 /// In a user namespace of its own, which allows no further ones: the machine stays as it is.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_machine_that_refuses_user_namespaces_is_told_so_and_why() {
+fn a_machine_that_refuses_user_namespaces_is_reported_with_the_reason() {
     let place = Place::new();
     let python = kernel_python();
     let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"";

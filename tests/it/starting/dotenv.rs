@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use crate::support::{Place, kernel_python};
 
 #[tokio::test]
-async fn a_malformed_line_of_dotenv_is_told_by_its_number() {
+async fn a_malformed_line_of_dotenv_is_reported_by_its_number() {
     let place = Place::new();
     place.write(".env", "GOOD=1\nthis is no assignment\n");
     let ipybox = place.ipybox().await;

@@ -24,7 +24,7 @@ async fn a_workspace_gets_an_environment_of_its_own_and_keeps_what_is_installed(
     let text = ipybox.request("tools/call", params).await.answer().await.ok();
     let states = place.states().canonicalize().unwrap();
     assert!(text.starts_with(states.to_str().unwrap()) && text.ends_with("True"), "{text}");
-    assert!(ipybox.progress().len() > 1, "the first cell tells what it waits for: {:?}", ipybox.progress());
+    assert!(ipybox.progress().len() > 1, "the first cell says what it waits for: {:?}", ipybox.progress());
     assert!(ipybox.cell("import iniconfig").await.error().contains("ModuleNotFoundError"));
     let output = ipybox.install("iniconfig>=2").await.ok();
     assert!(output.contains("iniconfig"), "{output}");
@@ -97,7 +97,7 @@ async fn options_and_nonsense_are_not_installed() {
 }
 
 #[tokio::test]
-async fn an_unusable_python_is_told_with_what_would_be_right() {
+async fn an_unusable_python_is_reported_with_what_would_be_right() {
     let place = Place::new();
     let empty = place.workspace().join("empty");
     std::fs::write(&empty, "").unwrap();

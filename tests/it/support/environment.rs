@@ -13,7 +13,7 @@ use super::tools::tool;
 
 const SYSTEM: [&str; 4] = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"];
 
-/// Programs that tests need and that a machine may have elsewhere. Python is found by asking for itself.
+/// Programs that tests need and that a machine may have in other directories. Python is found by asking for itself.
 const PROGRAMS: [&str; 12] =
     ["bwrap", "cargo", "curl", "git", "node", "npm", "npx", "openssl", "rg", "rustc", "socat", "strip"];
 
@@ -104,12 +104,12 @@ fn home(home: &Path) -> String {
     home.to_str().unwrap().to_owned()
 }
 
-/// The directories of the system, and before them one with links to the programs that are elsewhere.
+/// The directories of the system, and before them one with links to the programs that they lack.
 fn path(links: &Path) -> String {
     fs::create_dir_all(links).unwrap();
     for program in PROGRAMS {
-        let is_elsewhere = !SYSTEM.iter().any(|directory| Path::new(directory).join(program).exists());
-        if let Some(found) = is_elsewhere.then(|| find(program)).flatten() {
+        let is_missing = !SYSTEM.iter().any(|directory| Path::new(directory).join(program).exists());
+        if let Some(found) = is_missing.then(|| find(program)).flatten() {
             link(&found, &links.join(program));
         }
     }

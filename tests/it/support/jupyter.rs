@@ -119,7 +119,7 @@ impl Builder {
         self.option("certfile", &file("server.pem")).option("keyfile", &file("server.key"))
     }
 
-    /// One more kernel spec, or another one of this name; `{connection_file}` stands for what it says.
+    /// One more kernel spec, or another one of this name; `{connection_file}` is a placeholder for that file's path.
     pub(crate) fn spec(mut self, name: &str, argv: &[&str]) -> Self {
         self.specs.insert(name.to_owned(), argv.iter().map(|word| (*word).to_owned()).collect());
         self
@@ -222,7 +222,7 @@ impl Jupyter {
     /// The server that all tests of this process share that do not stop it, break it or ask for its kernels.
     ///
     /// A start takes two or three seconds of a processor, which each test would pay otherwise. A kernel is used only by
-    /// the test that has started it, and its cells tell its id and process: only who asks the server for all of its
+    /// the test that has started it, and its cells show its id and process: only who asks the server for all of its
     /// kernels sees those of others, and needs [`Jupyter::start`].
     pub(crate) async fn shared(server: Server) -> &'static Self {
         static SHARED: [OnceCell<Jupyter>; 3] = [const { OnceCell::const_new() }; 3];
@@ -294,7 +294,7 @@ impl Jupyter {
 
     /// Each kernel's process by the kernel's id, as far as they run. Linux only.
     ///
-    /// Not by REST: both gateways list no kernels unless they are told to, and the tests take them as they are.
+    /// Not by REST: both gateways list no kernels unless they are configured to, and the tests take them as they are.
     pub(crate) fn kernels(&self) -> BTreeMap<String, i32> {
         let mut kernels = BTreeMap::new();
         for process in self.processes().into_iter().filter(|process| is_running(*process)) {
@@ -361,7 +361,7 @@ impl Drop for Jupyter {
     fn drop(&mut self) {
         let processes = self.processes();
         if processes.is_empty() {
-            // It has ended, or this is a system that does not tell of processes: what is left to do, the shell does.
+            // It has ended, or this is a system that does not list processes: what is left to do, the shell does.
             drop(self.watch.stdin.take());
         } else {
             // The shell first, because it would remove the home while kernels write to it; then the server, because
@@ -387,7 +387,7 @@ impl Drop for Jupyter {
     }
 }
 
-/// A certificate authority of a test's own, which nobody trusts who is not told to.
+/// A certificate authority of a test's own, trusted only by those who are configured to.
 pub(crate) struct Authority {
     directory: tempfile::TempDir,
 }

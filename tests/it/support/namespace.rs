@@ -65,7 +65,7 @@ impl Namespace {
             namespace.at(end, &["ip", "address", "add", &format!("{own}/30"), "dev", namespace.device(end)]);
             namespace.at(end, &["ip", "link", "set", namespace.device(end), "up"]);
         }
-        namespace.mend();
+        namespace.repair();
         Some(namespace)
     }
 
@@ -79,13 +79,13 @@ impl Namespace {
         vec!["nsenter".to_owned(), format!("--net=/proc/{}/ns/net", self.holder.id())]
     }
 
-    /// From now on all packets are lost, in both directions, and nobody is told.
+    /// From now on all packets are lost, in both directions, and nobody is notified.
     pub(crate) fn cut(&self) {
         // To a neighbour that is not there: unlike an interface that is down, this leaves the routes as they are.
         self.neighbours(LOST_MAC, LOST_MAC);
     }
 
-    pub(crate) fn mend(&self) {
+    pub(crate) fn repair(&self) {
         self.neighbours(NEAR_MAC, FAR_MAC);
     }
 

@@ -68,7 +68,7 @@ impl Relay {
         self.weather.send_modify(|weather| weather.delay = delay);
     }
 
-    /// Nothing moves until it is mended; nobody is told. What was said meanwhile arrives then, as by retransmission.
+    /// Nothing moves until it is repaired; nobody is notified. What was said meanwhile arrives then, by retransmission.
     pub(crate) fn stall(&self) {
         self.weather.send_modify(|weather| weather.stalled = true);
     }
@@ -86,13 +86,13 @@ impl Relay {
         self.weather.send_modify(|weather| weather.reset = connections);
     }
 
-    /// Takes no new connections until it is mended.
+    /// Takes no new connections until it is repaired.
     pub(crate) fn refuse(&self) {
         self.weather.send_modify(|weather| weather.refusing = true);
     }
 
     /// All is well again, but for the delay and what has been stranded.
-    pub(crate) fn mend(&self) {
+    pub(crate) fn repair(&self) {
         self.weather.send_modify(|weather| (weather.stalled, weather.refusing) = (false, false));
     }
 
@@ -153,16 +153,16 @@ async fn relay(
 ) {
     let reset = |stream: &TcpStream| rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO));
     // What is dropped with this set, sends an RST: also when the relay itself is dropped.
-    reset(&near).expect("a socket can be told to linger");
+    reset(&near).expect("a socket can be set to linger");
     let is_reset = |weather: &Weather| weather.reset > number;
     match weather.wait_for(|weather| weather.moves(number) || is_reset(weather)).await {
         Ok(weather) if !is_reset(&weather) => {}
         _ => return,
     }
     let Ok(mut far) = TcpStream::connect(target).await else { return };
-    reset(&far).expect("a socket can be told to linger");
+    reset(&far).expect("a socket can be set to linger");
     for stream in [&near, &far] {
-        stream.set_nodelay(true).expect("a socket can be told not to wait");
+        stream.set_nodelay(true).expect("a socket can be set not to wait");
     }
     let (near_in, near_out) = near.split();
     let (far_in, far_out) = far.split();
@@ -175,8 +175,7 @@ async fn relay(
     };
     if closed {
         for stream in [&near, &far] {
-            rustix::net::sockopt::set_socket_linger(stream, None)
-                .expect("a socket can be told not to linger");
+            rustix::net::sockopt::set_socket_linger(stream, None).expect("a socket can be set not to linger");
         }
     }
 }

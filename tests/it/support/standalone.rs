@@ -84,7 +84,7 @@ pub(crate) async fn open_as_host(server: &ToolServer) -> Socket {
     open(server, &[("authorization", &bearer)]).await.unwrap()
 }
 
-pub(crate) async fn told(socket: &mut Socket) -> Value {
+pub(crate) async fn receive_json(socket: &mut Socket) -> Value {
     loop {
         let message = timeout(PATIENCE, socket.next()).await.expect("a message").unwrap().unwrap();
         if let Message::Text(text) = message {
@@ -93,6 +93,6 @@ pub(crate) async fn told(socket: &mut Socket) -> Value {
     }
 }
 
-pub(crate) async fn tell(socket: &mut Socket, message: Value) {
+pub(crate) async fn send_json(socket: &mut Socket, message: Value) {
     socket.send(Message::text(message.to_string())).await.unwrap();
 }

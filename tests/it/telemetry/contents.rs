@@ -9,7 +9,7 @@ use crate::support::Place;
 const SECRET: &str = "s3cret-value";
 const CAPTURE: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
 const CODE: &str = "from mcptools.traces import meta\nkey = open('.env').read().split('=')[1].strip()\n\
-    print(key, len(meta.run(text=key + ' told')), 'x' * 20_000)";
+    print(key, len(meta.run(text=key + ' whispered')), 'x' * 20_000)";
 
 /// All attributes of the spans of such a cell, as text, and the arguments and results of its call and its own.
 async fn said(variables: &[(&str, &str)]) -> (String, [Value; 4]) {
@@ -36,7 +36,7 @@ async fn code_arguments_and_results_are_not_said() {
     for variables in [&[][..], &[(CAPTURE, "false")]] {
         let (all, contents) = said(variables).await;
         assert_eq!(contents, [Value::Null, Value::Null, Value::Null, Value::Null]);
-        for words in [SECRET, "mcptools", "told", "progressToken"] {
+        for words in [SECRET, "mcptools", "whispered", "progressToken"] {
             assert!(!all.contains(words), "{words}: {all}");
         }
     }
@@ -49,7 +49,7 @@ async fn contents_that_are_asked_for_are_bounded_and_have_no_secrets() {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     assert!(text(&code).contains("print(key, len(meta.run"), "{code}");
     assert!(text(&output).starts_with("${API_KEY} ") && text(&output).len() < 9_000, "{output}");
-    assert_eq!(text(&arguments), r#"{"text":"${API_KEY} told"}"#);
+    assert_eq!(text(&arguments), r#"{"text":"${API_KEY} whispered"}"#);
     assert!(text(&result).contains("traceparent"), "{result}");
 }
 

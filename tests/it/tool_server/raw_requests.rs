@@ -65,7 +65,7 @@ async fn calls_without_this_kernels_token_are_refused() {
 }
 
 #[tokio::test]
-async fn code_outside_a_kernel_is_told_where_tools_can_be_called() {
+async fn the_error_of_code_outside_a_kernel_says_where_tools_can_be_called() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     ipybox.register("probe", probe()).await.ok();

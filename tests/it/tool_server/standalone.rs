@@ -118,7 +118,7 @@ async fn each_route_needs_its_own_token() {
 }
 
 #[tokio::test]
-async fn the_status_tells_what_there_is() {
+async fn the_status_lists_servers_and_the_approval_client() {
     let server = asking().await;
     let runner = probe_at(&server).await;
     let bearer = format!("Bearer {}", server.host_token());

@@ -10,7 +10,9 @@ use tokio::time::timeout;
 use tokio_tungstenite::accept_async;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::support::standalone::{asking, client, echo, next, open_as_host, probe_at, send, tell, told};
+use crate::support::standalone::{
+    asking, client, echo, next, open_as_host, probe_at, receive_json, send, send_json,
+};
 use crate::support::{PATIENCE, probe};
 
 #[tokio::test]
@@ -91,13 +93,13 @@ async fn a_caller_that_leaves_withdraws_its_question() {
     let runner = probe_at(&server).await;
     let mut socket = open_as_host(&server).await;
     let call = echo(&runner, "hi");
-    let question = told(&mut socket).await;
+    let question = receive_json(&mut socket).await;
     call.abort();
-    let withdrawal = told(&mut socket).await;
+    let withdrawal = receive_json(&mut socket).await;
     let expected = json!({"jsonrpc": "2.0", "method": "withdrawn", "params": {"id": question["id"]}});
     assert_eq!(withdrawal, expected);
-    tell(&mut socket, json!({"jsonrpc": "2.0", "result": true, "id": question["id"]})).await;
-    assert_eq!(told(&mut socket).await["error"]["code"], -32001);
+    send_json(&mut socket, json!({"jsonrpc": "2.0", "result": true, "id": question["id"]})).await;
+    assert_eq!(receive_json(&mut socket).await["error"]["code"], -32001);
     server.stop().await;
 }
 
@@ -129,7 +131,7 @@ async fn the_exchange_is_as_documented() {
     let runner = probe_at(&server).await;
     let mut socket = open_as_host(&server).await;
     let call = echo(&runner, "hi");
-    let mut question = told(&mut socket).await;
+    let mut question = receive_json(&mut socket).await;
     let id = question["id"].take();
     let command = question["params"]["target"]["command"].take();
     assert!(id.as_str().unwrap().len() == 36 && command.as_str().unwrap().contains("probe.py"));
@@ -152,17 +154,17 @@ async fn the_exchange_is_as_documented() {
         (Message::text(json!({"jsonrpc": "2.0", "result": true, "id": other}).to_string()), -32001),
     ] {
         socket.send(garbage.clone()).await.unwrap();
-        assert_eq!(told(&mut socket).await["error"]["code"], code, "{garbage:?}");
+        assert_eq!(receive_json(&mut socket).await["error"]["code"], code, "{garbage:?}");
     }
     assert!(!call.is_finished());
-    tell(&mut socket, json!({"jsonrpc": "2.0", "result": true, "id": id})).await;
+    send_json(&mut socket, json!({"jsonrpc": "2.0", "result": true, "id": id})).await;
     assert_eq!(call.await.unwrap().unwrap(), "hi");
-    tell(&mut socket, json!({"jsonrpc": "2.0", "result": true, "id": id})).await;
-    assert_eq!(told(&mut socket).await["error"]["code"], -32001, "an id is used once");
+    send_json(&mut socket, json!({"jsonrpc": "2.0", "result": true, "id": id})).await;
+    assert_eq!(receive_json(&mut socket).await["error"]["code"], -32001, "an id is used once");
 
     // A message that is too long ends the connection, and what is open with it.
     let call = echo(&runner, "hi");
-    told(&mut socket).await;
+    receive_json(&mut socket).await;
     socket.send(Message::text("x".repeat(100_000))).await.unwrap();
     let error = timeout(PATIENCE, call).await.unwrap().unwrap().unwrap_err();
     assert!(matches!(error, ToolRunnerError::Rejected(_)), "{error:?}");
@@ -221,7 +223,7 @@ async fn a_client_has_so_many_questions_before_it_and_large_ones_too() {
     let calls: Vec<_> = (0..OPEN + MORE).map(|number| echo(&runner, &number.to_string())).collect();
     let mut ids = Vec::new();
     for _ in 0..OPEN {
-        ids.push(told(&mut socket).await["id"].take());
+        ids.push(receive_json(&mut socket).await["id"].take());
     }
     let bearer = format!("Bearer {}", server.host_token());
     loop {
@@ -231,13 +233,13 @@ async fn a_client_has_so_many_questions_before_it_and_large_ones_too() {
             break;
         }
     }
-    assert!(timeout(Duration::from_millis(100), told(&mut socket)).await.is_err(), "the rest waits");
+    assert!(timeout(Duration::from_millis(100), receive_json(&mut socket)).await.is_err(), "the rest waits");
     for id in ids {
-        tell(&mut socket, json!({"jsonrpc": "2.0", "result": false, "id": id})).await;
+        send_json(&mut socket, json!({"jsonrpc": "2.0", "result": false, "id": id})).await;
     }
     for _ in 0..MORE {
-        let id = told(&mut socket).await["id"].take();
-        tell(&mut socket, json!({"jsonrpc": "2.0", "result": false, "id": id})).await;
+        let id = receive_json(&mut socket).await["id"].take();
+        send_json(&mut socket, json!({"jsonrpc": "2.0", "result": false, "id": id})).await;
     }
     for call in calls {
         call.await.unwrap().unwrap_err();
@@ -267,14 +269,14 @@ async fn a_client_makes_do_with_a_strange_server() {
         json!({"jsonrpc": "2.0", "method": "approve", "params": params, "id": id})
     };
     socket.send(Message::text("nonsense")).await.unwrap();
-    assert_eq!(told(&mut socket).await["error"]["code"], -32700);
-    tell(&mut socket, question("1", json!({"something": "new"}))).await;
-    let refusal = told(&mut socket).await;
+    assert_eq!(receive_json(&mut socket).await["error"]["code"], -32700);
+    send_json(&mut socket, question("1", json!({"something": "new"}))).await;
+    let refusal = receive_json(&mut socket).await;
     assert!(refusal["id"] == "1" && refusal["error"].is_object(), "{refusal}");
     for (id, expected) in
         [("2", json!(true)), ("3", json!("session")), ("4", json!("always")), ("5", json!(false))]
     {
-        tell(&mut socket, question(id, json!("kernel"))).await;
+        send_json(&mut socket, question(id, json!("kernel"))).await;
         let request = next(&mut client).await;
         let is_in_time = match id {
             "2" => request.accept(),
@@ -283,9 +285,9 @@ async fn a_client_makes_do_with_a_strange_server() {
             _ => request.reject(),
         };
         assert!(is_in_time);
-        assert_eq!(told(&mut socket).await, json!({"jsonrpc": "2.0", "result": expected, "id": id}));
+        assert_eq!(receive_json(&mut socket).await, json!({"jsonrpc": "2.0", "result": expected, "id": id}));
     }
-    tell(&mut socket, question("6", json!({"url": "http://x/mcp"}))).await;
+    send_json(&mut socket, question("6", json!({"url": "http://x/mcp"}))).await;
     let request = next(&mut client).await;
     drop(socket);
     let error = timeout(PATIENCE, client.next()).await.unwrap().unwrap().unwrap_err();

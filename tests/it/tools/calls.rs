@@ -73,7 +73,7 @@ print(len(answers), ticks > 10, time.monotonic() - begin < 15)";
 }
 
 #[tokio::test]
-async fn a_server_that_asks_for_what_is_not_offered_is_told_what_helps() {
+async fn a_request_of_a_server_that_is_not_supported_fails_with_what_would_help() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let code = "
@@ -144,12 +144,12 @@ except ToolRunnerError as error: print(error)";
 }
 
 #[tokio::test]
-async fn a_server_that_dies_is_told_of_and_connected_again() {
+async fn a_server_that_dies_is_reported_and_connected_again() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     ipybox.register("probe", probe()).await.ok();
     let text = ipybox.cell("from mcptools.probe import crash, echo\ncrash.run(crash.Params())").await.error();
-    assert!(text.contains("ToolRunnerError") && text.contains("crashing as told"), "{text}");
+    assert!(text.contains("ToolRunnerError") && text.contains("crashing as asked"), "{text}");
     assert_eq!(ipybox.cell("echo.run(echo.Params(text='again'))").await.ok(), "'again'");
     ipybox.stop().await;
 }

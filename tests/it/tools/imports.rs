@@ -102,8 +102,8 @@ fn nothing_is_started_or_written_unless_somebody_says_so() {
     let place = Place::new();
     let home = Home(&place);
     place.write(".mcp.json", &json!({"mcpServers": {"a": catalog("a", 1, &[])}}).to_string());
-    let (code, shown, told) = home.import(&[]);
-    assert!(code == 1 && shown.contains("catalog.py a 1") && told.contains("`--yes`"), "{shown}{told}");
+    let (code, shown, message) = home.import(&[]);
+    assert!(code == 1 && shown.contains("catalog.py a 1") && message.contains("`--yes`"), "{shown}{message}");
     let (code, shown, _) = home.import(&["--dry-run", "--json"]);
     let shown: Value = serde_json::from_str(&shown).unwrap();
     assert_eq!((code, &shown["servers"][0]["status"]), (0, &json!("offered")));
@@ -168,8 +168,8 @@ fn one_that_fails_does_not_hold_up_the_others() {
     }});
     home.write("team.json", &servers.to_string());
     let file = home.path("team.json");
-    let (code, shown, told) = home.import(&["--yes", "--json", "--from", file.to_str().unwrap()]);
-    assert_eq!(code, 1, "{shown}{told}");
+    let (code, shown, message) = home.import(&["--yes", "--json", "--from", file.to_str().unwrap()]);
+    assert_eq!(code, 1, "{shown}{message}");
     let shown: Value = serde_json::from_str(&shown).unwrap();
     let of =
         |name: &str| shown["servers"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap();
@@ -204,8 +204,8 @@ fn what_is_registered_is_kept_unless_it_is_to_be_replaced() {
     assert!(code == 0 && shown.contains("registered      a  2 tools"), "{shown}");
     let states = place.everything_in_states();
     assert!(states.contains("second-token") && !states.contains("first-token"));
-    let (code, _, told) = home.import(&["--yes", "b"]);
-    assert!(code == 1 && told.contains("there is no such server; there are `a`"), "{told}");
+    let (code, _, message) = home.import(&["--yes", "b"]);
+    assert!(code == 1 && message.contains("there is no such server; there are `a`"), "{message}");
 }
 
 #[tokio::test]
@@ -235,9 +235,9 @@ fn bad_input_is_named() {
     let place = Place::new();
     let home = Home(&place);
     let check = |from: &str, words: &str| {
-        let (code, shown, told) = home.import(&["--yes", "--from", from]);
-        assert!(code == 1 && told.contains(words) && shown.is_empty(), "{from}: {shown}{told}");
-        assert!(!told.contains("s3cret"), "{told}");
+        let (code, shown, message) = home.import(&["--yes", "--from", from]);
+        assert!(code == 1 && message.contains(words) && shown.is_empty(), "{from}: {shown}{message}");
+        assert!(!message.contains("s3cret"), "{message}");
     };
     check("claude-cod", "did you mean `claude-code`?");
     check("windsurf", "it has no servers here; looked for");
@@ -251,6 +251,6 @@ fn bad_input_is_named() {
     // A client's broken file costs the servers of the others nothing.
     home.write(".cursor/mcp.json", "{");
     place.write(".mcp.json", &json!({"mcpServers": {"a": catalog("a", 1, &[])}}).to_string());
-    let (code, shown, told) = home.import(&["--yes"]);
-    assert!(code == 1 && shown.contains("registered      a  1 tool") && told.contains("not valid JSON"));
+    let (code, shown, message) = home.import(&["--yes"]);
+    assert!(code == 1 && shown.contains("registered      a  1 tool") && message.contains("not valid JSON"));
 }

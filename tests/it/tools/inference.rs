@@ -63,7 +63,7 @@ print([item.a for item in echo.run_parsed(text='{"a": 3}')], len(echo.run_parsed
 }
 
 #[tokio::test]
-async fn what_cannot_be_inferred_is_told() {
+async fn results_without_a_type_to_infer_are_refused() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     ipybox.register("probe", probe()).await.ok();

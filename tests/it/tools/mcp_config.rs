@@ -22,8 +22,11 @@ async fn three_hundred_tools_of_twelve_servers_are_used_in_the_first_cell() {
     let servers: Map<String, Value> = servers.collect();
     home.write("mcp.json", &json!({"mcpServers": servers}).to_string());
     let mut ipybox = start(&place, home.path("mcp.json").to_str().unwrap(), &[]).await;
-    let told = ipybox.initialize().await["instructions"].as_str().unwrap().to_owned();
-    assert!(told.contains("Being registered") && told.contains("`store_11`"), "{told}");
+    let instructions = ipybox.initialize().await["instructions"].as_str().unwrap().to_owned();
+    assert!(
+        instructions.contains("Being registered") && instructions.contains("`store_11`"),
+        "{instructions}"
+    );
     let tools = ipybox.request("tools/list", json!({})).await.response().await.unwrap();
     assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 4);
     let cell = "from mcptools.store_0 import store0_3\nfrom mcptools.store_11 import store11_25\n\
@@ -186,8 +189,11 @@ fn a_file_that_cannot_be_used_ends_the_start() {
             .envs(environment())
             .stdin(std::process::Stdio::null());
         let output = command.output().unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(1) && told.contains(words) && told.contains(file), "{told}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            output.status.code() == Some(1) && message.contains(words) && message.contains(file),
+            "{message}"
+        );
         assert!(output.stdout.is_empty());
     };
     check("/nowhere/mcp.json", "failed to read `/nowhere/mcp.json`");

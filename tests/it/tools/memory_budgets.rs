@@ -7,7 +7,7 @@ use crate::support::{Ipybox, Place, peak_kib, repository};
 /// What the host may take at most: 300 MB.
 const LIMIT_KIB: u64 = 300_000_000 / 1024;
 
-/// Sends bodies from as many threads as asked for, and tells how often each status was the answer.
+/// Sends bodies from as many threads as asked for, and returns the status and text of each answer.
 const SEND: &str = r#"
 import http.client, json, os, socket, threading
 HOST, PORT = os.environ["IPYBOX_TOOL_SERVER"].rsplit(":", 1)
@@ -26,19 +26,19 @@ def send(body, path="/run"):
     finally:
         connection.close()
 def flood(body, times=10, path="/run"):
-    told = []
-    threads = [threading.Thread(target=lambda: told.append(send(body, path))) for _ in range(times)]
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(send(body, path))) for _ in range(times)]
     for thread in threads: thread.start()
     for thread in threads: thread.join()
-    return told
+    return answers
 def call(server, args):
     return b'{"server_name":"%s","tool_name":"echo","tool_args":{"text":%s}}' % (server, args)
 def empty(size):
     return b"[" + b"[]," * (size // 3) + b"[]]"
-def check(told):
+def check(answers):
     # Refused in words, or with the connection.
-    assert all(status in (0, 413, 503) or (status, "error" in text) == (200, True) for status, text in told), told
-    assert any("MiB of memory" in text or "levels deep" in text for status, text in told), told
+    assert all(status in (0, 413, 503) or (status, "error" in text) == (200, True) for status, text in answers), answers
+    assert any("MiB of memory" in text or "levels deep" in text for status, text in answers), answers
 "#;
 
 fn hostile(list: &str) -> Value {

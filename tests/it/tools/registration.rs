@@ -230,7 +230,7 @@ async fn what_servers_say_steers_no_terminal() {
 }
 
 #[tokio::test]
-async fn a_new_session_is_told_what_is_registered() {
+async fn the_instructions_of_a_new_session_name_what_is_registered() {
     let place = Place::new();
     let mut first = place.ipybox().await;
     first.register("probe", probe()).await.ok();
@@ -245,7 +245,7 @@ async fn a_new_session_is_told_what_is_registered() {
 }
 
 #[tokio::test]
-async fn what_has_changed_since_the_last_registration_is_told() {
+async fn changes_since_the_last_registration_are_reported() {
     let server = |description: &str, names: &str| {
         let code = format!(
             "from mcp.server.fastmcp import FastMCP\nserver = FastMCP('s', log_level='ERROR')\n\
@@ -305,10 +305,13 @@ print([name for name, value in os.environ.items() if 's3cret' in value or 'PROXY
     assert_eq!(ipybox.cell(code).await.ok(), expected);
     let complaint =
         "echo \"invalid peer certificate: UnknownIssuer ($HTTPS_PROXY, $UV_INDEX_URL)\" >&2; exit 1";
-    let told = ipybox.register("x", json!({"command": "sh", "args": ["-c", complaint]})).await.error();
-    assert!(told.contains("UnknownIssuer (http://${HTTPS_PROXY}@127.0.0.1:9/"), "{told}");
-    assert!(told.contains("certificates among them (set: ") && told.contains("`SSL_CERT_FILE`)"), "{told}");
-    assert!(!told.contains("s3cret") && !ipybox.log().contains("s3cret"), "{told}\n{}", ipybox.log());
+    let error = ipybox.register("x", json!({"command": "sh", "args": ["-c", complaint]})).await.error();
+    assert!(error.contains("UnknownIssuer (http://${HTTPS_PROXY}@127.0.0.1:9/"), "{error}");
+    assert!(
+        error.contains("certificates among them (set: ") && error.contains("`SSL_CERT_FILE`)"),
+        "{error}"
+    );
+    assert!(!error.contains("s3cret") && !ipybox.log().contains("s3cret"), "{error}\n{}", ipybox.log());
     ipybox.stop().await;
 }
 
@@ -323,28 +326,28 @@ async fn the_configuration_of_another_client_is_understood() {
     server["disabled"] = json!(false);
     let configuration = json!({"mcpServers": {"whatever": server}});
     // It does not approve itself: nobody can be asked here.
-    let told = ipybox.register("probe", configuration.clone()).await.error();
-    assert!(told.starts_with("Not done: "), "{told}");
+    let error = ipybox.register("probe", configuration.clone()).await.error();
+    assert!(error.starts_with("Not done: "), "{error}");
     ipybox.stop().await;
     let mut ipybox = place.ipybox().await;
-    let told = ipybox.register("probe", configuration).await.ok();
-    assert!(told.contains("Ignored: `autoApprove`, which give no permission here"), "{told}");
-    assert!(told.contains("Ignored: `disabled`"), "{told}");
+    let answer = ipybox.register("probe", configuration).await.ok();
+    assert!(answer.contains("Ignored: `autoApprove`, which give no permission here"), "{answer}");
+    assert!(answer.contains("Ignored: `disabled`"), "{answer}");
     let line = format!(
         "{} {} --transport stdio",
         tool("mcp1/bin/python").display(),
         test_server("probe.py").display()
     );
-    let told = ipybox.register("probe", json!({"command": line})).await.ok();
-    assert!(told.contains("`command` is taken as a command line: "), "{told}");
+    let answer = ipybox.register("probe", json!({"command": line})).await.ok();
+    assert!(answer.contains("`command` is taken as a command line: "), "{answer}");
     ipybox.stop().await;
     let mut ipybox = place.ipybox().await;
     assert_eq!(ipybox.cell("from mcptools.probe import add\nadd.run(a=1, b=2).total").await.ok(), "3");
-    let told =
+    let error =
         ipybox.register("x", json!({"command": "no-such-program x", "description": "d"})).await.error();
     assert!(
-        told.contains("`no-such-program` was not found") && told.contains("hint: Ignored: `description`"),
-        "{told}"
+        error.contains("`no-such-program` was not found") && error.contains("hint: Ignored: `description`"),
+        "{error}"
     );
     ipybox.stop().await;
 }

@@ -139,17 +139,17 @@ async fn an_answer_has_nothing_of_how_a_server_is_started() {
 }
 
 #[tokio::test]
-async fn many_tools_are_told_by_their_groups() {
+async fn many_tools_are_counted_by_the_words_of_their_names() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let names: Vec<_> = ["issue", "branch", "release"]
         .iter()
         .flat_map(|thing| (0..7).map(move |number| format!("{thing}_number{number}")))
         .collect();
-    let told = ipybox.register("hub", server(&names.join(" "))).await.ok();
-    assert!(told.starts_with("21 tools in `mcptools.hub`, by the words of their names: "), "{told}");
+    let answer = ipybox.register("hub", server(&names.join(" "))).await.ok();
+    assert!(answer.starts_with("21 tools in `mcptools.hub`, by the words of their names: "), "{answer}");
     for words in ["branch 7", "issue 7", "release 7", "search(\"what to do\", server=\"hub\")"] {
-        assert!(told.contains(words), "{told}");
+        assert!(answer.contains(words), "{answer}");
     }
     let found = ipybox.cell(&format!("{SEARCH}search('release number5')")).await.ok();
     assert!(found.contains("hub.release_number5.run(path: str, depth: int = 2) -> "), "{found}");

@@ -58,9 +58,9 @@ const CALL: &str = "from mcptools.slow import add\nadd.run(a=1, b=2).total";
 async fn a_registration_that_takes_too_long_is_joined_by_the_next() {
     let (place, slow) = (Place::new(), Slow::new());
     let mut ipybox = place.ipybox().await;
-    let told = ipybox.register("slow", slow.parameters(0.1)).await.error();
-    assert!(told.contains("not ready after 0.1 s, and goes on to start in the background"), "{told}");
-    assert!(told.contains("hint: do the same again"), "{told}");
+    let error = ipybox.register("slow", slow.parameters(0.1)).await.error();
+    assert!(error.contains("not ready after 0.1 s, and goes on to start in the background"), "{error}");
+    assert!(error.contains("hint: do the same again"), "{error}");
     slow.started().await;
     slow.set_ready(true);
     let modules = ipybox.register("slow", slow.parameters(100.0)).await.ok();
@@ -95,8 +95,8 @@ async fn a_call_waits_as_long_as_a_registration_and_joins_the_start_too() {
     let mut impatient = slow.parameters(100.0);
     impatient.as_object_mut().unwrap().remove("timeout");
     // The flag's limit holds for both.
-    let told = ipybox.register("slow", impatient).await.error();
-    assert!(told.contains("not ready after 0.1 s"), "{told}");
+    let error = ipybox.register("slow", impatient).await.error();
+    assert!(error.contains("not ready after 0.1 s"), "{error}");
     let call = ipybox.start_cell(CALL).await;
     eventually("the server starts again", || slow.starts() == 2).await;
     slow.set_ready(true);
@@ -106,18 +106,19 @@ async fn a_call_waits_as_long_as_a_registration_and_joins_the_start_too() {
 }
 
 #[tokio::test]
-async fn a_registration_tells_all_the_time_what_it_waits_for() {
+async fn a_registration_reports_all_the_time_what_it_waits_for() {
     let (place, slow) = (Place::new(), Slow::new());
     let mut ipybox = place.ipybox().await;
     let arguments = json!({"server_name": "slow", "server_params": slow.parameters(100.0)});
     let call =
         json!({"name": "register_mcp_server", "arguments": arguments, "_meta": {"progressToken": "token"}});
     let registering = ipybox.request("tools/call", call).await;
-    let told = |ipybox: &Ipybox, words: &str| {
+    let count = |ipybox: &Ipybox, words: &str| {
         ipybox.progress().iter().filter(|message| message.contains(words)).count()
     };
-    eventually("the server's words are told", || told(&ipybox, "MCP server `slow`: downloading") > 0).await;
-    eventually("it is told again that it goes on", || told(&ipybox, "still running after") > 1).await;
+    eventually("the server's words are reported", || count(&ipybox, "MCP server `slow`: downloading") > 0)
+        .await;
+    eventually("it is reported again that it goes on", || count(&ipybox, "still running after") > 1).await;
     slow.set_ready(true);
     registering.answer().await.ok();
     ipybox.stop().await;
@@ -174,8 +175,8 @@ async fn an_application_joins_a_start_too() {
     let executor = executor.start().await.unwrap();
     let mut server = slow.parameters(0.0);
     server.as_object_mut().unwrap().remove("timeout");
-    let told = executor.register_mcp_server("slow", &server).await.unwrap_err().to_string();
-    assert!(told.contains("goes on to start in the background"), "{told}");
+    let error = executor.register_mcp_server("slow", &server).await.unwrap_err().to_string();
+    assert!(error.contains("goes on to start in the background"), "{error}");
     slow.started().await;
     slow.set_ready(true);
     executor.register_mcp_server("slow", &slow.parameters(100.0)).await.unwrap();
@@ -194,8 +195,8 @@ async fn without_a_session_what_is_not_ready_in_time_ends_and_cleans_up() {
         command.args(["--server-params", &slow.parameters(10.0).to_string()]).output()
     };
     let output = generating().await.unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && told.contains("within 10 s"), "{told}");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && message.contains("within 10 s"), "{message}");
     assert_eq!(slow.starts(), 1);
     eventually("it has cleaned up", || !slow.is_locked()).await;
     slow.set_ready(true);

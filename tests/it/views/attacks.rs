@@ -48,7 +48,7 @@ async fn what_code_shows_stays_in_its_frame() {
         .await;
     host.screenshot("hostile").await;
     assert_eq!((&known[0], &known[1]), (&json!([]), &json!(["read_view"])), "{known}");
-    assert_eq!(known[2], json!(vec!["about:srcdoc"; 5]), "a frame has gone elsewhere: {known}");
+    assert_eq!(known[2], json!(vec!["about:srcdoc"; 5]), "a frame has left its document: {known}");
     // The chart whose expression is no expression.
     let why = host.run("return host.frame.$eval('.trouble', (trouble) => trouble.textContent);").await;
     assert!(why.as_str().unwrap().starts_with("The plot cannot be drawn: "), "{why}");
