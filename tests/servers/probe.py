@@ -59,7 +59,7 @@ async def slow(seconds: float) -> str:
 @server.tool(structured_output=False)
 def crash(code: int = 3) -> str:
     """Ends the server's process without an answer."""
-    print("probe: crashing as told", file=sys.stderr, flush=True)
+    print("probe: crashing as asked", file=sys.stderr, flush=True)
     os._exit(code)
 
 
@@ -100,7 +100,7 @@ def guarded(application, bearer):
 
 def serve_http(transport, port, bearer):
     """Serves on loopback until the process ends."""
-    # Bound here, because uvicorn does not tell which port it was given.
+    # Bound here, because uvicorn does not say which port it was given.
     listener = socket.create_server(("127.0.0.1", port))
     port = listener.getsockname()[1]
     if transport == "sse":

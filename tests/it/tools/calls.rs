@@ -149,7 +149,7 @@ async fn a_server_that_dies_is_told_of_and_connected_again() {
     let mut ipybox = place.ipybox().await;
     ipybox.register("probe", probe()).await.ok();
     let text = ipybox.cell("from mcptools.probe import crash, echo\ncrash.run(crash.Params())").await.error();
-    assert!(text.contains("ToolRunnerError") && text.contains("crashing as told"), "{text}");
+    assert!(text.contains("ToolRunnerError") && text.contains("crashing as asked"), "{text}");
     assert_eq!(ipybox.cell("echo.run(echo.Params(text='again'))").await.ok(), "'again'");
     ipybox.stop().await;
 }
