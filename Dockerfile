@@ -1,5 +1,5 @@
 # The image of ipybox: the server, and what MCP servers and the kernel need around it. `./docker-build.sh` builds it
-# for your user; `docker run -i --rm -v /path/to/workspace:/app/workspace ipybox` runs it. docs/docker.md tells more.
+# for your user; `docker run -i --rm -v /path/to/workspace:/app/workspace ipybox` runs it. docs/docker.md says more.
 #
 # Each base can be replaced by `--build-arg`, for a mirror for example. Tag and digest change together.
 ARG RUST_IMAGE=rust:1.95.0-slim-trixie@sha256:e14e87345b4d5964ddcc3491d27ee046a0f23820f340c3c1e24da6880141f7c0

@@ -22,7 +22,7 @@ format:
 test NAME:
     cargo test {{NAME}}
 
-# Generate a package for every saved `tools/list` result in a directory, and tell how long it took
+# Generate a package for every saved `tools/list` result in a directory, and report how long it took
 corpus SERVERS ROOT:
     cargo bench --bench corpus -- {{SERVERS}} {{ROOT}}
 

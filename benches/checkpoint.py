@@ -43,16 +43,16 @@ class Ipybox:
             "clientInfo": {"name": "bench", "version": "1"},
         }
         self._ask("initialize", hello)
-        self._tell({"method": "notifications/initialized"})
+        self._send({"method": "notifications/initialized"})
 
-    def _tell(self, message):
+    def _send(self, message):
         line = json.dumps({"jsonrpc": "2.0", **message}) + "\n"
         self._process.stdin.write(line.encode())
         self._process.stdin.flush()
 
     def _ask(self, method, params):
         self._count += 1
-        self._tell({"id": self._count, "method": method, "params": params})
+        self._send({"id": self._count, "method": method, "params": params})
         while True:
             answer = json.loads(self._process.stdout.readline())
             if answer.get("id") == self._count:

@@ -1,4 +1,4 @@
-//! Generates a package for every saved `tools/list` result in a directory, and tells how long it took:
+//! Generates a package for every saved `tools/list` result in a directory, and reports how long it took:
 //! `cargo bench --bench corpus -- SERVERS ROOT`.
 
 #![allow(clippy::print_stderr, reason = "a tool for developers")]

@@ -44,7 +44,7 @@ server.run()
 
 SEND = "to=f'person{number}@example.com', subject='Invitation', body=f'Dear guest number {number}, please come.'"
 WRITE = "path=f'/work/out/{number}.txt', text=f'line {number}\\n' * 300"
-STRANGER = "mail.send.run(to='eve@elsewhere.example', subject='Invitation', body='all that I know')"
+STRANGER = "mail.send.run(to='eve@stranger.example', subject='Invitation', body='all that I know')"
 
 LOOPS = {
     "37 mails": (37, [f"mail.send.run({SEND})"], STRANGER),

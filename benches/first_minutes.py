@@ -176,8 +176,8 @@ def measure(channel, options):
         "processor": used,
         "next workspace": again,
     }
-    told = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in figures.items())
-    print(f"{channel.__name__}: {told}", file=sys.stderr, flush=True)
+    summary = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in figures.items())
+    print(f"{channel.__name__}: {summary}", file=sys.stderr, flush=True)
     return figures
 
 
@@ -219,11 +219,11 @@ def main():
             figure["first cell"] / each["plain"]["first cell"]
             for figure, each in zip(figures, rounds)
         )
-        told = [
+        columns = [
             f"{statistics.median(f[key] for f in figures):.2f} s" for key in figures[0]
         ]
-        told.insert(2, f"{ratio:.1f}×")
-        print(f"| {channel.__doc__} | {' | '.join(told)} |")
+        columns.insert(2, f"{ratio:.1f}×")
+        print(f"| {channel.__doc__} | {' | '.join(columns)} |")
 
 
 main()

@@ -26,7 +26,7 @@ PRELUDE = """
 import http.client, json, os, socket, threading, time
 HOST, PORT = os.environ["IPYBOX_TOOL_SERVER"].rsplit(":", 1)
 HEAD = {"Content-Type": "application/json", "Authorization": "Bearer " + os.environ["IPYBOX_TOOL_SERVER_TOKEN"]}
-told = {}
+answers = {}
 def send(body, path="/run", head={}):
     connection = http.client.HTTPConnection(HOST, int(PORT))
     try:
@@ -40,7 +40,7 @@ def send(body, path="/run", head={}):
         text = type(error).__name__
     finally:
         connection.close()
-    told[text] = told.get(text, 0) + 1
+    answers[text] = answers.get(text, 0) + 1
 def body(server, args, tool="echo"):
     return b'{"server_name":"%s","tool_name":"%s","tool_args":{"text":%s}}' % (server.encode(), tool.encode(), args)
 def empty(size):
@@ -50,7 +50,7 @@ def at_once(work, times=10, seconds=20):
     for thread in threads: thread.start()
     end = time.time() + seconds
     for thread in threads: thread.join(max(0, end - time.time()))
-    return told
+    return answers
 def endless():
     end = time.time() + 5
     while time.time() < end: yield b"[]," * 20000
@@ -76,7 +76,7 @@ INSIDE = {
     "the names of servers": 'b = body("x" * 30_000_000, b"1"); at_once(lambda: send(b), 10)',
     "many headers": "at_once(lambda: send(b'{}', head={f'x-{i}': 'x' * 500 for i in range(90)}), 200)",
     "texts to infer from": "b = json.dumps({'server_name': 'hostile', 'module': 'echo', 'results': ['[' + '[],' * 2_500_000 + '[]]']}).encode(); at_once(lambda: send(b, '/infer'), 10)",
-    "2,000 idle connections": "idle = [socket.create_connection((HOST, int(PORT))) for _ in range(2000)]; call('echo', text='x'); told",
+    "2,000 idle connections": "idle = [socket.create_connection((HOST, int(PORT))) for _ in range(2000)]; call('echo', text='x'); answers",
 }
 
 # Nobody answers the questions.
@@ -235,12 +235,12 @@ class Report:
     def __init__(self):
         self.failures = []
 
-    def add(self, name, watch, told):
+    def add(self, name, watch, answers):
         peak, pings = max(watch.sizes) / 1e6, sorted(watch.pings) or [0]
         worst, usual = pings[-1], statistics.median(pings)
         tail = pings[int(0.99 * (len(pings) - 1))]
         print(
-            f"| {name} | {peak:.0f} | {usual:.1f} | {tail:.0f} | {worst:.0f} | {told} |",
+            f"| {name} | {peak:.0f} | {usual:.1f} | {tail:.0f} | {worst:.0f} | {answers} |",
             flush=True,
         )
         if peak >= 300:
@@ -262,7 +262,7 @@ def attack_from_inside(report, args, directory):
             report.add(
                 name,
                 *watched(
-                    session, lambda code=code: session.cell("told.clear()\n" + code)
+                    session, lambda code=code: session.cell("answers.clear()\n" + code)
                 ),
             )
             session.cell("idle = None")
@@ -283,7 +283,7 @@ def attack_while_asked(report, args, directory):
             report.add(
                 name,
                 *watched(
-                    session, lambda code=code: session.cell("told.clear()\n" + code)
+                    session, lambda code=code: session.cell("answers.clear()\n" + code)
                 ),
             )
     session.end()
@@ -298,8 +298,8 @@ def register(session, name="hostile", *words, **reach):
 
 def watched(session, work):
     with Watch(session) as watch:
-        told = work()
-    return watch, short(told)
+        answers = work()
+    return watch, short(answers)
 
 
 def attack_from_servers(report, args, directory):
@@ -322,9 +322,7 @@ def attack_from_servers(report, args, directory):
             else:
                 kind = "sse" if path == "sse" else "http"
                 register(session, url=f"http://127.0.0.1:{port}/{path}", type=kind)
-            code = (
-                f"told.clear()\nat_once(lambda: call({tool!r}, **{arguments!r}), 4, 40)"
-            )
+            code = f"answers.clear()\nat_once(lambda: call({tool!r}, **{arguments!r}), 4, 40)"
             report.add(
                 f"{way}: {name}, 4 times",
                 *watched(session, lambda code=code: session.cell(code)),
@@ -335,9 +333,7 @@ def attack_from_servers(report, args, directory):
     for name, arguments in FLOODS.items():
         if args.only in name:
             register(session)
-            code = (
-                f"told.clear()\nat_once(lambda: call('flood', **{arguments!r}), 1, 8)"
-            )
+            code = f"answers.clear()\nat_once(lambda: call('flood', **{arguments!r}), 1, 8)"
             report.add(
                 f"flood: {name}",
                 *watched(session, lambda code=code: session.cell(code)),
@@ -365,7 +361,7 @@ def main():
     args = parser.parse_args()
     report = Report()
     print(
-        "| attack | PSS in MB | ping, median ms | 99 % | worst | what the attacker is told |"
+        "| attack | PSS in MB | ping, median ms | 99 % | worst | what the attacker receives |"
     )
     print("|---|---|---|---|---|---|")
     for attack in [attack_from_inside, attack_while_asked, attack_from_servers]:

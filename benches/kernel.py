@@ -42,9 +42,9 @@ class Ipybox:
             "clientInfo": client,
         }
         self._ask("initialize", hello)
-        self._tell({"method": "notifications/initialized"})
+        self._send({"method": "notifications/initialized"})
 
-    def _tell(self, message):
+    def _send(self, message):
         self._process.stdin.write(
             json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
         )
@@ -52,7 +52,7 @@ class Ipybox:
 
     def _ask(self, method, params):
         self._count += 1
-        self._tell({"id": self._count, "method": method, "params": params})
+        self._send({"id": self._count, "method": method, "params": params})
         for line in self._process.stdout:
             message = json.loads(line)
             if message.get("id") == self._count:

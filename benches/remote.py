@@ -9,7 +9,7 @@ TOOLS' environment `kernel`.
 The floor of a server is a client that does nothing but send a request and wait until the kernel has replied and is idle:
 a WebSocket on a plain socket that acknowledges what it reads at once. Its kernel is ipykernel as the server starts it.
 "default" is the same client with a socket as it comes. All take turns, because a machine is not equally fast all the
-time. Cells of a kernel on this machine, without a server, are there to tell what a server costs.
+time. Cells of a kernel on this machine, without a server, are there to show what a server costs.
 """
 
 import argparse
@@ -538,7 +538,7 @@ def compare(mine, floor):
     return f"{mine / floor:.2f}×", f"{mine - floor:+.2f}"
 
 
-def tell(figures):
+def report(figures):
     print("ms, p50 / p90; ratio and difference of p50\n")
     rows = [("cell", "ipybox", "floor", "ratio", "difference", "default", "no server")]
     for server, taken in figures.items():
@@ -584,8 +584,8 @@ def main():
     for path in (options.program, options.tools / "kernel/bin/python"):
         if not path.exists():
             parser.error(f"there is no {path}")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("error: told to end"))
-    tell({name: measure(name, options) for name in options.only or SERVERS})
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("error: terminated by a signal"))
+    report({name: measure(name, options) for name in options.only or SERVERS})
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ fn indented(text: &str) -> String {
 fn build() -> anyhow::Result<PathBuf> {
     let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
     let mut cargo = std::process::Command::new(env!("CARGO"));
-    // What the outer cargo tells of this package would look like a change to ring's build script, which watches it.
+    // ring's build script watches what the outer cargo says of this package, and would see a change.
     for (variable, _) in std::env::vars_os() {
         let name = variable.to_string_lossy();
         if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {

@@ -41,7 +41,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The size in pixels, which a PNG file tells in its first bytes.
+/// The size in pixels, which a PNG file has in its first bytes.
 fn png_size(path: &Path) -> anyhow::Result<[u32; 2]> {
     let bytes = std::fs::read(path)?;
     let number = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);

@@ -39,7 +39,7 @@ const OLDEST_GLIBC_MINOR = 17;
 const WRAPPER_DIR = dirname(fileURLToPath(import.meta.url));
 const REPOSITORY_DIR = dirname(WRAPPER_DIR);
 
-// An error to be told in one line.
+// An error to be reported in one line.
 class Refusal extends Error {}
 
 class Usage extends Refusal {}

@@ -47,7 +47,7 @@ GLIBC = (2, 17)
 
 
 class Problem(Exception):
-    """What cannot be done, told to whoever ran the script."""
+    """What cannot be done, reported to whoever ran the script."""
 
 
 def describe(program: bytes) -> tuple[str, str, bool]:

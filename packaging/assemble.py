@@ -41,7 +41,7 @@ PLATFORM_TAGS = {
     "x86_64-apple-darwin": r"macosx.*_x86_64",
     "aarch64-apple-darwin": r"macosx.*_arm64",
 }
-# What the bundles are for. Of Linux, the static programs: a bundle cannot tell one libc from another.
+# What the bundles are for. Of Linux, the static programs: a bundle cannot distinguish one libc from another.
 BUNDLES = {
     "x86_64-unknown-linux-musl": "linux-x64",
     "aarch64-unknown-linux-musl": "linux-arm64",

@@ -54,7 +54,7 @@ def ask(*command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[s
 
 
 def crate_is_published(name: str, version: str) -> bool:
-    # Elsewhere than here, where cargo would tell of the package in front of it.
+    # In another directory: here, cargo would describe the package in front of it.
     with tempfile.TemporaryDirectory() as directory:
         answer = ask(
             "cargo",
@@ -253,10 +253,10 @@ def image(directory: Path) -> None:
 def registry(file: Path) -> None:
     # It has no way to ask first.
     answer = ask("mcp-publisher", "publish", str(file))
-    told = f"{answer.stdout}{answer.stderr}".strip()
-    print(told)
+    output = f"{answer.stdout}{answer.stderr}".strip()
+    print(output)
     if answer.returncode != 0:
-        if "duplicate version" not in told:
+        if "duplicate version" not in output:
             raise Problem(f"`mcp-publisher publish {file}` failed")
         print("the version is published already")
 

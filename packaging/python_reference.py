@@ -1,6 +1,6 @@
 """Writes the reference of the Python library, `docs/python/reference.md`, from its docstrings.
 
-`python_reference.py` writes the page, `python_reference.py --check` tells whether it is what it would write, and ends
+`python_reference.py` writes the page, `python_reference.py --check` reports whether it is what it would write, and ends
 with 1 if not. The library is read, not imported. Public is what a module has in `__all__` and what has a docstring.
 """
 
@@ -420,7 +420,7 @@ def anchor(heading):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument(
-        "--check", action="store_true", help="write nothing, tell what differs"
+        "--check", action="store_true", help="write nothing, report whether it differs"
     )
     is_check = parser.parse_args().check
     try:

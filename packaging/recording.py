@@ -101,7 +101,7 @@ def answer(text: str) -> Iterator[Line]:
 
 
 def hold(command: list[str], server: str) -> list[Line]:
-    """A session, told in lines."""
+    """A session, as lines."""
     with tempfile.TemporaryDirectory(prefix="ipybox-recording-") as directory:
         places = [
             "--workspace",
@@ -151,11 +151,11 @@ def draw(lines: list[Line]) -> str:
         raise Failure(f"these lines are wider than the picture: {wide}")
     width = round(COLUMNS * CHARACTER + 2 * MARGIN)
     height = BAR + MARGIN + len(lines) * LINE + MARGIN // 2
-    told = escape(" / ".join(plain(line.text) for line in lines if line.text))
+    description = escape(" / ".join(plain(line.text) for line in lines if line.text))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-labelledby="t d">',
         '<title id="t">A session with ipybox</title>',
-        f'<desc id="d">{told}</desc>',
+        f'<desc id="d">{description}</desc>',
         f"<style>{STYLE}</style>",
         f'<rect x=".5" y=".5" width="{width - 1}" height="{height - 1}" rx="10" fill="#0d1117" stroke="#3d444d"/>',
         f'<path d="M.5 {BAR}h{width - 1}" stroke="#3d444d"/>',

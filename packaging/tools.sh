@@ -3,7 +3,7 @@
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-tools=${RUNNER_TEMP:?is set by the runner; elsewhere, install tests/tools/release.txt into an environment}/release-tools
+tools=${RUNNER_TEMP:?is set by the runner; else, install tests/tools/release.txt into an environment}/release-tools
 python3 -m venv "$tools"
 "$tools/bin/pip" install --quiet --disable-pip-version-check -r "$root/tests/tools/release.txt"
 echo "$tools/bin" >>"${GITHUB_PATH:?is set by the runner}"

@@ -7,7 +7,7 @@
     packaging/version.py show                prints the version
     packaging/version.py notes               prints the changelog's section of the version
 
-Cargo.toml says what the version is, and in `[package.metadata.names]` what ipybox is called elsewhere. `--root DIR`
+Cargo.toml says what the version is, and in `[package.metadata.names]` what registries call ipybox. `--root DIR`
 means another tree than the one this script lies in. Python 3.10 or newer, nothing else.
 """
 
@@ -80,7 +80,7 @@ class Claim:
 
 
 class Problem(Exception):
-    """What cannot be done, told to whoever ran the script."""
+    """What cannot be done, reported to whoever ran the script."""
 
 
 def show(value: object) -> str:
@@ -150,7 +150,7 @@ class Tree:
     # Where versions and names are, file by file.
 
     def claims(self) -> Iterator[Claim | Problem]:
-        """A file that is missing or no JSON is a problem among the others, so that all are told at once."""
+        """A file that is missing or no JSON is a problem among the others, so that all are reported at once."""
         for room in [
             self.of_cargo_lock,
             self.of_npm,
@@ -460,7 +460,7 @@ def check(tree: Tree, tag: str | None) -> None:
         except Problem as problem:
             wrong.append(str(problem))
     if wrong:
-        hint = f"hint: `packaging/version.py set {tree.version}` writes the version everywhere; names are mended by hand"
+        hint = f"hint: `packaging/version.py set {tree.version}` writes the version everywhere; names are fixed by hand"
         raise Problem("\n".join([*wrong, hint]))
     files = len({claim.file for claim in claims if isinstance(claim, Claim)})
     print(f"{tree.version} and its names: {len(claims)} places in {files} files agree")

@@ -42,10 +42,10 @@ async def rows(family, suite, program, directory, count, arms=ARMS):
         def verify(task, talk):
             made = [pair for turn in talk.calls for pair in turn]
             if all("__" in call.tool for call, _ in made):
-                told = [answer.text for _, answer in made]
-                if told != results[task.name]:
+                returned = [answer.text for _, answer in made]
+                if returned != results[task.name]:
                     raise Misfit(
-                        f"{task.name}: the tools return {told}, not {results[task.name]}"
+                        f"{task.name}: the tools return {returned}, not {results[task.name]}"
                     )
             else:
                 talk.answer = made[-1][1].text.strip()

@@ -78,7 +78,7 @@ def postgres(directory):
 
 
 def suite_environment(libpq, database):
-    """What the suite's scripts are told."""
+    """The environment of the suite's scripts."""
     return {
         **os.environ,
         **libpq,

@@ -103,11 +103,11 @@ SUITES = {
 
 def about(program):
     """With what the figures were made."""
-    told = subprocess.run(
+    done = subprocess.run(
         [program.binary, "--version"], capture_output=True, text=True, check=True
     )
     return {
-        "ipybox": told.stdout.strip(),
+        "ipybox": done.stdout.strip(),
         "tokenizer": account.TOKENIZER,
         "mcp": importlib.metadata.version("mcp"),
     }

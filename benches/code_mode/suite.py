@@ -168,7 +168,7 @@ class Replay:
         return answer
 
 
-def told(talk):
+def transcript(talk):
     """What was called, and answered."""
     return "\n".join(
         f"  {call.written()[:300]}\n    {answer.text[:300]}"
@@ -199,7 +199,7 @@ async def replay(
                 try:
                     verify(task, talk)
                 except Misfit as misfit:
-                    raise Misfit(f"{name}: {misfit}\n{told(talk)}") from None
+                    raise Misfit(f"{name}: {misfit}\n{transcript(talk)}") from None
                 yield {
                     "suite": suite,
                     "task": task.name,

@@ -47,10 +47,10 @@ def grouped(actions, results, known, kinds, server):
 
 
 def prompt_of(policy, task):
-    """The policy, and what the user tells about themselves and their wish."""
-    told = task["user_scenario"]["instructions"]
-    parts = [told.get("reason_for_call"), told.get("known_info")]
-    parts.append(told.get("task_instructions"))
+    """The policy, and what the user says about themselves and their wish."""
+    instructions = task["user_scenario"]["instructions"]
+    parts = [instructions.get("reason_for_call"), instructions.get("known_info")]
+    parts.append(instructions.get("task_instructions"))
     return "\n\n".join([policy, *filter(None, parts)])
 
 

@@ -69,7 +69,7 @@ function reportUnsupported() {
   fail(NOT_FOUND, lines);
 }
 
-// npx keeps what it installed in a directory of its own, and does not mend it.
+// npx keeps what it installed in a directory of its own, and does not repair it.
 function directoryOfNpx() {
   const found = /^(.*[\\/]_npx[\\/][^\\/]+)[\\/]node_modules[\\/]/.exec(__dirname);
   return found && found[1];
@@ -79,7 +79,7 @@ function reportMissing(wanted) {
   const others = Object.keys(optionalDependencies).filter(binaryOf);
   const lines = [
     `error: \`${wanted}\`, the package with the ${name} binary for this machine, is not installed`,
-    `It is an optional dependency of \`${name}\`. npm leaves it out if told so (\`--omit=optional\`, \`--no-optional\`,`,
+    `It is an optional dependency of \`${name}\`. npm omits it on request (\`--omit=optional\`, \`--no-optional\`,`,
     '`omit=optional` in an .npmrc), if package-lock.json was made without it on another platform, and if its download',
     'fails; and it is not there if node_modules was copied from another platform.',
   ];

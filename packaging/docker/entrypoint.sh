@@ -12,7 +12,7 @@ fail() {
     exit 1
 }
 
-# Makes what ipybox needs below the workspace, or tells why that cannot be.
+# Makes what ipybox needs below the workspace, or reports why that cannot be.
 open_workspace() {
     if ! mkdir -p "$HOME" 2>/dev/null || ! [ -w "$private" ]; then
         mine=$(id -u):$(id -g)

@@ -3,7 +3,7 @@
 //
 //     build.mjs --binary PATH --target linux-x64 --out ipybox.mcpb [--mcpb PATH]
 //
-// A manifest tells systems apart, not processors, so there is a bundle for each target. `--mcpb` names the tool's
+// A manifest distinguishes systems, not processors, so there is a bundle for each target. `--mcpb` names the tool's
 // program, else npx fetches it. Prints a line of JSON: file, sha256, bytes.
 
 import { spawnSync } from "node:child_process";

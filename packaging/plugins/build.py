@@ -1,7 +1,7 @@
 """Writes what the Claude Code plugins share into each of them.
 
 A plugin is copied when it is installed, and an installed one follows no link out of its own directory; so each has
-its own copy. `build.py` writes the copies from what lies beside it, `build.py --check` tells which are not what it
+its own copy. `build.py` writes the copies from what lies beside it, `build.py --check` lists those that are not what it
 would write, and ends with 1.
 """
 
@@ -91,7 +91,7 @@ def write():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument(
-        "--check", action="store_true", help="write nothing, tell what differs"
+        "--check", action="store_true", help="write nothing, list what differs"
     )
     if not parser.parse_args().check:
         write()

@@ -6,7 +6,7 @@ reads and one writes what is long, so that any event loop, or none, can wait for
 pipe.
 
 Destructors use the host too, and the garbage collector runs them anywhere, also in the midst of a function here. So
-what they call takes no lock: `Host.tell`, `Held.release_soon`.
+what they call takes no lock: `Host.post`, `Held.release_soon`.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Host:
                 await _done(finished)
                 finished.result()
 
-    def tell(self, method: str, **params: Any) -> None:
+    def post(self, method: str, **params: Any) -> None:
         """Sends a request for whose answer nobody waits. Does nothing if the host has ended."""
         if self.is_usable:
             with contextlib.suppress(HostError):
@@ -183,10 +183,10 @@ class Host:
         level = logging.getLevelName(name)
         if level < self._level:
             self._level = level
-            self.tell("log/set_level", level=name)
+            self.post("log/set_level", level=name)
 
     def close(self) -> None:
-        """Lets the process end after what was sent before; `ended` tells when it has."""
+        """Lets the process end after what was sent before; `ended` says when it has."""
         if not self.is_foreign:
             self._outgoing.put(None)
 
@@ -216,7 +216,7 @@ class Host:
                 if self._stdin.write(line) is not None:
                     return
             except (OSError, ValueError):
-                # The reader sees the end too, and tells all that wait.
+                # The reader sees the end too, and reports it to all that wait.
                 return
             finally:
                 self._writing.release()
@@ -231,7 +231,7 @@ class Host:
                 item()
                 continue
             rest = memoryview(item)
-            # The reader sees the end too, and tells all that wait.
+            # The reader sees the end too, and reports it to all that wait.
             with self._writing, contextlib.suppress(OSError, ValueError):
                 while rest:
                     room.poll()

@@ -13,7 +13,7 @@ MANAGED = "managed"
 
 
 def interpreter(python: str | os.PathLike[str] | None) -> str | None:
-    """The interpreter for kernels; `None` stands for a managed environment."""
+    """The interpreter for kernels; `None` means a managed environment."""
     if python == MANAGED:
         return None
     # An application that was frozen to one program is no interpreter.

@@ -68,7 +68,7 @@ class Session:
             return _of_cancelled(cancelled)
 
     def cancel(self) -> None:
-        self.host.tell("session/cancel", session=self.number)
+        self.host.post("session/cancel", session=self.number)
 
     async def stop(self) -> None:
         if self._is_stopped:
@@ -83,7 +83,7 @@ class Session:
         """Stops it without waiting."""
         if not self._is_stopped:
             self._is_stopped = True
-            self.host.tell("session/stop", session=self.number)
+            self.host.post("session/stop", session=self.number)
             self._held.release_soon()
 
     @property
@@ -171,7 +171,7 @@ class CodeExecution(AsyncIterator[Event], Generic[Event]):
         if not self._is_done:
             self._is_done = True
             if self._params is None:
-                self._session.host.tell("stream/close", stream=self._number)
+                self._session.host.post("stream/close", stream=self._number)
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):

@@ -1,4 +1,4 @@
-"""Tells whether an executor would work on this machine."""
+"""Reports whether an executor would work on this machine."""
 
 from __future__ import annotations
 

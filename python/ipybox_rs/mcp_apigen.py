@@ -38,7 +38,7 @@ class Registry:
     def __del__(self) -> None:
         held = getattr(self, "_held", None)
         if held is not None:
-            held.host.tell("registry/close", number=self._number)
+            held.host.post("registry/close", number=self._number)
 
     async def _open(self) -> int:
         """Its number in the host."""

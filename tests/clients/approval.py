@@ -144,7 +144,7 @@ print([s.total for s in sums])"""
     asked(1, "these 5 calls", "probe.add", "# | a")
 
 
-@step("waiting for an answer does not count, and progress tells of it")
+@step("waiting for an answer does not count, and progress reports it")
 async def waiting(bench):
     async def slowly(message, schema):
         await asyncio.sleep(3)
@@ -162,8 +162,11 @@ async def waiting(bench):
     finally:
         User.__call__ = original
     expect("late" in expect_success(outcome), "no output", outcome)
-    told = [event.message for event in heard]
-    expect(any("waiting for approval" in message for message in told), f"told {told}")
+    messages = [event.message for event in heard]
+    expect(
+        any("waiting for approval" in message for message in messages),
+        f"progress: {messages}",
+    )
 
 
 @step("a call that nobody answers for expires, and the session goes on")
@@ -234,7 +237,7 @@ async def always(bench):
         asked(1)
 
 
-@step("a client without elicitation is told what to do")
+@step("an error says what a client without elicitation can do")
 async def without(bench):
     async with session.connect(
         bench.command, protocol=bench.options.protocol, log=bench.log

@@ -249,7 +249,7 @@ async def cancellation(bench):
     expect(text.endswith("\n\n43"), "the next cell does not give 43", outcome)
     expect(
         text.startswith("[Answer of an earlier call, cancelled after "),
-        "it does not tell of the cancelled cell",
+        "it does not report the cancelled cell",
         outcome,
     )
     expect(stopped.exists(), "the cancelled cell still ran when the next one ended")
@@ -283,7 +283,7 @@ async def cancellation_of_a_waiting_cell(bench):
     expect(not (bench.workspace / "must-not-exist").exists(), "the cancelled cell ran")
 
 
-@step("what a cell prints whose client gives up is told with the next answer")
+@step("the output of a cell whose client gives up comes with the next answer")
 async def abandonment(bench):
     go = bench.workspace / "go-on"
     code = (
@@ -304,11 +304,11 @@ async def abandonment(bench):
     expect("printed 42\n" in text, "what was printed is lost", outcome)
     # Who cancels has interrupted the cell.
     if "cancelled after" not in text:
-        expect("which may not have reached you" in text, "no reason is told", outcome)
+        expect("which may not have reached you" in text, "no reason is given", outcome)
         expect("printed 48\n" in text, "what was printed later is lost", outcome)
     expect(text.endswith("\n\n43"), "the next cell does not give 43", outcome)
     after = expect_success(await bench.server.cell("answer + 3"))
-    expect(after.strip() == "44", "it is told once more", outcome)
+    expect(after.strip() == "44", "it is reported once more", outcome)
 
 
 @step("output is reported as progress while the cell runs")

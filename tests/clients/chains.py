@@ -2,7 +2,7 @@
 
 `chains.py NAME --params JSON -- COMMAND …` registers the server under NAME and runs the cells of `chains/NAME.py`,
 which are separated by `# %%` and print `NAME: done` at the end. For a server over HTTP, `--listening` names the
-command that serves and prints its URL, which `{url}` in the parameters stands for.
+command that serves and prints its URL, which replaces `{url}` in the parameters.
 """
 
 import contextlib

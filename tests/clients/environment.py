@@ -1,6 +1,6 @@
 """Who sees which variable: `.env`, the kernel, a registered server, and the disk.
 
-Give it `--server-python`, a Python with the SDK's 1.x line, which runs the server that tells its environment.
+Give it `--server-python`, a Python with the SDK's 1.x line, which runs the server that reports its environment.
 """
 
 import json
@@ -64,7 +64,7 @@ async def kernel_basics(bench):
     expect("True" in expect_success(outcome), "PATH or HOME is empty", outcome)
 
 
-@step("programs that a cell starts are told to write no colours")
+@step("programs that a cell starts are asked to write no colours")
 async def no_colours(bench):
     # ipykernel sets the last three to ask for colours, and TERM to a terminal that has them.
     names = ["NO_COLOR", "TERM", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE"]

@@ -56,18 +56,18 @@ print('at the end of', ${JSON.stringify(file)})`;
 async function inParts(client) {
   await cell(client, { code: "x = 6 * 7" });
   const begun = Date.now();
-  const told = [];
+  const answers = [];
   let text = await cell(client, { code: waiting("long"), timeout: 600, wait: 1 }, LIMIT);
   while (text.includes("still runs")) {
-    told.push(text);
+    answers.push(text);
     if (Date.now() - begun > 2 * LIMIT.timeout) go("long");
     const [, id] = /`(cell-\d+)`/.exec(text);
     text = await call(client, "wait_for_cell", { cell: id, timeout: 1 }, LIMIT);
   }
-  told.push(text);
+  answers.push(text);
   assert.ok(existsSync(join(workspace, "long")), `the cell was not long enough: ${text}`);
   for (const words of ["begun long", "at the end of long"]) {
-    assert.equal(told.join("\n").split(words).length, 2, `${words} is not told once: ${told}`);
+    assert.equal(answers.join("\n").split(words).length, 2, `${words} does not come once: ${answers}`);
   }
 }
 
@@ -110,7 +110,7 @@ async function takeover(client) {
 
 const STEPS = [
   ["with `wait`, a cell takes several times as long as the client waits", inParts],
-  ["without `wait`, the client gives up, and the next answer tells it", givenUp],
+  ["without `wait`, the client gives up, and the next answer reports it", givenUp],
   ["a cell that prints is waited for by a client that counts from the last progress", progress],
   ["another client has a session of its own, and its successor finds its variables", takeover],
 ];

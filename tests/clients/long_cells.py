@@ -48,24 +48,24 @@ async def begin(bench):
 async def in_parts(bench):
     code, go = waiting(bench, "long")
     limit = {"limit_secs": LIMIT_SECS}
-    begun, told, waits = time.monotonic(), [], 0
+    begun, answers, waits = time.monotonic(), [], 0
     arguments = {"code": code, "timeout": 600, "wait": 1}
     outcome = await bench.server.call("execute_ipython_cell", arguments, **limit)
     while "still runs" in outcome.text:
-        told.append(expect_success(outcome))
+        answers.append(expect_success(outcome))
         if time.monotonic() - begun > 2 * LIMIT_SECS:
             go.touch()
         arguments = {"cell": cell_in(outcome), "timeout": 1}
         outcome = await bench.server.call("wait_for_cell", arguments, **limit)
         waits += 1
-    told.append(expect_success(outcome))
+    answers.append(expect_success(outcome))
     expect(waits > 1 and go.exists(), "the cell was not long enough", outcome)
     for words in ("begun long", "at the end of long"):
-        count = "\n".join(told).count(words)
-        expect(count == 1, f"{words!r} is told {count} times: {told}")
+        count = "\n".join(answers).count(words)
+        expect(count == 1, f"{words!r} comes {count} times: {answers}")
 
 
-@step("without `wait`, the client gives up, and the next answer tells it")
+@step("without `wait`, the client gives up, and the next answer reports it")
 async def given_up(bench):
     code, go = waiting(bench, "lost")
     arguments = {"code": code, "timeout": 600}
@@ -85,7 +85,7 @@ async def given_up(bench):
     if "cancelled after" in text:
         expect("KeyboardInterrupt" in text, "it was not interrupted", outcome)
     else:
-        expect("which may not have reached you" in text, "no reason is told", outcome)
+        expect("which may not have reached you" in text, "no reason is given", outcome)
         expect("at the end of lost\n" in text, "its end is lost", outcome)
 
 

@@ -112,7 +112,7 @@ class Session:
 
     async def cancel_call(self, tool, arguments, *, once):
         """Calls a tool and cancels the request when the awaitable `once` is done."""
-        # Only the 1.x line leaves the notification to its user, and tells nobody the request's number: it is
+        # Only the 1.x line leaves the notification to its user, and hides the request's number: it is
         # the one that the session gives out next.
         request = None if IS_SDK_2 else self._connection._request_id
         call = asyncio.create_task(self.call(tool, arguments))

@@ -148,7 +148,7 @@ for wrong in (
     assert refused(send.Params, **wrong)
 assert refused(send.run, to="x", score=float("nan"))
 
-# A misspelt argument is told.
+# A misspelt argument is reported.
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     assert sent(send.run, to="x", limitt=3, nested={"dept": 1}) == {

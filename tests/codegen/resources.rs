@@ -199,7 +199,7 @@ fn prompts_are_functions() {
 }
 
 #[test]
-fn what_is_too_large_for_a_function_is_told() {
+fn templates_and_prompts_too_large_for_a_function_are_reported() {
     let arguments = vec![("a", "", false); 201];
     let long = format!("x://{}", "x".repeat(5_000));
     let others = ResourcesAndPrompts {

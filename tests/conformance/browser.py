@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Stands for a user's browser, and a user who consents: GETs a URL and follows redirects, cookies included.
+"""Plays a user's browser, and a user who consents: GETs a URL and follows redirects, cookies included.
 
 `browser.py URL`, as `$BROWSER` is called. `$BROWSER_LOG` names a file that gets a line of JSON per page: the URL, the
 status and the beginning of the text. A form with a button `allow` is submitted, with its hidden fields. Standard

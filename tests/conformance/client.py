@@ -151,7 +151,7 @@ class Client:
         return process.returncode, output.decode(errors="replace")
 
     async def login(self, name):
-        """`ipybox login` for a server's name or URL; tells whether it succeeded."""
+        """`ipybox login` for a server's name or URL; returns whether it succeeded."""
         command = [*self.program, "login", name, *self.places]
         code, output = await self.run(command)
         print(f"$ ipybox login {name}\n{output}[exit code {code}]", flush=True)
@@ -193,7 +193,7 @@ class Client:
 
     async def use(self):
         """Registers the suite's server and calls its tool; gives what failed."""
-        # Two scenarios have a URL without a path, which does not tell the transport.
+        # Two scenarios have a URL without a path, which does not show the transport.
         params = {"type": "streamable_http", "url": self.url}
         if self.scenario in OAUTH:
             params["oauth"] = OAUTH[self.scenario]

@@ -92,7 +92,7 @@ def bad(checks):
 
 
 def report(scenario, outcome, allowed, seconds):
-    """Prints the line of a scenario; tells whether it passed."""
+    """Prints the line of a scenario; returns whether it passed."""
     checks, wrong, place = outcome
     failed = bad(checks)
     counted = [c for c in failed if f"{scenario}:{c['id']}" not in allowed]

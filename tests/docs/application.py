@@ -119,7 +119,7 @@ async def run_block(text, names):
             running = eval(code, names)
             if inspect.iscoroutine(running):
                 await running
-        except Exception:  # noqa: BLE001 - the runner tells it
+        except Exception:  # noqa: BLE001 - the runner reports it
             raised = traceback.format_exc()
     return {"printed": printed.getvalue(), "raised": raised}
 

@@ -51,10 +51,10 @@ def blocks_of(page, text):
         elif fence:
             opened = (fence[1], fence[2], number, fence[3], [])
         elif line.startswith("<!-- test:"):
-            told = NOTE.match(line)
-            if not told:
+            matched = NOTE.match(line)
+            if not matched:
                 raise PageError(f"{page}:{number}: no such note: {line}")
-            note = told[1]
+            note = matched[1]
         elif line.strip() and note:
             raise PageError(f"{page}:{number}: a note stands above no block")
     if opened or note:

@@ -45,7 +45,7 @@ RAISES = re.compile(r"#.*\b([A-Z]\w+Error)\b")
 
 
 def agrees(expected, actual):
-    """Whether the lines of `expected` are lines of `actual`, in this order; `…` stands for anything."""
+    """Whether the lines of `expected` are lines of `actual`, in this order; `…` matches anything."""
     lines = iter([" ".join(line.split()) for line in actual.splitlines()])
     for line in expected.splitlines():
         words = " ".join(line.split())
@@ -90,8 +90,8 @@ class Page:
             (self.place.home / "tools.json").write_text(json.dumps(SAVED_TOOLS))
         if text.startswith("ipybox tool-server"):
             self.output, self.covered = await self.place.serve(text), ""
-            told = json.loads(self.output)
-            tokens = {"TOKEN": told["token"], "HOST_TOKEN": told["host_token"]}
+            served = json.loads(self.output)
+            tokens = {"TOKEN": served["token"], "HOST_TOKEN": served["host_token"]}
             self.place.environment |= tokens
             return "it serves"
         if SERVES_KERNELS.search(text):

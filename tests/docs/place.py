@@ -226,7 +226,7 @@ class Place:
         finally:
             await self._end_sessions(environment)
         text = result.content[0].text
-        # A session that was ended before is told first.
+        # The end of an earlier session is reported first.
         expect(text.split()[-1:] == ["42"], f"`{name}` answered {text}")
 
     async def _end_sessions(self, environment):

@@ -5,7 +5,7 @@ The runner puts a directory on PATH in which every name of `NAMES` leads here. A
 - it starts what it would start, from what is installed for the tests: `npx -y ipybox` is the binary under test, `uvx
   mcp-server-time` the real server, `ssh host command` a shell, as sshd would start it, a virtual environment's
   `jupyter` the real one; what `kubectl port-forward` leads to is a real Enterprise Gateway;
-- it ends at once, since another test runs this very command (`COVERED`), and tells the runner which;
+- it ends at once, since another test runs this very command (`COVERED`), and logs which, for the runner;
 - it refuses: no test knows the command.
 
 The environment, which `install` writes into each of them, says where things are and by which name it was called.
@@ -260,7 +260,7 @@ def claude(arguments):
     subprocess.run(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True
     )
-    return told("claude mcp add …", "tests/packaging/claude.py")
+    return log_covered("claude mcp add …", "tests/packaging/claude.py")
 
 
 def python3(arguments):
@@ -358,8 +358,8 @@ def enterprise_gateway(port):
     os.execve(gateway, [gateway], environment)
 
 
-def told(command, test):
-    """Lets the runner know that a command is run by another test."""
+def log_covered(command, test):
+    """Logs for the runner that another test runs a command."""
     with Path(os.environ["IPYBOX_DOCS_LOG"]).open("a") as log:
         log.write(f"{command}\t{test}\n")
     return 0
@@ -369,10 +369,10 @@ def main():
     name, arguments = os.environ["IPYBOX_DOCS_NAME"], sys.argv[1:]
     command = shlex.join([name, *arguments])
     if command in COVERED:
-        return told(command, COVERED[command])
+        return log_covered(command, COVERED[command])
     for words, test in COVERED_WITH_ARGUMENTS.items():
         if f"{command} ".startswith(f"{words} "):
-            return told(command, test)
+            return log_covered(command, test)
     if name in ("ipybox", "ipybox-rs"):
         ipybox(arguments)
     starts = {

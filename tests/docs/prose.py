@@ -167,10 +167,10 @@ def problems_of_the_architecture():
 
 
 def problems_of_flags(binary):
-    told = subprocess.run(
+    help_text = subprocess.run(
         [binary, "--help"], capture_output=True, text=True, check=True
     ).stdout
-    there = set(re.findall(r"^\s+(?:-\w, )?(--[a-z-]+)", told, re.MULTILINE)) - {
+    there = set(re.findall(r"^\s+(?:-\w, )?(--[a-z-]+)", help_text, re.MULTILINE)) - {
         "--help",
         "--version",
     }
@@ -179,7 +179,7 @@ def problems_of_flags(binary):
     for flag in sorted(there - documented):
         yield f"docs/configuration.md has no line for `{flag}`"
     for flag in sorted(documented - there):
-        yield f"docs/configuration.md tells `{flag}`, which `--help` does not know"
+        yield f"docs/configuration.md describes `{flag}`, which `--help` does not know"
 
 
 def source():

@@ -80,22 +80,22 @@ def cargo(*arguments, **options):
 
 def package():
     """What Cargo.toml says."""
-    told = cargo("metadata", "--locked", "--no-deps", "--format-version", "1")
-    return json.loads(told)["packages"][0]
+    metadata = cargo("metadata", "--locked", "--no-deps", "--format-version", "1")
+    return json.loads(metadata)["packages"][0]
 
 
 def crates(target, *more):
     """The crates that the program is built from, for one target, as names and versions."""
     tree = ["tree", "--locked", "-e", "normal,build", "--prefix", "none"]
-    told = cargo(*tree, "--target", target, "--format", "{p}", *more)
-    found = re.findall(r"^(\S+) v(\S+)", told, re.MULTILINE)
+    output = cargo(*tree, "--target", target, "--format", "{p}", *more)
+    found = re.findall(r"^(\S+) v(\S+)", output, re.MULTILINE)
     return {tuple(each) for each in found}
 
 
 def one_tls():
     """There is one TLS library with one provider, and nothing that builds C but that provider."""
-    told = cargo("metadata", "--locked", "--format-version", "1")
-    packages = json.loads(told)["packages"]
+    metadata = cargo("metadata", "--locked", "--format-version", "1")
+    packages = json.loads(metadata)["packages"]
     linking = {(each["name"], each["version"]) for each in packages if each["links"]}
     for target in TARGETS:
         found = crates(target)
@@ -205,8 +205,8 @@ def main():
     options = parser.parse_args()
     steps = Steps()
     steps.step(sentence(one_tls), one_tls)
-    told = cargo("metadata", "--locked", "--no-deps", "--format-version", "1")
-    target_directory = json.loads(told)["target_directory"]
+    metadata = cargo("metadata", "--locked", "--no-deps", "--format-version", "1")
+    target_directory = json.loads(metadata)["target_directory"]
     steps.step(sentence(complete), complete, target_directory, not options.no_build)
     if not options.no_build:
         if not options.kernel_python:

@@ -223,7 +223,7 @@ class Home:
                 )
 
     def refuse(self):
-        """What is wrong with a plugin is told: else the step before would say nothing."""
+        """A fault in a plugin is reported: otherwise the step before would prove nothing."""
         broken = self.scratch / "broken"
         shutil.copytree(ROOT / "plugins/codeact-default", broken)
         manifest = json.loads((broken / ".claude-plugin/plugin.json").read_text())
@@ -443,8 +443,8 @@ class Home:
         for name, command in commands:
             words = shlex.split(command.replace("$PWD", str(self.project)))
             self.claude("mcp", "add", name, "--", *words)
-            told = self.claude("mcp", "get", name)
-            expect("Connected" in told, told)
+            output = self.claude("mcp", "get", name)
+            expect("Connected" in output, output)
             expect(self.recorded() == words, f"{name} was called otherwise")
             self.claude("mcp", "remove", name)
 
@@ -496,15 +496,15 @@ class Home:
         (self.programs / "ipybox").unlink(missing_ok=True)
         (self.programs / "ipybox").symlink_to(self.options.ipybox)
         expect(version in started("ipybox"), "an ipybox on PATH is not taken")
-        told = started()
+        message = started()
         expect(
-            "uvx" in told and "npx" in told and VERSION in told,
-            f"the error does not say what is missing: {told}",
+            "uvx" in message and "npx" in message and VERSION in message,
+            f"the error does not say what is missing: {message}",
         )
         return None
 
     def copies(self):
-        """The plugins have what the script makes, and the script would tell if not."""
+        """The plugins have what the script makes, and the script reports what differs."""
         run(["python3", ROOT / "packaging/plugins/build.py", "--check"])
         copy = self.scratch / "copy"
         for part in ("packaging/plugins", "packaging/icon", "plugins"):
@@ -514,13 +514,13 @@ class Home:
         (copy / "plugins/codeact-default/scripts/old.sh").write_text("")
         (copy / "plugins/codeact-sandbox/scripts/start.sh").unlink()
         script = copy / "packaging/plugins/build.py"
-        told = run(["python3", script, "--check"], fails=True)
+        output = run(["python3", script, "--check"], fails=True)
         for name in (
             "codeact-docker/skills/codeact/SKILL.md",
             "old.sh",
             "codeact-sandbox/scripts/start.sh is missing",
         ):
-            expect(name in told, f"nothing is said of {name}:\n{told}")
+            expect(name in output, f"nothing is said of {name}:\n{output}")
         run(["python3", script])
         run(["python3", script, "--check"])
 

@@ -113,7 +113,7 @@ def server_killed(self):
         try:
             until(self.has_begun)
             os.kill(self.home.servers()[-1], signal.SIGKILL)
-        except Exception as error:  # noqa: BLE001 - in a thread; told below
+        except Exception as error:  # noqa: BLE001 - in a thread; reported below
             problems.append(error)
 
     before = len(self.home.servers())
@@ -149,7 +149,7 @@ def server_killed(self):
     has(taken, TAKEN_OVER, "has not ended", "Not run: another cell has not ended")
     has(fetched, "begun the killed one", "at the end of the killed one")
     has(last, "x is 42")
-    expect(TAKEN_OVER not in last, f"the takeover is told twice:\n{last}")
+    expect(TAKEN_OVER not in last, f"the takeover is reported twice:\n{last}")
 
 
 @step("the next run of Claude Code goes on where the one before has ended")
@@ -263,7 +263,7 @@ LIMIT_SECS = 5
 LIMIT = {"MCP_TOOL_TIMEOUT": str(LIMIT_SECS * 1000)}
 
 
-@step("a cell that takes longer than Claude Code waits is told in parts")
+@step("the output of a cell that takes longer than Claude Code waits comes in parts")
 def in_parts(self):
     begin = []
 
@@ -279,15 +279,15 @@ def in_parts(self):
     script = [lambda _: FIND, lambda _: cell(code, timeout=600, wait=1), *[look] * 60]
     results = self.converse(script, **LIMIT)
     expect(begin[-1] - begin[0] > 2 * LIMIT_SECS, "the cell was not long enough")
-    told = "\n".join(results)
+    output = "\n".join(results)
     for words in ("begun a long one", "at the end of a long one"):
-        expect(told.count(words) == 1, f"{words!r} is told {told.count(words)} times")
-    expect("timed out" not in told, f"Claude Code gave up on a call:\n{told}")
+        expect(output.count(words) == 1, f"{words!r} comes {output.count(words)} times")
+    expect("timed out" not in output, f"Claude Code gave up on a call:\n{output}")
     has(results[-1], "x is 42")
 
 
 @step(
-    "a cell on which Claude Code gives up is interrupted, which the next answer tells"
+    "a cell on which Claude Code gives up is interrupted, which the next answer reports"
 )
 def given_up(self):
     # The kernel is there before the limit counts.

@@ -101,13 +101,13 @@ async def recordings_are_played_again(program, directory):
     wrong = [row for row in rows if row["misfits"]]
     hint = "`benches/code_mode/run.py --suite recorded --record` makes them anew, if the difference is meant"
     check(len(rows) == len(runs) + 2 and len(wrong) == 2, f"{wrong}\nhint: {hint}")
-    told = "\n".join(misfit for row in wrong for misfit in row["misfits"])
+    misfits = "\n".join(misfit for row in wrong for misfit in row["misfits"])
     for part in (
         "turn 1: `crm__find_customer` no longer takes these arguments",
         "turn 2: there is no tool `orders__all_orders` any more",
         "turn 2: `execute_ipython_cell` answers otherwise",
     ):
-        check(part in told, told)
+        check(part in misfits, misfits)
 
 
 def charts_are_of_the_figures():

@@ -100,7 +100,7 @@ class Engine:
         environment = {**os.environ, "DOCKER": self.program}
         command = [ROOT / "docker-build.sh", *arguments]
         with log.open("w") as output:
-            # From elsewhere, as from a client's directory.
+            # From another directory, as a client would run it.
             built = subprocess.run(
                 command,
                 stdout=output,
@@ -133,7 +133,7 @@ class Bench:
 
     @contextlib.asynccontextmanager
     async def session(self, workspace, *arguments, options=()):
-        """An MCP session with a new container; `log` and `opened_secs` are told too."""
+        """An MCP session with a new container; it has `begin`, `opened_secs` and `log` too."""
         path = self.scratch / f"{uuid.uuid4()}.log"
         command = self.engine.command(workspace, *arguments, options=options)
         with path.open("w") as log:
@@ -361,7 +361,7 @@ def orphans():
             found.append(state)
     return found
 
-told, tell = os.pipe()
+reading, writing = os.pipe()
 wait, go = os.pipe()
 for _ in range(COUNT):
     child = os.fork()
@@ -369,11 +369,11 @@ for _ in range(COUNT):
         if os.fork() == 0:
             os.setsid()
             os.close(go)
-            os.write(tell, b"%7d" % os.getpid())
+            os.write(writing, b"%7d" % os.getpid())
             os.read(wait, 1)
         os._exit(0)
     os.waitpid(child, 0)
-born = {int(os.read(told, 7)) for _ in range(COUNT)}
+born = {int(os.read(reading, 7)) for _ in range(COUNT)}
 living = len(orphans())
 os.close(go)
 end = time.monotonic() + 10
@@ -475,7 +475,7 @@ async def terminal(bench):
         os.close(outer)
 
 
-@step("a workspace that cannot be written to is told, and what would help")
+@step("a workspace that cannot be written to is reported, and what would help")
 async def unwritable(bench):
     code, _, err = bench.end(workspace=f"{bench.directory()}", options=["--read-only"])
     # podman mounts a /tmp of its own there, Docker none.

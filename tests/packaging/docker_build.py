@@ -122,7 +122,9 @@ def code(place):
     expect(ended.returncode, 37)
 
 
-@step("root is told that the container will be root; below sudo it is who called sudo")
+@step(
+    "root is warned that the container will be root; below sudo it is who called sudo"
+)
 def root(place):
     place.user(0, 0)
     ended, called = place.run()

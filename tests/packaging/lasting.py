@@ -50,8 +50,8 @@ class Place:
     def kept(self):
         """The ids of the sessions that there are."""
         states = ["--state-dir", self.states]
-        told = run([self.options.ipybox, "sessions", "--json", *states])
-        return [session["id"] for session in json.loads(told)]
+        output = run([self.options.ipybox, "sessions", "--json", *states])
+        return [session["id"] for session in json.loads(output)]
 
     def end_sessions(self):
         """Ends what the servers have left behind, which they are asked to do."""
@@ -100,9 +100,9 @@ class Place:
     def called(self, era, tool, arguments):
         """The text of the answer to a call."""
         request = ("--method", "tools/call", "--tool-name", tool)
-        told = self.inspect(era, *request, "--tool-args-json", arguments)
+        output = self.inspect(era, *request, "--tool-args-json", arguments)
         # What the server logs may be around it.
-        answer, _ = json.JSONDecoder().raw_decode(told, told.index('{"result"'))
+        answer, _ = json.JSONDecoder().raw_decode(output, output.index('{"result"'))
         answer = answer["result"]
         expect(not answer.get("isError"), f"the call failed: {answer}")
         return answer["content"][0]["text"]

@@ -74,7 +74,7 @@ fn passes_with(python: &str, script: &str, arguments: &[&str]) {
     assert!(output.status.success(), "{}\n{out}\n{err}", output.status);
 }
 
-/// What npm's scripts are told.
+/// Runs one part of npm's steps.
 fn npm(part: &str) {
     let (node, python) = (at("bin"), path(kernel_python()));
     let time = at("servers/bin/mcp-server-time");

@@ -82,7 +82,7 @@ def container(every):
 
 
 def settings(every):
-    """The environment of the gateway, without what comes from elsewhere."""
+    """The environment of the gateway, without variables from other objects."""
     return {
         one["name"]: one["value"] for one in container(every)["env"] if "value" in one
     }
@@ -154,9 +154,9 @@ def ports(every, _options):
     """Service, Ingress, probes, policies and settings mean ports that the gateway has."""
     pod, service = container(every), the(every, "Service")
     there = {one["name"]: one["containerPort"] for one in pod["ports"]}
-    told = settings(every)
-    expect(str(there["http"]) == told["EG_PORT"], "EG_PORT is another port")
-    is_same = str(there["response"]) == told["EG_RESPONSE_PORT"]
+    environment = settings(every)
+    expect(str(there["http"]) == environment["EG_PORT"], "EG_PORT is another port")
+    is_same = str(there["response"]) == environment["EG_RESPONSE_PORT"]
     expect(is_same, "EG_RESPONSE_PORT is another port")
     for port in service["spec"]["ports"]:
         problem = f"the Service leads to {port['targetPort']}"
@@ -219,10 +219,10 @@ def files(every, _options):
         is_there = (place, volumes.get(mount["name"])) in named(every, "ConfigMap")
         expect(is_there, f"there is no ConfigMap for the volume {mount['name']}")
         name = mount["mountPath"].removeprefix("/usr/local/share/jupyter/kernels/")
-        told = settings(every)
-        allowed = json.loads(told["EG_ALLOWED_KERNELS"])
+        environment = settings(every)
+        allowed = json.loads(environment["EG_ALLOWED_KERNELS"])
         expect([name] == allowed, f"the kernel spec {name} is not allowed: {allowed}")
-        default = told["EG_DEFAULT_KERNEL_NAME"]
+        default = environment["EG_DEFAULT_KERNEL_NAME"]
         expect(name == default, f"the default is {default}, not {name}")
     image = container(every)["image"]
     version = image.rpartition(":")[2]
@@ -253,7 +253,7 @@ def flags_of(program):
     command = [program, "--help-all"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = re.findall(r"(?m)^(--\w+\.\w+)=", done.stdout)
-    expect(found, f"{program.name} tells no flags:\n{done.stderr}")
+    expect(found, f"{program.name} lists no flags:\n{done.stderr}")
     return frozenset(found)
 
 
@@ -264,9 +264,9 @@ def flags(_every, options):
         | flags_of(options.tools / "jupyter/bin/jupyter-kernelgateway")
         | flags_of(options.tools / "enterprise/bin/jupyter-enterprisegateway")
     )
-    told = set(re.findall(r"--[A-Z]\w+\.\w+", options.page))
-    expect(len(told) >= 8, f"{PAGE.name} has only {len(told)} flags")
-    unknown = ", ".join(sorted(told - there))
+    mentioned = set(re.findall(r"--[A-Z]\w+\.\w+", options.page))
+    expect(len(mentioned) >= 8, f"{PAGE.name} has only {len(mentioned)} flags")
+    unknown = ", ".join(sorted(mentioned - there))
     expect(not unknown, f"no server of Jupyter's has {unknown}")
 
 
@@ -299,8 +299,8 @@ def documented(every, options):
             local, _, port = words[-1].partition(":")
             offered = [one["port"] for one in the(every, "Service")["spec"]["ports"]]
             expect(int(port) in offered, f"`{line}`: the Service has no port {port}")
-            told = f"http://localhost:{local}"
-            expect(told in options.page, f"no entry has the URL {told}")
+            url = f"http://localhost:{local}"
+            expect(url in options.page, f"no entry has the URL {url}")
         if words[1:4] == ["create", "secret", "generic"]:
             keys = [one.split("=")[1] for one in words if one.startswith("--from-")]
             is_it = f"{words[4]} {' '.join(keys)}" == token

@@ -183,14 +183,15 @@ class Bundle:
         """Each setting reaches the program."""
         expect(self.command() is None, "a workspace is not required")
         config = self.command(workspace="/w", approval="ask", sandbox=True)
-        told = self.told(config)
+        received = self.received(config)
         expect(
-            told == ["--workspace", "/w", "--approval", "ask", "--sandbox"],
-            f"ipybox gets {told}",
+            received == ["--workspace", "/w", "--approval", "ask", "--sandbox"],
+            f"ipybox gets {received}",
         )
-        told = self.told(self.command(workspace="/w"))
+        received = self.received(self.command(workspace="/w"))
         expect(
-            told == ["--workspace", "/w", "--approval", "auto"], f"ipybox gets {told}"
+            received == ["--workspace", "/w", "--approval", "auto"],
+            f"ipybox gets {received}",
         )
         config["env"]["IPYBOX_BUNDLE_SANDBOX"] = "perhaps"
         output = run(
@@ -198,9 +199,9 @@ class Bundle:
         )
         expect("perhaps" in output, f"a wrong value is not named: {output}")
 
-    def told(self, config):
+    def received(self, config):
         """The arguments that the program of the bundle gets."""
-        copy = self.scratch / "told"
+        copy = self.scratch / "received"
         shutil.copytree(self.directory, copy)
         program = copy / "server/ipybox"
         program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')

@@ -10,7 +10,7 @@ from report import expect
 
 
 class Model:
-    """Answers each request with the next step of a script, and keeps what it was told.
+    """Answers each request with the next step of a script, and keeps the requests.
 
     A step is a function that gets the results of the tools so far, the newest last, and gives what is answered: the
     name of a tool and its arguments, or a list of such pairs for calls at the same time. After the last one, or if one
@@ -143,22 +143,22 @@ def events(blocks, number):
         "stop_sequence": None,
         "usage": {"input_tokens": 1, "output_tokens": 1},
     }
-    told = [("message_start", {"message": message})]
+    stream = [("message_start", {"message": message})]
     for index, block in enumerate(blocks):
-        told += block_events(block, index)
+        stream += block_events(block, index)
     end = {"stop_reason": "tool_use" if is_tool else "end_turn", "stop_sequence": None}
-    told += [
+    stream += [
         ("message_delta", {"delta": end, "usage": {"output_tokens": 1}}),
         ("message_stop", {}),
     ]
     return "".join(
         f"event: {name}\ndata: {json.dumps({'type': name, **data})}\n\n"
-        for name, data in told
+        for name, data in stream
     )
 
 
 def block_events(block, index):
-    """What tells of one block."""
+    """The events of one block."""
     if block["type"] == "tool_use":
         begin = {**block, "input": {}}
         delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}

@@ -57,8 +57,8 @@ def build(bench):
         mode = (directory / "bin/ipybox").stat().st_mode & 0o777
         expect(mode == 0o755, f"{name}: the binary's mode is {mode:o}")
         manifest = json.loads((directory / "package.json").read_text())
-        told = (manifest["name"], manifest["version"])
-        expect(told == (f"@ipybox-rs/{name}", VERSION), f"{name} is {told}")
+        found = (manifest["name"], manifest["version"])
+        expect(found == (f"@ipybox-rs/{name}", VERSION), f"{name} is {found}")
         system, cpu = name.split("-")[:2]
         libc = ["musl" if name.endswith("musl") else "glibc"]
         narrowed = (manifest["os"], manifest["cpu"], manifest.get("libc"))
@@ -173,7 +173,7 @@ def from_tarballs(bench):
 
 
 @step(
-    "installed without optional dependencies, it says which package is missing; its hint mends it"
+    "installed without optional dependencies, it says which package is missing; its hint fixes it"
 )
 def omitted(bench):
     with serving(bench):
@@ -188,7 +188,7 @@ def omitted(bench):
 
 
 @step(
-    "npx that was told to leave out optional dependencies: its hint mends what npx keeps"
+    "npx that leaves out optional dependencies on request: its hint fixes what npx keeps"
 )
 def omitted_npx(bench):
     bench.forget_cache()
@@ -206,10 +206,10 @@ def omitted_npx(bench):
         bench.run(*command, "--version")
 
 
-def follow_hint(bench, told, begin, cwd, *more):
+def follow_hint(bench, done, begin, cwd, *more):
     """Runs the command in an error's hint that begins so."""
-    hint = re.search(rf"`({begin} [^`]+)`", told.stderr)
-    expect(hint, f"no hint `{begin} …`: {shown(told)}")
+    hint = re.search(rf"`({begin} [^`]+)`", done.stderr)
+    expect(hint, f"no hint `{begin} …`: {shown(done)}")
     return bench.run(*shlex.split(hint[1]), *more, cwd=cwd)
 
 
@@ -269,12 +269,14 @@ def npx(bench):
 def entry(bench):
     readme = (WRAPPER / "README.md").read_text()
     (block,) = re.findall(r"```json\n(.*?)```", readme, re.DOTALL)
-    told = json.loads(block)["mcpServers"]["ipybox"]
+    configured = json.loads(block)["mcpServers"]["ipybox"]
     workspace = bench.directory("workspace")
-    args = [one.replace("/path/to/workspace", str(workspace)) for one in told["args"]]
+    args = [
+        one.replace("/path/to/workspace", str(workspace)) for one in configured["args"]
+    ]
     expect(str(workspace) in args, f"no workspace in {args}")
     with serving(bench):
-        command = [told["command"], *args, "--python", bench.options.python]
+        command = [configured["command"], *args, "--python", bench.options.python]
         asyncio.run(converse(command, bench.options.time_server, bench))
 
 
@@ -342,8 +344,12 @@ def run_step(sentence, function, bench):
     except Exception as error:  # noqa: BLE001 - whatever it is, the next step runs
         while (inner := getattr(error, "exceptions", None)) and len(inner) == 1:
             error = inner[0]
-        is_told = isinstance(error, AssertionError)
-        problem = str(error) if is_told else "".join(traceback.format_exception(error))
+        is_failed_check = isinstance(error, AssertionError)
+        problem = (
+            str(error)
+            if is_failed_check
+            else "".join(traceback.format_exception(error))
+        )
         word = "FAIL"
     print(f"{word:4} {time.monotonic() - begin:7.2f} s  {sentence}", flush=True)
     if problem:

@@ -50,7 +50,7 @@ steps, step = collected()
     "arguments arrive unchanged: empty, spaces, quotes, dollars, line breaks, Unicode"
 )
 def arguments(bench):
-    launcher = bench.with_program(programs.TELL_ARGUMENTS)
+    launcher = bench.with_program(programs.PRINT_ARGUMENTS)
     done = bench.run("node", launcher, *ARGUMENTS)
     expect(json.loads(done.stdout) == ARGUMENTS, shown(done))
     done = bench.run(launcher, *ARGUMENTS)
@@ -60,14 +60,14 @@ def arguments(bench):
 
 @step("arguments arrive unchanged through `npx`")
 def arguments_npx(bench):
-    launcher = bench.with_program(programs.TELL_ARGUMENTS)
+    launcher = bench.with_program(programs.PRINT_ARGUMENTS)
     prefix = launcher.parents[3]
     (prefix / "node_modules/.bin").mkdir()
     (prefix / "node_modules/.bin/ipybox").symlink_to("../ipybox/bin/ipybox.js")
     # npx hands a line break to a shell that ends the command there: its own doing.
-    told = [one for one in ARGUMENTS if "\n" not in one]
-    done = bench.run("npx", "ipybox", *told, cwd=prefix)
-    expect(json.loads(done.stdout) == told, shown(done))
+    passed = [one for one in ARGUMENTS if "\n" not in one]
+    done = bench.run("npx", "ipybox", *passed, cwd=prefix)
+    expect(json.loads(done.stdout) == passed, shown(done))
 
 
 @step("the environment and the working directory are the user's, stdin is handed on")
@@ -247,7 +247,7 @@ def terminal(bench):
 
 
 def preloaded(bench, lines):
-    """An environment in which Node.js is told lies about the machine first."""
+    """An environment that first gives Node.js false facts about the machine."""
     path = bench.directory("preload") / "preload.js"
     path.write_text(lines)
     return {"NODE_OPTIONS": f"--require={path}"}
@@ -307,7 +307,9 @@ def missing(bench):
     expect(f"Installed is `@ipybox-rs/{other}`" in done.stderr, shown(done))
 
 
-@step("a platform without a package is told so, Windows of its subsystem for Linux")
+@step(
+    "a platform without a package is reported, for Windows with a hint at its subsystem for Linux"
+)
 def unsupported(bench):
     launcher = launcher_of(bench)
     for system, cpu, hint in [

@@ -68,7 +68,7 @@ def script(body):
     return f"#!{sys.executable} -IS\nimport json, os, signal, sys, time\n{body}\n"
 
 
-TELL_ARGUMENTS = script("print(json.dumps(sys.argv[1:]))")
+PRINT_ARGUMENTS = script("print(json.dumps(sys.argv[1:]))")
 
 
 def end_with(code):

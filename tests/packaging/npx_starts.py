@@ -189,7 +189,7 @@ async def whole(bench):
 
 
 async def broken(bench):
-    """A cache that an earlier kill has broken is told with what mends it."""
+    """A cache that an earlier kill has broken is reported with what fixes it."""
     directory = bench.cached("slow-first")
     (directory / "node_modules/slow-first-part/index.js").unlink()
     async with bench.connect() as server:
@@ -217,7 +217,7 @@ def main():
             for sentence, function in [
                 ("a registration that is too slow is joined by the next", joined),
                 ("a session that ends amid a download leaves npx whole", whole),
-                ("a broken cache of npx is told with what mends it", broken),
+                ("a broken cache of npx is reported with what fixes it", broken),
             ]:
                 steps.step(
                     sentence, lambda function=function: asyncio.run(function(bench))

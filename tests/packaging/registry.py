@@ -2,7 +2,7 @@
 
     registry.py --skillsaw SKILLSAW [--node NODE]
 
-Also that the linter would tell what is wrong, and that the entry of a release has its bundles with their checksums.
+Also that the linter would report what is wrong, and that the entry of a release has its bundles with their checksums.
 """
 
 import argparse
@@ -27,7 +27,7 @@ WRONG = {
 def lint(skillsaw, entry, directory, *, fails=False):
     """Has the entry checked."""
     (directory / "server.json").write_text(json.dumps(entry, indent=2))
-    # Its exit code tells errors, not warnings.
+    # Its exit code reports errors, not warnings.
     output = run([skillsaw, "lint", "--strict", directory], fails=fails)
     expect(
         "mcp-registry" in output, f"it was not taken for a registry entry:\n{output}"
@@ -35,7 +35,7 @@ def lint(skillsaw, entry, directory, *, fails=False):
 
 
 def refuse(skillsaw, entry, directory):
-    """The entry is wrong, and told to be."""
+    """The linter reports that the entry is wrong."""
     lint(skillsaw, entry, directory, fails=True)
 
 

@@ -35,9 +35,9 @@ class Failure(Exception):
     """What was seen instead of what should be."""
 
 
-def expect(condition: object, told: object) -> None:
+def expect(condition: object, message: object) -> None:
     if not condition:
-        raise Failure(str(told))
+        raise Failure(str(message))
 
 
 def run(script: str, *words: object, status: int = 0, **variables: str) -> str:
@@ -49,13 +49,13 @@ def run(script: str, *words: object, status: int = 0, **variables: str) -> str:
         env={**os.environ, **variables},
         check=False,
     )
-    told = done.stdout + done.stderr
+    output = done.stdout + done.stderr
     expect(
         done.returncode == status,
-        f"exit status {done.returncode} of {script} {words}: {told}",
+        f"exit status {done.returncode} of {script} {words}: {output}",
     )
-    expect("Traceback" not in told, told)
-    return told
+    expect("Traceback" not in output, output)
+    return output
 
 
 def version() -> str:
@@ -126,7 +126,7 @@ def refusals(binary: Path, directory: Path) -> None:
         (TARGET, directory / "nothing", "No such file"),
     ]
     for target, program, complaint in cases:
-        told = run(
+        output = run(
             "archive.py",
             "check",
             "--target",
@@ -136,18 +136,18 @@ def refusals(binary: Path, directory: Path) -> None:
             "--any-glibc",
             status=1,
         )
-        expect(complaint in told, told)
+        expect(complaint in output, output)
     run("archive.py", "check", "--target", "aarch64-apple-darwin", "--binary", apple)
     # That of a Linux newer than CentOS 7 needs a newer glibc, unless it was linked for the old one.
     newer = directory / "newer"
     newer.write_bytes(binary.read_bytes() + b"\0GLIBC_2.38\0")
-    told = run("archive.py", "check", "--target", TARGET, "--binary", newer, status=1)
-    expect("needs glibc 2.38" in told, told)
+    output = run("archive.py", "check", "--target", TARGET, "--binary", newer, status=1)
+    expect("needs glibc 2.38" in output, output)
 
 
 def checksums(directory: Path) -> None:
-    told = run("archive.py", "checksums", directory, status=1)
-    expect("lacks ipybox-x86_64-unknown-linux-musl.tar.gz" in told, told)
+    output = run("archive.py", "checksums", directory, status=1)
+    expect("lacks ipybox-x86_64-unknown-linux-musl.tar.gz" in output, output)
     for target in [
         "x86_64-unknown-linux-musl",
         "aarch64-unknown-linux-musl",
@@ -195,17 +195,17 @@ def wheel(binary: Path, directory: Path, system: str = "linux") -> Path:
 def assembled(binary: Path, directory: Path, mcpb: list[object]) -> None:
     wheels, out = directory / "wheels", directory / "out"
     wheels.mkdir()
-    told = run(
+    output = run(
         "assemble.py", "--wheels", wheels, "--out", out, "--targets", TARGET, status=1
     )
-    expect("must have one wheel" in told and "has nothing" in told, told)
+    expect("must have one wheel" in output and "has nothing" in output, output)
     wheel(binary, wheels)
-    told = run(
+    output = run(
         "assemble.py", "--wheels", wheels, "--out", out, "--targets", TARGET, status=1
     )
     expect(
-        "must have one wheel" in told,
-        f"a wheel for this machine alone is no manylinux wheel: {told}",
+        "must have one wheel" in output,
+        f"a wheel for this machine alone is no manylinux wheel: {output}",
     )
     static = TARGET.replace("gnu", "musl")
     wheel(without_interpreter(binary, directory), wheels, "musllinux_1_2")
@@ -247,7 +247,7 @@ def assembled(binary: Path, directory: Path, mcpb: list[object]) -> None:
         os.access(image, os.X_OK) and image.read_bytes() == binary.read_bytes(),
         "the image would get another program",
     )
-    told = run(
+    output = run(
         "assemble.py",
         "--wheels",
         wheels,
@@ -258,7 +258,7 @@ def assembled(binary: Path, directory: Path, mcpb: list[object]) -> None:
         "--any-glibc",
         status=1,
     )
-    expect("is not empty" in told, told)
+    expect("is not empty" in output, output)
 
 
 # Publishing
@@ -296,10 +296,10 @@ class StandIn:
         self, *words: object, status: int = 0, **variables: str
     ) -> tuple[str, list[str]]:
         (self.directory / "calls").write_text("")
-        told = run("publish.py", *words, status=status, **self.variables, **variables)
+        output = run("publish.py", *words, status=status, **self.variables, **variables)
         changes = ("publish", "create", "upload", "edit")
         calls = (self.directory / "calls").read_text().splitlines()
-        return told, [
+        return output, [
             call for call in calls if any(word in call.split() for word in changes)
         ]
 
@@ -309,58 +309,58 @@ def npm_publishing(directory: Path) -> None:
 
     def publish(*words: object, status: int = 0) -> tuple[str, list[str]]:
         before = len(registry.published)
-        told = run("publish.py", "npm", *words, status=status, **registry.variables)
-        return told, registry.published[before:]
+        output = run("publish.py", "npm", *words, status=status, **registry.variables)
+        return output, registry.published[before:]
 
     packages = directory / "packages"
     packages.mkdir()
-    told, _ = publish(packages, status=1)
-    expect("has no packed packages" in told, told)
+    output, _ = publish(packages, status=1)
+    expect("has no packed packages" in output, output)
     platforms = {"@scope/one": "1.2.3", "@scope/two": "1.2.3"}
     # Its file's name comes first, but it is to be published last.
     packed(packages, "all", optionalDependencies=platforms)
     packed(packages, "@scope/one")
-    told, published = publish(packages, status=1)
-    expect("depends on @scope/two" in told and not published, told)
+    output, published = publish(packages, status=1)
+    expect("depends on @scope/two" in output and not published, output)
     # As in a release that fails half-way, and is run again.
     rest = (packages / "all.tgz").rename(directory / "all.tgz")
-    told, published = publish(packages, "--dry-run")
-    expect(not published and "$ npm publish" in told, told)
+    output, published = publish(packages, "--dry-run")
+    expect(not published and "$ npm publish" in output, output)
     _, published = publish(packages)
     expect(published == ["@scope/one"], published)
     packed(packages, "@scope/two")
     rest.rename(packages / "all.tgz")
-    told, published = publish(packages)
+    output, published = publish(packages)
     expect(
         published == ["@scope/two", "all"]
-        and "@scope/one@1.2.3 is published already\n" in told,
-        told,
+        and "@scope/one@1.2.3 is published already\n" in output,
+        output,
     )
     packed(packages, "@scope/one", description="of another build")
-    told, published = publish(packages)
+    output, published = publish(packages)
     expect(
         not published
-        and "@scope/one@1.2.3 is published already, from another build" in told,
-        told,
+        and "@scope/one@1.2.3 is published already, from another build" in output,
+        output,
     )
-    expect(told.count("is published already\n") == 2, told)
+    expect(output.count("is published already\n") == 2, output)
     registry.broken = True
-    told, published = publish(packages, status=1)
-    expect("cannot learn whether" in told and not published, told)
+    output, published = publish(packages, status=1)
+    expect("cannot learn whether" in output and not published, output)
     registry.shutdown()
     registry.server_close()
 
 
 def crate_publishing(directory: Path) -> None:
     stand_in = StandIn(directory)
-    told, calls = stand_in.publish("crate", status=1, STAND_IN_BROKEN="1")
-    expect("cannot learn whether" in told and not calls, told)
+    output, calls = stand_in.publish("crate", status=1, STAND_IN_BROKEN="1")
+    expect("cannot learn whether" in output and not calls, output)
     _, calls = stand_in.publish("crate", "--dry-run")
     expect(calls == ["cargo publish --locked --dry-run"], calls)
     _, calls = stand_in.publish("crate")
     expect(calls == ["cargo publish --locked"], calls)
-    told, calls = stand_in.publish("crate")
-    expect(not calls and "is published already" in told, told)
+    output, calls = stand_in.publish("crate")
+    expect(not calls and "is published already" in output, output)
 
 
 def forge_release(directory: Path) -> None:
@@ -368,21 +368,21 @@ def forge_release(directory: Path) -> None:
     files, notes = directory / "files", directory / "notes"
     files.mkdir()
     notes.write_text("notes")
-    told, _ = stand_in.publish("release", "v1.2.3", files, "--notes", notes, status=1)
-    expect("no files" in told, told)
+    output, _ = stand_in.publish("release", "v1.2.3", files, "--notes", notes, status=1)
+    expect("no files" in output, output)
     (files / "a").touch()
-    told, calls = stand_in.publish(
+    output, calls = stand_in.publish(
         "release", "v1.2.3", files, "--notes", notes, status=1, STAND_IN_BROKEN="1"
     )
-    expect("cannot learn whether" in told and not calls, told)
+    expect("cannot learn whether" in output and not calls, output)
     (stand_in.directory / "published").write_text("v1.2.3\tdraft\n")
     _, calls = stand_in.publish("release", "v1.2.3", files, "--notes", notes)
     expect(
         [call.split()[2] for call in calls] == ["upload", "edit"],
         f"a draft is completed: {calls}",
     )
-    told, calls = stand_in.publish("release", "v1.2.3", files, "--notes", notes)
-    expect(not calls and "released already" in told, told)
+    output, calls = stand_in.publish("release", "v1.2.3", files, "--notes", notes)
+    expect(not calls and "released already" in output, output)
     (stand_in.directory / "published").write_text("")
     _, calls = stand_in.publish("release", "v1.2.3", files, "--notes", notes)
     expect([call.split()[2] for call in calls] == ["create", "upload", "edit"], calls)
@@ -397,8 +397,8 @@ def image_tagging(directory: Path) -> None:
     digests.mkdir()
     one, two = (hashlib.sha256(text).hexdigest() for text in [b"1", b"2"])
     (digests / one).touch()
-    told, _ = stand_in.publish("image", digests, status=1)
-    expect("each of the two machines" in told, told)
+    output, _ = stand_in.publish("image", digests, status=1)
+    expect("each of the two machines" in output, output)
     (digests / two).touch()
     _, calls = stand_in.publish("image", digests)
     images = " ".join(
@@ -406,17 +406,19 @@ def image_tagging(directory: Path) -> None:
     )
     tags = f"--tag ipyboxrs/ipybox:{version()} --tag ipyboxrs/ipybox:latest"
     expect(calls == [f"docker buildx imagetools create {tags} {images}"], calls)
-    told, calls = stand_in.publish("image", digests)
-    expect(not calls and "published already" in told, told)
+    output, calls = stand_in.publish("image", digests)
+    expect(not calls and "published already" in output, output)
 
 
 def registry_publishing(directory: Path) -> None:
     stand_in = StandIn(directory)
-    told, _ = stand_in.publish("registry", "server.json", status=1, STAND_IN_BROKEN="1")
-    expect("connection refused" in told, told)
+    output, _ = stand_in.publish(
+        "registry", "server.json", status=1, STAND_IN_BROKEN="1"
+    )
+    expect("connection refused" in output, output)
     stand_in.publish("registry", "server.json")
-    told, _ = stand_in.publish("registry", "server.json")
-    expect("published already" in told, told)
+    output, _ = stand_in.publish("registry", "server.json")
+    expect("published already" in output, output)
 
 
 # Sessions
@@ -424,14 +426,15 @@ def registry_publishing(directory: Path) -> None:
 
 def smoke(binary: Path, tools: Path) -> None:
     command = [binary, "--python", tools / "kernel/bin/python"]
-    told = run("smoke.py", "--version", version(), "--", *command)
-    expect(told.count("ok ") == 9, told)
-    told = run("smoke.py", "--version", "9.9.9", "--", *command, status=1)
-    expect("FAILED: 'ipybox 9.9.9' is not in" in told, told)
-    told = run("smoke.py", "--", binary, "--python", "/bin/false", status=1)
+    output = run("smoke.py", "--version", version(), "--", *command)
+    expect(output.count("ok ") == 9, output)
+    output = run("smoke.py", "--version", "9.9.9", "--", *command, status=1)
+    expect("FAILED: 'ipybox 9.9.9' is not in" in output, output)
+    output = run("smoke.py", "--", binary, "--python", "/bin/false", status=1)
     expect(
-        "FAILED: execute_ipython_cell" in told or "FAILED: the server ended" in told,
-        told,
+        "FAILED: execute_ipython_cell" in output
+        or "FAILED: the server ended" in output,
+        output,
     )
 
 
@@ -494,7 +497,7 @@ def main() -> int:
         ("the image is tagged once both machines' are there", image_tagging),
         ("a server.json is published once", registry_publishing),
         (
-            "a session with the program is held, and failures are told",
+            "a session with the program is held, and failures are reported",
             lambda place: smoke(binary, tools),
         ),
         ("a session can be held in a container", container),

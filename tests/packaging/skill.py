@@ -230,7 +230,7 @@ def as_step(block):
 
 
 def needs_inferred(block):
-    """A word that stands for what only inference can have made."""
+    """The word of a feature that the block needs, if only inference can have made it."""
     return (
         "infer_result" if "run_parsed" in block.text and "github" in block.text else ""
     )

@@ -33,7 +33,7 @@ CARRIERS = {
 }
 
 # Where the same three numbers mean something else.
-ELSEWHERE = [
+UNRELATED = [
     (r"src/.*\.rs", r"."),
     (r"docs/.*\.(svg|md)", r"mcp-server-|srt |uv "),
     # Examples of usage.
@@ -101,16 +101,16 @@ class Tree:
     def run(self, *words: str) -> tuple[int, str]:
         command = [sys.executable, str(self.root / "packaging/version.py"), *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        told = done.stdout + done.stderr
-        if "Traceback" in told:
-            raise Failure(told)
-        return done.returncode, told
+        output = done.stdout + done.stderr
+        if "Traceback" in output:
+            raise Failure(output)
+        return done.returncode, output
 
-    def expect(self, status: int, *words: str, told: str = "") -> str:
+    def expect(self, status: int, *words: str, containing: str = "") -> str:
         found, text = self.run(*words)
-        if found != status or told not in text:
+        if found != status or containing not in text:
             raise Failure(
-                f"`version.py {' '.join(words)}`: exit status {found}, and told: {text}"
+                f"`version.py {' '.join(words)}`: exit status {found}, and output: {text}"
             )
         return text
 
@@ -131,11 +131,11 @@ class Tree:
         for file, text in self.files():
             for found in pattern.finditer(text):
                 line = text[text.rfind("\n", 0, found.start()) + 1 :].split("\n", 1)[0]
-                elsewhere = any(
+                is_unrelated = any(
                     re.fullmatch(name, file) and re.search(words, line)
-                    for name, words in ELSEWHERE
+                    for name, words in UNRELATED
                 )
-                if not elsewhere:
+                if not is_unrelated:
                     yield file, found.start(), line.strip()
 
     def with_change(self, file: str, text: str, check) -> None:
@@ -160,10 +160,10 @@ def every_place_is_guarded(tree: Tree, version: str) -> None:
         changed = text[:start] + other + text[start + len(version) :]
 
         def check(file=file, line=line) -> None:
-            status, told = tree.run("check")
-            if status != 1 or file not in told:
+            status, output = tree.run("check")
+            if status != 1 or file not in output:
                 raise Failure(
-                    f"{file}: nobody notices another version in `{line}`: {told}"
+                    f"{file}: nobody notices another version in `{line}`: {output}"
                 )
 
         tree.with_change(file, changed, check)
@@ -175,18 +175,18 @@ def every_place_is_guarded(tree: Tree, version: str) -> None:
     tree.with_change(
         "Cargo.lock",
         changed,
-        lambda: tree.expect(1, "check", told="Cargo.lock: the version of"),
+        lambda: tree.expect(1, "check", containing="Cargo.lock: the version of"),
     )
     manifest = (tree.root / "Cargo.toml").read_text()
     changed = manifest.replace(f'version = "{version}"', f'version = "{other}"', 1)
 
     def all_others() -> None:
-        told = tree.expect(1, "check")
+        output = tree.expect(1, "check")
         if silent := [
-            file for file in CARRIERS - {"Cargo.toml"} if f"{file}: " not in told
+            file for file in CARRIERS - {"Cargo.toml"} if f"{file}: " not in output
         ]:
             raise Failure(
-                f"Cargo.toml has another version, and these are not told: {sorted(silent)}"
+                f"Cargo.toml has another version, and these are not reported: {sorted(silent)}"
             )
 
     tree.with_change("Cargo.toml", changed, all_others)
@@ -197,31 +197,33 @@ def every_name_is_guarded(tree: Tree) -> None:
         text = (tree.root / file).read_text(encoding="utf-8")
         if right not in text:
             raise Failure(f"{file} does not have `{right}`")
-        told = "should be" if file == "Cargo.toml" else f"{file}: "
-        check = lambda told=told: tree.expect(1, "check", told=told)
+        part = "should be" if file == "Cargo.toml" else f"{file}: "
+        check = lambda part=part: tree.expect(1, "check", containing=part)
         tree.with_change(file, text.replace(right, wrong, 1), check)
 
 
-def missing_files_are_told(tree: Tree) -> None:
+def missing_files_are_reported(tree: Tree) -> None:
     for file in sorted(
         CARRIERS | {"pyproject.toml", ".claude-plugin/marketplace.json"}
     ):
         moved = tree.root / "moved"
         (tree.root / file).rename(moved)
         try:
-            tree.expect(1, "check", told=f"{file}: there is no such file")
+            tree.expect(1, "check", containing=f"{file}: there is no such file")
         finally:
             moved.rename(tree.root / file)
 
 
 def tags(tree: Tree, version: str) -> None:
-    tree.expect(1, "check", "--tag", "v9.9.9", told=f"needs v{version}")
-    tree.expect(1, "check", "--tag", version, told=f"needs v{version}")
+    tree.expect(1, "check", "--tag", "v9.9.9", containing=f"needs v{version}")
+    tree.expect(1, "check", "--tag", version, containing=f"needs v{version}")
     changelog = "# Changelog\n\n## Unreleased\n\n### Added\n\n- News.\n"
 
     def unreleased() -> None:
-        tree.expect(1, "check", "--tag", f"v{version}", told="CHANGELOG.md: no section")
-        tree.expect(1, "notes", told="CHANGELOG.md: no section")
+        tree.expect(
+            1, "check", "--tag", f"v{version}", containing="CHANGELOG.md: no section"
+        )
+        tree.expect(1, "notes", containing="CHANGELOG.md: no section")
 
     def released() -> None:
         tree.expect(0, "check", "--tag", f"v{version}")
@@ -238,11 +240,11 @@ def tags(tree: Tree, version: str) -> None:
 
 def setting(tree: Tree, version: str) -> None:
     for wrong in ["1.2", "v1.2.3", "1.2.3-rc.1", "1.2.3 "]:
-        tree.expect(1, "set", wrong, told="is no version: three numbers")
+        tree.expect(1, "set", wrong, containing="is no version: three numbers")
     new = "7.81.9"
     tree.expect(0, "set", new)
     tree.expect(0, "check", "--tag", f"v{new}")
-    tree.expect(0, "show", told=new)
+    tree.expect(0, "show", containing=new)
     left = [
         f"{file}: {line}"
         for file, _, line in tree.occurrences(version)
@@ -286,7 +288,10 @@ def main() -> int:
                 "another name is noticed at every place",
                 lambda: every_name_is_guarded(tree),
             ),
-            ("a file that is missing is told", lambda: missing_files_are_told(tree)),
+            (
+                "a file that is missing is reported",
+                lambda: missing_files_are_reported(tree),
+            ),
             (
                 "a tag needs its version, and a section of the changelog",
                 lambda: tags(tree, version),

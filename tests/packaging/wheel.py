@@ -121,11 +121,11 @@ def source(bench):
 
 
 def check_version(command, bench):
-    """Runs a command that tells its version."""
-    told = run([*command, "--version"], timeout=INSTALL_SECS)
-    # uv tells what it installs, and so it does here.
-    line = told.strip().splitlines()[-1]
-    expect(line == f"ipybox {bench.wheel.version}", f"it says {told!r}")
+    """Runs a command that prints its version."""
+    output = run([*command, "--version"], timeout=INSTALL_SECS)
+    # uv reports what it installs, here too.
+    line = output.strip().splitlines()[-1]
+    expect(line == f"ipybox {bench.wheel.version}", f"it says {output!r}")
 
 
 def both_commands(bench):
@@ -150,9 +150,9 @@ def files_below(directory):
 
 def own_environment(bench):
     """Where uvx keeps the environment that it made for the wheel, and what Python that is made from."""
-    told = run([*bench.uvx(), "python", "-I", "-B", "-c", WHERE])
+    output = run([*bench.uvx(), "python", "-I", "-B", "-c", WHERE])
     prefix, base, version = re.search(
-        r"\['(.*?)', '(.*?)', (.*?)\]", told.splitlines()[-1]
+        r"\['(.*?)', '(.*?)', (.*?)\]", output.splitlines()[-1]
     ).groups()
     return Path(prefix), base, version
 
@@ -161,10 +161,12 @@ def readme_entry(bench, workspace):
     """The command of the README's entry for clients."""
     readme = (REPOSITORY / "packaging/wheel/README.md").read_text()
     (block,) = re.findall(r"```json\n(.*?)```", readme, re.DOTALL)
-    told = json.loads(block)["mcpServers"]["ipybox"]
-    args = [one.replace("/path/to/workspace", str(workspace)) for one in told["args"]]
+    configured = json.loads(block)["mcpServers"]["ipybox"]
+    args = [
+        one.replace("/path/to/workspace", str(workspace)) for one in configured["args"]
+    ]
     expect(str(workspace) in args, f"the entry has no workspace: {args}")
-    return [told["command"], *args]
+    return [configured["command"], *args]
 
 
 async def cell(server, code):
@@ -339,8 +341,8 @@ def tool(bench):
     check_version([further], bench)
     shutil.copy(further.resolve(), links / "copied")
     (links / "ipybox").unlink()
-    told = run([links / "copied", "--version"], fails=True)
-    expect(f"{links}/ipybox" in told, f"it does not say what is missing: {told}")
+    output = run([links / "copied", "--version"], fails=True)
+    expect(f"{links}/ipybox" in output, f"it does not say what is missing: {output}")
     (links / "copied").unlink()
     (links / "ipybox").symlink_to(
         Path(os.environ["UV_TOOL_DIR"]) / "ipybox-rs/bin/ipybox"
@@ -395,14 +397,16 @@ def library(bench):
         (["uvx", "--from", bench.wheel.path, "python"], {}),
         ([bench.python], {"PYTHONPATH": str(aside)}),
     ):
-        told = run(
+        output = run(
             [*command, APPLICATION, bench.options.time_server],
             cwd=bench.room("application"),
             env={**os.environ, **variables},
             timeout=INSTALL_SECS,
         )
-        expect("21:00:00+09:00" in told, f"{command} printed {told!r}")
-        expect(told.strip().endswith("True"), f"the kernel has another Python: {told}")
+        expect("21:00:00+09:00" in output, f"{command} printed {output!r}")
+        expect(
+            output.strip().endswith("True"), f"the kernel has another Python: {output}"
+        )
 
 
 async def one_cell(command, bench):

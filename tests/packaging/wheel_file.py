@@ -69,9 +69,9 @@ class Wheel:
         """It holds two programs, the Python library and its description, and nothing else."""
         right = {f"{self.stem}.data/scripts/{name}" for name in PROGRAMS}
         right |= library_files()
-        told = ["METADATA", "WHEEL", "RECORD", "licenses/LICENSE"]
-        told += ["sboms/ipybox.cyclonedx.json"]
-        right |= {f"{self.stem}.dist-info/{name}" for name in told}
+        dist_info = ["METADATA", "WHEEL", "RECORD", "licenses/LICENSE"]
+        dist_info += ["sboms/ipybox.cyclonedx.json"]
+        right |= {f"{self.stem}.dist-info/{name}" for name in dist_info}
         names = self.archive.namelist()
         expect(len(names) == len(set(names)), f"a name is there twice: {names}")
         expect(set(names) == right, f"wrong files: {sorted(set(names) ^ right)}")
@@ -105,9 +105,9 @@ class Wheel:
         for name, right in fields.items():
             values = message.get_all(name, [])
             expect(sorted(values) == sorted(right), f"{name} is {values}, not {right}")
-        told = dict(line.split(", ", 1) for line in message.get_all("Project-URL"))
+        urls = dict(line.split(", ", 1) for line in message.get_all("Project-URL"))
         expect(
-            told.get("Source") == cargo_field("repository"), f"Project-URL is {told}"
+            urls.get("Source") == cargo_field("repository"), f"Project-URL is {urls}"
         )
         text = message.get_payload(decode=True).decode()
         readme = (REPOSITORY / "packaging/wheel/README.md").read_text()

@@ -176,9 +176,9 @@ class Plugin:
             "no JSON": lambda: self.file.write_text("{"),
             "empty": lambda: self.file.write_text(""),
             "a directory": self.file.mkdir,
-            "a link": lambda: self.file.symlink_to(self.scratch / "elsewhere.json"),
+            "a link": lambda: self.file.symlink_to(self.scratch / "other.json"),
         }
-        (self.scratch / "elsewhere.json").write_text(json.dumps(POLICY))
+        (self.scratch / "other.json").write_text(json.dumps(POLICY))
         for name, make in problems.items():
             with contextlib.suppress(FileNotFoundError):
                 self.file.unlink()
@@ -210,7 +210,9 @@ def main():
         )
         steps.step("sessions side by side take no stub for a policy", plugin.beside)
         steps.step("a file is the policy, and code cannot change it", plugin.with_file)
-        steps.step("what is no policy is told, and nothing starts", plugin.refused)
+        steps.step(
+            "a file that is no policy is reported, and nothing starts", plugin.refused
+        )
     steps.end()
 
 

@@ -25,7 +25,7 @@ SECONDS = 30
 """How long anything may take that a test waits for."""
 
 MARK = "IPYBOX_TEST_OF"
-"""The variable that tells the processes of a test from others."""
+"""The variable that distinguishes the processes of a test from others."""
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -46,7 +46,7 @@ async def text_of(stream):
     return (await collect(stream))[-1].text
 
 
-async def test_a_request_tells_what_would_run(probe):
+async def test_a_request_describes_what_would_run(probe):
     async with CodeExecutor() as executor:
         await executor.register_mcp_server("probe", probe)
         stream, request = await asked(executor)

@@ -76,11 +76,11 @@ async def test_a_placeholder_that_cannot_be_filled_is_named(probe):
         await generate_mcp_sources("probe", parameters, "mcptools")
 
 
-async def test_packages_generated_elsewhere_are_found_by_the_kernels_pythonpath(
+async def test_packages_in_another_directory_are_found_by_the_kernels_pythonpath(
     probe, tmp_path
 ):
-    await generate_mcp_sources("probe", probe, tmp_path / "elsewhere/mcptools")
-    path = {"PYTHONPATH": str(tmp_path / "elsewhere")}
+    await generate_mcp_sources("probe", probe, tmp_path / "other/mcptools")
+    path = {"PYTHONPATH": str(tmp_path / "other")}
     async with CodeExecutor(kernel_env=path) as executor:
         assert (await executor.execute(ECHO)).text == "hi"
 
@@ -210,7 +210,7 @@ async def test_apigen_writes_a_package_without_registering(probe):
             await executor.execute(ECHO)
 
 
-async def test_doctor_tells_that_executors_work():
+async def test_doctor_reports_that_executors_work():
     from ipybox_rs.doctor import examine
 
     report = await examine()

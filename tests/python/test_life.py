@@ -332,7 +332,7 @@ def test_garbage_can_be_collected_at_any_line_of_the_library(workspace):
             def __init__(self, host):
                 self.host, self.held, self.me = host, _host.Held(), self
             def __del__(self):
-                self.host.tell("stream/close", stream=10**6)
+                self.host.post("stream/close", stream=10**6)
 
         def tracer(frame, event, argument):
             if not frame.f_code.co_filename.endswith("_host.py"):

@@ -337,7 +337,7 @@ SCENARIOS = {
         "lines = !echo one; echo two\nlines",
         "%%bash\necho out\necho err >&2\nexit 3",
     ),
-    # Output from elsewhere.
+    # Output that `sys.stdout` does not see.
     "subprocess": cells(
         "a child process and `os.write` that write to the descriptors, not to `sys.stdout`",
         "import os, subprocess\n"

@@ -1,4 +1,4 @@
-"""A small MCP server on stdio, without an SDK, that has as many tools as it is told to.
+"""A small MCP server on stdio, without an SDK, that has as many tools as one asks for.
 
 `catalog.py NAME COUNT [--secret VARIABLE] [--slow SECONDS]`; the tool `NAME_0` returns whether VARIABLE is set, and its
 length. With `--slow` it answers nothing before these seconds have passed.

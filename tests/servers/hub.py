@@ -1,6 +1,6 @@
 """A small MCP server that answers like a forge's: JSON as text, without an output schema.
 
-What it tells is always the same. The commits of one repository have no author, as those of deleted users.
+Its answers are always the same. The commits of one repository have no author, as those of deleted users.
 """
 
 import json

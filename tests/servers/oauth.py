@@ -125,7 +125,7 @@ class Application:
         await self.inner(scope, request.again(receive), noting)
 
     async def err(self, request, receive, send):
-        """Answers what the SDK shall not; tells whether it did."""
+        """Answers what the SDK shall not; returns whether it did."""
         path = request.path
         if path.startswith("/.well-known/oauth-protected-resource"):
             if path.removeprefix("/.well-known/oauth-protected-resource") != self.path:
@@ -133,7 +133,7 @@ class Application:
             return await self.described(receive, send, "prm", self.resource_metadata())
         if path == "/.well-known/oauth-authorization-server":
             return await self.described(receive, send, "as", self.server_metadata())
-        if path == "/elsewhere":
+        if path == "/other-host":
             return await reply(send, 200, self.server_metadata())
         if path in ("/token", "/revoke"):
             return await self.token(request, send)
@@ -271,8 +271,8 @@ class Application:
             await self.flood(receive, send)
             return True
         if "redirect-metadata" in faults and kind == "as":
-            elsewhere = self.origin.replace("127.0.0.1", "localhost") + "/elsewhere"
-            location = faults.argument("redirect-metadata", elsewhere)
+            other_host = self.origin.replace("127.0.0.1", "localhost") + "/other-host"
+            location = faults.argument("redirect-metadata", other_host)
             return await reply(send, 302, b"", [(b"location", location.encode())])
         return await reply(send, 200, metadata)
 
@@ -445,7 +445,7 @@ def main():
     check(parser, options.fault)
     if options.client_id and urlsplit(options.client_id).scheme:
         parser.error("--client-id is a URL: use --cimd")
-    # Bound here, because uvicorn does not tell which port it was given.
+    # Bound here, because uvicorn does not say which port it was given.
     listener = socket.create_server(("127.0.0.1", options.port))
     application = Application(options, listener.getsockname()[1])
     ready = {"url": application.url, "issuer": application.origin}

@@ -163,7 +163,7 @@ class Provider(OAuthAuthorizationServerProvider):
         self.end(self.families[token.token])
 
     def issue(self, source, scopes, family, with_refresh):
-        """Tokens for what a code or a refresh token stands for."""
+        """Tokens in exchange for a code or a refresh token."""
         about = {
             "client_id": source.client_id,
             "resource": source.resource,

@@ -100,7 +100,7 @@ def guarded(application, bearer):
 
 def serve_http(transport, port, bearer):
     """Serves on loopback until the process ends."""
-    # Bound here, because uvicorn does not tell which port it was given.
+    # Bound here, because uvicorn does not say which port it was given.
     listener = socket.create_server(("127.0.0.1", port))
     port = listener.getsockname()[1]
     if transport == "sse":

@@ -1,4 +1,4 @@
-"""A small MCP server of the SDK's 1.x line that tells what came with a call: its `_meta`, and its own environment."""
+"""A small MCP server of the SDK's 1.x line that reports what came with a call: its `_meta`, and its own environment."""
 
 import json
 import os

@@ -15,7 +15,7 @@ pub(crate) enum Kind {
     Keeps,
     /// Five cells at once.
     Together,
-    /// A cell that is told of its progress.
+    /// A cell whose progress is reported.
     Progresses,
     /// A cell that is cancelled while it runs.
     Cancelled(&'static str),
@@ -53,7 +53,7 @@ pub(crate) const KINDS: &[(u32, &str, Kind)] = &[
     // What is late belongs to no cell's answer; see `own`.
     ( 20, "late thread", Says("import sys, threading\nthreading.Timer(0.02, sys.stdout.write, ['<late {n}>']).start()\n{n}", "{n}")),
     ( 20, "late task", Says("import asyncio, sys\nasync def late():\n    await asyncio.sleep(0.02)\n    sys.stdout.write('<late {n}>')\ntask = asyncio.create_task(late())\n{n}", "{n}")),
-    ( 60, "tool call", Says("from mcptools.probe import echo\nprint(echo.run(text='told {n}'))", "told {n}")),
+    ( 60, "tool call", Says("from mcptools.probe import echo\nprint(echo.run(text='echoed {n}'))", "echoed {n}")),
     ( 10, "tool calls", Says("import asyncio\nfrom mcptools.probe import add\nanswers = await asyncio.gather(*[add.run_async(a={n}, b=i) for i in range(10)])\n[answer.total - {n} for answer in answers] == [*range(10)], {n}", "(True, {n})")),
     ( 10, "failing tool", Fails("from mcptools.probe import fail\nfail.run(reason='refused {n}')", "", "failed: refused {n}")),
     (  1, "dying server", Fails("from mcptools.probe import crash\ncrash.run()\n{n}", "", "")),

@@ -154,11 +154,11 @@ impl Player {
         self.is_revived(7).await;
     }
 
-    /// The next cell works and is told that the kernel is another.
+    /// The next cell works, and its answer reports that the kernel is another.
     async fn is_revived(&mut self, n: u64) {
         let text = own(&self.ipybox.cell(&format!("print('revived {n}')")).await.ok());
-        let is_told = text.starts_with("The kernel was started anew");
-        assert!(is_told && text.ends_with(&format!("revived {n}")), "{text}");
+        let is_reported = text.starts_with("The kernel was started anew");
+        assert!(is_reported && text.ends_with(&format!("revived {n}")), "{text}");
         self.kept = None;
     }
 

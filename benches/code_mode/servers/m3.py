@@ -41,7 +41,7 @@ def parameters_of(tool):
     try:
         found = inspect.signature(tool.function).parameters.values()
     except ValueError:
-        # Python's own `max` and `min` tell no signature.
+        # Python's own `max` and `min` have no signature.
         return ["args"], True
     return [one.name for one in found], any(
         one.kind is one.VAR_POSITIONAL for one in found
@@ -208,14 +208,14 @@ def expressions():
 
 def tasks():
     """All tasks, with their reference solutions."""
-    told = []
+    described = []
     for task, expression in zip(module.TASKS, expressions(), strict=True):
         code = compile(ast.Expression(expression), FAMILY, "eval")
         with watched() as calls:
             value = eval(code, vars(module))
         if value != task.expected_output:
             raise ValueError(f"{task.name}: {value!r} is not {task.expected_output!r}")
-        told.append(
+        described.append(
             {
                 "name": task.name.partition("/")[2],
                 "prompt": task.instruction,
@@ -224,7 +224,7 @@ def tasks():
                 "cell": cell_of(expression),
             }
         )
-    return told
+    return described
 
 
 def check(name, answer):

@@ -52,9 +52,9 @@ class Task:
     def end(self, request):
         if "actions" in request:
             return {"kinds": self.kinds(), **self.reference(request["actions"])}
-        told = {"hash": self.environment.get_db_hash()}
+        answer = {"hash": self.environment.get_db_hash()}
         self.environment = self.fresh()
-        return told
+        return answer
 
     def reference(self, actions):
         """The suite goes on where an action of its reference fails, and so does this."""

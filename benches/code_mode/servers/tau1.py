@@ -62,9 +62,9 @@ class Task:
                 if action["name"] in TOOLS:
                     call(TOOLS[action["name"]], data, action["kwargs"])
             return {"hash": hash_of(data)}
-        told = {"hash": hash_of(self.data)}
+        answer = {"hash": hash_of(self.data)}
         self.data = load_data()
-        return told
+        return answer
 
 
 def call(tool, data, arguments):

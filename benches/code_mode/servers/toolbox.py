@@ -21,7 +21,7 @@ from starlette.routing import Mount, Route
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool: what a model is told, and what answers."""
+    """A tool: its description for a model, and the function that answers."""
 
     description: str
     schema: dict

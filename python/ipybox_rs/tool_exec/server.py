@@ -85,7 +85,7 @@ class ToolServer(Started):
         if held is not None and held.host.is_usable:
             _host.unclosed(self)
             _tokens.forget(self.port)
-            held.host.tell("tool_server/stop", number=self._number)
+            held.host.post("tool_server/stop", number=self._number)
 
     @property
     def token(self) -> str:
@@ -143,7 +143,7 @@ class ToolServer(Started):
                 host_token=host_token,
             )
         except BaseException:
-            held.host.tell("tool_server/stop", number=number)
+            held.host.post("tool_server/stop", number=number)
             held.release_soon()
             raise
         self._held, self._number, self.port = held, number, started["port"]

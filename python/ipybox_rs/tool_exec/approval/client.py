@@ -231,7 +231,7 @@ class ApprovalRequest:
     def __del__(self) -> None:
         with contextlib.suppress(Exception):
             if self._host is not None and self._decision is None:
-                self._host.tell(
+                self._host.post(
                     "approval_request/answer", request=self._number, answer="reject"
                 )
 
@@ -352,10 +352,10 @@ class ApprovalRequest:
                 if not answered.done():
                     answered.set_result(decision)
 
-            def tell(decision: bool) -> None:
+            def deliver(decision: bool) -> None:
                 loop.call_soon_threadsafe(answer, decision)
 
-            self.on_decision(tell)
+            self.on_decision(deliver)
             return await answered
         return self._decision
 
@@ -429,7 +429,7 @@ class ApprovalClient(Connected):
         Raises:
             RuntimeError: It is connected already.
             ApprovalClientError: The server cannot be reached, or refuses the client. That another client is connected
-                shows later: no requests come, and the logger `ipybox_rs` tells why.
+                shows later: no requests come, and the logger `ipybox_rs` says why.
         """
         if self._held is not None:
             raise RuntimeError("the approval client is connected already")
@@ -448,7 +448,7 @@ class ApprovalClient(Connected):
             )
         except BaseException:
             held, self._held = self._held, None
-            held.host.tell("approval_client/disconnect", number=self._number)
+            held.host.post("approval_client/disconnect", number=self._number)
             held.release_soon()
             raise
         self._task = asyncio.create_task(self._receive(self._held.host, self._number))
