@@ -1,4 +1,4 @@
-//! Those who watch a session: they are told which cells run and what these show, without ever keeping a cell waiting.
+//! Those who watch a session: they see which cells run and what these show, without ever keeping a cell waiting.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub(crate) enum Event {
     Asked { question: u64, action: Arc<Action> },
     /// A question is over.
     Decided { question: u64, how: &'static str },
-    /// The questions that are told next can be asked together: as a table, this text.
+    /// The questions of the next events can be asked together: as a table, this text.
     Together { questions: Arc<[u64]>, text: Arc<str> },
     /// A question for those who watch; the first answer counts.
     Question(Arc<Question>),
@@ -122,8 +122,8 @@ struct Waiting {
 pub(super) struct Live {
     audience: Arc<Audience>,
     cell: u64,
-    /// Whether it is told at all.
-    is_told: bool,
+    /// Whether those who watch see it at all.
+    is_shown: bool,
     /// `None` without a notebook.
     written: Option<OpenCell>,
 }
@@ -134,7 +134,7 @@ impl Audience {
         Self { notebook, ..Self::default() }
     }
 
-    /// Why cells of this author cannot be written down, if nobody was told yet.
+    /// Why cells of this author cannot be written down, unless that was reported already.
     pub(super) fn trouble(&self, author: Author) -> Option<String> {
         self.notebook.as_ref().filter(|_| author != Author::Ourselves)?.trouble()
     }
@@ -159,8 +159,8 @@ impl Audience {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Tells all who watch.
-    pub(crate) fn tell(&self, event: &Event) {
+    /// Sends an event to all who watch.
+    pub(crate) fn send(&self, event: &Event) {
         if !self.is_watched() {
             return;
         }
@@ -175,9 +175,9 @@ impl Audience {
         self.count.store(watchers.len(), Ordering::Relaxed);
     }
 
-    /// Tells a gate's notice.
+    /// Passes on a gate's notice.
     pub(super) fn notice(&self, notice: Notice) {
-        self.tell(&match notice {
+        self.send(&match notice {
             Notice::Asked { question, action } => Event::Asked { question, action },
             Notice::Decided { question, how } => Event::Decided { question, how },
         });
@@ -205,11 +205,11 @@ impl Audience {
             false => self.last_number(),
             true => self.last.fetch_add(1, Ordering::Relaxed) + 1,
         };
-        let is_told = author != Author::Ourselves;
-        if is_told && self.is_watched() {
+        let is_shown = author != Author::Ourselves;
+        if is_shown && self.is_watched() {
             let end = code.floor_char_boundary(CODE_BYTES);
             let code = if end < code.len() { &format!("{}\n…", &code[..end]) } else { code };
-            self.tell(&Event::Began { cell, number, author, code: code.into() });
+            self.send(&Event::Began { cell, number, author, code: code.into() });
         }
         let author = match author {
             Author::Agent => Some("agent"),
@@ -219,7 +219,7 @@ impl Audience {
         let written = self.notebook.as_ref().zip(author);
         let written =
             written.map(|(notebook, author)| notebook.begin(code, is_counted.then_some(number), author));
-        Live { audience: Arc::clone(self), cell, is_told, written }
+        Live { audience: Arc::clone(self), cell, is_shown, written }
     }
 
     fn watchers(&self) -> MutexGuard<'_, Vec<Weak<Mailbox>>> {
@@ -244,8 +244,8 @@ impl Live {
 
     /// It has shown a text.
     pub(super) fn text(&self, text: &str) {
-        if self.is_told && self.audience.is_watched() {
-            self.audience.tell(&Event::Text { cell: self.cell, text: text.to_owned() });
+        if self.is_shown && self.audience.is_watched() {
+            self.audience.send(&Event::Text { cell: self.cell, text: text.to_owned() });
         }
     }
 
@@ -254,8 +254,8 @@ impl Live {
         if let Some(written) = &self.written {
             written.ended(outcome.for_notebook(), outcome.error.as_ref());
         }
-        if self.is_told && self.audience.is_watched() {
-            self.audience.tell(&Event::Ended { cell: self.cell, end: Arc::new(Ended::of(outcome)) });
+        if self.is_shown && self.audience.is_watched() {
+            self.audience.send(&Event::Ended { cell: self.cell, end: Arc::new(Ended::of(outcome)) });
         }
     }
 }
@@ -361,16 +361,16 @@ mod tests {
     async fn the_oldest_of_too_much_text_is_left_out_and_counted() {
         let audience = Audience::default();
         let mailbox = audience.join();
-        audience.tell(&text(1, "the beginning"));
-        audience.tell(&Event::Decided { question: 1, how: "denied" });
+        audience.send(&text(1, "the beginning"));
+        audience.send(&Event::Decided { question: 1, how: "denied" });
         let line = "0123456789\n";
         let lines = TEXT_BYTES / line.len();
         for _ in 0..2 * lines {
             // In pieces, as `print` writes.
-            audience.tell(&text(1, line.trim_end()));
-            audience.tell(&text(1, "\n"));
+            audience.send(&text(1, line.trim_end()));
+            audience.send(&text(1, "\n"));
         }
-        audience.tell(&text(2, "the end"));
+        audience.send(&text(2, "the end"));
 
         let mut bytes = 0;
         let mut kept = String::new();
@@ -387,8 +387,8 @@ mod tests {
         assert!(kept.starts_with(line) && kept.ends_with("\nthe end"));
 
         // One that is too much by itself, too.
-        audience.tell(&text(3, &"x".repeat(TEXT_BYTES + 1)));
-        audience.tell(&text(3, "later"));
+        audience.send(&text(3, &"x".repeat(TEXT_BYTES + 1)));
+        audience.send(&text(3, "later"));
         assert_eq!(
             taken(&mailbox).await,
             [format!("3: left out {}", TEXT_BYTES + 1), "3: 5 bytes".to_owned()]
@@ -400,12 +400,12 @@ mod tests {
         let audience = Audience::default();
         let (stuck, awake) = (audience.join(), audience.join());
         for question in 0..=EVENTS as u64 {
-            audience.tell(&Event::Decided { question, how: "denied" });
+            audience.send(&Event::Decided { question, how: "denied" });
             awake.next().await.unwrap();
         }
         assert!(stuck.next().await.is_none());
         drop(awake);
-        audience.tell(&text(1, "nobody"));
+        audience.send(&text(1, "nobody"));
         assert_eq!(audience.count.load(Ordering::Relaxed), 1);
     }
 }

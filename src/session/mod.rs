@@ -299,10 +299,11 @@ impl Session {
         name: &str,
         parameters: &Map<String, Value>,
         client: Option<Client<'_>>,
-        tell: Progress<'_>,
+        progress: Progress<'_>,
     ) -> Result<Registration, RegisterError> {
         let Some(Tools { registrar, .. }) = &self.tools else { return Err(RegisterError::NoTools) };
-        let registering = registrar.register(name, parameters, client.map(|client| client.approver), tell);
+        let registering =
+            registrar.register(name, parameters, client.map(|client| client.approver), progress);
         let registered = Client::unless_cancelled(client, registering).await;
         let (registration, open) = registered.ok_or(RegisterError::Cancelled)??;
         // In a task, which the caller cannot drop: the name means this server already.

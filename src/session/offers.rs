@@ -1,7 +1,7 @@
 //! The servers of `--mcp-config`: registered side by side, at the start or once the first cell brings somebody to ask.
 //!
 //! The first cell waits for them, so that its code can import what they have. A server that takes longer than its
-//! timeout goes on to start, and a later cell is told.
+//! timeout goes on to start, and the answer of a later cell reports it.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -251,13 +251,16 @@ impl Offers {
 
     /// Puts the package in place; waits for a server that goes on to start, while cells run.
     async fn generate(&self, candidate: Candidate, name: &str) -> Result<Done, registry::Error> {
-        let tell =
+        let progress =
             |what: &str| self.said(format!("MCP server `{name}`: {}", crate::ground::text::one_line(what)));
         loop {
-            match self.registrar.generate(candidate.clone(), None, &tell).await {
+            match self.registrar.generate(candidate.clone(), None, &progress).await {
                 Err(error) if error.is_still_starting() => {
                     if self.is_awaited(name) {
-                        self.failed(name, "not ready yet: it goes on to start, and a later cell is told");
+                        self.failed(
+                            name,
+                            "not ready yet: it goes on to start, and a later answer reports it",
+                        );
                         self.ended(name);
                     }
                 }

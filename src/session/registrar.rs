@@ -31,7 +31,7 @@ impl Registrar {
         name: &str,
         parameters: &Map<String, Value>,
         approver: Option<&Approver>,
-        tell: Progress<'_>,
+        progress: Progress<'_>,
     ) -> Result<Done, RegisterError> {
         // Nobody is asked about what cannot be done.
         let candidate = self.registry.candidate(name, parameters)?;
@@ -49,7 +49,7 @@ impl Registrar {
             }
             None => None,
         };
-        let registered = self.generate(candidate, approver, tell).await;
+        let registered = self.generate(candidate, approver, progress).await;
         record_end(on_record, &registered, |(registration, ..)| json!(registration.modules));
         Ok(registered?)
     }
@@ -60,21 +60,21 @@ impl Registrar {
         &self,
         candidate: Candidate,
         approver: Option<&Approver>,
-        tell: Progress<'_>,
+        progress: Progress<'_>,
     ) -> Result<Done, registry::Error> {
         let packages = Packages::of_workspace(&self.workspace);
-        let registering = self.registry.register(candidate.clone(), packages.clone(), tell);
+        let registering = self.registry.register(candidate.clone(), packages.clone(), progress);
         let (error, approver) = match (Box::pin(registering).await, approver) {
             (Err(error), Some(approver)) => (error, approver),
             (registered, _) => return registered,
         };
         let (refusal, error) = error.into_refusal();
         let Some(refusal) = refusal else { return Err(error) };
-        tell("waiting for the user to log in");
+        progress("waiting for the user to log in");
         let place = (candidate.name(), candidate.parameters());
         let logging_in = servers::log_in(self.registry.connector(), &self.gate, approver, place, refusal);
         match Box::pin(logging_in).await {
-            Ok(()) => Box::pin(self.registry.register(candidate, packages, tell)).await,
+            Ok(()) => Box::pin(self.registry.register(candidate, packages, progress)).await,
             Err(refusal) => Err(error.with_refusal(refusal)),
         }
     }

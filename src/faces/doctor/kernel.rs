@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_hint_that_is_one_command_can_be_typed() {
-        let check = |told: &str| failed("python", told, "").remedy.unwrap();
+        let check = |text: &str| failed("python", text, "").remedy.unwrap();
         assert_eq!(check("use x\nhint: run `a b`"), Remedy::Command("a b".to_owned()));
         assert_eq!(check("use x\nhint: run `a`, or `b`"), Remedy::Advice("run `a`, or `b`".to_owned()));
         assert_eq!(failed("python", "use x\nhint: y", "").found, "cannot use x");

@@ -103,7 +103,7 @@ mod tests {
         assert!(!directory.path().join("a").exists());
     }
 
-    /// `/proc/sys` takes no new files from anybody, but only ordinary users are told so beforehand.
+    /// `/proc/sys` takes no new files from anybody, but its permissions show that only to ordinary users.
     #[test]
     fn a_workspace_that_is_only_readable_is_no_reason_not_to_start() {
         if rustix::process::geteuid().is_root() {

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_tells_what_is_wrong_and_how_to_fix_it() {
+    fn a_report_says_what_is_wrong_and_how_to_fix_it() {
         let ok = || vec![Finding::ok("node", "24.1.0 (`/usr/bin/node`)")];
         let missing = Finding::failed(
             "socat",

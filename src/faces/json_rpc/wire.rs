@@ -72,7 +72,7 @@ pub(super) fn response(id: u64, answer: Result<Value, Failure>) -> String {
     .to_string()
 }
 
-/// An error for the other program. `kind` in its data tells which of the library's errors it is.
+/// An error for the other program. `kind` in its data says which of the library's errors it is.
 #[derive(Debug)]
 pub(super) struct Failure {
     code: i32,

@@ -21,7 +21,7 @@ pub(super) enum Wish {
     Attend {
         /// How the process would begin a session itself.
         likeness: Likeness,
-        /// What the client is told with the first answer.
+        /// A note for the client, with the first answer.
         note: Option<String>,
         /// How long the session then waits for the next client.
         keep_seconds: f64,
@@ -37,7 +37,7 @@ pub(super) enum Wish {
     Status,
     /// That it ends.
     End {
-        /// What the next client is told.
+        /// The reason, for the next client.
         why: String,
         /// Not if a client has it.
         only_alone: bool,

@@ -66,7 +66,7 @@ struct Keeper {
     description: Mutex<Description>,
     state_dir: std::path::PathBuf,
     stop: CancellationToken,
-    /// What the next client is told.
+    /// Why the session ends, for the next client.
     ended: Mutex<Option<String>>,
 }
 
@@ -124,7 +124,7 @@ pub async fn keep_session(settings: Settings, keep: Keep) -> Result<(), Error> {
     Ok(())
 }
 
-/// Tells the relay that it can connect. Whatever writes to stdout later writes nowhere.
+/// Reports to the relay that it can connect. Whatever writes to stdout later writes nowhere.
 fn say_ready() -> io::Result<()> {
     let mut stdout = io::stdout();
     // The relay may be gone: another one will find the session.
@@ -161,16 +161,16 @@ impl Keeper {
             () = self.stop.cancelled() => {}
             () = self.asked_to_end.cancelled() => {
                 if self.serving.has_worked() {
-                    self.tell_next("its process was asked to end, as when the machine shuts down".to_owned());
+                    self.set_reason("its process was asked to end, as when the machine shuts down".to_owned());
                 }
             }
             why = self.forgotten() => {
                 tracing::info!(%why, "ending");
-                self.tell_next(why);
+                self.set_reason(why);
             }
             why = self.too_large() => {
                 tracing::warn!(%why, "ending");
-                self.tell_next(why);
+                self.set_reason(why);
             }
         }
         self.stop.cancel();
@@ -209,7 +209,7 @@ impl Keeper {
                     // Nobody attends it any more.
                     std::mem::forget(attended);
                 }
-                self.tell_next(why);
+                self.set_reason(why);
                 output.write_all(&line(&Answer::Ending)?).await?;
                 self.stop.cancel();
                 return Ok(());
@@ -224,10 +224,10 @@ impl Keeper {
         self.keep_for(Duration::from_secs_f64(keep.clamp(0.0, LONGEST_SECS)));
         output.write_all(&line(&Answer::Attended)?).await?;
         if self.serving.has_served() {
-            self.serving.tell_takeover(attended.alone_for);
+            self.serving.note_takeover(attended.alone_for);
         }
         if let Some(note) = note {
-            self.serving.tell(note);
+            self.serving.add_note(note);
         }
         let closed = self.stop.child_token();
         self.closed.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&closed);
@@ -406,7 +406,7 @@ impl Keeper {
         self.describe(|description| description.keep_seconds = time.as_secs());
     }
 
-    fn tell_next(&self, why: String) {
+    fn set_reason(&self, why: String) {
         *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
     }
 
@@ -418,7 +418,7 @@ impl Keeper {
         }
     }
 
-    /// Ends the session, with all its processes. Its entry stays if the next client is to be told why.
+    /// Ends the session, with all its processes. Its entry stays if it has a reason for the next client.
     async fn end(&self) {
         self.serving.stop().await;
         tokio::time::sleep(DRAIN_GRACE).await;

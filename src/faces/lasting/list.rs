@@ -18,8 +18,8 @@ use crate::ground::process::memory_of_family;
 /// How many sessions without a client are kept.
 const MOST_KEPT: usize = 8;
 
-/// How long the entry of a session that has ended waits for the client whom it is to tell.
-const TOLD_WITHIN: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How long the entry of a session that has ended is kept, so that the next client learns why it ended.
+const KEPT_AFTER_END: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// How long an entry may have no description: its session is starting.
 const STARTING: Duration = Duration::from_secs(120);
@@ -160,7 +160,7 @@ fn remove_if_forgotten(entry: &Entry) -> bool {
         return false;
     }
     let limit = match entry.read() {
-        Some(_) => TOLD_WITHIN,
+        Some(_) => KEPT_AFTER_END,
         None => STARTING,
     };
     let is_forgotten = entry.age() > limit;

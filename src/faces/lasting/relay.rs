@@ -67,7 +67,7 @@ struct Attended {
     log: Log,
 }
 
-/// The newest session that can be taken over; else what a new one should tell.
+/// The newest session that can be taken over; else notes for the client of a new one.
 async fn take_over(
     states: &Path,
     workspace: &Path,
@@ -121,7 +121,7 @@ async fn take_over(
     Ok(Err(notes))
 }
 
-/// What a new session tells of the one before.
+/// What a new session says of the one before.
 fn new_after(ended: String) -> String {
     format!("This is a new session: the one before, {ended}")
 }

@@ -98,8 +98,8 @@ impl CodeExecutor {
         server_params: &Value,
     ) -> Result<Vec<String>, GenerateError> {
         let parameters = server_params.as_object().ok_or(GenerateError::NotAnObject)?;
-        let tell = |what: &str| tracing::debug!(server = server_name, "{what}");
-        let registration = match self.session.register(server_name, parameters, None, &tell).await {
+        let progress = |what: &str| tracing::debug!(server = server_name, "{what}");
+        let registration = match self.session.register(server_name, parameters, None, &progress).await {
             Ok(registration) => registration,
             Err(RegisterError::Register(error)) => return Err(error.into()),
             // An application decides by itself, and its executor has tools.

@@ -141,7 +141,7 @@ impl Handler {
             Followed::Answered(answer) => answer,
             Followed::Left(ongoing) => return self.leave(*ongoing),
         };
-        // What comes after a cancellation is told with the next answer.
+        // What comes after a cancellation goes into the next answer.
         if request.name == wait::NAME
             && !context.ct.is_cancelled()
             && let Ok(CallToolResponse::Complete(result)) = &answer

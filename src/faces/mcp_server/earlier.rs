@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_in_doubt_is_told_shorter_than_one_that_is_lost() {
+    fn an_answer_in_doubt_is_repeated_shorter_than_one_that_is_lost() {
         let repeated = |why| Earlier::new("`tool`", &"x".repeat(7_000), why, Duration::from_secs(61)).text();
         let (lost, doubtful) = (repeated(Why::Cancelled), repeated(Why::InDoubt));
         assert!(lost.starts_with("[Answer of an earlier call, cancelled after 61 s: `tool`]\nxxx"), "{lost}");

@@ -121,8 +121,8 @@ marked. An exception is returned as an error, with what was printed before it an
 Verbose` shows the frames of libraries too. Code that exceeds the timeout is interrupted; the answer says whether \
 variables survived.
 
-If a call ended without its answer because the client stopped waiting, the next answer tells it; where it does not, \
-a cell without code tells the last answers again.";
+If a call ended without its answer because the client stopped waiting, the next answer contains it; if it does not, \
+a cell without code repeats the last answers.";
 
 const LONG_CELLS: &str = "\n\n\
 For code that may take longer than a minute, pass `wait` (30 is a good value) and a large enough `timeout`: if the cell \
@@ -220,7 +220,7 @@ pub(super) async fn call(
                 shown.extend(resources.into_iter().map(ContentBlock::resource_link));
             }
             let result = reply::cell(&outcome, max_output_chars, shown);
-            if call.has_views { views::tell(result, &outcome.views) } else { result }
+            if call.has_views { views::add_names(result, &outcome.views) } else { result }
         }
         Err(error) => reply::error(&error),
     })

@@ -1,4 +1,4 @@
-//! What a model is told of the server before it sees the tools.
+//! The description of the server that a model reads before it sees the tools.
 
 use std::collections::BTreeMap;
 

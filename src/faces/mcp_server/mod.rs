@@ -193,7 +193,7 @@ impl McpServer {
         for Done { call, text, why, after } in done.chain(self.tasks.done_meanwhile(&self.left)) {
             self.deliveries.keep(Earlier::with_file(&call, &text, why, after, self.session()).await);
         }
-        self.news.tell_all(self.attached.news());
+        self.news.add_all(self.attached.news());
         let news = self.news.take(is_queued).await;
         self.deliveries.answer(request, call, self.session(), result, news).await
     }

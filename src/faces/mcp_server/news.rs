@@ -17,7 +17,7 @@ pub(super) struct News {
 #[derive(Default)]
 struct State {
     notes: Vec<String>,
-    /// That the session was taken over: the last time, if nobody has been told.
+    /// That the session was taken over: the last time, until an answer says so.
     takeover: Option<String>,
     is_due: bool,
     /// What the kernel says of itself.
@@ -26,17 +26,17 @@ struct State {
 
 impl News {
     /// The next answer says `note`.
-    pub(super) fn tell(&self, note: String) {
+    pub(super) fn add(&self, note: String) {
         self.lock().notes.push(note);
     }
 
     /// The next answer says `notes`.
-    pub(super) fn tell_all(&self, notes: Vec<String>) {
+    pub(super) fn add_all(&self, notes: Vec<String>) {
         self.lock().notes.extend(notes);
     }
 
     /// The next answer says that the session was taken over.
-    pub(super) fn tell_takeover(&self, words: String) {
+    pub(super) fn set_takeover(&self, words: String) {
         let mut state = self.lock();
         state.takeover = Some(words);
         state.is_due = true;

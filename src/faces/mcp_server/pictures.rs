@@ -110,7 +110,7 @@ fn fit(file: Vec<u8>, format: ImageFormat) -> ImageResult<Picture> {
     }
     limits.reserve(decoder.total_bytes())?;
     decoder.set_limits(limits)?;
-    // The metadata of a photograph tells viewers to rotate it; the new file has no metadata.
+    // The metadata of a photograph makes viewers rotate it; the new file has no metadata.
     let orientation =
         if format == ImageFormat::Jpeg { decoder.orientation()? } else { Orientation::NoTransforms };
     // Small images are decoded too: a client that keeps a broken one in the conversation sends it to its model, which

@@ -108,7 +108,7 @@ impl Progress {
         };
         tokio::select! {
             result = work => result,
-            () = reporting => unreachable!("telling never ends by itself"),
+            () = reporting => unreachable!("reporting never ends by itself"),
         }
     }
 
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_newest_output_is_told() {
+    fn only_the_newest_output_is_reported() {
         let mut text = String::new();
         append(&mut text, &"a".repeat(8 * UNSENT_CHARS));
         append(&mut text, "éé");

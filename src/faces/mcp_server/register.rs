@@ -64,7 +64,7 @@ per tool. Returns how they are called or, if they are many, how to search them. 
 from mcptools.<server_name> import <tool_name>
 result = <tool_name>.run(<tool_name>.Params(...))
 
-- `${VARIABLE}` in `server_params` stands for a variable of ipybox's environment or of the workspace's \
+- `${VARIABLE}` in `server_params` refers to a variable of ipybox's environment or of the workspace's \
 `.env`; it is filled when connecting and never written to disk.
 - A server that is still being downloaded goes on to start when the call gives up: call again to wait for it.
 - A registration lasts: it survives `reset` and restarts. Registering a name again replaces its package; \

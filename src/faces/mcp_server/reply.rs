@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_is_told_without_colours() {
+    fn an_exception_is_shown_without_colours() {
         let error_in_red = error("E", "v", &["\u{1b}[31mTraceback\u{1b}[0m", "E: v"]);
         check(&Outcome { notes: vec!["note".to_owned()], ..raised(error_in_red) }, "note\n\nTraceback\nE: v");
         check(&raised(error("E", "v", &[])), "E: v");

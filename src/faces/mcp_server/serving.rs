@@ -28,14 +28,14 @@ use crate::session::{Author, Cell, Outcome, Session, StartError};
 /// How long the calls of a client that is gone get to be put aside. They need no time, but for writing an answer to a file.
 const PUT_ASIDE: Duration = Duration::from_secs(5);
 
-/// How many variables a new client is told.
-const TOLD_VARIABLES: usize = 60;
+/// How many variables a new client is shown.
+const SHOWN_VARIABLES: usize = 60;
 
 /// How much may be on its way to or from the page, in bytes.
 const PAGE_BYTES: usize = 256 * 1024;
 
-/// How many characters of output that nobody has seen a new client is told.
-const TOLD_CHARS: usize = 5_000;
+/// How many characters of output that nobody has seen a new client is shown.
+const SHOWN_CHARS: usize = 5_000;
 
 /// Prints the names of variables that code has set, as `%who_ls` finds them.
 const VARIABLES: &str = "print(*__import__('IPython').get_ipython().run_line_magic('who_ls', ''), sep='\\n')";
@@ -49,7 +49,7 @@ pub(crate) struct Serving {
     ended: CancellationToken,
 }
 
-/// Who is told the codes of the page.
+/// Who receives the codes of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Codes {
     /// Whoever reads stderr, and the client.
@@ -168,12 +168,12 @@ impl Serving {
     }
 
     /// Has the next answer say this first.
-    pub(crate) fn tell(&self, note: String) {
-        self.server.news.tell(note);
+    pub(crate) fn add_note(&self, note: String) {
+        self.server.news.add(note);
     }
 
     /// Has the next answer say that another client has taken the session over, after `alone_for`, and what it finds.
-    pub(crate) fn tell_takeover(&self, alone_for: Duration) {
+    pub(crate) fn note_takeover(&self, alone_for: Duration) {
         let server = &self.server;
         let about = format!(
             "[This session was taken over as it was: it has run for {}, the last {} without a client.",
@@ -186,7 +186,7 @@ impl Serving {
         if !others.is_empty() {
             cells.push_str(&format!("\n- Sessions beside it: `{}`", others.join("`, `")));
         }
-        self.server.news.tell_takeover(format!("{about}{cells}]"));
+        self.server.news.set_takeover(format!("{about}{cells}]"));
     }
 
     /// What the session is doing, in words.
@@ -224,12 +224,12 @@ impl McpServer {
     /// Opens a page on which people decide, until `ended` is cancelled.
     async fn open_page(self: &Arc<Self>, codes: Codes, ended: CancellationToken) -> Result<(), Error> {
         let (ours, its) = tokio::io::duplex(PAGE_BYTES);
-        let tell = move |news| {
+        let on_news = move |news| {
             if codes == Codes::OnStderr {
-                tell_on_stderr(&news);
+                show_on_stderr(&news);
             }
         };
-        let page = Page::open(tokio::io::split(its), tell).await.map_err(Error::Page)?;
+        let page = Page::open(tokio::io::split(its), on_news).await.map_err(Error::Page)?;
         if codes == Codes::OnStderr {
             say(&format!("calls are decided at {}, which asks for the code {}", page.url(), page.code()));
         }
@@ -257,7 +257,7 @@ impl McpServer {
     }
 }
 
-fn tell_on_stderr(news: &News) {
+fn show_on_stderr(news: &News) {
     match news {
         News::Entered(code) => say(&format!("a browser has the page now; another one needs the code {code}")),
         News::Changed(code) => say(&format!("there were wrong codes for the page; the new code is {code}")),
@@ -275,7 +275,7 @@ fn question(session: &Session) -> Cell {
     Cell {
         code: VARIABLES.to_owned(),
         timeout: Duration::from_secs(5),
-        max_output_chars: TOLD_CHARS,
+        max_output_chars: SHOWN_CHARS,
         cancel: session.cell_token(),
         chunks: None,
         unread: None,
@@ -290,9 +290,9 @@ fn in_words(outcome: &Outcome) -> String {
     // The text is the kernel's: names are letters, nothing else is believed.
     let is_name = |name: &&str| name.chars().all(|char| char.is_alphanumeric() || char == '_');
     let names: Vec<&str> = outcome.text.excerpt.lines().filter(is_name).collect();
-    let mut shown = backticked(names.iter().take(TOLD_VARIABLES));
-    if names.len() > TOLD_VARIABLES {
-        shown.push_str(&format!(" and {} more", names.len() - TOLD_VARIABLES));
+    let mut shown = backticked(names.iter().take(SHOWN_VARIABLES));
+    if names.len() > SHOWN_VARIABLES {
+        shown.push_str(&format!(" and {} more", names.len() - SHOWN_VARIABLES));
     }
     let mut words = outcome.notes.clone();
     if !outcome.late.excerpt.is_empty() {

@@ -165,7 +165,7 @@ pub enum Heard {
         /// The newest last.
         decisions: Vec<Decision>,
     },
-    /// The grants that hold from now on. They are told when they change.
+    /// The grants that hold from now on. They are sent when they change.
     Grants {
         /// The oldest first.
         grants: Vec<Granted>,

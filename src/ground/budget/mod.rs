@@ -21,7 +21,7 @@ pub(crate) const MESSAGE_BYTES: usize = 40 * MIB;
 /// The weight of all messages of one side together: the longest one, and small ones beside it.
 const POOL_BYTES: usize = 3 * MESSAGE_BYTES + 4 * MIB;
 /// How deeply a message may be nested. serde_json reads 127 levels, and a part of the message may have to be read within others:
-/// in a request to its server, a record, what people are told.
+/// in a request to its server, a record, what people are shown.
 pub(crate) const DEPTH: usize = 120;
 /// Messages up to this weight need no lease: there are at most as many of them as connections or open calls.
 const FREE_BYTES: usize = 16 * KIB;

@@ -311,11 +311,11 @@ mod tests {
     fn a_malformed_line_is_named_by_its_number_and_not_shown() {
         let dotenv = "# comment\nA=1\nthis is my secret\n\nB=\"2\nlines\"\nsecret again\nC=3\n";
         let variables = with_dotenv(dotenv, &[(IPYBOX_DOTENV, "A,B,C")]);
-        let told: Vec<String> = variables.problems().iter().map(ToString::to_string).collect();
-        assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told[0].contains("line 3 "), "{told:?}");
-        assert!(told[1].contains("line 7 "), "{told:?}");
-        assert!(!told.concat().contains("secret"), "{told:?}");
+        let problems: Vec<String> = variables.problems().iter().map(ToString::to_string).collect();
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert!(problems[0].contains("line 3 "), "{problems:?}");
+        assert!(problems[1].contains("line 7 "), "{problems:?}");
+        assert!(!problems.concat().contains("secret"), "{problems:?}");
         assert_eq!(variables.get("C"), Some("3"));
         let missing = variables.fill("${D}").unwrap_err().to_string();
         assert!(missing.contains("`D`") && missing.contains("line 3"), "{missing}");
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_in_place_of_dotenv_is_told() {
+    fn a_directory_in_place_of_dotenv_is_reported() {
         let directory = tempfile::tempdir().unwrap();
         let mut variables = Variables::default();
         variables.take(dotenv::read(directory.path(), &Allowed::default()));

@@ -30,7 +30,7 @@ pub(crate) struct StateFile {
     path: PathBuf,
 }
 
-/// What tells the versions of a file apart: each is a file of its own.
+/// What distinguishes the versions of a file: each is a file of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     inode: u64,

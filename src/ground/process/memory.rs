@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The memory of a process and of all that descend from it, in bytes: what is theirs alone, and their parts of what is
-/// shared. `None` where the system does not tell: everywhere but on Linux.
+/// shared. `None` where the system does not say: everywhere but on Linux.
 pub(crate) fn memory_of_family(process: u32) -> Option<u64> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").ok()?.flatten() {
@@ -23,7 +23,7 @@ pub(crate) fn memory_of_family(process: u32) -> Option<u64> {
     Some(memory)
 }
 
-/// Whether a process descends from another one, or is it. `false` where the system does not tell: everywhere but on Linux.
+/// Whether a process descends from another one, or is it. `false` where the system does not say: outside of Linux.
 pub(crate) fn descends_from(process: u32, ancestor: u32) -> bool {
     let mut next = Some(process);
     while let Some(process) = next.filter(|process| *process != ancestor) {

@@ -49,14 +49,14 @@ impl Decision {
         let asked = self.0.take()?;
         let call = Call { id: asked.call.clone(), by: made.by, waited: made.waited };
         if made.was_asked || made.denied.is_some() {
-            asked.tell(&call, made.denied);
+            asked.record(&call, made.denied);
         }
         Some(call)
     }
 }
 
 impl Asked {
-    fn tell(self, call: &Call, denied: Option<&'static str>) {
+    fn record(self, call: &Call, denied: Option<&'static str>) {
         let Self { server, tool, begun, context, .. } = self;
         let decision = if denied.is_some() { "denied" } else { "accepted" };
         let mut attributes = vec![
@@ -79,6 +79,6 @@ impl Drop for Decision {
         let Some(asked) = self.0.take() else { return };
         let waited = asked.begun.elapsed().unwrap_or_default();
         let call = Call { id: asked.call.clone(), by: "withdrawal", waited };
-        asked.tell(&call, Some("cancelled"));
+        asked.record(&call, Some("cancelled"));
     }
 }

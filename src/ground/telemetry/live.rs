@@ -144,7 +144,7 @@ impl Span {
         self.0.span().set_attribute(key_value(attribute));
     }
 
-    /// What it stands for has failed. Messages of errors are contents, and not told.
+    /// Marks the span as failed. Messages of errors are contents, and not exported.
     pub(super) fn has_failed(&self) {
         self.0.span().set_status(Status::error(""));
     }

@@ -1,4 +1,4 @@
-//! What spans and metrics are told by: their kinds, attributes with values, and what was decided about a call.
+//! What spans and metrics consist of: their kinds, attributes with values, and what was decided about a call.
 
 use std::borrow::Cow;
 use std::time::Duration;

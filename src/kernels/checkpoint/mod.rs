@@ -84,9 +84,9 @@ struct State {
     is_due: bool,
     /// Notes for the next cell.
     notes: Vec<String>,
-    /// The last note about what does not work: it is told once.
+    /// The last note about what does not work: it is added once.
     trouble: Option<String>,
-    has_told_others: bool,
+    has_named_others: bool,
 }
 
 #[derive(Debug)]
@@ -165,7 +165,7 @@ impl Checkpoint {
         state.open = None;
         let (directory, found) = match Directory::open(&self.base, &self.conditions, &python) {
             Ok(opened) => opened,
-            Err(NotOpened::Busy) => return state.tell_once(BUSY.to_owned()),
+            Err(NotOpened::Busy) => return state.note_once(BUSY.to_owned()),
             Err(NotOpened::Failed(error)) => return state.failed(&error),
         };
         let mut manifest = match found {
@@ -180,11 +180,11 @@ impl Checkpoint {
         };
         manifest.content.forget_old();
         directory.sweep(&manifest.content);
-        if manifest.content.variables.is_empty() && !state.has_told_others {
+        if manifest.content.variables.is_empty() && !state.has_named_others {
             let others = directory::others(&self.base, &self.conditions, &python);
             state.notes.extend(note::not_offered(&others, &self.conditions, &python));
         }
-        state.has_told_others = true;
+        state.has_named_others = true;
         let Manifest { tag, content: earlier, .. } = manifest;
         state.notes.extend(note::offer(&earlier));
         state.open = Some(Open { directory, python, tag, earlier, own: Content::default() });
@@ -244,7 +244,7 @@ impl Checkpoint {
                 let mut state = self.state();
                 tracing::warn!("the kernel has not sent its variables in time");
                 self.give_up_saving(&mut state);
-                state.tell_once(SILENT.to_owned());
+                state.note_once(SILENT.to_owned());
             }
         }
     }
@@ -334,7 +334,7 @@ impl Checkpoint {
         }
         self.give_up_saving(state);
         match written {
-            Ok(()) if !has_cloudpickle => state.tell_once(DATA_ONLY.to_owned()),
+            Ok(()) if !has_cloudpickle => state.note_once(DATA_ONLY.to_owned()),
             Ok(()) => state.trouble = None,
             Err(error) => {
                 state.failed(&error);
@@ -349,11 +349,11 @@ impl State {
     fn failed(&mut self, error: &io::Error) {
         tracing::warn!(error = %describe(error), "variables could not be saved");
         // The error's own text has a name that is different each time.
-        self.tell_once(format!("The variables could not be saved in the state directory: {}.", error.kind()));
+        self.note_once(format!("The variables could not be saved in the state directory: {}.", error.kind()));
     }
 
     /// Adds a note, unless it is the last one of its kind.
-    fn tell_once(&mut self, note: String) {
+    fn note_once(&mut self, note: String) {
         if self.trouble.as_ref() != Some(&note) {
             self.trouble = Some(note.clone());
             self.notes.push(note);

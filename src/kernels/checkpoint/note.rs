@@ -1,4 +1,4 @@
-//! What a model is told of saved variables.
+//! Notes about saved variables, for the model.
 
 use std::time::Duration;
 

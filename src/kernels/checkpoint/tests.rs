@@ -152,7 +152,7 @@ async fn other_conditions_have_another_directory() {
     assert!(note.contains("saved by a kernel in a sandbox (bwrap)") && !note.contains("hostile"), "{note}");
     assert!(offered(&plain).is_empty());
     plain.kernel_started((3, 13));
-    assert!(plain.notes().is_empty(), "it is told once");
+    assert!(plain.notes().is_empty(), "it is reported once");
     save(&plain, &["own"], &[]).await;
     sandboxed.kernel_started(PYTHON);
     assert_eq!(offered(&sandboxed), ["hostile"]);

@@ -165,7 +165,7 @@ mod tests {
             let shown = shown(&installer, tool, Bytecode::for_kernel(is_sandboxed));
             (shown.contains("--compile-bytecode"), shown.contains("--no-compile"))
         };
-        // uv compiles when told to, pip unless told not to.
+        // uv compiles if a flag asks for it, pip unless a flag forbids it.
         assert_eq!([compiles(Tool::Uv, true), compiles(Tool::Uv, false)], [(true, false), (false, false)]);
         assert_eq!([compiles(Tool::Pip, true), compiles(Tool::Pip, false)], [(false, false), (false, true)]);
     }
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_only_pip_knows_is_told_to_uv() {
+    fn an_index_that_only_pip_knows_is_passed_to_uv() {
         check_environment(
             &[("PIP_INDEX_URL", "https://a")],
             &[("PIP_INDEX_URL", "https://a"), ("UV_INDEX_URL", "https://a")],

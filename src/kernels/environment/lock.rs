@@ -88,13 +88,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
         let first = Turn::wait(&path, &|_| ()).await.unwrap();
-        let told = Arc::new(AtomicUsize::new(0));
+        let reports = Arc::new(AtomicUsize::new(0));
         let (waiting, mut is_waiting) = tokio::sync::mpsc::channel(1);
         let second = tokio::spawn({
-            let (told, path) = (told.clone(), path.clone());
+            let (reports, path) = (reports.clone(), path.clone());
             async move {
                 let progress = move |_: &str| {
-                    told.fetch_add(1, Ordering::SeqCst);
+                    reports.fetch_add(1, Ordering::SeqCst);
                     waiting.try_send(()).unwrap();
                 };
                 Turn::wait(&path, &progress).await.map(drop)
@@ -104,6 +104,6 @@ mod tests {
         assert!(!second.is_finished());
         drop(first);
         second.await.unwrap().unwrap();
-        assert_eq!(told.load(Ordering::SeqCst), 1);
+        assert_eq!(reports.load(Ordering::SeqCst), 1);
     }
 }

@@ -106,12 +106,12 @@ mod tests {
     }
 
     fn check_accept(facts: &Facts, has_uv: bool, expected: &str) {
-        let told = accept(facts, has_uv).map_err(|error| error.to_string());
-        assert_eq!(told.err().as_deref().unwrap_or_default(), expected);
+        let accepted = accept(facts, has_uv).map_err(|error| error.to_string());
+        assert_eq!(accepted.err().as_deref().unwrap_or_default(), expected);
     }
 
     #[test]
-    fn what_is_missing_is_told_with_the_command_that_installs_it() {
+    fn what_is_missing_is_reported_with_the_command_that_installs_it() {
         check_accept(&venv("/venv", Some("8.0"), Some("2.1")), true, "");
         check_accept(
             &venv("/venv", Some("6.9"), Some("2.1")),

@@ -1,4 +1,4 @@
-"""Tells what the Python interpreter that runs it is, as one line of JSON on stdout.
+"""Describes the Python interpreter that runs it, as one line of JSON on stdout.
 
 Standard library only. Everything up to the version also runs under Pythons that are too old for
 ipybox, so that they can be refused by their version. Versions of packages are read from their

@@ -218,7 +218,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_is_not_python_is_told_by_what_it_says() {
+    async fn a_program_that_is_not_python_is_reported_with_its_output() {
         let environment = BTreeMap::new();
         let error = probe(Path::new("/bin/ls"), &environment).await.unwrap_err();
         assert!(error.to_string().starts_with("it is not a Python interpreter: "), "{error}");

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_record_is_told_from_a_missing_one() {
+    fn a_damaged_record_is_distinguished_from_a_missing_one() {
         let (_directory, python, file) = environment();
         assert_eq!(file.recall(&python), Recalled::Missing);
         std::fs::write(&file.path, "{\"python\": 1}").unwrap();

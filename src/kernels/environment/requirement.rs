@@ -241,8 +241,8 @@ mod tests {
         check_refused("numpy>=1.20, pandas", "Several");
         check_refused("pip install requests", "Several");
         check_refused("git+https://host/r numpy", "Several");
-        let told = parse("requests, numpy", Path::new("/")).unwrap_err().to_string();
-        assert!(told.ends_with("call again for `numpy`"), "{told}");
+        let message = parse("requests, numpy", Path::new("/")).unwrap_err().to_string();
+        assert!(message.ends_with("call again for `numpy`"), "{message}");
     }
 
     #[test]

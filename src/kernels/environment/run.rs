@@ -146,15 +146,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn both_streams_are_kept_in_order_and_told_by_line() {
-        let told = Mutex::new(Vec::new());
+    async fn both_streams_are_kept_in_order_and_reported_by_line() {
+        let reported = Mutex::new(Vec::new());
         let invocation = shell("echo one; echo two >&2; printf three; pwd; echo $A; exit 3").env("A", "b");
-        let run = run(&invocation, Stdio::null(), &|line| told.lock().unwrap().push(line.to_owned()))
+        let run = run(&invocation, Stdio::null(), &|line| reported.lock().unwrap().push(line.to_owned()))
             .await
             .unwrap();
         assert_eq!(run.output, "one\ntwo\nthree/\nb\n");
         assert_eq!(run.status.code(), Some(3));
-        assert_eq!(*told.lock().unwrap(), ["one", "two", "three/", "b"]);
+        assert_eq!(*reported.lock().unwrap(), ["one", "two", "three/", "b"]);
     }
 
     #[tokio::test]

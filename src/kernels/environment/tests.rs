@@ -42,15 +42,15 @@ fn an_interpreter_without_environment_has_two_directories_and_no_virtual_env() {
     assert!(!variables.contains_key("VIRTUAL_ENV"));
 }
 
-/// A state directory of a workspace, and what was told about it.
+/// A state directory of a workspace, and the progress that was reported.
 struct State {
     directory: tempfile::TempDir,
-    told: Mutex<Vec<String>>,
+    reported: Mutex<Vec<String>>,
 }
 
 impl State {
     fn new() -> Self {
-        Self { directory: tempfile::tempdir().unwrap(), told: Mutex::default() }
+        Self { directory: tempfile::tempdir().unwrap(), reported: Mutex::default() }
     }
 
     async fn prepare(&self, python: Option<&str>, variables: Variables) -> Result<Environment, Error> {
@@ -61,12 +61,12 @@ impl State {
             workspace: self.directory.path().to_owned(),
             variables: Arc::new(variables),
         };
-        let progress = |line: &str| self.told.lock().unwrap().push(line.to_owned());
+        let progress = |line: &str| self.reported.lock().unwrap().push(line.to_owned());
         is_send(Environment::prepare(&settings, &progress)).await
     }
 
-    fn told(&self) -> String {
-        self.told.lock().unwrap().join("\n")
+    fn reported(&self) -> String {
+        self.reported.lock().unwrap().join("\n")
     }
 }
 
@@ -84,9 +84,9 @@ fn inherited() -> Variables {
 async fn without_any_python_the_message_says_what_to_install() {
     let state = State::new();
     let error = state.prepare(None, Variables::from_pairs([("PATH", "/nonexistent")])).await.unwrap_err();
-    let told = error.to_string();
-    assert!(matches!(error, Error::NoPython { .. }), "{told}");
-    assert!(told.contains("install uv") && told.contains("--python"), "{told}");
+    let message = error.to_string();
+    assert!(matches!(error, Error::NoPython { .. }), "{message}");
+    assert!(message.contains("install uv") && message.contains("--python"), "{message}");
 }
 
 /// A program in the state directory that says `output` and ends with `code`.
@@ -102,7 +102,7 @@ fn program(state: &State, name: &str, output: &str, code: u8) -> String {
 }
 
 #[tokio::test]
-async fn a_python_without_venv_is_told_with_the_package_that_completes_it() {
+async fn a_python_without_venv_is_reported_with_the_package_that_completes_it() {
     let state = State::new();
     let mut facts = venv("/usr", None, None);
     facts.details.has_venv = false;
@@ -114,13 +114,13 @@ async fn a_python_without_venv_is_told_with_the_package_that_completes_it() {
 }
 
 #[tokio::test]
-async fn a_uv_that_fails_is_told_with_what_it_said() {
+async fn a_uv_that_fails_is_reported_with_its_output() {
     let state = State::new();
     let uv = program(&state, "uv", "no network today", 2);
     let variables = Variables::from_pairs([("PATH", "/nonexistent"), ("UV", uv.as_str())]);
     let error = state.prepare(None, variables).await.unwrap_err().to_string();
     assert!(error.contains("`uv venv` failed: no network today"), "{error}");
-    assert!(state.told().contains("trying venv and pip"), "{}", state.told());
+    assert!(state.reported().contains("trying venv and pip"), "{}", state.reported());
 }
 
 #[tokio::test]
@@ -130,7 +130,7 @@ async fn an_unfinished_environment_is_made_again_and_what_it_held_is_named() {
     std::fs::create_dir_all(site_packages.join("six-1.17.0.dist-info")).unwrap();
     state.prepare(None, Variables::default()).await.unwrap_err();
     assert_eq!(
-        state.told(),
+        state.reported(),
         "the Python environment is made again, because its creation was interrupted; packages to install again: six"
     );
 }
@@ -141,13 +141,13 @@ async fn check_changed(facts: impl FnOnce(&mut Facts), expected: &str) {
     let directory = state.directory.path().join("python");
     std::fs::create_dir_all(directory.join("bin")).unwrap();
     let python = directory.join("bin/python");
-    let mut told = venv(directory.to_str().unwrap(), Some("9.5.0"), Some("2.14.3"));
+    let mut reported = venv(directory.to_str().unwrap(), Some("9.5.0"), Some("2.14.3"));
     program(&state, "python/bin/python", "", 0);
-    RecordFile::new(state.directory.path().join("python.json")).keep(&python, Tool::Pip, &told).unwrap();
-    facts(&mut told);
-    program(&state, "python/bin/python", &serde_json::to_string(&told).unwrap(), 1);
+    RecordFile::new(state.directory.path().join("python.json")).keep(&python, Tool::Pip, &reported).unwrap();
+    facts(&mut reported);
+    program(&state, "python/bin/python", &serde_json::to_string(&reported).unwrap(), 1);
     let prepared = state.prepare(None, Variables::default()).await;
-    assert!(state.told().starts_with(expected), "{} {prepared:?}", state.told());
+    assert!(state.reported().starts_with(expected), "{} {prepared:?}", state.reported());
     assert_eq!(prepared.is_ok(), expected.is_empty());
 }
 
@@ -187,19 +187,19 @@ async fn an_environment_is_made_repaired_and_recalled() {
     assert!(output.contains("six"), "{output}");
 
     // Recalled: not even uv is needed.
-    state.told.lock().unwrap().clear();
+    state.reported.lock().unwrap().clear();
     let recalled = state.prepare(None, Variables::default()).await.unwrap();
     assert_eq!(recalled.facts, environment.facts);
-    assert_eq!(state.told(), "");
+    assert_eq!(state.reported(), "");
 
     // What the kernel needs was removed: repaired, and nothing else is lost.
     let ipython = environment.facts.details.ipython.as_ref().unwrap().path.as_ref().unwrap();
     std::fs::remove_dir_all(ipython).unwrap();
     state.prepare(None, inherited()).await.unwrap();
     assert!(
-        state.told().contains("repairing the Python environment, which lacks ipython>=8"),
+        state.reported().contains("repairing the Python environment, which lacks ipython>=8"),
         "{}",
-        state.told()
+        state.reported()
     );
     assert!(ipython.exists());
     let site_packages = ipython.parent().unwrap();

@@ -65,17 +65,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_told_when_complete() {
-        let told = Mutex::new(Vec::new());
-        let report = |line: &str| told.lock().unwrap().push(line.to_owned());
+    fn lines_are_reported_when_complete() {
+        let reported = Mutex::new(Vec::new());
+        let report = |line: &str| reported.lock().unwrap().push(line.to_owned());
         let mut transcript = Transcript::default();
         for part in ["Coll", "ecting a\n\n 10%\r", "20%", "x".repeat(1000).as_str(), "\nrest"] {
             transcript.push(part.as_bytes(), &report);
         }
-        let told = told.lock().unwrap();
-        assert_eq!(told[..2], ["Collecting a", "10%"]);
-        assert_eq!(told[2].len(), LINE_BYTES);
-        assert_eq!(told.len(), 3);
+        let reported = reported.lock().unwrap();
+        assert_eq!(reported[..2], ["Collecting a", "10%"]);
+        assert_eq!(reported[2].len(), LINE_BYTES);
+        assert_eq!(reported.len(), 3);
     }
 
     #[test]

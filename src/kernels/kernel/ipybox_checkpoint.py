@@ -20,7 +20,7 @@ __all__ = ["restore"]
 
 # How long the host may take for an answer: it may write 128 MiB to a slow disk.
 ANSWER_SECONDS = 30
-# Variables that were saved at about the same time are not told apart.
+# Variables that were saved within this time before the newest are shown without their age.
 SAME_SECONDS = 60
 
 _shell = None
@@ -107,12 +107,12 @@ class Restoring:
             failed = {**failed, **self._missing_names()}
         newest = min((each["age"] for each in self._saved.values()), default=0)
         if self._restored:
-            told = []
+            shown = []
             for name in self._restored:
                 age = self._saved[name]["age"]
                 is_older = age > newest + SAME_SECONDS
-                told.append(f"{name} (saved {ago(age)})" if is_older else name)
-            print("Restored: " + ", ".join(told))
+                shown.append(f"{name} (saved {ago(age)})" if is_older else name)
+            print("Restored: " + ", ".join(shown))
         elif not failed:
             print("Nothing is saved that could be restored.")
         if failed:

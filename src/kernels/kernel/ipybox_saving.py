@@ -44,7 +44,7 @@ PIECE_BYTES = MIB
 stuck = mmap.mmap(-1, 64 * 1024)
 STUCK = struct.Struct("<q")
 
-# What the worker tells: the kind, the position of the variable, and the length of what follows.
+# What the worker reports: the kind, the position of the variable, and the length of what follows.
 HEAD = struct.Struct("<BIQ")
 BEGIN, PIECE, SAVED, FAILED = range(4)
 
@@ -159,7 +159,7 @@ class Delivery:
             first = self._run_worker(first, keep)
 
     def _run_worker(self, first, keep):
-        """Read what one worker tells. Return the position of the variable that the next one begins with."""
+        """Read what one worker reports. Return the position of the variable that the next one begins with."""
         reader, writer = os.pipe()
         worker = os.fork()
         if not worker:
@@ -210,7 +210,7 @@ class Delivery:
 
 
 class Reader:
-    """Reads what a worker tells. Code of the user's runs there: it may write anything."""
+    """Reads what a worker reports. Code of the user's runs there: it may write anything."""
 
     def __init__(self, descriptor):
         self._descriptor = descriptor
@@ -265,7 +265,7 @@ class Pieces:
         self.left -= len(data)
         for start in range(0, len(data), PIECE_BYTES):
             piece = data[start : start + PIECE_BYTES]
-            tell(self._descriptor, PIECE, self._position, piece)
+            report(self._descriptor, PIECE, self._position, piece)
         return len(data)
 
     def excess(self):
@@ -278,7 +278,7 @@ def work(names, first, descriptor, room):
     """Pickle the variables from the position `first` on."""
     limit_memory()
     for position in range(first, len(names)):
-        tell(descriptor, BEGIN, position)
+        report(descriptor, BEGIN, position)
         pieces = Pieces(descriptor, position, room)
         why = None
         try:
@@ -294,12 +294,12 @@ def work(names, first, descriptor, room):
             why = pieces.excess()
         if why is None:
             room -= min(room, VARIABLE_BYTES) - pieces.left
-            tell(descriptor, SAVED, position)
+            report(descriptor, SAVED, position)
         else:
-            tell(descriptor, FAILED, position, why.encode(errors="replace"))
+            report(descriptor, FAILED, position, why.encode(errors="replace"))
 
 
-def tell(descriptor, kind, position, data=b""):
+def report(descriptor, kind, position, data=b""):
     for rest in (HEAD.pack(kind, position, len(data)), data):
         rest = memoryview(rest)
         while rest:

@@ -424,7 +424,7 @@ def show_figures(plotly_io):
 
 
 def show_charts(altair):
-    """Have Altair show charts as what they are, and not as HTML that loads its programs from elsewhere."""
+    """Have Altair show charts as what they are, and not as HTML that loads its programs from the network."""
     renderers = altair.renderers
     before = renderers.active
 

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_size_is_told_in_the_unit_it_was_meant_in() {
+    fn a_size_is_shown_in_the_unit_it_was_meant_in() {
         for (bytes, expected) in [
             (1 << 30, "1 GiB"),
             (3 << 29, "1536 MiB"),

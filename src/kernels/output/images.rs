@@ -1,7 +1,7 @@
 //! Saves the images of cells, in the workspace or the directory that the user has set.
 //!
 //! Code in the kernel can write to the workspace too: a symbolic link in place of the directory must not make
-//! us write elsewhere.
+//! us write into another one.
 
 use std::io::{self, Write};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What a running cell has shown that nobody has been told yet.
+//! The output of a running cell that no answer has reported yet.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_open_directory_itself_is_told_from_what_is_in_it() {
+    fn the_open_directory_itself_is_distinguished_from_what_is_in_it() {
         for text in
             ["ROOT/ws", "ROOT/ws/", "ROOT/ws/.", "--root=ROOT/ws", "ROOT/ws:/data", "-IROOT/ws", "../ws"]
         {

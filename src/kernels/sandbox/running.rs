@@ -24,7 +24,7 @@ use super::proxy::Proxy;
 use super::stubs::Stubs;
 use crate::ground::process::{GroupLeader, Tail};
 
-/// How long the inside is given to end after it has been told to, before each stronger means.
+/// How long the inside is given to end after it has been asked to, before each stronger means.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 /// How long the last words of a sandbox are awaited: processes that it left may hold the pipe.
 const LAST_WORDS: Duration = Duration::from_millis(100);
@@ -291,7 +291,7 @@ fn is_listener(descriptor: &OwnedFd) -> rustix::io::Result<bool> {
         && sockopt::socket_acceptconn(descriptor)?)
 }
 
-/// The system tells less of a socket: that it does not listen shows when something is to be accepted.
+/// The system says less about a socket: that it does not listen shows when something is to be accepted.
 #[cfg(not(target_os = "linux"))]
 fn is_listener(descriptor: &OwnedFd) -> rustix::io::Result<bool> {
     let is_inet = rustix::net::getsockname(descriptor)?.address_family() == AddressFamily::INET;

@@ -36,7 +36,7 @@ const OTHERS_BYTES: usize = 1024 * 1024;
 const MOST_CELLS: usize = 100_000;
 const MOST_MEMBERS: usize = 1_000;
 
-/// What tells that the outputs of a cell were left out.
+/// The metadata key of a cell whose outputs were left out.
 const LEFT_OUT: &str = "outputs_left_out";
 
 /// A notebook's text, of which all is known that is needed to append to it.

@@ -59,7 +59,7 @@ struct Known {
     has_cells: bool,
 }
 
-/// What tells the versions of a file apart. Code can set the time of a change, but not when it set it.
+/// What distinguishes the versions of a file. Code can set the time of a change, but not when it set it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     file: (u64, u64),

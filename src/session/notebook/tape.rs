@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_that_only_the_reply_tells_is_added() {
+    fn an_exception_that_only_the_reply_has_is_added() {
         let mut tape = tape();
         tape.take(&Content::Error(error("E")));
         assert_eq!(tape.finish(Some(&error("E"))).outputs.len(), 1);

@@ -48,7 +48,7 @@ struct Waiting {
     left_out: usize,
     is_closing: bool,
     closed: Option<oneshot::Sender<()>>,
-    /// Why cells cannot be written, until somebody is told.
+    /// Why cells cannot be written, until that is reported.
     trouble: Option<String>,
 }
 
@@ -202,7 +202,7 @@ impl Work {
         }
     }
 
-    /// Tells an error once, until writing works again.
+    /// Reports an error once, until writing works again.
     fn complain(&mut self, error: &io::Error) {
         if std::mem::replace(&mut self.is_failing, true) {
             return;

@@ -37,7 +37,7 @@ pub(crate) enum Error {
     Sandbox(#[from] sandbox::Error),
     /// The kernel's Python is on another machine.
     #[error(
-        "name the kernel's Python: it is where the Jupyter server runs the kernel; `sys.executable` in a cell tells it"
+        "name the kernel's Python: it is where the Jupyter server runs the kernel; `sys.executable` in a cell shows it"
     )]
     RemotePython,
     /// The directories that a kernel needs cannot be made.

@@ -130,10 +130,10 @@ mod tests {
     }
 
     #[test]
-    fn python_files_of_packages_are_told() {
+    fn python_files_of_packages_are_listed() {
         let root = workspace();
-        let told = answer(root.path(), "/files", r#"{"package": "mcptools"}"#).unwrap();
-        assert_eq!(told, json!(["mcptools/git/__init__.py", "mcptools/git/deep/b.py"]));
+        let files = answer(root.path(), "/files", r#"{"package": "mcptools"}"#).unwrap();
+        assert_eq!(files, json!(["mcptools/git/__init__.py", "mcptools/git/deep/b.py"]));
         assert_eq!(answer(root.path(), "/files", r#"{"package": "gentools"}"#).unwrap(), json!([]));
         let source = answer(root.path(), "/source", r#"{"file": "mcptools/git/deep/b.py"}"#);
         assert_eq!(source.unwrap(), json!("mcptools/git/deep/b.py"));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_told() {
+    fn nothing_else_is_served() {
         let root = workspace();
         symlink("../.env", root.path().join("mcptools/leak.py")).unwrap();
         symlink("/etc/passwd", root.path().join("mcptools/passwd.py")).unwrap();

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_files_of_the_directory_are_told() {
+    fn only_files_of_the_directory_are_served() {
         let workspace = tempfile::tempdir().unwrap();
         let place = |name: &str| workspace.path().join(name);
         std::fs::create_dir(place(DIRECTORY)).unwrap();

@@ -79,9 +79,9 @@ impl Classes {
             }
         }
         let mut scope = Scope::with(self.0.iter().chain(&others.0).map(|class| class.name.clone()));
-        for (position, class) in self.0.iter_mut().enumerate().filter(|(_, class)| !class.is_elsewhere) {
-            class.is_elsewhere = shared.contains_key(&ClassId(position));
-            if !class.is_elsewhere && by_name.contains_key(class.name.as_str()) {
+        for (position, class) in self.0.iter_mut().enumerate().filter(|(_, class)| !class.is_duplicate) {
+            class.is_duplicate = shared.contains_key(&ClassId(position));
+            if !class.is_duplicate && by_name.contains_key(class.name.as_str()) {
                 class.name = scope.take(format!("Result{}", class.name), Numbering::Joined);
             }
         }

@@ -14,7 +14,7 @@ pub(super) fn field(wire: &str) -> String {
     if names::is_refused_as_field(&name) { name + "_" } else { name }
 }
 
-/// The enum member that stands for the text `value`.
+/// The name of the enum member for the text `value`.
 pub(super) fn member(value: &str) -> String {
     let name = word(value);
     // `mro` is a method of every class, and an enum refuses a member of that name.

@@ -73,10 +73,10 @@ pub(super) struct Class {
     pub(super) name: String,
     /// The preferred name, before conflicts are resolved.
     pub(super) wanted: String,
-    /// What a reader is told about it.
+    /// The text that documents it.
     pub(super) description: Option<String>,
     /// Whether the tool's other schema has the very same class, so that it need not be written again.
-    pub(super) is_elsewhere: bool,
+    pub(super) is_duplicate: bool,
     pub(super) body: Body,
 }
 
@@ -116,7 +116,7 @@ pub(super) struct Field {
     pub(super) wire: String,
     pub(super) ty: Type,
     pub(super) is_required: bool,
-    /// Whether it tells apart the members of a union, so that a default is sent.
+    /// Whether it distinguishes the members of a union, so that a default is sent.
     pub(super) is_tag: bool,
     /// Whether the schema admits `null`, so that an explicit `None` is sent.
     pub(super) is_nullable: bool,
@@ -124,7 +124,7 @@ pub(super) struct Field {
     pub(super) doc: Doc,
 }
 
-/// What a reader is told about a field.
+/// The documentation of a field.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Doc {
     pub(super) description: Option<String>,

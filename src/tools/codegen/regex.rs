@@ -250,7 +250,7 @@ impl Translation<'_> {
         Ok(Last::Atom)
     }
 
-    /// The character that an escape stands for, in a class or outside.
+    /// The character that an escape means, in a class or outside.
     fn escaped(&mut self, character: char) -> Result<char, &'static str> {
         Ok(match character {
             't' => '\t',
@@ -366,7 +366,7 @@ fn is_group_name(name: &str) -> bool {
         && name.starts_with(|c: char| !c.is_ascii_digit())
 }
 
-/// Adds a character that stands for itself, although it may be one of the `special` ones.
+/// Adds a character that matches itself, although it may be one of the `special` ones.
 fn push_literal(python: &mut String, character: char, special: &str) {
     if character.is_control() {
         let _ = write!(python, r"\x{:02x}", character as u32);

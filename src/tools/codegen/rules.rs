@@ -127,7 +127,7 @@ impl Reader<'_> {
         rule
     }
 
-    /// Up to draft-07 one keyword stood for both of today's.
+    /// Up to draft-07 one keyword meant both of today's.
     fn add_dependencies(&mut self, dependencies: &Schema, rule: &mut Schema) -> Option<()> {
         for (name, dependency) in dependencies {
             let (keyword, value) = match dependency {

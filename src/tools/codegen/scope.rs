@@ -1,4 +1,4 @@
-//! Names that must differ from each other, and how the second of two equals is told apart.
+//! Names that must differ from each other, and how the second of two equals is numbered.
 
 use std::collections::{HashMap, HashSet};
 

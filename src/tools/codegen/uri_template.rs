@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_template_is_told() {
+    fn a_text_that_is_no_template_is_refused() {
         for template in [
             "{",
             "}",

@@ -77,7 +77,7 @@ impl Importer {
     async fn register_one(
         &self,
         server: &ImportServer,
-        tell: crate::connections::mcp_client::Progress<'_>,
+        progress: crate::connections::mcp_client::Progress<'_>,
     ) -> Result<(usize, Vec<String>), String> {
         let ImportServer { name, kept, .. } = server;
         let failed = |error: &dyn std::error::Error| describe(error);
@@ -88,7 +88,7 @@ impl Importer {
             let candidate = self.registry.imported(name, kept.parameters.clone(), Vec::new());
             let candidate = candidate.map_err(|error| failed(&error))?;
             let packages = Packages::of_workspace(self.config.workspace());
-            self.registry.register(candidate, packages, tell).await.map_err(|error| failed(&error))
+            self.registry.register(candidate, packages, progress).await.map_err(|error| failed(&error))
         };
         match registered.await {
             Ok((registration, open)) => {

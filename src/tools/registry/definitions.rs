@@ -59,7 +59,7 @@ impl Definitions {
     }
 }
 
-/// What tells the definitions of a server apart from earlier ones.
+/// What distinguishes the definitions of a server from earlier ones.
 #[derive(Debug, Clone)]
 pub(super) enum Version {
     File(Stamp),

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_change_is_told() {
+    fn each_kind_of_change_is_reported() {
         let before = [
             tool("stays", "a", json!({"type": "object", "required": []})),
             tool("goes", "b", json!({})),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_prompts_and_templates_are_told() {
+    fn changed_prompts_and_templates_are_reported() {
         let prompt = |name: &str, description: &str| {
             let (name, description) = (name.to_owned(), Some(description.to_owned()));
             Prompt { name, description, ..Prompt::default() }

@@ -32,7 +32,7 @@ pub(super) async fn listed_by(
     name: &str,
     parameters: &ServerParameters,
     notes: &[String],
-    tell: Progress<'_>,
+    progress: Progress<'_>,
 ) -> Result<Listed, Error> {
     let what = parameters.summary();
     let server_error = |source| Error::Server {
@@ -41,9 +41,9 @@ pub(super) async fn listed_by(
         notes: notes.to_vec(),
         source: Box::new(source),
     };
-    tell("connecting");
-    let connection = connector.connect_reporting(name, parameters, tell).await.map_err(server_error)?;
-    tell("listing its tools");
+    progress("connecting");
+    let connection = connector.connect_reporting(name, parameters, progress).await.map_err(server_error)?;
+    progress("listing its tools");
     match connection.list_tools().await {
         Ok(tools) => {
             let (for_apps, tools): (Vec<_>, Vec<_>) = tools.into_iter().partition(|tool| tool.is_for_apps);

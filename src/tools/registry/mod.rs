@@ -277,8 +277,8 @@ impl Registry {
         }
     }
 
-    /// Connects to a server, generates the package for its tools, and stores the registration. `tell`
-    /// receives progress. Returns the server with the connection over which its tools were listed, still
+    /// Connects to a server, generates the package for its tools, and stores the registration. `progress`
+    /// is called with each step. Returns the server with the connection over which its tools were listed, still
     /// open.
     ///
     /// A server that is not ready in time goes on to start, and the next registration of the same server
@@ -290,11 +290,11 @@ impl Registry {
         &self,
         candidate: Candidate,
         packages: Packages,
-        tell: Progress<'_>,
+        progress: Progress<'_>,
     ) -> Result<(Registration, Open), Error> {
         let Candidate { name, parameters, mut notes, .. } = candidate;
         let Listed { tools, annotations, for_apps, others, notes: of_others, connection } =
-            generate::listed_by(&self.connector, &name, &parameters, &notes, tell).await?;
+            generate::listed_by(&self.connector, &name, &parameters, &notes, progress).await?;
         self.connector.end_other_starts(&name, &parameters);
         notes.extend(generate::left_out(&for_apps).into_iter().chain(of_others));
         let mut server = Registered { parameters, annotations, for_apps, definitions: BTreeMap::new() };

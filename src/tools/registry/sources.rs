@@ -26,7 +26,7 @@ pub enum GenerateError {
     /// The name or the parameters cannot be used.
     #[error("{0}")]
     Unusable(String),
-    /// The server could not be connected to, or did not tell its tools.
+    /// The server could not be connected to, or did not list its tools.
     #[error("{0}")]
     Server(String),
     /// The package could not be written, or the registration not kept.

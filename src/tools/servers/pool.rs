@@ -156,7 +156,7 @@ impl Pool {
     /// Sends the permitted request to `server`, as it was registered when permission was requested; retries
     /// once if the server certainly has not received it and it is not large.
     ///
-    /// Dropping the future tells the server that the request is cancelled.
+    /// Dropping the future notifies the server that the request is cancelled.
     pub(crate) async fn request(
         &self,
         server: &Arc<Registered>,

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_from_a_repetition() {
+    fn a_change_is_distinguished_from_a_repetition() {
         let servers = Announced::default();
         assert!(!servers.put("a", parameters(json!({"command": "x"}))));
         assert!(!servers.put("a", parameters(json!({"command": "x", "args": []}))));

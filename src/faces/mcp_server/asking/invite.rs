@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::sheet::{Asked, Sheet, ended};
 use crate::faces::people::page::Page;
 
-/// Tells a client that the user is done on a page (MCP 2025-11-25).
+/// Notifies a client that the user is done on a page (MCP 2025-11-25).
 const COMPLETE: &str = "notifications/elicitation/complete";
 
 /// Waits until the request is decided on the page, and sends the user there unless a browser shows it.

@@ -35,7 +35,7 @@ const FIELD: &str = "decision";
 /// The field for what the data of a registered server is, which may be left out.
 const LABEL: &str = "label";
 const LABEL_HELP: &str = "Optional, for questions and policies: untrusted if strangers write there, confidential if it must \
-     not get elsewhere. The label of a policy goes before";
+     not be passed on. The label of a policy goes before";
 
 /// The choices and their meaning. An acceptance without a choice means the first.
 const CHOICES: [(&str, Answer); 4] = [

@@ -34,7 +34,7 @@ const POLL_MS: u64 = 1_000;
 /// How many tasks are kept. Those whose results have been fetched go first; if there is none, a call stays a request.
 const KEPT: usize = 64;
 
-/// After this time without a question about it, the result of a task is told with the next answer.
+/// After this time without a question about it, the result of a task comes with the next answer.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
 /// The tasks, oldest first.
@@ -50,8 +50,8 @@ struct Kept {
     end: Option<TaskPayload>,
     questions: BTreeMap<String, Sheet>,
     is_cancelled: bool,
-    /// Whether the client has its result, or another answer has told it.
-    is_told: bool,
+    /// Whether the client has its result: fetched, or with another answer.
+    is_delivered: bool,
     last_asked: Instant,
     connection: u64,
 }
@@ -106,7 +106,7 @@ impl Tasks {
         kept.last_asked = Instant::now();
         kept.look(left);
         if let Some(end) = &kept.end {
-            kept.is_told |= !kept.is_cancelled;
+            kept.is_delivered |= !kept.is_cancelled;
             return Ok(DetailedTask::new(kept.task.clone(), end.clone()));
         }
         kept.ongoing.attend(true);
@@ -143,7 +143,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// Interrupts a task. Its client need not ask again, so that its result is told with the next answer.
+    /// Interrupts a task. Its client need not ask again, so that its result comes with the next answer.
     pub(in crate::faces::mcp_server) fn cancel(&self, id: &str, left: &Left) -> Result<(), ErrorData> {
         let mut kept = self.lock();
         let kept = find(&mut kept, id, left)?;
@@ -164,7 +164,7 @@ impl Tasks {
 
     /// Takes out the tasks of a client that is gone whose results it does not have; their questions can be asked again.
     pub(in crate::faces::mcp_server) fn abandon(&self, connection: u64) -> Vec<Ongoing> {
-        let is_open = |kept: &mut Kept| kept.connection == connection && !kept.is_told;
+        let is_open = |kept: &mut Kept| kept.connection == connection && !kept.is_delivered;
         let open: Vec<Kept> = self.lock().extract_if(.., is_open).collect();
         let leave = |Kept { mut ongoing, questions, task, .. }: Kept| {
             ongoing.give_back(requests_of(questions));
@@ -178,7 +178,7 @@ impl Tasks {
     fn keep(&self, ongoing: Ongoing, connection: u64) -> Result<Task, Box<Ongoing>> {
         let mut kept = self.lock();
         if kept.len() >= KEPT {
-            match kept.iter().position(|kept| kept.end.is_some() && kept.is_told) {
+            match kept.iter().position(|kept| kept.end.is_some() && kept.is_delivered) {
                 Some(oldest) => drop(kept.remove(oldest)),
                 None => return Err(Box::new(ongoing)),
             }
@@ -207,7 +207,7 @@ fn find<'a>(kept: &'a mut Vec<Kept>, id: &str, left: &Left) -> Result<&'a mut Ke
     }
     kept.iter_mut().find(|kept| kept.task.task_id == id).ok_or_else(|| {
         let message = format!(
-            "there is no task `{id}`: its result was fetched long ago, or told with the answer to another call"
+            "there is no task `{id}`: its result was fetched long ago, or came with the answer to another call"
         );
         ErrorData::invalid_params(message, None)
     })
@@ -216,7 +216,16 @@ fn find<'a>(kept: &'a mut Vec<Kept>, id: &str, left: &Left) -> Result<&'a mut Ke
 impl Kept {
     fn new(ongoing: Ongoing, task: Task, connection: u64) -> Self {
         let (end, questions, last_asked) = (None, BTreeMap::new(), Instant::now());
-        Self { ongoing, task, end, questions, is_cancelled: false, is_told: false, last_asked, connection }
+        Self {
+            ongoing,
+            task,
+            end,
+            questions,
+            is_cancelled: false,
+            is_delivered: false,
+            last_asked,
+            connection,
+        }
     }
 
     /// Notices that the work is done.
@@ -247,10 +256,10 @@ impl Kept {
     /// The result, if its client does not ask for it any more.
     fn forgotten(&mut self) -> Option<Done> {
         let is_forgotten = self.is_cancelled || self.last_asked.elapsed() > FORGOTTEN_AFTER;
-        if self.end.is_none() || self.is_told || !is_forgotten {
+        if self.end.is_none() || self.is_delivered || !is_forgotten {
             return None;
         }
-        self.is_told = true;
+        self.is_delivered = true;
         let text = self.ongoing.text()?;
         let why = if self.is_cancelled { Why::Cancelled } else { Why::NotFetched };
         let about = self.ongoing.about();

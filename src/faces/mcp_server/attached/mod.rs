@@ -1,4 +1,4 @@
-//! The people at prompts and on pages, beside the client: what they are asked, and what the agent is told of them.
+//! The people at prompts and on pages, beside the client: what they are asked, and the notes about them for the agent.
 
 mod person;
 
@@ -19,7 +19,7 @@ use crate::faces::people::page::Page;
 use crate::kernels::output::Text;
 use crate::session::{Audience, Event, Outcome, Question, Session};
 
-/// How much of the late output that a person's cell has brought to light the agent is told, in characters.
+/// How much of the late output that a person's cell has brought to light the agent is shown, in characters.
 const LATE_CHARS: usize = 5_000;
 
 /// How many notes wait for the agent.
@@ -47,7 +47,7 @@ struct State {
     looked_at: BTreeSet<u64>,
     /// The questions that nobody has answered.
     open: BTreeMap<u64, Open>,
-    /// How many cells they have run since the agent was told.
+    /// How many cells they have run since the last note to the agent.
     ran: usize,
     has_worked: bool,
     /// What the agent has to know of those cells.
@@ -235,14 +235,14 @@ async fn ask_all(
             // The numbers of the rows are those of the questions only if none is missing.
             if let Some(Ok(text)) = text.filter(|_| asked.len() == rows) {
                 let questions = asked.iter().map(|(_, question, _)| question.number).collect();
-                audience.tell(&Event::Together { questions, text: text.into() });
+                audience.send(&Event::Together { questions, text: text.into() });
             }
             for (request, question, answered) in asked {
                 let number = question.number;
                 if question.until.is_some() {
                     request.hand_out();
                 }
-                audience.tell(&Event::Question(question));
+                audience.send(&Event::Question(question));
                 tokio::spawn(follow(request, number, answered, Arc::clone(&state), Arc::clone(&audience)));
             }
         }
@@ -291,7 +291,7 @@ async fn follow(
         // What the client's user has answered, or nobody.
         _ => fate.get().copied().unwrap_or("taken back"),
     };
-    audience.tell(&Event::Decided { question, how });
+    audience.send(&Event::Decided { question, how });
 }
 
 /// Returns whether the answer came in time.

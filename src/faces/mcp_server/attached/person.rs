@@ -95,7 +95,7 @@ impl Person {
                 Said::Run { code } => self.run(code),
                 Said::Interrupt => self.interrupt(),
                 Said::Answer { question, answer, label } => {
-                    // The others are told, and this person too, how it was decided.
+                    // How it was decided is reported to all, this person included.
                     self.attached().answer(question, (answer, label));
                 }
                 Said::Complete { id, code, cursor } => {
@@ -264,7 +264,7 @@ async fn write(
     let number = person.attached().audience.last_number();
     let mut changes = person.place().session.changes_of_grants();
     changes.mark_changed();
-    let (mut next, mut told) = (Some(Heard::Ready { number }), Vec::new());
+    let (mut next, mut sent) = (Some(Heard::Ready { number }), Vec::new());
     loop {
         if let Some(heard) = next {
             let mut line = serde_json::to_vec(&heard)?;
@@ -279,8 +279,8 @@ async fn write(
             },
             Ok(()) = changes.changed() => {
                 let grants = person.grants();
-                (grants != told).then(|| {
-                    told.clone_from(&grants);
+                (grants != sent).then(|| {
+                    sent.clone_from(&grants);
                     Heard::Grants { grants }
                 })
             }

@@ -54,7 +54,7 @@ impl Play {
 }
 
 #[test]
-fn a_cancelled_answer_is_told_once() {
+fn a_cancelled_answer_is_repeated_once() {
     let mut play = Play::new();
     play.begin(1);
     assert!(play.answer(1, true).is_empty());
@@ -65,7 +65,7 @@ fn a_cancelled_answer_is_told_once() {
 }
 
 #[test]
-fn what_a_cancelled_answer_would_have_told_is_told_by_the_next() {
+fn the_next_answer_repeats_cancelled_ones() {
     let mut play = Play::new();
     for id in [1, 2] {
         play.begin(id);
@@ -108,7 +108,7 @@ fn a_call_that_takes_long_is_in_doubt() {
 }
 
 #[test]
-fn what_an_answer_in_doubt_tells_is_told_once_more() {
+fn what_an_answer_in_doubt_repeats_is_repeated_once_more() {
     let mut play = Play::new();
     for id in 1..=4 {
         play.begin(id);
@@ -151,7 +151,7 @@ fn a_cancellation_that_crosses_its_answer_counts() {
 }
 
 #[test]
-fn an_answer_waits_for_earlier_cells_that_it_should_tell() {
+fn an_answer_waits_for_earlier_cells_whose_answers_it_should_repeat() {
     let mut play = Play::new();
     let has_to_wait = |play: &Play, id| play.state.has_to_wait(&call(id));
     play.begin(1);

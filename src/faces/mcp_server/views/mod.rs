@@ -77,8 +77,8 @@ pub(super) fn page(uri: &str) -> Option<ResourceContents> {
     (uri == PAGE).then(content)
 }
 
-/// Tells the page in a result what there is to show.
-pub(super) fn tell(result: CallToolResult, views: &[PathBuf]) -> CallToolResult {
+/// Adds to a result the names of the views and images that the page can show.
+pub(super) fn add_names(result: CallToolResult, views: &[PathBuf]) -> CallToolResult {
     let names = views.iter().filter_map(|view| Some(address(view.file_name()?.to_str()?)?.name().to_owned()));
     let names: Vec<String> = names.take(MOST_VIEWS).collect();
     if names.is_empty() {
@@ -187,11 +187,12 @@ mod tests {
     fn answers_name_views_and_images() {
         let views = ["/w/.ipybox/views/0a1b2c3d-table.jsonl", "/plots/0a1b2c3d.png", "/w/.ipybox/views/x"];
         let views = views.map(PathBuf::from);
-        let result = serde_json::to_value(tell(reply::success("x"), &views)).unwrap();
+        let result = serde_json::to_value(add_names(reply::success("x"), &views)).unwrap();
         assert_eq!(result["_meta"], json!({ VIEWS: ["0a1b2c3d-table.jsonl", "0a1b2c3d.png"] }));
-        let result = serde_json::to_value(tell(reply::success("x"), &views[2..])).unwrap();
+        let result = serde_json::to_value(add_names(reply::success("x"), &views[2..])).unwrap();
         assert_eq!(result.get("_meta"), None);
-        let result = serde_json::to_value(tell(reply::success("x"), &vec![views[1].clone(); 100])).unwrap();
+        let result =
+            serde_json::to_value(add_names(reply::success("x"), &vec![views[1].clone(); 100])).unwrap();
         assert_eq!(result["_meta"][VIEWS].as_array().unwrap().len(), MOST_VIEWS);
     }
 

@@ -52,7 +52,7 @@ async function begin() {
   client.capabilities = hostCapabilities ?? {};
   adopt(hostContext);
   send({ method: "ui/notifications/initialized", params: {} });
-  new ResizeObserver(tellHeight).observe(document.documentElement);
+  new ResizeObserver(reportHeight).observe(document.documentElement);
 }
 
 // The client's colours and fonts, and how it shows the page.
@@ -79,7 +79,7 @@ function isDark() {
   return set ? set === "dark" : darkness.matches;
 }
 
-function tellHeight() {
+function reportHeight() {
   const height = Math.ceil(document.getElementById("views").getBoundingClientRect().height);
   if (height !== client.height) send({ method: "ui/notifications/size-changed", params: { height } });
   client.height = height;
@@ -197,7 +197,7 @@ const UNWANTED = "script, link, meta, base, iframe, frame, object, embed, portal
 const HTML_POLICY = "default-src 'none'; img-src data:; media-src data:; font-src data:; style-src 'unsafe-inline'";
 const HTML_FRAME = `<!doctype html><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${HTML_POLICY}">`;
 
-// HTML of an object: without scripts, and without what could tell another machine that it is read.
+// HTML of an object: without scripts, and without what could show another machine that it is read.
 async function showHtml(view, section) {
   section.ariaLabel = "HTML";
   section.classList.add("html");
@@ -245,7 +245,7 @@ const drawnPlots = new Set();
 async function showPlot(view, section, kind) {
   section.ariaLabel = "Plot";
   const status = make("p", { className: "bar note", role: "status" }, "Drawing the plot …");
-  const missing = make("p", { className: "bar note", hidden: true }, "Data or images that this plot has elsewhere are not shown: views have no network.");
+  const missing = make("p", { className: "bar note", hidden: true }, "Data or images that this plot loads from the network are not shown: views have no network.");
   section.append(status, missing);
   const bytes = await readBytes({ view });
   const spec = await bytes.text();

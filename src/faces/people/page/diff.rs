@@ -61,7 +61,7 @@ struct Line {
     text: String,
 }
 
-/// What a call would change, as far as its arguments tell. Blocks: reads the file.
+/// What a call would change, as far as its arguments show. Blocks: reads the file.
 pub(super) fn changes(call: &Call) -> Vec<Change> {
     let mut changes = Vec::new();
     if !call.is_ours() {

@@ -14,7 +14,7 @@ const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// What the answer is for, as the browser says.
 const DESTINATION: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
-/// What every answer says. Nothing from elsewhere is loaded, nobody else sees or frames the page, and nothing is kept.
+/// The headers of every answer: nothing from other sites is loaded, nobody else sees or frames it, nothing is kept.
 const HEADERS: [(HeaderName, &str); 9] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -57,7 +57,7 @@ impl Host {
             return (is_framed || is_part && headers.get(&SITE).is_some_and(is_of_others))
                 .then_some((StatusCode::FORBIDDEN, "Other pages do not get this one."));
         }
-        // What changes or tells something. Browsers always send the origin of such a request.
+        // Requests that change something or return data. Browsers always send the origin of such a request.
         let is_ours =
             only(headers, &header::ORIGIN).and_then(|origin| origin.strip_prefix("http://")) == Some(host);
         if !is_ours || headers.get(&SITE).is_some_and(is_of_others) {

@@ -1,4 +1,4 @@
-//! Between the session and the browsers: takes what the session says, tells all browsers, and says what people answer.
+//! Between the session and the browsers: passes what the session says to all browsers, and what people answer back.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::sync::CancellationToken;
 
 use super::scene::Scene;
-use super::{News, Teller};
+use super::{News, OnNews};
 use crate::faces::people::{Heard, Said};
 
 /// The longest line of a session, in bytes: arguments may be long.
@@ -42,7 +42,7 @@ impl Hub {
     /// Hears the session until it ends, or `stop` is cancelled.
     pub(super) fn start<R, W>(
         (input, output): (R, W),
-        tell: Arc<Teller>,
+        on_news: Arc<OnNews>,
         ended: CancellationToken,
         stop: CancellationToken,
     ) -> Arc<Self>
@@ -60,7 +60,7 @@ impl Hub {
         let hearing = Arc::clone(&hub);
         tokio::spawn(async move {
             let done = tokio::select! {
-                done = hearing.hear(input, &tell) => done,
+                done = hearing.hear(input, &on_news) => done,
                 done = say(output, said) => done,
                 () = stop.cancelled() => Ok(()),
             };
@@ -68,29 +68,29 @@ impl Hub {
                 tracing::error!(%error, "the connection of the approval page to its session has failed: the page has ended");
             }
             let over = hearing.scene().end();
-            hearing.tell(&over);
+            hearing.broadcast(&over);
             ended.cancel();
         });
         hub
     }
 
-    async fn hear(&self, input: impl AsyncRead + Unpin, tell: &Teller) -> io::Result<()> {
+    async fn hear(&self, input: impl AsyncRead + Unpin, on_news: &OnNews) -> io::Result<()> {
         let mut lines = FramedRead::new(input, LinesCodec::new_with_max_length(LINE_BYTES));
         while let Some(line) = lines.next().await {
             let heard: Heard = serde_json::from_str(&line.map_err(io::Error::other)?)?;
             if let Heard::Question { call, .. } = &heard {
-                tell(News::Question(super::view::line(call)));
+                on_news(News::Question(super::view::line(call)));
             }
-            // Told while the scene is locked, so that a new browser misses nothing and hears nothing twice.
+            // Sent while the scene is locked, so that a new browser misses nothing and hears nothing twice.
             let mut scene = self.scene();
             if let Some(event) = scene.take(heard) {
-                self.tell(&event);
+                self.broadcast(&event);
             }
         }
         Ok(())
     }
 
-    fn tell(&self, event: &Value) {
+    fn broadcast(&self, event: &Value) {
         // Without browsers nobody listens.
         self.events.send(line(event)).ok();
     }
@@ -129,12 +129,12 @@ impl Hub {
         self.browsers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells how many browsers there are.
+    /// Reports how many browsers there are.
     fn looked_at(&self, browsers: usize) {
         if !self.say(Said::Look { is_looking: browsers > 0 }) {
-            tracing::debug!("the session is not told how many browsers show the page");
+            tracing::debug!("could not report to the session how many browsers show the page");
         }
-        self.tell(&json!({"event": "browsers", "count": browsers}));
+        self.broadcast(&json!({"event": "browsers", "count": browsers}));
     }
 }
 

@@ -38,7 +38,7 @@ pub enum Error {
     NoChance,
 }
 
-/// What whoever has opened the page is told, and tells the user.
+/// News for whoever has opened the page, to be passed on to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum News {
@@ -50,8 +50,8 @@ pub enum News {
     Question(String),
 }
 
-/// Is told the news.
-pub(crate) type Teller = Box<dyn Fn(News) + Send + Sync>;
+/// Receives the news.
+pub(crate) type OnNews = Box<dyn Fn(News) + Send + Sync>;
 
 /// A page, as long as this lives.
 #[derive(Debug)]
@@ -64,14 +64,14 @@ pub struct Page {
 }
 
 impl Page {
-    /// Serves a page for the session that speaks on these streams, on a free port of this machine. `tell` gets new codes
-    /// too, which are for the user alone.
+    /// Serves a page for the session that speaks on these streams, on a free port of this machine. `on_news` gets new
+    /// codes too, which are for the user alone.
     ///
     /// # Errors
     /// See [`Error`].
     pub async fn open<R, W>(
         streams: (R, W),
-        tell: impl Fn(News) + Send + Sync + 'static,
+        on_news: impl Fn(News) + Send + Sync + 'static,
     ) -> Result<Self, Error>
     where
         R: AsyncRead + Unpin + Send + 'static,
@@ -80,10 +80,10 @@ impl Page {
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await.map_err(Error::Listen)?;
         let address = listener.local_addr().map_err(Error::Listen)?;
         let lock = Arc::new(Lock::new().map_err(|_| Error::NoChance)?);
-        let tell: Arc<Teller> = Arc::new(Box::new(tell));
+        let on_news: Arc<OnNews> = Arc::new(Box::new(on_news));
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
-        let hub = Hub::start(streams, Arc::clone(&tell), ended.clone(), stop.clone());
-        let router = routes::router(address, Arc::clone(&hub), Arc::clone(&lock), tell);
+        let hub = Hub::start(streams, Arc::clone(&on_news), ended.clone(), stop.clone());
+        let router = routes::router(address, Arc::clone(&hub), Arc::clone(&lock), on_news);
         tokio::spawn(listener::serve(listener, router, stop.clone()));
         Ok(Self { address, lock, hub, ended, _stop: stop.drop_guard() })
     }

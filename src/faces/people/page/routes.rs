@@ -20,7 +20,7 @@ use serde_json::json;
 use super::guard::{self, Host, KEY};
 use super::hub::{Hub, Watching};
 use super::key::{Lock, Tried};
-use super::{News, Teller, diff, view};
+use super::{News, OnNews, diff, view};
 use crate::faces::people::{Answer, Label, Said};
 use crate::ground::files::small;
 
@@ -45,20 +45,20 @@ struct Site {
     cookie_name: Arc<str>,
     hub: Arc<Hub>,
     lock: Arc<Lock>,
-    tell: Arc<Teller>,
+    on_news: Arc<OnNews>,
     /// One code is looked at at a time.
     turnstile: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// The page, its parts and what it asks for.
-pub(super) fn router(address: SocketAddr, hub: Arc<Hub>, lock: Arc<Lock>, tell: Arc<Teller>) -> Router {
+pub(super) fn router(address: SocketAddr, hub: Arc<Hub>, lock: Arc<Lock>, on_news: Arc<OnNews>) -> Router {
     let site = Site {
         host: Host::of(address),
         // Browsers send the cookies of all ports of a host to each of them.
         cookie_name: format!("ipybox-{}", address.port()).into(),
         hub,
         lock,
-        tell,
+        on_news,
         turnstile: Arc::default(),
     };
     let inside = Router::new()
@@ -134,7 +134,7 @@ async fn enter(
     };
     Ok(match tried {
         Tried::Right => {
-            (site.tell)(News::Entered(site.lock.code()));
+            (site.on_news)(News::Entered(site.lock.code()));
             let (cookie, key) = site.lock.secrets();
             let cookie = format!("{}={cookie}; HttpOnly; SameSite=Strict; Path=/", site.cookie_name);
             ([(header::SET_COOKIE, cookie)], Json(json!({"key": key, "entries": site.lock.entries()})))
@@ -142,7 +142,7 @@ async fn enter(
         }
         Tried::Wrong => (StatusCode::FORBIDDEN, "That is not the code.").into_response(),
         Tried::Changed => {
-            (site.tell)(News::Changed(site.lock.code()));
+            (site.on_news)(News::Changed(site.lock.code()));
             let why = "That is not the code. There is a new one now, where the first one was shown.";
             (StatusCode::FORBIDDEN, why).into_response()
         }

@@ -74,7 +74,7 @@ impl Scene {
         })
     }
 
-    /// Takes what the session says, and returns what is told to browsers.
+    /// Takes what the session says, and returns the event for browsers.
     pub(super) fn take(&mut self, heard: Heard) -> Option<Value> {
         Some(match heard {
             Heard::Question { question, call, grant, outside, scope, left_ms, .. } => {
@@ -89,9 +89,9 @@ impl Scene {
             Heard::Decided { question, how } => {
                 let open = self.questions.remove(&question)?;
                 let decided = Decided { at: now(), call: view::line(&open.call), how: visible::line(&how) };
-                let told = json!({"event": "decided", "id": question, "decision": decided});
+                let event = json!({"event": "decided", "id": question, "decision": decided});
                 self.keep([decided]);
-                told
+                event
             }
             Heard::History { decisions } => {
                 let earlier = decisions.into_iter().map(|decision| Decided {
@@ -174,9 +174,9 @@ impl Scene {
     fn open(&mut self, question: u64, row: Row, call: Call, left_ms: Option<u64>) -> Value {
         let until = left_ms.and_then(|left| Instant::now().checked_add(Duration::from_millis(left)));
         let open = Open { row, call, until };
-        let told = json!({"event": "question", "question": open.shown()});
+        let event = json!({"event": "question", "question": open.shown()});
         self.questions.insert(question, open);
-        told
+        event
     }
 
     fn keep(&mut self, decisions: impl IntoIterator<Item = Decided>) {
@@ -189,14 +189,14 @@ impl Scene {
         let code = view::block(code, Use::Text);
         let (colours, output, images) = (Coloured::default(), String::new(), Vec::new());
         let cell = Cell { cell, number, by, code, colours, output, left_out: 0, images, end: None };
-        let told = json!({"event": "began", "cell": cell.shown()});
+        let event = json!({"event": "began", "cell": cell.shown()});
         self.cells.push_back(cell);
         // Those that have not ended stay.
         while self.cells.len() > CELLS {
             let ended = self.cells.iter().position(|cell| cell.end.is_some()).unwrap_or_default();
             self.cells.remove(ended);
         }
-        told
+        event
     }
 }
 
@@ -276,10 +276,10 @@ mod tests {
     fn output_is_text() {
         let mut scene = Scene::default();
         scene.take(Heard::Began { cell: 1, number: 1, by: By::Agent, code: "a\u{202e}b\nc".to_owned() });
-        let told = scene
+        let event = scene
             .take(Heard::Text { cell: 1, text: "\u{1b}[31mred\u{1b}[0m\u{202e}<b>".to_owned() })
             .unwrap();
-        assert_eq!(told["text"], "red<b>");
+        assert_eq!(event["text"], "red<b>");
         assert_eq!(scene.all()["cells"][0]["code"], "a\\u202eb\nc");
         assert!(scene.take(Heard::Text { cell: 2, text: "nobody's".to_owned() }).is_none());
     }

@@ -30,7 +30,7 @@ pub(crate) enum Use {
 const MARKS: usize = 3;
 
 /// Characters without a picture, of which Unicode says otherwise: the blank of Braille, of notes and of hieroglyphs, and
-/// what stands for an object.
+/// the placeholder of an object.
 const BLANK: [char; 5] = ['\u{2800}', '\u{fffc}', '\u{13441}', '\u{13442}', '\u{1d159}'];
 
 /// `text` as a literal of Python.

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_telling_text_is_shown() {
+    fn the_most_informative_text_is_shown() {
         let placeholder = "<IPython.core.display.Thing object>";
         check(json!({"text/plain": placeholder, "text/markdown": "**bold**"}), Some("**bold**"), &[]);
         check(json!({"text/plain": placeholder, "text/latex": "$x$"}), Some("$x$"), &[]);

@@ -272,11 +272,11 @@ impl Transcript {
     /// How the text so far ends.
     fn joined_end(&self) -> Joined {
         let mut end = Joined { text: String::new(), ..self.joined };
-        let is_telling = |piece: &&Piece| match piece {
+        let has_text = |piece: &&Piece| match piece {
             Piece::Stream(terminal) => !terminal.is_empty(),
             Piece::Object(object) => object.text.is_some(),
         };
-        match self.pieces.iter().rfind(is_telling) {
+        match self.pieces.iter().rfind(has_text) {
             Some(Piece::Stream(terminal)) => {
                 end.is_after_object = false;
                 end.is_at_line_start = terminal.is_at_line_start();

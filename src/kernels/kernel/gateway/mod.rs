@@ -242,7 +242,7 @@ impl Gateway {
 /// Sends a notice to the host, which may have gone.
 async fn notify(channel: &Channel, notice: &Notice) {
     if let Err(error) = channel.send(notice, None).await {
-        tracing::debug!(%error, ?notice, "could not tell the host");
+        tracing::debug!(%error, ?notice, "could not notify the host");
     }
 }
 

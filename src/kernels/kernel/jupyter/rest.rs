@@ -24,7 +24,7 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
 const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// How many kernel specs an error lists, and how long their names may be.
-const SPECS_TOLD: usize = 20;
+const SPECS_LISTED: usize = 20;
 const SPEC_BYTES_MAX: usize = 100;
 
 /// How many characters of an error's text are shown.
@@ -132,7 +132,7 @@ impl Server {
             return Ok(name);
         }
         let known = specs.kernelspecs.keys().filter(|name| name.len() <= SPEC_BYTES_MAX);
-        let known: Vec<_> = known.take(SPECS_TOLD).map(|name| format!("`{name}`")).collect();
+        let known: Vec<_> = known.take(SPECS_LISTED).map(|name| format!("`{name}`")).collect();
         let known = match known.as_slice() {
             [] => "it has none at all; install one there: `python -m ipykernel install`".to_owned(),
             known => format!("choose one by `--kernel-name`; it has {}", known.join(", ")),
@@ -261,8 +261,9 @@ impl Server {
                 server,
                 status,
                 advice: if has_token {
-                    "the token is wrong or may not do this (`jupyter server list` on that machine tells a Jupyter Server's own), or the \
-                     server does not answer to this host name (`--ServerApp.allow_remote_access=True`)"
+                    "the token is wrong or may not do this (`jupyter server list` on that machine prints a \
+                     Jupyter Server's own), or the server does not answer to this host name \
+                     (`--ServerApp.allow_remote_access=True`)"
                 } else {
                     "it wants a token; name the variable that holds it by `--kernel-gateway-token-env`"
                 },
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_says_is_told_wherever_it_stands() {
+    fn a_servers_message_is_found_wherever_it_stands() {
         check_message(r#"{"message": "Forbidden", "reason": null}"#, "Forbidden");
         check_message(r#"{"reason": "Unauthorized", "message": ""}"#, "Unauthorized");
         check_message(

@@ -38,10 +38,10 @@ def install(ask):
 
     sys.path_hooks.insert(0, find)
     sys.path.insert(0, ROOT)
-    tell_children()
+    warn_children()
 
 
-def tell_children():
+def warn_children():
     """Show programs that the kernel starts why they cannot import these packages."""
     directory = own_directory()
     for name in (*PACKAGES, "ipybox_runtime"):

@@ -10,7 +10,7 @@ NAMES_OF_SOURCES = ("set_thread_parent", "_parent_header")
 
 
 class ShellLikeQtConsole(ZMQInteractiveShell):
-    """A shell whose name tells libraries that its reader has no browser, where rich and tqdm would show widgets.
+    """A shell whose name shows libraries that its reader has no browser, where rich and tqdm would show widgets.
 
     rich knows notebooks by the name of ipykernel's own shell, tqdm those without widgets by a name with `qt` in it.
     """
@@ -42,7 +42,7 @@ def refuse_input(kernel, refuse):
 
 
 def wants_views(kernel):
-    """Tells whether the client of the newest cell shows views."""
+    """Return a function that says whether the client of the newest cell shows views."""
     return lambda: bool(kernel.get_parent("shell").get("content", {}).get("has_views"))
 
 

@@ -84,7 +84,7 @@ class Stream(OutStream):
                 self._consumed_bytes += len(data)
                 self.is_busy = False
                 os.write(self._original_stdstream_copy, data)
-        except Exception:  # noqa: BLE001 - as in ipykernel: `close` tells of it
+        except Exception:  # noqa: BLE001 - as in ipykernel: `close` reports it
             self.is_busy = False
             self._exc = sys.exc_info()
 

@@ -74,15 +74,15 @@ impl Scene {
         let mut command = Command::new("bwrap");
         command.args(&prepared.arguments).args(["sh", "-c", script]).process_group(0);
         let output = command.output().unwrap();
-        let told = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8_lossy(&told).into_owned())
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
     }
 
     #[track_caller]
     fn check(&self, script: &str, is_allowed: bool) {
-        let (succeeded, told) = self.run(script);
-        assert!(!told.contains("bwrap:"), "{told}");
-        assert_eq!(succeeded, is_allowed, "{script} → {told}");
+        let (succeeded, output) = self.run(script);
+        assert!(!output.contains("bwrap:"), "{output}");
+        assert_eq!(succeeded, is_allowed, "{script} → {output}");
     }
 
     #[track_caller]

@@ -91,7 +91,7 @@ async fn runtime(surroundings: &Surroundings) -> Finding {
     let found = match packaged_version(&srt) {
         Some(version) => version,
         None => match surroundings.run(&srt, &["--version"]).await {
-            Ok(text) => version(&text).unwrap_or("a version that it does not tell").to_owned(),
+            Ok(text) => version(&text).unwrap_or("a version that it does not report").to_owned(),
             Err(said) => return failed(format!("`{}` does not run: {said}", srt.display())),
         },
     };

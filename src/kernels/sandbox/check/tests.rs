@@ -77,7 +77,7 @@ async fn on_a_healthy_machine_all_is_well() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn each_missing_program_is_told_with_the_command_that_installs_it() {
+async fn each_missing_program_is_reported_with_the_command_that_installs_it() {
     for (name, package) in
         [("bwrap", "bubblewrap"), ("socat", "socat"), ("rg", "ripgrep"), ("which", "debianutils")]
     {
@@ -91,7 +91,7 @@ async fn each_missing_program_is_told_with_the_command_that_installs_it() {
 }
 
 #[tokio::test]
-async fn a_missing_or_old_srt_is_told_with_the_version_to_install() {
+async fn a_missing_or_old_srt_is_reported_with_the_version_to_install() {
     let fix = "npm install -g @anthropic-ai/sandbox-runtime@0.0.78";
     let examine = async |programs: Programs| srt::examine(&programs.surroundings(Machine::default())).await;
     let programs = healthy();
@@ -103,13 +103,13 @@ async fn a_missing_or_old_srt_is_told_with_the_version_to_install() {
     check(&findings, "srt", Status::Warning, &["0.1.0 (", fix]);
     check(&findings, "start", Status::Ok, &[]);
     let findings = examine(healthy().acting("srt", "echo nonsense")).await;
-    check(&findings, "srt", Status::Failed, &["does not tell", fix]);
+    check(&findings, "srt", Status::Failed, &["does not report", fix]);
     let findings = examine(healthy().acting("node", "echo v18.20.1")).await;
     check(&findings, "node", Status::Failed, &["18.20.1", "20.11"]);
 }
 
 #[tokio::test]
-async fn an_srt_that_starts_no_sandbox_is_told_by_what_it_says() {
+async fn an_srt_that_starts_no_sandbox_is_reported_with_its_output() {
     let script = "[ $1 = --version ] && echo 0.0.78 && exit; echo 'no sandbox today' >&2; exit 1";
     let findings = srt::examine(&healthy().acting("srt", script).surroundings(Machine::default())).await;
     check(&findings, "start", Status::Failed, &["no sandbox today", "--debug"]);
@@ -117,7 +117,7 @@ async fn an_srt_that_starts_no_sandbox_is_told_by_what_it_says() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_container_without_namespaces_is_told_to_be_the_sandbox() {
+async fn a_container_without_namespaces_is_reported_to_be_the_sandbox() {
     let refusal = "[ $1 = --version ] && echo bubblewrap 0.8.0 && exit\n\
         echo 'bwrap: No permissions to create a new namespace' >&2; exit 1";
     let programs = healthy().acting("bwrap", refusal);
@@ -146,10 +146,13 @@ fn versions_are_found_in_what_programs_say() {
 #[tokio::test]
 async fn an_error_at_the_start_has_the_words_of_the_findings() {
     let findings = missing(Backend::Srt, &Variables::from_pairs([("PATH", "/nonexistent")])).await;
-    let told = Unusable { backend: Backend::Srt, findings }.to_string();
-    assert!(told.starts_with("start the sandbox (srt): node: not on PATH; srt: not on PATH"), "{told}");
-    assert!(told.contains("\nhint: run `npm install -g @anthropic-ai/sandbox-runtime@0.0.78`"), "{told}");
-    assert_eq!(told.matches("hint: install Node.js").count(), 1, "{told}");
+    let message = Unusable { backend: Backend::Srt, findings }.to_string();
+    assert!(message.starts_with("start the sandbox (srt): node: not on PATH; srt: not on PATH"), "{message}");
+    assert!(
+        message.contains("\nhint: run `npm install -g @anthropic-ai/sandbox-runtime@0.0.78`"),
+        "{message}"
+    );
+    assert_eq!(message.matches("hint: install Node.js").count(), 1, "{message}");
 }
 
 /// Needs bubblewrap, and a machine that lets it work.

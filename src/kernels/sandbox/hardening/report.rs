@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lacking_makes_it_incomplete_and_is_told() {
+    fn what_is_lacking_makes_it_incomplete_and_is_named() {
         check(
             |layers| layers.landlock.unguarded = vec!["signals".to_owned()],
             "Landlock ABI 6 guards files, signals; system calls are filtered (x86_64); no capabilities; \

@@ -117,7 +117,7 @@ fn no_capability_is_left() {
 }
 
 #[test]
-fn what_does_not_exist_is_skipped_and_told() {
+fn what_does_not_exist_is_skipped_and_reported() {
     let hardening = Hardening { writable: vec!["/nonexistent/here".into()], allow_unix_sockets: false };
     let report =
         std::thread::spawn(move || hardening.apply_to_kernel()).join().expect("the thread ends well");

@@ -4,7 +4,7 @@
 //! ```text
 //! text → document (JSON) → schema (every key known, every value fit) → Policy
 //! Policy + Place → rules: real paths, our own protections in → Rules → settings for srt
-//!                                                                    → what bubblewrap and Landlock are told
+//!                                                                    → settings for bubblewrap and Landlock
 //! ```
 //!
 //! It reads the policy's file and resolves paths; it starts nothing, and it writes nothing.
@@ -248,7 +248,7 @@ impl Policy {
         Ok(policy)
     }
 
-    /// What it is called: its file's path, or what stands for the one that has none.
+    /// Its name in messages: its file's path, or another text for a policy without a file.
     pub(crate) fn name(&self) -> &str {
         &self.source.name
     }

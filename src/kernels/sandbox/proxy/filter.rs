@@ -113,9 +113,9 @@ mod tests {
     #[track_caller]
     fn check(filter: &Filter, host: &str, port: u16, expected: &str) {
         let host = Host::parse(host).unwrap();
-        let told =
+        let verdict =
             filter.judge(&host, port).map_or_else(|refusal| refusal.to_string(), |()| "open".to_owned());
-        assert!(told.contains(expected), "{host}:{port} → {told}");
+        assert!(verdict.contains(expected), "{host}:{port} → {verdict}");
     }
 
     #[track_caller]
@@ -123,8 +123,8 @@ mod tests {
         let (host, address) = (Host::parse(host).unwrap(), address.parse().unwrap());
         let own = ["1.2.3.4".parse().unwrap()];
         let judged = filter.judge_address(&host, address, 443, &own);
-        let told = judged.map_or_else(|refusal| refusal.to_string(), |()| "open".to_owned());
-        assert!(told.contains(expected), "{host} → {address} → {told}");
+        let verdict = judged.map_or_else(|refusal| refusal.to_string(), |()| "open".to_owned());
+        assert!(verdict.contains(expected), "{host} → {address} → {verdict}");
     }
 
     #[test]

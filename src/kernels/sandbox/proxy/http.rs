@@ -45,7 +45,7 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 
 type Body = Either<Incoming, Full<Bytes>>;
 
-/// A tunnel whose client has been told that it stands.
+/// A tunnel that has been confirmed to its client.
 type Tunnel = (OnUpgrade, TcpStream);
 
 /// Why a request is answered by us.
@@ -131,7 +131,7 @@ async fn forward(mut request: Request<Incoming>, server: &Server) -> Result<Resp
     let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(no_answer)?;
     let stop = server.stop.clone();
     server.tasks.spawn(async move {
-        // A failure is told by the answer, or by its body, which then ends early.
+        // A failure shows in the answer, or in its body, which then ends early.
         if let Some(Err(error)) = stop.run_until_cancelled(connection).await {
             tracing::debug!(%error, "forwarded request failed");
         }

@@ -97,7 +97,7 @@ fn reply_to(failure: &Failure) -> Reply {
     }
 }
 
-/// The address that the connection has on this side is nobody's business: it is told as zeros.
+/// The address that the connection has on this side is nobody's business: it is given as zeros.
 async fn answer(client: &mut impl Client, reply: Reply) -> io::Result<()> {
     client.write_all(&[SOCKS_VERSION, reply as u8, 0, IPV4, 0, 0, 0, 0, 0, 0]).await
 }

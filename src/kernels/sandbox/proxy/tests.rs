@@ -114,9 +114,9 @@ async fn connect_opens_tunnels_to_what_is_allowed() {
         let request = format!("CONNECT {host}:{0} HTTP/1.1\r\nHost: {host}:{0}\r\n\r\n", network.port);
         stream.write_all(request.as_bytes()).await.unwrap();
         let head = b"HTTP/1.1 200 OK\r\n";
-        let mut told = vec![0; head.len()];
-        stream.read_exact(&mut told).await.unwrap();
-        assert_eq!(told, head, "{host}");
+        let mut answered = vec![0; head.len()];
+        stream.read_exact(&mut answered).await.unwrap();
+        assert_eq!(answered, head, "{host}");
         stream.write_all(b"hello\r\n\r\n").await.unwrap();
         let heard = hear(&mut stream).await;
         assert!(heard.ends_with(b"hello\r\n\r\n"), "{host}: {}", String::from_utf8_lossy(&heard));
@@ -157,7 +157,7 @@ async fn what_is_refused_is_explained() {
 }
 
 #[tokio::test]
-async fn what_does_not_answer_is_told_as_such() {
+async fn what_does_not_answer_is_reported_as_such() {
     let network = network(&["127.0.0.1", "void.example"], &[], Limits::default()).await;
     network
         .check("CONNECT 127.0.0.1:1 HTTP/1.1\r\n\r\n", &["502", "host-unreachable", "cannot be reached"])

@@ -24,7 +24,7 @@ pub(super) enum Cell {
 pub(super) struct Code {
     pub(super) number: Option<u64>,
     pub(super) source: String,
-    /// Whether Python has understood it, as far as its outputs tell, and nothing was left out of its source.
+    /// Whether Python has understood it, as far as its outputs show, and nothing was left out of its source.
     pub(super) is_python: bool,
     pub(super) outputs: Vec<Output>,
     /// How it ended, if not by itself.

@@ -129,11 +129,11 @@ fn what_is_written_follows_no_link_and_waits_for_nothing() {
     save("run.md").unwrap();
     assert_eq!(std::fs::read(path("run_files/1.png")).unwrap(), b"image");
     std::fs::remove_dir_all(path("run_files")).unwrap();
-    std::fs::create_dir(path("elsewhere")).unwrap();
-    std::os::unix::fs::symlink("elsewhere", path("run_files")).unwrap();
+    std::fs::create_dir(path("other")).unwrap();
+    std::os::unix::fs::symlink("other", path("run_files")).unwrap();
     assert!(save("run.md").unwrap_err().contains("no directory"));
     assert_eq!(std::fs::read_to_string(path("kept")).unwrap(), "kept");
-    assert_eq!(std::fs::read_dir(path("elsewhere")).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(path("other")).unwrap().count(), 0);
 }
 
 #[test]

@@ -103,8 +103,8 @@ fn links_and_pipes_in_its_place_are_refused() {
     let (_other, outside) = super::tests::workspace();
     let path = workspace.join("run.ipynb");
     let target = outside.join("target.ipynb");
-    let mut elsewhere = Place::named(&outside, Path::new("target.ipynb"));
-    elsewhere.append(&[cell(1)]).unwrap();
+    let mut outside_place = Place::named(&outside, Path::new("target.ipynb"));
+    outside_place.append(&[cell(1)]).unwrap();
 
     let mut place = Place::named(&workspace, Path::new("run.ipynb"));
     place.append(&[cell(1)]).unwrap();

@@ -104,7 +104,7 @@ impl Lowering<'_> {
             // Nothing to fold: the union is read first, and takes these parts into each of its branches.
             return None;
         }
-        // What is evaluated in one part and not in another cannot be told any more once they are one.
+        // Once the parts are one, nothing says any more what was evaluated in one of them and not in another.
         parts.iter_mut().for_each(|part| drop(part.shift_remove("unevaluatedProperties")));
         parts.push(whole);
         let mut whole = Schema::new();

@@ -274,7 +274,7 @@ impl Lowering<'_> {
             name,
             wanted,
             description: None,
-            is_elsewhere: false,
+            is_duplicate: false,
             body: Body::Vacant,
         });
         ClassId(self.classes.0.len() - 1)
@@ -287,7 +287,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// What a reader is told about a value of this schema.
+    /// The documentation of a value of this schema.
     fn doc(&self, schema: &Value) -> Doc {
         let text =
             |keyword: &str| Some(schema.get(keyword)?.as_str()?.trim().to_owned()).filter(|t| !t.is_empty());

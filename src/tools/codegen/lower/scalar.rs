@@ -100,7 +100,7 @@ impl Lowering<'_> {
     }
 }
 
-/// One of `values`, compared as JSON: for those that Python's own types cannot tell apart.
+/// One of `values`, compared as JSON: for those that Python's own types cannot distinguish.
 fn one_of(values: Vec<Value>) -> Check {
     Check::Rule(Schema::from_iter([("enum".to_owned(), Value::Array(values))]))
 }

@@ -97,8 +97,8 @@ impl Lowering<'_> {
         Some(Type::union([self.enumeration(&values, kind, Site { name: &name, ..site }), Type::Null]))
     }
 
-    /// The property by which the members of a union can be told apart: required in each of them, or with a default if
-    /// the schema has `named` it, with a text that none of the others admits.
+    /// The property that distinguishes the members of a union: required in each of them, or with a default if the
+    /// schema has `named` it, with a text that none of the others admits.
     fn tag(&self, members: &[Type], named: Option<&str>) -> Option<String> {
         let constants: Vec<Vec<(&str, &str)>> =
             members.iter().map(|member| self.constants(member, named)).collect();

@@ -151,7 +151,7 @@ mod tests {
         let item = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]});
         let list = json!({"type": "array", "items": item});
         check(&[json!("{\"a\": 1}\n{\"a\": 2}")], list.clone());
-        // A list of one cannot be told from the one.
+        // A list of one cannot be distinguished from the one.
         check(&[json!(r#"{"a": 1}"#), json!("{\"a\": 1}\n{\"a\": 2}")], list);
         check(&[json!(r#"{"a": 1}"#)], item);
     }

@@ -333,7 +333,7 @@ _being_typed: ContextVar[frozenset[tuple[type, str]]] = ContextVar(
 
 
 def _keep_defaults_to_send(value: Any) -> None:
-    """Let defaults be sent that were changed in place, and those that tell types apart."""
+    """Let defaults be sent that were changed in place, and those that distinguish types."""
     if isinstance(value, (list, tuple)):
         for item in value:
             _keep_defaults_to_send(item)
@@ -440,19 +440,19 @@ def _unexpected(reason: str, result: ToolResult, words: Any) -> Exception:
     return UnexpectedResultError(f"{what}: {reason}\n{hint}", result)
 
 
-# How many of a result's faults are told.
-_TOLD_FAULTS = 3
+# How many of a result's faults are shown.
+_SHOWN_FAULTS = 3
 
 
 def _summary(error: ValidationError) -> str:
     faults = error.errors(include_url=False, include_context=False, include_input=False)
-    told = [
+    shown = [
         f"{'.'.join(map(str, fault['loc'])) or 'the value'}: {fault['msg']}"
-        for fault in faults[:_TOLD_FAULTS]
+        for fault in faults[:_SHOWN_FAULTS]
     ]
-    if len(faults) > _TOLD_FAULTS:
-        told.append(f"and {len(faults) - _TOLD_FAULTS} more")
-    return "; ".join(told)
+    if len(faults) > _SHOWN_FAULTS:
+        shown.append(f"and {len(faults) - _SHOWN_FAULTS} more")
+    return "; ".join(shown)
 
 
 def _declares(model: type[BaseModel], name: str) -> bool:

@@ -115,7 +115,7 @@ fn render_function(function: &Function<'_>, tool: &Tool, form: RunForm, imports:
 /// A class statement; empty for a class that is not needed.
 fn render_class(class: &Class, classes: &Classes, imports: &mut Imports) -> String {
     let (bases, body) = match &class.body {
-        _ if class.is_elsewhere => return String::new(),
+        _ if class.is_duplicate => return String::new(),
         Body::Vacant => return String::new(),
         Body::Model(model) => render_model(model, classes, imports),
         Body::Enum(members) => render_enum(members, imports),

@@ -185,7 +185,7 @@ impl Lines<'_> {
                 }
             });
             let is_first = id == ClassId(0);
-            if class.is_elsewhere || (is_first && !is_included) {
+            if class.is_duplicate || (is_first && !is_included) {
                 continue;
             }
             let line = match &class.body {
@@ -238,7 +238,7 @@ fn brief(ty: &Type, classes: &Classes) -> String {
 
 /// How many members of a union or a tuple are shown.
 const MEMBERS: usize = 8;
-/// How many named types that are no classes may lead to each other before their name stands for them.
+/// How many named types that are no classes may lead to each other before only their name is shown.
 const ROOTS_DEEP: usize = 4;
 
 fn brief_within(ty: &Type, classes: &Classes, depth: usize) -> String {

@@ -1,6 +1,6 @@
 //! The servers in the configuration files of other MCP clients.
 //!
-//! It reads files and starts nothing; what a server is registered as is decided elsewhere.
+//! It reads files and starts nothing; its callers decide how servers are registered.
 
 mod adapt;
 mod client;

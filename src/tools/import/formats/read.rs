@@ -194,7 +194,7 @@ impl Reader<'_> {
         let entry = entry.as_object().ok_or_else(|| format!("it is {} instead of an object", kind(entry)))?;
         let Adapted { entry, file_variables, env_file, mut notes } = adapt::adapt(entry, setting)?;
         let adopted = ServerParameters::adopt(name, &entry, self.has_program);
-        let (mut parameters, told) = adopted.map_err(|error| one_line(&error.to_string()))?;
+        let (mut parameters, more) = adopted.map_err(|error| one_line(&error.to_string()))?;
         if ourselves::is_ipybox(&package, &parameters) {
             return Err("it is ipybox itself".to_owned());
         }
@@ -205,7 +205,7 @@ impl Reader<'_> {
                 }
             }
         }
-        notes.extend(told);
+        notes.extend(more);
         if package != name {
             notes.push(format!("`{}` is the package `{package}`.", one_line(name)));
         }

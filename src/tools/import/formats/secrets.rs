@@ -18,7 +18,7 @@ pub(crate) struct Found<'a> {
     pub(crate) value: &'a str,
 }
 
-/// Returns what stands for a secret from now on.
+/// Returns the placeholder that replaces a secret.
 pub(crate) type Replace<'a> = &'a mut dyn FnMut(Found<'_>) -> String;
 
 /// Tokens that are known by their beginnings.

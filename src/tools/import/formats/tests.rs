@@ -107,7 +107,7 @@ fn claude_code_of_a_user_has_servers_of_projects_too() {
         "projects": {
             home.path("work").to_str().unwrap(): {"mcpServers": {"here": {"command": "b"}}, "history": [],
                 "disabledMcpjsonServers": ["off"]},
-            "/elsewhere": {"mcpServers": {"there": {"command": "c"}, "yonder": {"command": "d"}}},
+            "/other": {"mcpServers": {"there": {"command": "c"}, "yonder": {"command": "d"}}},
             "/nothing": {"mcpServers": {}},
         },
     });

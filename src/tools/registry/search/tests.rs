@@ -97,7 +97,7 @@ fn a_query_without_words_says_what_there_is() {
 }
 
 #[test]
-fn the_nearest_names_are_told_if_nothing_fits() {
+fn the_nearest_names_are_shown_if_nothing_fits() {
     insta::assert_snapshot!(found(&names("direktory")), @r"
     none of the 5 registered tools fits `direktory`; the nearest:
     files.list_directory: Lists the entries of a directory.

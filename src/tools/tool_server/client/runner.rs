@@ -170,8 +170,8 @@ impl ToolRunner {
         Ok(ToolResult { value: answer.result, content })
     }
 
-    /// Tells the tool server what the server's name stands for: `command`, `args`, `env`, `cwd` of a program, or `url`,
-    /// `headers`, `type` of a server behind a URL. What it stood for before is replaced. Needs the host token.
+    /// Registers the server's parameters with the tool server: `command`, `args`, `env`, `cwd` of a program, or `url`,
+    /// `headers`, `type` of a server behind a URL. They replace earlier ones. Needs the host token.
     ///
     /// # Errors
     /// [`ToolRunnerError::Refused`] with the reason if the name or the parameters are wrong.

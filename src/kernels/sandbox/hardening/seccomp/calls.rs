@@ -135,7 +135,7 @@ const NEW_NAMESPACES: [u32; 7] = [
     c::CLONE_NEWUTS as u32,
 ];
 
-/// Not in `clone`, where these bits say which signal tells of the child's end.
+/// Not in `clone`, where these bits say which signal reports the child's end.
 const NEW_TIME_NAMESPACE: u32 = 0x80;
 
 /// `TIOCSTI` and `TIOCLINUX` type into a terminal that others read from, `TIOCSETD` loads line disciplines.

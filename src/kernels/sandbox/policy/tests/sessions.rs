@@ -301,7 +301,7 @@ fn git_is_closed_but_for_who_asks() {
     assert_eq!(closed(""), ["ROOT/home/ws/.git"]);
     assert_eq!(closed(open), ["ROOT/home/ws/.git/hooks"]);
     std::fs::remove_dir_all(&git).unwrap();
-    std::fs::write(&git, "gitdir: ../elsewhere").unwrap();
+    std::fs::write(&git, "gitdir: ../other").unwrap();
     assert_eq!(closed(""), ["ROOT/home/ws/.git"], "of a worktree");
 }
 
