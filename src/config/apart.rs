@@ -8,7 +8,6 @@ use super::{Config, Error, NotebookPlace, SandboxSettings, Site};
 use crate::connections::mcp_client::Guard;
 use crate::ground::env::Variables;
 use crate::ground::env::{is_program, on_path};
-use crate::ground::text::describe;
 use crate::kernels::sandbox::{Confinement, Exposed, Policy, PolicyError};
 
 /// The directory in the state directory that MCP servers start in.
@@ -40,7 +39,7 @@ impl Config {
         // Placeholder paths: the session's directories do not exist yet.
         let mut place = self.sandbox_place("/run/ipybox/p".into(), "/run/ipybox/w".into());
         place.python_prefixes.extend(self.kernel.python.as_deref().and_then(prefix));
-        let rules = policy.rules(&place).map_err(|error| Error::Sandbox(describe(&error)))?;
+        let rules = policy.rules(&place).map_err(|error| Error::Sandbox(error.into()))?;
         let exposed = Exposed::new(&rules, &self.home);
         withhold(Arc::make_mut(&mut self.variables), &exposed, &self.state_dir);
         self.check_programs(&exposed)?;

@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use crate::connections::mcp_client::Connector;
 use crate::ground::env::{IPYBOX_CONTAINER, Variables};
-use crate::ground::text::describe;
 use crate::kernels::kernel::ShellCommands;
 use crate::kernels::sandbox::{Confinement, Exposed, Place, PolicyError};
 
@@ -116,8 +115,8 @@ pub enum Error {
     #[error(transparent)]
     SandboxPolicy(#[from] PolicyError),
     /// The sandbox cannot be made on this machine, or its policy cannot be held.
-    #[error("{0}")]
-    Sandbox(String),
+    #[error(transparent)]
+    Sandbox(Box<dyn std::error::Error + Send + Sync>),
     /// The program to run in the sandbox is not executable.
     #[error(
         "run `{program}` in the sandbox: it is not an executable file\nhint: give the path of the program `ipybox`",
@@ -134,8 +133,8 @@ pub enum Error {
     )]
     NoGateway,
     /// The Jupyter server that is to run kernels cannot be used.
-    #[error("{0}")]
-    Remote(String),
+    #[error(transparent)]
+    Remote(Box<dyn std::error::Error + Send + Sync>),
     /// Kernels are to run on a Jupyter server, and a setting is only for this machine.
     #[error(
         "run kernels on a Jupyter server with {what}: that is for kernels on this machine\n\
@@ -391,7 +390,7 @@ impl Config {
         let Site::Sandboxed { confinement, .. } = &self.site else { return Ok(()) };
         // Nothing is there yet, and nobody has the names.
         let place = self.sandbox_place("/run/ipybox/p".into(), "/run/ipybox/w".into());
-        confinement.check(&place).await.map_err(|error| Error::Sandbox(describe(&error)))
+        confinement.check(&place).await.map_err(|error| Error::Sandbox(error.into()))
     }
 
     /// Creates the state directory of another workspace of the same user.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::{Error, RemoteSettings};
 use crate::ground::env::{self, Variables};
-use crate::ground::text::describe;
 use crate::kernels::kernel::jupyter;
 
 /// The Jupyter server that runs the kernels.
@@ -32,7 +31,7 @@ impl RemoteServer {
             };
             jupyter::Server::new(jupyter::Access::new(&url, token, ca)?)
         };
-        let server = access().map_err(|error| Error::Remote(describe(&error)))?;
+        let server = access().map_err(|error| Error::Remote(error.into()))?;
         Ok(Self { server: Arc::new(server), kernel_name })
     }
 }

@@ -3,8 +3,9 @@
 use super::site;
 use crate::approval::{AuditError, Denied, PolicyError};
 use crate::config;
-use crate::ground::text::describe;
-use crate::tools::{registry, tool_server};
+use crate::tools::{import, registry, tool_server};
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a session could not be opened. No process is left behind.
 #[derive(Debug, thiserror::Error)]
@@ -23,30 +24,35 @@ pub enum StartError {
     #[error(transparent)]
     Audit(#[from] AuditError),
     /// A configuration file of an MCP client cannot be used.
-    #[error("{0}")]
-    McpConfig(String),
+    #[error(transparent)]
+    McpConfig(Cause),
     /// No directory could be created for the kernel's temporary files.
     #[error("create a private directory for the kernel")]
     PrivateDirectory(#[source] std::io::Error),
     /// There is no usable Python environment, and none could be made.
-    #[error("{0}")]
-    Environment(String),
+    #[error(transparent)]
+    Environment(Cause),
     /// The sandbox could not be started.
-    #[error("{0}")]
-    Sandbox(String),
+    #[error(transparent)]
+    Sandbox(Cause),
     /// The kernel could not be made ready.
-    #[error("{0}")]
-    Kernel(String),
+    #[error(transparent)]
+    Kernel(Cause),
 }
 
 impl From<Error> for StartError {
     fn from(error: Error) -> Self {
-        let words = describe(&error);
         match error {
-            Error::Kernel(site::Error::Environment(_)) => Self::Environment(words),
-            Error::Kernel(site::Error::Sandbox(_)) => Self::Sandbox(words),
-            Error::Kernel(_) | Error::Crashed | Error::Stopped => Self::Kernel(words),
+            Error::Kernel(error @ site::Error::Environment(_)) => Self::Environment(error.into()),
+            Error::Kernel(error @ site::Error::Sandbox(_)) => Self::Sandbox(error.into()),
+            Error::Kernel(_) | Error::Crashed | Error::Stopped => Self::Kernel(error.into()),
         }
+    }
+}
+
+impl From<import::StartError> for StartError {
+    fn from(error: import::StartError) -> Self {
+        Self::McpConfig(error.into())
     }
 }
 

@@ -185,11 +185,11 @@ impl Session {
         })
     }
 
-    /// Waits until the first kernel is ready. If it does not start, the session is stopped.
+    /// Waits until the first kernel is ready. If it does not start, the session is closed.
     pub(crate) async fn started(&self) -> Result<(), Error> {
         let started = self.queue.started().await;
         if started.is_err() {
-            self.stop().await;
+            self.close().await;
         }
         started
     }
@@ -451,7 +451,7 @@ impl Tools {
             None => Registry::in_directory(&config.state_dir, connector.clone()),
         };
         registry.report_placeholders(&config.variables);
-        let at_start = offered_at_start(config, &connector).map_err(StartError::McpConfig)?;
+        let at_start = offered_at_start(config, &connector)?;
         // The registry of an application does not know the vault.
         let offering = registry.with_connector(connector.clone());
         let pool =

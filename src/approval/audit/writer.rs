@@ -130,7 +130,7 @@ impl Work {
                 Entry::Close { closed } => {
                     self.end();
                     // The caller of `close` may have given up.
-                    let _ = closed.send(());
+                    closed.send(()).ok();
                     return;
                 }
             }

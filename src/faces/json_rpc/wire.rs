@@ -125,9 +125,7 @@ impl From<CodeExecutionError> for Failure {
             CodeExecutionError::TimedOut { kernel, output, .. } => ended("timed_out", *kernel, output),
             CodeExecutionError::Cancelled { kernel, output, .. } => ended("cancelled", *kernel, output),
             CodeExecutionError::Lost { kernel, output, .. } => ended("lost", *kernel, output),
-            CodeExecutionError::Unavailable(_) => {
-                Self::new("unavailable", with_options(&format!("failed to {message}")))
-            }
+            CodeExecutionError::Unavailable(_) => Self::failed("unavailable", &error),
         }
     }
 }

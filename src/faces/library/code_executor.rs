@@ -77,7 +77,7 @@ impl CodeExecutor {
     /// # Errors
     /// [`CodeExecutionError::Unavailable`] if there is none.
     pub async fn python(&self) -> Result<PathBuf, CodeExecutionError> {
-        self.session.python().await.map_err(|error| CodeExecutionError::unavailable(&error))
+        self.session.python().await.map_err(CodeExecutionError::unavailable)
     }
 
     /// Generates the package `mcptools.<server_name>` for the tools of an MCP server and registers the server in the
@@ -141,7 +141,7 @@ impl CodeExecutor {
     /// [`CodeExecutionError::Unavailable`] if no fresh kernel starts. The next code tries again.
     pub async fn reset(&self) -> Result<(), CodeExecutionError> {
         let reset = self.session.reset().await.outcome().await;
-        reset.map_err(|error| CodeExecutionError::unavailable(&error))
+        reset.map_err(CodeExecutionError::unavailable)
     }
 
     /// Interrupts the running code and cancels queued code. Variables are kept, unless the code does not
@@ -168,7 +168,7 @@ impl CodeExecutor {
     /// with the reason why there is no environment.
     pub async fn install_package(&self, package: &str) -> Result<String, CodeExecutionError> {
         let output = self.session.install(package, None, &|_| {}).await;
-        output.map_err(|error| CodeExecutionError::Unavailable(describe(&error)))
+        output.map_err(CodeExecutionError::unavailable)
     }
 
     /// Kills the kernel, closes all connections, completes the audit log, and waits until no process is left. Code that runs or waits ends with an

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::result::CodeExecutionResult;
-use crate::ground::text::describe;
-use crate::session::{self, End, KernelState, Outcome};
+use crate::session::{End, KernelState, Outcome};
 
 /// Why code did not run to its end. Its output until then is in [`output`](Self::output).
 #[derive(Debug, thiserror::Error)]
@@ -60,8 +59,8 @@ pub enum CodeExecutionError {
         output: Box<CodeExecutionResult>,
     },
     /// The code could not be run at all: there is no kernel, and none can be started.
-    #[error("{0}")]
-    Unavailable(String),
+    #[error(transparent)]
+    Unavailable(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl CodeExecutionError {
@@ -76,8 +75,8 @@ impl CodeExecutionError {
         }
     }
 
-    pub(super) fn unavailable(error: &session::Error) -> Self {
-        Self::Unavailable(describe(error))
+    pub(super) fn unavailable(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::Unavailable(Box::new(error))
     }
 }
 

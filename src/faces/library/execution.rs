@@ -114,7 +114,7 @@ impl CodeExecution {
                 CodeExecutionEvent::ApprovalRequest(_) | CodeExecutionEvent::Chunk(_) => {}
             }
         }
-        Err(CodeExecutionError::Unavailable("run the code: the execution ended without a result".to_owned()))
+        Err(CodeExecutionError::Unavailable("run the code: the execution ended without a result".into()))
     }
 
     /// The next event; `None` after the result or the error. Cancellation safe.
@@ -140,7 +140,7 @@ impl Stream for CodeExecution {
             && let Poll::Ready(outcome) = outcome.as_mut().poll(context)
         {
             this.outcome = None;
-            let finished = outcome.map_err(|error| CodeExecutionError::unavailable(&error));
+            let finished = outcome.map_err(CodeExecutionError::unavailable);
             this.finished = Some(finished.and_then(result_of));
         }
         if let Some(chunks) = &mut this.chunks

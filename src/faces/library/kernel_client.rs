@@ -208,7 +208,7 @@ impl KernelClient {
     /// [`CodeExecutionError::Unavailable`] if no fresh kernel starts. The next code tries again.
     pub async fn reset(&self) -> Result<(), CodeExecutionError> {
         let reset = self.session.reset().await.outcome().await;
-        reset.map_err(|error| CodeExecutionError::unavailable(&error))
+        reset.map_err(CodeExecutionError::unavailable)
     }
 
     /// Interrupts the running code and cancels queued code.

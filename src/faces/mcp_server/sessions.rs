@@ -117,7 +117,7 @@ impl Sessions {
 
     async fn open(&self) -> Result<(String, Place), String> {
         if let Some(idle) = self.reserve()? {
-            idle.session.stop().await;
+            idle.session.close().await;
         }
         let opened = open_session(&self.config, Some(Arc::clone(&self.own.session))).await;
         self.lock().opening -= 1;

@@ -17,7 +17,7 @@ use self::formats::{Client, Contents, Left, Offered, Place, Reader, Surroundings
 pub(crate) use self::kept::Kept;
 pub(crate) use self::register::AT_ONCE;
 pub use self::register::{ImportEvent, Importer};
-pub(crate) use self::start::{AtStart, StartServer, offered_at_start};
+pub(crate) use self::start::{AtStart, StartError, StartServer, offered_at_start};
 use crate::config::{self, state_directory};
 use crate::connections::mcp_client::{Connector, Reach, ServerParameters};
 use crate::ground::env::Variables;

@@ -1,14 +1,30 @@
 //! The servers of the files that are named when a session starts.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::formats::{Left, Reader, merge};
-use super::{ImportLeft, Kept, read_file};
+use super::{ImportLeft, Kept, Unreadable, read_file};
 use crate::config::{Config, Site};
 use crate::connections::mcp_client::Connector;
 use crate::ground::env::vault::Vault;
-use crate::ground::text::describe;
+
+/// Why the files cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    /// A file has no servers that can be read.
+    #[error(transparent)]
+    File(#[from] Unreadable),
+    /// The vault does not answer for the secrets of a server.
+    #[error("look for the secrets of `{name}`")]
+    Secrets {
+        /// The server.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+}
 
 /// What the files offer.
 #[derive(Default)]
@@ -32,14 +48,14 @@ pub(crate) struct StartServer {
 /// Reads the files that the settings name. Blocks.
 ///
 /// # Errors
-/// One of them cannot be used, in words.
-pub(crate) fn offered_at_start(config: &Config, connector: &Connector) -> Result<AtStart, String> {
+/// One of them cannot be used.
+pub(crate) fn offered_at_start(config: &Config, connector: &Connector) -> Result<AtStart, StartError> {
     let vault = Arc::new(Vault::in_directory(&config.state_dir));
     let home = (config.home != Path::new("/")).then_some(config.home.as_path());
     let has_program = |command: &str| connector.has_program(command);
     let reader = Reader { workspace: &config.workspace, home, has_program: &has_program };
     let contents = config.mcp_configs.iter().map(|file| read_file(file, &reader));
-    let contents = contents.collect::<Result<Vec<_>, _>>().map_err(|error| describe(&error))?;
+    let contents = contents.collect::<Result<Vec<_>, _>>()?;
     let merged = merge(contents);
     let mut start = AtStart::default();
     for Left { name, place, why } in merged.left {
@@ -54,8 +70,11 @@ pub(crate) fn offered_at_start(config: &Config, connector: &Connector) -> Result
         let is_of_code = offered.places.iter().all(|place| is_of_code(config, &place.path))
             || offered.read.iter().any(|file| is_of_code(config, file));
         let kept = Kept::of(&offered.name, offered.parameters, &vault);
-        let kept = kept.map_err(|error| format!("look for the secrets of `{}`: {error}", offered.name))?;
         let (name, notes) = (offered.name, offered.notes);
+        let kept = match kept {
+            Ok(kept) => kept,
+            Err(source) => return Err(StartError::Secrets { name, source }),
+        };
         start.servers.push(StartServer { name, kept, notes, is_of_code });
     }
     Ok(start)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ipybox::{
     ApprovalRequest, AuditSettings, Code, CodeExecution, CodeExecutionError, CodeExecutionEvent,
-    CodeExecutor, ConfigError, KernelClient, Registry, StartError,
+    CodeExecutor, ConfigError, KernelClient, Registry, StartError, describe,
 };
 
 use super::session::{ECHO, builder, next, next_error, with_probe};
@@ -157,11 +157,26 @@ async fn what_cannot_start_says_why() {
     let error = sandboxed().sandbox_config("missing.json").start().await.unwrap_err();
     assert!(error.to_string().contains("missing.json"), "{error}");
     let error = builder(&place).python("/nowhere/python").start().await.unwrap_err();
-    assert!(error.to_string().contains("/nowhere/python"), "{error}");
+    assert!(matches!(error, StartError::Environment(_)), "{error}");
+    assert!(describe(&error).contains("/nowhere/python"), "{error}");
     let error = builder(&place).tool_server_host("0.0.0.0").start().await.unwrap_err();
     assert!(matches!(error, StartError::ToolServer(_)), "{error}");
     let error = builder(&place).kernel_init_timeout(Duration::from_millis(1)).start().await.unwrap_err();
-    assert!(error.to_string().contains("not ready after 0.001 seconds"), "{error}");
+    assert!(matches!(error, StartError::Kernel(_)), "{error}");
+    assert!(describe(&error).contains("not ready after 0.001 seconds"), "{error}");
+}
+
+#[tokio::test]
+async fn a_start_that_fails_completes_the_audit_log() {
+    let place = Place::new();
+    let log = place.temporary().join("audit.jsonl");
+    let mut settings = AuditSettings::default();
+    settings.file = Some(log.clone());
+    with_probe(&place).await.audit(settings).python("/nowhere/python").start().await.unwrap_err();
+    let log = std::fs::read_to_string(&log).unwrap();
+    let events: Vec<serde_json::Value> =
+        log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(events.last().unwrap()["event"], "session_ended", "{log}");
 }
 
 /// Futures and streams can be used from any task.
