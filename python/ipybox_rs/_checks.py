@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,17 @@ def count(name: str, value: int | None) -> int | None:
             f"{name} must be 0 or more, and less than 2**63, not {value!r}"
         )
     return value
+
+
+def texts(name: str, value: Sequence[str]) -> list[str]:
+    """Checks a list of texts.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise TypeError(f"{name} must be a list of str, not {value!r}")
+    return [text(f"{name}[{index}]", item) for index, item in enumerate(value)]
 
 
 def instance(name: str, value: Any, kind: type) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -91,6 +91,7 @@ class CodeExecutor(Started):
         notebook: str | os.PathLike[str] | None = None,
         sandbox_workspace_config: bool = False,
         allow_home_workspace: bool = False,
+        sandbox_install_domains: Sequence[str] = (),
         kernel_memory_limit: int | None = None,
         kernel_max_processes: int | None = None,
         kernel_max_file_size: int | None = None,
@@ -146,6 +147,8 @@ class CodeExecutor(Started):
             sandbox_workspace_config: Whether `sandbox-config.json` in the working directory is what `sandbox_config`
                 names, if it is there.
             allow_home_workspace: Whether the working directory may be the home directory, or contain it, in a sandbox.
+            sandbox_install_domains: Domains that packages may be installed from in the sandbox, beside those that uv and pip
+                are configured for: `example.com`, `*.example.com`, with a port or without.
             kernel_memory_limit: How much memory the kernel, and each process that it starts, may use, in bytes; Linux
                 only. Default: no limit.
             kernel_max_processes: How many processes and threads the kernel may add to those that its user runs; Linux
@@ -218,6 +221,9 @@ class CodeExecutor(Started):
             "sandbox_backend": sandbox_backend,
             "sandbox_workspace_config": bool(sandbox_workspace_config),
             "allow_home_workspace": bool(allow_home_workspace),
+            "sandbox_install_domains": _checks.texts(
+                "sandbox_install_domains", sandbox_install_domains
+            ),
             "kernel_memory_limit": _checks.count(
                 "kernel_memory_limit", kernel_memory_limit
             ),

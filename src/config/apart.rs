@@ -8,7 +8,7 @@ use super::{Config, Error, NotebookPlace, SandboxSettings, Site};
 use crate::connections::mcp_client::Guard;
 use crate::ground::env::Variables;
 use crate::ground::env::{is_program, on_path};
-use crate::kernels::sandbox::{Confinement, Exposed, Policy, PolicyError};
+use crate::kernels::sandbox::{Confinement, DomainRule, Exposed, Policy, PolicyError};
 
 /// The directory in the state directory that MCP servers start in.
 const SERVERS_DIRECTORY: &str = "servers";
@@ -138,6 +138,10 @@ fn confinement(
     policy: Policy,
     variables: &Arc<Variables>,
 ) -> Result<Confinement, Error> {
+    for domain in &settings.install_domains {
+        DomainRule::parse(domain)
+            .map_err(|error| Error::InstallDomain { domain: domain.clone(), source: error.into() })?;
+    }
     let path = variables.in_process("PATH").unwrap_or_default().to_owned();
     let gateway = match settings.gateway_program {
         Some(program) if is_program(&program) => program,

@@ -126,6 +126,14 @@ pub enum Error {
         /// The path as given.
         program: PathBuf,
     },
+    /// Packages cannot be allowed from this domain in the sandbox.
+    #[error("allow packages from `{domain}` in the sandbox")]
+    InstallDomain {
+        /// The domain as given.
+        domain: String,
+        /// What is wrong with it.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// There is no program to run in the sandbox.
     #[error(
         "find the program `ipybox` to run in the sandbox: it is not on PATH\n\

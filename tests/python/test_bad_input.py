@@ -47,6 +47,11 @@ CONSTRUCTED = [
     (CodeExecutor, "state_dir", PATHS),
     (CodeExecutor, "registry", ["x", 1, Strange()]),
     (CodeExecutor, "sandbox_backend", ["docker", None, 1]),
+    (
+        CodeExecutor,
+        "sandbox_install_domains",
+        [None, 1, "example.com", [1], Strange()],
+    ),
     (CodeExecutor, "kernel_memory_limit", COUNTS),
     (CodeExecutor, "kernel_max_processes", COUNTS),
     (CodeExecutor, "kernel_max_file_size", COUNTS),

@@ -17,13 +17,13 @@ use super::connection::Connection;
 use super::elicitation::Asker;
 use super::failure::Failure;
 use super::filled::{FilledHttp, FilledStdio};
-use super::gate::Gate;
 use super::guard::Guard;
 use super::http_failure::Refusal;
 use super::pipes::Pipes;
 use super::sse::SseTransport;
 use super::starts::{Start, Starts};
 use super::stdio::{LastWords, Process};
+use super::throttle::Throttle;
 use super::traced::{self, Traced};
 use super::{
     DEFAULT_CONNECT_TIMEOUT, Error, HttpParameters, HttpTransport, Reach, ServerParameters, StdioParameters,
@@ -275,7 +275,7 @@ impl Connector {
         let answers = Answers::default();
         let (process, pipes) =
             Process::start(name, &filled, place, &self.variables, secrets.clone(), answers.clone())?;
-        let pipes = Gate::new(pipes, answers);
+        let pipes = Throttle::new(pipes, answers);
         let account = process.account().clone();
         let client = self.client(name, None);
         let context = Context::current();
@@ -315,12 +315,12 @@ impl Connector {
             match filled.transport {
                 HttpTransport::Streamable => {
                     let transport = http::transport(authorized, &filled, answers.clone());
-                    handshake(client.clone(), Gate::new(transport, answers), &stop).await
+                    handshake(client.clone(), Throttle::new(transport, answers), &stop).await
                 }
                 HttpTransport::Sse => {
                     let connected = SseTransport::connect(authorized, &filled, answers.clone()).await;
                     let transport = connected.map_err(|failure| Failure::from(&failure))?;
-                    handshake(client.clone(), Gate::new(transport, answers), &stop).await
+                    handshake(client.clone(), Throttle::new(transport, answers), &stop).await
                 }
             }
         };
@@ -417,7 +417,7 @@ async fn followed(start: &Start, progress: Progress<'_>) {
 async fn start_stdio(
     client: Client,
     mut process: Process,
-    pipes: Gate<Pipes>,
+    pipes: Throttle<Pipes>,
     secrets: Secrets,
     limit: Duration,
     stop_start: CancellationToken,

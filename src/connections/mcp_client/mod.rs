@@ -17,7 +17,6 @@ mod events;
 mod failure;
 mod fields;
 mod filled;
-mod gate;
 mod guard;
 mod http;
 mod http_failure;
@@ -26,7 +25,6 @@ mod keeper;
 mod launcher;
 mod lenient;
 mod lists;
-
 mod oauth_parameters;
 mod outgoing;
 mod output;
@@ -44,6 +42,7 @@ mod stdio;
 #[cfg(test)]
 mod tests;
 mod texts;
+mod throttle;
 mod tool;
 mod traced;
 

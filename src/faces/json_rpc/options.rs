@@ -56,6 +56,8 @@ pub(super) struct SessionOptions {
     sandbox_workspace_config: bool,
     #[serde(default)]
     allow_home_workspace: bool,
+    #[serde(default)]
+    sandbox_install_domains: Vec<String>,
     kernel_gateway_url: Option<String>,
     kernel_gateway_token: Option<String>,
     kernel_gateway_ca: Option<PathBuf>,
@@ -141,7 +143,9 @@ impl SessionOptions {
             builder = set(builder, self.sandbox_config.take(), B::sandbox_config);
             builder = set(builder, self.sandbox_backend.take(), B::sandbox_backend);
             builder = builder.sandbox_workspace_config(self.sandbox_workspace_config);
-            builder = builder.allow_home_workspace(self.allow_home_workspace);
+            builder = builder
+                .allow_home_workspace(self.allow_home_workspace)
+                .sandbox_install_domains(std::mem::take(&mut self.sandbox_install_domains));
         }
         builder = set(builder, self.kernel_gateway_url.take(), B::kernel_gateway_url);
         builder = set(builder, self.kernel_gateway_token.take(), B::kernel_gateway_token);

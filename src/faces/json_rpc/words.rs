@@ -9,8 +9,10 @@ const WORDS: &[(&str, &str)] = &[
     ("`--sandbox --sandbox-backend bwrap`", "`sandbox=True, sandbox_backend=\"bwrap\"`"),
     ("`--sandbox-backend bwrap`", "`sandbox_backend=\"bwrap\"`"),
     ("`--sandbox-backend`", "`sandbox_backend`"),
+    ("`--sandbox-install-domain ", "`sandbox_install_domains` with `"),
     ("`--sandbox`", "`sandbox`"),
     ("`--allow-home-workspace`", "`allow_home_workspace`"),
+    ("`--approval policy --approval-policy FILE`", "`approval_policy`"),
     ("`--approve-shell-cmds` (`approve_shell_cmds` in Rust)", "`approve_shell_cmds`"),
     ("`--connect-timeout`", "`connect_timeout`"),
     ("`--kernel-gateway-ca`", "`kernel_gateway_ca`"),
@@ -34,7 +36,44 @@ pub(super) fn with_options(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::with_options;
+    use std::path::{Path, PathBuf};
+
+    use super::{WORDS, with_options};
+
+    /// In messages that an application never gets, or of Jupyter's servers.
+    const NO_OPTIONS: [&str; 4] =
+        ["`--mcp-config`", "`--from`", "`--ServerApp.", "`--ZMQChannelsWebsocketConnection."];
+
+    /// The files of the rooms whose messages applications get.
+    fn sources() -> Vec<PathBuf> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let rooms = ["approval", "config", "connections", "ground", "kernels", "session", "tools"];
+        let mut directories: Vec<PathBuf> = rooms.iter().map(|room| root.join(room)).collect();
+        let mut files = Vec::new();
+        while let Some(directory) = directories.pop() {
+            for path in std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+                match path.extension() {
+                    None => directories.push(path),
+                    Some(extension) if extension == "rs" => files.push(path),
+                    Some(_) => {}
+                }
+            }
+        }
+        files
+    }
+
+    #[test]
+    fn every_flag_in_a_message_has_its_option_here() {
+        for file in sources() {
+            let text = std::fs::read_to_string(&file).unwrap();
+            let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+            for flag in lines.flat_map(|line| line.match_indices("`--").map(|(at, _)| &line[at..])) {
+                let is_known = WORDS.iter().map(|(flag, _)| *flag).chain(NO_OPTIONS);
+                let is_known = is_known.into_iter().any(|known| flag.starts_with(known));
+                assert!(is_known, "{}: {flag}", file.display());
+            }
+        }
+    }
 
     #[test]
     fn flags_become_options_and_nothing_else_changes() {
@@ -45,6 +84,10 @@ mod tests {
         assert_eq!(
             with_options("`--sandbox --sandbox-backend bwrap`"),
             "`sandbox=True, sandbox_backend=\"bwrap\"`"
+        );
+        assert_eq!(
+            with_options("allow it by `--sandbox-install-domain example.com:443`"),
+            "allow it by `sandbox_install_domains` with `example.com:443`"
         );
     }
 }

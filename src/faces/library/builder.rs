@@ -246,6 +246,13 @@ impl CodeExecutorBuilder {
         self
     }
 
+    /// Domains that packages may be installed from in the sandbox, beside those that uv and pip are configured for:
+    /// `example.com`, `*.example.com`, with a port or without. Asks for a [`sandbox`](Self::sandbox) too. Default: none.
+    pub fn sandbox_install_domains<D: Into<String>>(mut self, domains: impl IntoIterator<Item = D>) -> Self {
+        self.kernel = self.kernel.sandbox_install_domains(domains);
+        self
+    }
+
     /// The program `ipybox` to run in the sandbox, of the version of this crate; default: `ipybox` on `PATH`. Has no
     /// effect without a sandbox.
     pub fn gateway_program(mut self, program: impl Into<PathBuf>) -> Self {

@@ -28,6 +28,7 @@ mod stubs;
 pub use self::backend::Backend;
 pub(crate) use self::bwrap::proxy_environment;
 pub(crate) use self::channel::Channel;
+pub(crate) use self::domain::DomainRule;
 pub(crate) use self::error::Error;
 pub(crate) use self::exposed::{Exposed, Exposure};
 pub(crate) use self::hardening::Hardening;

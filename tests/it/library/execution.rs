@@ -156,6 +156,9 @@ async fn what_cannot_start_says_why() {
     assert!(matches!(error, StartError::Config(ConfigError::Gateway { .. })), "{error}");
     let error = sandboxed().sandbox_config("missing.json").start().await.unwrap_err();
     assert!(error.to_string().contains("missing.json"), "{error}");
+    let error = sandboxed().sandbox_install_domains(["https://example.com/x"]).start().await.unwrap_err();
+    assert!(matches!(error, StartError::Config(ConfigError::InstallDomain { .. })), "{error}");
+    assert!(describe(&error).contains("write the host alone, like `example.com`"), "{error}");
     let error = builder(&place).python("/nowhere/python").start().await.unwrap_err();
     assert!(matches!(error, StartError::Environment(_)), "{error}");
     assert!(describe(&error).contains("/nowhere/python"), "{error}");

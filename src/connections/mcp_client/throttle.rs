@@ -16,19 +16,19 @@ use super::answers::Answers;
 const UNREAD_ANSWERS: usize = 64;
 
 /// A transport that reads a server's messages only as fast as the server reads our answers.
-pub(super) struct Gate<T> {
+pub(super) struct Throttle<T> {
     transport: T,
     answers: Answers,
     unread: Arc<Semaphore>,
 }
 
-impl<T> Gate<T> {
+impl<T> Throttle<T> {
     pub(super) fn new(transport: T, answers: Answers) -> Self {
         Self { transport, answers, unread: Arc::new(Semaphore::new(UNREAD_ANSWERS)) }
     }
 }
 
-impl<T: Transport<RoleClient>> Transport<RoleClient> for Gate<T> {
+impl<T: Transport<RoleClient>> Transport<RoleClient> for Throttle<T> {
     type Error = T::Error;
 
     fn send(
