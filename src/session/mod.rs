@@ -307,25 +307,16 @@ impl Session {
         let registered = Client::unless_cancelled(client, registering).await;
         let (registration, open) = registered.ok_or(RegisterError::Cancelled)??;
         // In a task, which the caller cannot drop: the name means this server already.
-        let (session, changed) = (Arc::clone(self), registration.changed(name).map(str::to_owned));
-        let owned_name = name.to_owned();
-        let adopting = tokio::spawn(async move {
+        let (session, registrar) = (Arc::clone(self), registrar.clone());
+        let (owned_name, changed) = (name.to_owned(), registration.changed(name).map(str::to_owned));
+        let keeping = tokio::spawn(async move {
             session.queue.refresh_imports(changed.as_deref()).await;
-            let Some(Tools { registrar: Registrar { pool, .. }, .. }) = &session.tools else { return };
-            pool.adopt(&owned_name, open).await;
-            if session.queue.is_stopping() {
-                pool.stop().await;
-            }
+            registrar.keep(&owned_name, open, || session.queue.is_stopping()).await;
         });
-        if let Err(error) = adopting.await {
+        if let Err(error) = keeping.await {
             tracing::error!(%error, "the connection to a registered server was not kept");
         }
-        for warning in &registration.warnings {
-            tracing::warn!(server = %name, "{warning}");
-        }
-        for change in &registration.drift {
-            tracing::info!(server = %name, "since the last registration: {change}");
-        }
+        registration.log(name);
         Ok(registration)
     }
 

@@ -272,13 +272,8 @@ impl Offers {
     }
 
     async fn adopt(&self, name: &str, (registration, open): Done) {
-        for warning in &registration.warnings {
-            tracing::warn!(server = %name, "{warning}");
-        }
-        self.registrar.pool.adopt(name, open).await;
-        if self.stop.is_cancelled() {
-            return self.registrar.pool.stop().await;
-        }
+        registration.log(name);
+        self.registrar.keep(name, open, || self.stop.is_cancelled()).await;
         let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         news.changed.extend(registration.changed(name).map(str::to_owned));
         news.ready.push((name.to_owned(), registration.modules.len()));

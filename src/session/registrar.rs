@@ -78,6 +78,15 @@ impl Registrar {
             Err(refusal) => Err(error.with_refusal(refusal)),
         }
     }
+
+    /// Keeps the connection of a registered server for the first call, unless the session is stopping.
+    pub(super) async fn keep(&self, name: &str, open: Open, is_stopping: impl Fn() -> bool) {
+        self.pool.adopt(name, open).await;
+        // Asked only now: a session that begins to stop later closes the connection itself.
+        if is_stopping() {
+            self.pool.stop().await;
+        }
+    }
 }
 
 /// The action of registering a server.
