@@ -46,10 +46,10 @@ pub(crate) use self::phase::Phase;
 pub(crate) use self::queue::Pending;
 use self::queue::Queue;
 use self::records::{notebook, open_audit};
-use self::registrar::{Registrar, ours, permit, record_end};
+use self::registrar::{Registrar, permit, record_end};
 use self::site::Installer;
 use crate::approval::{
-    Approver, Audit, Effect, Face, Gate, GivenGrant, Origin, PastDecision, Policy, Standing,
+    Action, Approver, Audit, Effect, Face, Gate, GivenGrant, Origin, PastDecision, Policy, Standing, Target,
 };
 use crate::config::Config;
 use crate::ground::files::TemporaryDirectory;
@@ -354,7 +354,8 @@ impl Session {
         self.installer.check(package)?;
         let on_record = match client {
             Some(Client { approver, .. }) => {
-                let action = ours("install_package", [("package_name", json!(package))]);
+                let action =
+                    Action::ours("install_package", [("package_name", json!(package))], Target::Host);
                 let permitted = permit(&self.gate, action, approver, Origin::Trusted).await;
                 Some(permitted.map_err(InstallError::Denied)?)
             }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::Progress;
 use super::error::RegisterError;
-use crate::approval::{Action, Approver, Denied, Gate, OURSELVES, OpenCall, Origin, REGISTER, Target};
+use crate::approval::{Action, Approver, Denied, Gate, OpenCall, Origin, REGISTER, Target};
 use crate::ground::text::describe;
 use crate::tools::registry::{self, Candidate, Packages, Registration, Registry};
 use crate::tools::servers::{self, Open, Pool};
@@ -91,17 +91,8 @@ impl Registrar {
 
 /// The action of registering a server.
 pub(super) fn registration(name: &str, parameters: &Map<String, Value>) -> Action {
-    ours(REGISTER, [("server_name", json!(name)), ("server_params", json!(parameters))])
-}
-
-/// An action of ipybox itself.
-pub(super) fn ours<const N: usize>(tool: &str, arguments: [(&str, Value); N]) -> Action {
-    Action::new(
-        OURSELVES.to_owned(),
-        tool.to_owned(),
-        arguments.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-        Target::Host,
-    )
+    let arguments = [("server_name", json!(name)), ("server_params", json!(parameters))];
+    Action::ours(REGISTER, arguments, Target::Host)
 }
 
 /// Asks the gate whether ipybox itself may do what its client requests, or what a file offers.

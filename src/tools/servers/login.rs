@@ -4,9 +4,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use serde_json::{Map, json};
+use serde_json::json;
 
-use crate::approval::{Action, Approver, Denied, Gate, LOGIN, OURSELVES, OnPage, Target};
+use crate::approval::{Action, Approver, Denied, Gate, LOGIN, OnPage, Target};
 use crate::connections::mcp_client::{Connector, Refusal, ServerParameters};
 use crate::connections::oauth::{Opener, Visit, Visited};
 use crate::ground::text::describe;
@@ -63,12 +63,7 @@ impl Opener for User<'_> {
     fn open<'a>(&'a self, visit: &'a Visit) -> BoxFuture<'a, Result<Visited, String>> {
         Box::pin(async {
             let arguments = [("server_name", json!(self.name)), ("url", json!(visit.url))];
-            let action = Action::new(
-                OURSELVES.to_owned(),
-                LOGIN.to_owned(),
-                Map::from_iter(arguments.map(|(name, value)| (name.to_owned(), value))),
-                Target::Url(visit.url.clone()),
-            );
+            let action = Action::ours(LOGIN, arguments, Target::Url(visit.url.clone()));
             let opened = self.gate.send_to_page(action, self.approver).await;
             let page = opened.map_err(|denied: Denied| denied.to_string())?;
             *self.page.lock().unwrap_or_else(PoisonError::into_inner) = Some(page);
