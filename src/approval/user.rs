@@ -14,7 +14,7 @@ use super::denied::Denied;
 use super::gate::{Gate, call_of};
 use super::policy::Effect;
 use super::queue::{ApprovalQueue, Approver, Counted};
-use super::request::{Answer, Reply};
+use super::request::{Answer, Reply, Response};
 
 /// A user who was sent to a page, as long as it takes.
 pub(crate) struct OnPage {
@@ -70,11 +70,15 @@ impl Gate {
                 let denied = Denied::Policy { call: call_of(&action), rule: judgement.rule.clone() };
                 (Err(denied), By::Policy(judgement.rule))
             }
-            Effect::Allow | Effect::Ask => match self.ask(&action, queue).await {
-                None => (Err(Denied::Expired { call: call_of(&action), after: self.timeout }), By::Expiry),
-                Some(None) => (Err(rejected()), By::Nobody),
-                Some(Some(Reply { answer: Answer::No, .. })) => (Err(rejected()), By::Answer(Answer::No)),
-                Some(Some(reply)) => (Ok(reply), By::Answer(Answer::Once)),
+            Effect::Allow | Effect::Ask => match self.announce_and_ask(&action, queue).await {
+                Response::Expired => {
+                    (Err(Denied::Expired { call: call_of(&action), after: self.timeout }), By::Expiry)
+                }
+                Response::Dropped => (Err(rejected()), By::Nobody),
+                Response::Reply(Reply { answer: Answer::No, .. }) => {
+                    (Err(rejected()), By::Answer(Answer::No))
+                }
+                Response::Reply(reply) => (Ok(reply), By::Answer(Answer::Once)),
             },
         };
         let (outcome, reply) = match outcome {

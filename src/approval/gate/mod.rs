@@ -15,7 +15,7 @@ use super::notice::{Noticed, Watcher, how};
 use super::permit::{self, Permit};
 use super::policy::{Effect, Judgement, Policy};
 use super::queue::{ApprovalQueue, Approver};
-use super::request::{Answer, ApprovalRequest, Reply, held_for};
+use super::request::{Answer, ApprovalRequest, Reply, Response, held_for};
 use super::standing::Standing;
 use crate::approval::provenance::Memory;
 use crate::ground::telemetry::{self, Context};
@@ -249,11 +249,12 @@ impl Gate {
             Approver::User(queue) | Approver::Attached(queue, _) => queue,
         };
         let (action, cell) = (&self.with_due_changes(action).await, self.grants.cell());
-        let Some(reply) = self.ask(action, queue).await else {
-            return (Err(Denied::Expired { call: call_of(action), after: self.timeout }), By::Expiry);
-        };
-        let Some(Reply { answer, granting, label, .. }) = reply else {
-            return (Err(Denied::Rejected { call: call_of(action) }), By::Nobody);
+        let Reply { answer, granting, label, .. } = match self.announce_and_ask(action, queue).await {
+            Response::Reply(reply) => reply,
+            Response::Dropped => return (Err(Denied::Rejected { call: call_of(action) }), By::Nobody),
+            Response::Expired => {
+                return (Err(Denied::Expired { call: call_of(action), after: self.timeout }), By::Expiry);
+            }
         };
         if let Some(granting) = granting {
             return self.grant(granting, action, cell);
@@ -264,19 +265,19 @@ impl Gate {
         self.keep(action, answer, label).await
     }
 
-    /// The reply; `Some(None)` if the request was dropped, `None` if it has expired.
-    pub(super) async fn ask(
+    /// Asks the users of `queue`, and notifies those who watch the session of the question and its end.
+    pub(super) async fn announce_and_ask(
         &self,
         action: &Arc<Action>,
         queue: &Arc<ApprovalQueue>,
-    ) -> Option<Option<Reply>> {
+    ) -> Response {
         let mut noticed = Noticed::begin(self.watcher.get(), action, queue);
-        let reply = self.reply(action, queue).await;
-        noticed.decided(reply.as_ref());
-        reply
+        let response = self.ask(action, queue).await;
+        noticed.decided(&response);
+        response
     }
 
-    async fn reply(&self, action: &Arc<Action>, queue: &Arc<ApprovalQueue>) -> Option<Option<Reply>> {
+    async fn ask(&self, action: &Arc<Action>, queue: &Arc<ApprovalQueue>) -> Response {
         let _counted = queue.count();
         let (request, mut waiting) = ApprovalRequest::new(Arc::clone(action), Arc::clone(&self.grants));
         queue.ask_people_too(&request, &mut waiting);
@@ -292,29 +293,32 @@ impl Gate {
                     place.send(request);
                     action.batch.iter().for_each(InBatch::arrive);
                 }
-                Err(_) => return Some(None),
+                Err(_) => return Response::Dropped,
             },
             () = &mut unattended => return expired(queue),
         }
         let mut handed_out = waiting.handed_out.clone();
-        let reply = tokio::select! {
+        let response = tokio::select! {
             biased;
-            answer = waiting.answer() => Some(answer),
+            reply = waiting.answer() => reply.map_or(Response::Dropped, Response::Reply),
             used = self.grants.claim_unseen(action, handed_out.clone()) => {
-                Some(Some(Reply::granting(Granting::Used(used))))
+                Response::Reply(Reply::granting(Granting::Used(used)))
             }
-            () = held_for(&mut handed_out, self.timeout) => None,
-            () = &mut unattended => None,
+            () = held_for(&mut handed_out, self.timeout) => Response::Expired,
+            () = &mut unattended => Response::Expired,
         };
-        waiting.decided(how(reply.as_ref()));
-        // An answer that was accepted at the last moment counts: its sender got a confirmation.
-        reply.or_else(|| waiting.close().map(Some)).or_else(|| expired(queue))
+        waiting.decided(how(&response));
+        match response {
+            // An answer that was accepted at the last moment counts: its sender got a confirmation.
+            Response::Expired => waiting.close().map_or_else(|| expired(queue), Response::Reply),
+            response => response,
+        }
     }
 }
 
-fn expired(queue: &ApprovalQueue) -> Option<Option<Reply>> {
+fn expired(queue: &ApprovalQueue) -> Response {
     queue.expired.fetch_add(1, Ordering::Relaxed);
-    None
+    Response::Expired
 }
 
 pub(super) fn call_of(action: &Action) -> String {
