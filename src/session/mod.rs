@@ -73,8 +73,6 @@ pub(crate) struct ToolOptions {
     pub(crate) registry: Option<Registry>,
     /// Decides about calls.
     pub(crate) policy: Policy,
-    /// How long an approval request waits for its answer.
-    pub(crate) timeout: Duration,
     /// Who holds the session.
     pub(crate) face: Face,
     /// Another session of the same client: what one of them reads, both have read.
@@ -139,7 +137,7 @@ impl Session {
             Some(options) => {
                 let audit = open_audit(config, options.face)?;
                 let standing = Standing::of_workspace(&config.state_dir);
-                let gate = Gate::new(options.policy, standing, options.timeout, audit);
+                let gate = Gate::new(options.policy, standing, config.approval.timeout, audit);
                 let gate = Arc::new(match &options.beside {
                     Some(other) => gate.beside(&other.gate),
                     None => gate,
