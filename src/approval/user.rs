@@ -24,12 +24,16 @@ pub(crate) struct OnPage {
 }
 
 impl Gate {
-    /// Sends the user of `approver` to the page that `action` shows. The user counts as waiting as long as the result lives.
+    /// Sends the user who reads `queue` to the page that `action` shows. The user counts as waiting as long as the result
+    /// lives.
     ///
     /// # Errors
-    /// The user did not go there, or cannot be sent.
-    pub(crate) async fn send_to_page(&self, action: Action, approver: &Approver) -> Result<OnPage, Denied> {
-        let Some(queue) = approver.page_queue() else { return Err(nobody(&action, NO_PAGES)) };
+    /// The user did not go there.
+    pub(crate) async fn send_to_page(
+        &self,
+        action: Action,
+        queue: &Arc<ApprovalQueue>,
+    ) -> Result<OnPage, Denied> {
         let (_, on_record) = self.ask_user(action, queue).await?;
         Ok(OnPage { _away: queue.count(), on_record })
     }
@@ -45,7 +49,7 @@ impl Gate {
             Approver::Consent => return Err(nobody(&action, "the application reads no requests")),
         };
         if is_page && !queue.opens_pages() {
-            return Err(nobody(&action, NO_PAGES));
+            return Err(nobody(&action, "the MCP client cannot open pages"));
         }
         let (reply, on_record) = self.ask_user(action, &queue).await?;
         let content = reply.content.unwrap_or_default();
@@ -94,8 +98,6 @@ impl Gate {
         }
     }
 }
-
-const NO_PAGES: &str = "the MCP client cannot open pages";
 
 fn nobody(action: &Action, why: &'static str) -> Denied {
     Denied::Nobody { call: call_of(action), why }
