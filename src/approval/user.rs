@@ -11,7 +11,7 @@ use super::action::Action;
 use super::audit::OpenCall;
 use super::decision::{By, Decision};
 use super::denied::Denied;
-use super::gate::{Gate, call_of};
+use super::gate::Gate;
 use super::policy::Effect;
 use super::queue::{ApprovalQueue, Approver, Counted};
 use super::request::{Answer, Reply, Response};
@@ -63,20 +63,19 @@ impl Gate {
         action: Action,
         queue: &Arc<ApprovalQueue>,
     ) -> Result<(Reply, OpenCall), Denied> {
-        let action = self.with_known(action).await;
-        let question = self.audit.question(&action);
-        let action = Arc::new(action);
+        let action = Arc::new(self.with_known(action).await);
+        let question = self.audit.question(Arc::clone(&action));
         let begun = Instant::now();
         let judgement = self.policy.judge(&action);
-        let rejected = || Denied::Rejected { call: call_of(&action) };
-        let (outcome, by) = match judgement.effect {
+        let rejected = || Denied::Rejected { call: action.name() };
+        let (replied, by) = match judgement.effect {
             Effect::Deny => {
-                let denied = Denied::Policy { call: call_of(&action), rule: judgement.rule.clone() };
+                let denied = Denied::Policy { call: action.name(), rule: judgement.rule.clone() };
                 (Err(denied), By::Policy(judgement.rule))
             }
             Effect::Allow | Effect::Ask => match self.announce_and_ask(&action, queue).await {
                 Response::Expired => {
-                    (Err(Denied::Expired { call: call_of(&action), after: self.timeout }), By::Expiry)
+                    (Err(Denied::Expired { call: action.name(), after: self.timeout }), By::Expiry)
                 }
                 Response::Dropped => (Err(rejected()), By::Nobody),
                 Response::Reply(Reply { answer: Answer::No, .. }) => {
@@ -85,20 +84,13 @@ impl Gate {
                 Response::Reply(reply) => (Ok(reply), By::Answer(Answer::Once)),
             },
         };
-        let (outcome, reply) = match outcome {
-            Ok(reply) => (Ok(()), Some(reply)),
-            Err(denied) => (Err(denied), None),
-        };
+        let outcome = replied.as_ref().map(drop).map_err(Denied::clone);
         let decision = Decision { outcome, by, waited: begun.elapsed() };
-        let recorded = question.decided(&decision).await;
-        decision.outcome?;
-        match recorded {
-            Ok(on_record) => Ok((reply.unwrap_or(Answer::Once.into()), on_record)),
-            Err(error) => Err(Denied::Unrecorded { call: call_of(&action), why: error.to_string() }),
-        }
+        let (_, on_record) = question.decided(&decision).await?.into_parts();
+        Ok((replied?, on_record))
     }
 }
 
 fn nobody(action: &Action, why: &'static str) -> Denied {
-    Denied::Nobody { call: call_of(action), why }
+    Denied::Nobody { call: action.name(), why }
 }

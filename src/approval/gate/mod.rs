@@ -170,25 +170,19 @@ impl Gate {
         approver: &Approver,
         origin: Origin,
     ) -> Result<(Permit, OpenCall), Denied> {
-        let action = self.with_known(action).await;
-        let question = self.audit.question(&action);
+        let action = Arc::new(self.with_known(action).await);
+        let question = self.audit.question(Arc::clone(&action));
         let shown = telemetry::Decision::begin(&action.server_name, &action.tool_name, question.call());
-        let action = Arc::new(action);
         let decision = self.judge(&action, approver, origin).await;
         let context = permit::show(shown, &decision, &action);
         let noted = self.calls.get().and_then(|calls| calls.note(&action, &decision));
-        let recorded = question.decided(&decision).await.map(|open| open.noted_by(noted));
-        decision.outcome?;
-        match recorded {
-            Ok(on_record) => {
-                // A grant holds for other calls once its answer is recorded.
-                if let By::Granted(given) = &decision.by {
-                    self.grants.hold(given.id);
-                }
-                Ok((Permit::new(action, context, &on_record), on_record))
-            }
-            Err(error) => Err(Denied::Unrecorded { call: call_of(&action), why: error.to_string() }),
+        let permitted = question.decided(&decision).await?;
+        // A grant holds for other calls once its answer is recorded.
+        if let By::Granted(given) = &decision.by {
+            self.grants.hold(given.id);
         }
+        let (permit, on_record) = Permit::new(permitted, context);
+        Ok((permit, on_record.noted_by(noted)))
     }
 
     /// Whether the policy alone does not decide about `action`.
@@ -221,7 +215,7 @@ impl Gate {
         match judgement.effect {
             Effect::Allow => return (Ok(()), By::Policy(judgement.rule)),
             Effect::Deny => {
-                let denied = Denied::Policy { call: call_of(action), rule: judgement.rule.clone() };
+                let denied = Denied::Policy { call: action.name(), rule: judgement.rule.clone() };
                 return (Err(denied), By::Policy(judgement.rule));
             }
             Effect::Ask => {}
@@ -238,22 +232,22 @@ impl Gate {
         let queue = match approver {
             Approver::Consent => return (Ok(()), By::Consent),
             Approver::Nobody(why) => {
-                return (Err(Denied::Nobody { call: call_of(action), why }), By::Nobody);
+                return (Err(Denied::Nobody { call: action.name(), why }), By::Nobody);
             }
             Approver::Attached(queue, why) if !queue.is_attended() => {
-                return (Err(Denied::Nobody { call: call_of(action), why }), By::Nobody);
+                return (Err(Denied::Nobody { call: action.name(), why }), By::Nobody);
             }
             Approver::User(queue) | Approver::Attached(queue, _) if !queue.can_show(action) => {
-                return (Err(Denied::TooLong { call: call_of(action) }), By::Nobody);
+                return (Err(Denied::TooLong { call: action.name() }), By::Nobody);
             }
             Approver::User(queue) | Approver::Attached(queue, _) => queue,
         };
         let (action, cell) = (&self.with_due_changes(action).await, self.grants.cell());
         let Reply { answer, granting, label, .. } = match self.announce_and_ask(action, queue).await {
             Response::Reply(reply) => reply,
-            Response::Dropped => return (Err(Denied::Rejected { call: call_of(action) }), By::Nobody),
+            Response::Dropped => return (Err(Denied::Rejected { call: action.name() }), By::Nobody),
             Response::Expired => {
-                return (Err(Denied::Expired { call: call_of(action), after: self.timeout }), By::Expiry);
+                return (Err(Denied::Expired { call: action.name(), after: self.timeout }), By::Expiry);
             }
         };
         if let Some(granting) = granting {
@@ -319,10 +313,6 @@ impl Gate {
 fn expired(queue: &ApprovalQueue) -> Response {
     queue.expired.fetch_add(1, Ordering::Relaxed);
     Response::Expired
-}
-
-pub(super) fn call_of(action: &Action) -> String {
-    format!("{}.{}", action.server_name, action.tool_name)
 }
 
 #[cfg(test)]
