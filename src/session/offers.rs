@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::registrar::{Done, Registrar, permit, record_end, registration};
-use crate::approval::{Approver, OpenCall, Origin};
+use crate::approval::{Action, Approver, Denied, OpenCall, Origin};
 use crate::ground::text::describe;
 use crate::tools::import::{AT_ONCE, AtStart, StartServer};
 use crate::tools::registry::{self, Candidate};
@@ -109,11 +109,10 @@ impl Offers {
             tasks: TaskTracker::new(),
         });
         for server in servers.into_iter().map(Arc::new) {
-            let action = registration(&server.name, &server.kept.parameters.to_json());
-            if offers.registrar.gate.asks_about(&action, server.origin()) {
+            if offers.registrar.gate.asks_about(&server.action(), server.origin()) {
                 offers.asking().push(server);
             } else {
-                offers.spawn(&server);
+                offers.spawn(&server, None);
             }
         }
         Some(offers)
@@ -174,7 +173,6 @@ impl Offers {
 
     /// Asks about a server, and begins to register it if that is permitted.
     async fn ask(self: &Arc<Self>, server: &Arc<StartServer>, approver: &Approver) {
-        let action = registration(&server.name, &server.kept.parameters.to_json());
         let approver = match (approver, server.origin()) {
             (Approver::Attached(queue, _), Origin::Code) if !queue.is_attended() => {
                 &Approver::Nobody(OFFERED_BY_CODE)
@@ -182,34 +180,31 @@ impl Offers {
             (Approver::Nobody(_), Origin::Code) => &Approver::Nobody(OFFERED_BY_CODE),
             _ => approver,
         };
-        let permitted = permit(&self.registrar.gate, action, approver, server.origin()).await;
+        let permitted = self.permit(server, approver).await;
         self.asking().retain(|other| other.name != server.name);
         match permitted {
-            Ok(on_record) => self.spawn_permitted(server, on_record),
+            Ok(on_record) => self.spawn(server, Some(on_record)),
             Err(denied) => self.failed(&server.name, &describe(&denied)),
         }
     }
 
-    /// Registers a server about which nobody is asked.
-    fn spawn(self: &Arc<Self>, server: &Arc<StartServer>) {
+    async fn permit(&self, server: &StartServer, approver: &Approver) -> Result<OpenCall, Denied> {
+        permit(&self.registrar.gate, server.action(), approver, server.origin()).await
+    }
+
+    /// Registers a server that is `permitted`, or about which nobody is asked.
+    fn spawn(self: &Arc<Self>, server: &Arc<StartServer>, permitted: Option<OpenCall>) {
         let (offers, server) = (Arc::clone(self), Arc::clone(server));
         self.begun(&server.name);
         self.tasks.spawn(async move {
-            let action = registration(&server.name, &server.kept.parameters.to_json());
-            let approver = Approver::Nobody("no cell is running");
-            match permit(&offers.registrar.gate, action, &approver, server.origin()).await {
+            let permitted = match permitted {
+                Some(on_record) => Ok(on_record),
+                None => offers.permit(&server, &Approver::Nobody("no cell is running")).await,
+            };
+            match permitted {
                 Ok(on_record) => offers.register(&server, on_record).await,
                 Err(denied) => offers.failed(&server.name, &describe(&denied)),
             }
-            offers.ended(&server.name);
-        });
-    }
-
-    fn spawn_permitted(self: &Arc<Self>, server: &Arc<StartServer>, on_record: OpenCall) {
-        let (offers, server) = (Arc::clone(self), Arc::clone(server));
-        self.begun(&server.name);
-        self.tasks.spawn(async move {
-            offers.register(&server, on_record).await;
             offers.ended(&server.name);
         });
     }
@@ -224,7 +219,10 @@ impl Offers {
         if let Err(error) = kept.put().await {
             return self.failed(name, &format!("its secrets cannot be kept: {error}"));
         }
-        let before = self.registrar.registry.parameters_of(name).ok().flatten();
+        let before = self.registrar.registry.parameters_of(name).unwrap_or_else(|error| {
+            tracing::warn!(server = %name, %error, "secrets that a server no longer uses may be left");
+            None
+        });
         let candidate = self.registrar.registry.imported(name, kept.parameters.clone(), notes.clone());
         let registered = match candidate {
             Ok(candidate) => tokio::select! {
@@ -321,6 +319,11 @@ impl Status {
 }
 
 impl StartServer {
+    /// The action of registering it.
+    fn action(&self) -> Action {
+        registration(&self.name, &self.kept.parameters.to_json())
+    }
+
     fn origin(&self) -> Origin {
         if self.is_of_code { Origin::Code } else { Origin::Trusted }
     }
