@@ -146,8 +146,8 @@ mod tests {
         }
 
         fn begin(&self) {
-            self.gate.set_approver(None);
-            self.gate.set_approver(Some(Approver::User(Arc::clone(&self.queue))));
+            self.gate.end_cell();
+            self.gate.set_approver(Approver::User(Arc::clone(&self.queue)));
         }
 
         /// Decides about a call; a question is answered by `answer`.
@@ -267,7 +267,7 @@ mod tests {
         cell.begin();
         cell.send("y@a.org", unasked).await.unwrap();
         // As a standing answer, also where nobody can be asked.
-        cell.gate.set_approver(None);
+        cell.gate.end_cell();
         cell.send("y@a.org", unasked).await.unwrap();
         cell.send("y@a.org", unasked).await.unwrap_err();
         cell.begin();

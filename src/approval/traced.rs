@@ -163,7 +163,7 @@ mod tests {
         let denied = |gate: &Gate| {
             let (queue, requests) = super::super::ApprovalQueue::new();
             drop(requests);
-            gate.set_approver(Some(Approver::User(queue)));
+            gate.set_approver(Approver::User(queue));
         };
         denied(&gate);
         let words = gate.elicit(asks(), false).await.unwrap_err().to_string();

@@ -93,17 +93,20 @@ impl Gate {
         }
     }
 
-    /// Sets the approver for calls of code in the kernel; without one, calls that need approval are denied. A cell begins or
-    /// ends.
-    pub(crate) fn set_approver(&self, approver: Option<Approver>) {
-        self.set_cell(approver, Context::default());
+    /// A cell begins: its code makes calls in `context`, and `approver` answers for them.
+    pub(crate) fn begin_cell(&self, approver: Approver, context: Context) {
+        self.grants.change_cell();
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = (approver, context);
     }
 
-    /// The same; the calls are made in the context of the cell.
-    pub(crate) fn set_cell(&self, approver: Option<Approver>, context: Context) {
-        self.grants.change_cell();
-        let approver = approver.unwrap_or(Approver::Nobody(NO_CELL));
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = (approver, context);
+    /// The cell ends: calls that need approval are denied.
+    pub(crate) fn end_cell(&self) {
+        self.set_approver(Approver::Nobody(NO_CELL));
+    }
+
+    /// From now on `approver` answers for calls, which belong to no cell.
+    pub(crate) fn set_approver(&self, approver: Approver) {
+        self.begin_cell(approver, Context::default());
     }
 
     /// The approver of the current calls of code in the kernel.

@@ -177,8 +177,8 @@ async fn where_nobody_can_be_asked_a_question_is_a_denial() {
 #[tokio::test(start_paused = true)]
 async fn between_cells_nobody_answers() {
     let gate = gate("");
-    gate.set_approver(Some(Approver::Consent));
+    gate.set_approver(Approver::Consent);
     assert!(matches!(gate.approver(), Approver::Consent));
-    gate.set_approver(None);
+    gate.end_cell();
     assert!(matches!(gate.approver(), Approver::Nobody(NO_CELL)));
 }

@@ -269,7 +269,7 @@ mod tests {
     async fn whoever_answers_sees_the_command() {
         let (queue, mut questions) = ApprovalQueue::new();
         let gate = gate(Effect::Ask);
-        gate.set_approver(Some(Approver::User(queue)));
+        gate.set_approver(Approver::User(queue));
         let answer = async {
             let request = questions.recv().await.unwrap();
             assert_eq!((request.server_name(), request.tool_name()), ("ipybox", "shell_magic"));
@@ -291,7 +291,7 @@ mod tests {
         let pool = Arc::new(Pool::new(servers, Connector::new(variables, "/".into())));
         let (queue, mut questions) = ApprovalQueue::new();
         let gate = Arc::new(gate(Effect::Ask));
-        gate.set_approver(Some(Approver::User(queue)));
+        gate.set_approver(Approver::User(queue));
         let router = router(pool, gate);
         let call = |server: &str, bytes: usize| {
             let text = "x".repeat(bytes);
