@@ -49,7 +49,7 @@ use self::records::{notebook, open_audit};
 use self::registrar::{Registrar, permit, record_end};
 use self::site::Installer;
 use crate::approval::{
-    Action, Approver, Audit, Effect, Face, Gate, GivenGrant, Origin, PastDecision, Policy, Standing, Target,
+    Action, Approver, Audit, ChosenBy, Effect, Face, Gate, GivenGrant, PastDecision, Policy, Standing, Target,
 };
 use crate::config::Config;
 use crate::ground::files::TemporaryDirectory;
@@ -354,7 +354,7 @@ impl Session {
             Some(Client { approver, .. }) => {
                 let action =
                     Action::ours("install_package", [("package_name", json!(package))], Target::Host);
-                let permitted = permit(&self.gate, action, approver, Origin::Trusted).await;
+                let permitted = permit(&self.gate, action, approver, ChosenBy::Trusted).await;
                 Some(permitted.map_err(InstallError::Denied)?)
             }
             None => None,

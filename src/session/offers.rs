@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::registrar::{Done, Registrar, permit, record_end, registration};
-use crate::approval::{Action, Approver, Denied, OpenCall, Origin};
+use crate::approval::{Action, Approver, ChosenBy, Denied, OpenCall};
 use crate::ground::text::describe;
 use crate::tools::import::{AT_ONCE, AtStart, StartServer};
 use crate::tools::registry::{self, Candidate};
@@ -109,7 +109,7 @@ impl Offers {
             tasks: TaskTracker::new(),
         });
         for server in servers.into_iter().map(Arc::new) {
-            if offers.registrar.gate.asks_about(&server.action(), server.origin()) {
+            if offers.registrar.gate.asks_about(&server.action(), server.chosen_by()) {
                 offers.asking().push(server);
             } else {
                 offers.spawn(&server, None);
@@ -173,11 +173,11 @@ impl Offers {
 
     /// Asks about a server, and begins to register it if that is permitted.
     async fn ask(self: &Arc<Self>, server: &Arc<StartServer>, approver: &Approver) {
-        let approver = match (approver, server.origin()) {
-            (Approver::Attached(queue, _), Origin::Code) if !queue.is_attended() => {
+        let approver = match (approver, server.chosen_by()) {
+            (Approver::Attached(queue, _), ChosenBy::Code) if !queue.is_attended() => {
                 &Approver::Nobody(OFFERED_BY_CODE)
             }
-            (Approver::Nobody(_), Origin::Code) => &Approver::Nobody(OFFERED_BY_CODE),
+            (Approver::Nobody(_), ChosenBy::Code) => &Approver::Nobody(OFFERED_BY_CODE),
             _ => approver,
         };
         let permitted = self.permit(server, approver).await;
@@ -189,7 +189,7 @@ impl Offers {
     }
 
     async fn permit(&self, server: &StartServer, approver: &Approver) -> Result<OpenCall, Denied> {
-        permit(&self.registrar.gate, server.action(), approver, server.origin()).await
+        permit(&self.registrar.gate, server.action(), approver, server.chosen_by()).await
     }
 
     /// Registers a server that is `permitted`, or about which nobody is asked.
@@ -324,7 +324,7 @@ impl StartServer {
         registration(&self.name, &self.kept.parameters.to_json())
     }
 
-    fn origin(&self) -> Origin {
-        if self.is_of_code { Origin::Code } else { Origin::Trusted }
+    fn chosen_by(&self) -> ChosenBy {
+        if self.is_of_code { ChosenBy::Code } else { ChosenBy::Trusted }
     }
 }

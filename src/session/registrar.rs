@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::Progress;
 use super::error::RegisterError;
-use crate::approval::{Action, Approver, Denied, Gate, OpenCall, Origin, REGISTER, Target};
+use crate::approval::{Action, Approver, ChosenBy, Denied, Gate, OpenCall, REGISTER, Target};
 use crate::ground::text::describe;
 use crate::tools::registry::{self, Candidate, Packages, Registration, Registry};
 use crate::tools::servers::{self, Open, Pool};
@@ -42,7 +42,7 @@ impl Registrar {
             Some(approver) => {
                 let action = registration(name, parameters);
                 Some(
-                    permit(&self.gate, action, approver, Origin::Trusted)
+                    permit(&self.gate, action, approver, ChosenBy::Trusted)
                         .await
                         .map_err(RegisterError::Denied)?,
                 )
@@ -100,9 +100,9 @@ pub(super) async fn permit(
     gate: &Gate,
     action: Action,
     approver: &Approver,
-    origin: Origin,
+    chosen_by: ChosenBy,
 ) -> Result<OpenCall, Denied> {
-    let (_permit, on_record) = gate.decide_about(action, approver, origin).await?;
+    let (_permit, on_record) = gate.decide_about(action, approver, chosen_by).await?;
     Ok(on_record)
 }
 

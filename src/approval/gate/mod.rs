@@ -39,7 +39,7 @@ pub(crate) struct Gate {
 
 /// Who has chosen an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum ChosenBy {
     /// The user, an application or a model.
     Trusted,
     /// Maybe code in the sandbox, for the host to do: that the policy allows everything by default is not enough.
@@ -160,10 +160,10 @@ impl Gate {
         action: Action,
         approver: &Approver,
     ) -> Result<(Permit, OpenCall), Denied> {
-        self.decide_about(action, approver, Origin::Trusted).await
+        self.decide_about(action, approver, ChosenBy::Trusted).await
     }
 
-    /// As [`decide`](Self::decide), about an action of this origin.
+    /// As [`decide`](Self::decide), about an action that code may have chosen.
     ///
     /// # Errors
     /// As there.
@@ -171,12 +171,12 @@ impl Gate {
         &self,
         action: Action,
         approver: &Approver,
-        origin: Origin,
+        chosen_by: ChosenBy,
     ) -> Result<(Permit, OpenCall), Denied> {
         let action = Arc::new(self.with_known(action).await);
         let question = self.audit.question(Arc::clone(&action));
         let shown = telemetry::Decision::begin(&action.server_name, &action.tool_name, question.call());
-        let decision = self.judge(&action, approver, origin).await;
+        let decision = self.judge(&action, approver, chosen_by).await;
         let context = permit::show(shown, &decision, &action);
         let noted = self.calls.get().and_then(|calls| calls.note(&action, &decision));
         let permitted = question.decided(&decision).await?;
@@ -189,22 +189,22 @@ impl Gate {
     }
 
     /// Whether the policy alone does not decide about `action`.
-    pub(crate) fn asks_about(&self, action: &Action, origin: Origin) -> bool {
+    pub(crate) fn asks_about(&self, action: &Action, chosen_by: ChosenBy) -> bool {
         let action = self.with_known_at_once(action.clone());
-        self.judgement(&action, origin).effect == Effect::Ask
+        self.judgement(&action, chosen_by).effect == Effect::Ask
     }
 
-    fn judgement(&self, action: &Action, origin: Origin) -> Judgement {
+    fn judgement(&self, action: &Action, chosen_by: ChosenBy) -> Judgement {
         let mut judgement = self.policy.judge(action);
-        if judgement.effect == Effect::Allow && judgement.rule.is_none() && origin == Origin::Code {
+        if judgement.effect == Effect::Allow && judgement.rule.is_none() && chosen_by == ChosenBy::Code {
             judgement.effect = Effect::Ask;
         }
         judgement
     }
 
-    async fn judge(&self, action: &Arc<Action>, approver: &Approver, origin: Origin) -> Decision {
+    async fn judge(&self, action: &Arc<Action>, approver: &Approver, chosen_by: ChosenBy) -> Decision {
         let begun = Instant::now();
-        let (outcome, by) = self.rule(action, approver, origin).await;
+        let (outcome, by) = self.rule(action, approver, chosen_by).await;
         Decision { outcome, by, waited: begun.elapsed() }
     }
 
@@ -212,9 +212,9 @@ impl Gate {
         &self,
         action: &Arc<Action>,
         approver: &Approver,
-        origin: Origin,
+        chosen_by: ChosenBy,
     ) -> (Result<(), Denied>, By) {
-        let judgement = self.judgement(action, origin);
+        let judgement = self.judgement(action, chosen_by);
         match judgement.effect {
             Effect::Allow => return (Ok(()), By::Policy(judgement.rule)),
             Effect::Deny => {
