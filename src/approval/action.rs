@@ -47,6 +47,17 @@ impl Action {
         Self { server_name, tool_name, tool_args, target, definition, changes, annotations, batch, known }
     }
 
+    /// An action of ipybox itself.
+    pub(crate) fn ours<const N: usize>(tool: &str, arguments: [(&str, Value); N], target: Target) -> Self {
+        let tool_args = arguments.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        Self::new(OURSELVES.to_owned(), tool.to_owned(), tool_args, target)
+    }
+
+    /// `server.tool`, as messages name it.
+    pub(super) fn name(&self) -> String {
+        format!("{}.{}", self.server_name, self.tool_name)
+    }
+
     /// Whether only the client can do it with its user: fill in a form of a server, or log in on a page.
     pub(crate) fn is_of_client(&self) -> bool {
         let is_login = self.server_name == OURSELVES && self.tool_name == LOGIN;

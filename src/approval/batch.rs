@@ -117,7 +117,7 @@ mod tests {
         let (queue, mut requests) = ApprovalQueue::new();
         let timeout = std::time::Duration::from_secs(60);
         let gate = Gate::new(Policy::always(Effect::Ask), Standing::default(), timeout, Audit::off());
-        gate.set_approver(Some(Approver::User(queue)));
+        gate.set_approver(Approver::User(queue));
         let action = |tool: &str| {
             Action::new("s".to_owned(), tool.to_owned(), Map::new(), Target::Command("c".to_owned()))
         };

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::action::Action;
 use super::decision::By;
 use super::denied::Denied;
-use super::gate::{Gate, call_of};
+use super::gate::Gate;
 use super::grant::{GivenGrant, Granting};
 use super::request::Answer;
 use crate::approval::provenance::Label;
@@ -44,10 +44,10 @@ impl Gate {
         label: Option<Label>,
     ) -> (Result<(), Denied>, By) {
         if matches!(answer, Answer::No | Answer::Grant) {
-            return (Err(Denied::Rejected { call: call_of(action) }), By::Answer(Answer::No));
+            return (Err(Denied::Rejected { call: action.name() }), By::Answer(Answer::No));
         }
         let kept = self.remember(action, answer, label).await;
-        let not_saved = |error: io::Error| Denied::NotSaved { call: call_of(action), why: error.to_string() };
+        let not_saved = |error: io::Error| Denied::NotSaved { call: action.name(), why: error.to_string() };
         (kept.map_err(not_saved), By::Answer(answer))
     }
 
@@ -86,7 +86,7 @@ impl Gate {
             Granting::Used(used) => (Ok(()), By::Grant(used)),
             Granting::New(grant) => match self.grants.give(*grant, action, cell) {
                 Ok(given) => (Ok(()), By::Granted(given)),
-                Err(_outside) => (Err(Denied::Rejected { call: call_of(action) }), By::Answer(Answer::No)),
+                Err(_outside) => (Err(Denied::Rejected { call: action.name() }), By::Answer(Answer::No)),
             },
         }
     }
@@ -146,8 +146,8 @@ mod tests {
         }
 
         fn begin(&self) {
-            self.gate.set_approver(None);
-            self.gate.set_approver(Some(Approver::User(Arc::clone(&self.queue))));
+            self.gate.end_cell();
+            self.gate.set_approver(Approver::User(Arc::clone(&self.queue)));
         }
 
         /// Decides about a call; a question is answered by `answer`.
@@ -267,7 +267,7 @@ mod tests {
         cell.begin();
         cell.send("y@a.org", unasked).await.unwrap();
         // As a standing answer, also where nobody can be asked.
-        cell.gate.set_approver(None);
+        cell.gate.end_cell();
         cell.send("y@a.org", unasked).await.unwrap();
         cell.send("y@a.org", unasked).await.unwrap_err();
         cell.begin();

@@ -44,7 +44,7 @@ pub use self::batch::Batch;
 pub(crate) use self::batch::InBatch;
 pub(crate) use self::calls::{Calls, CellCalls};
 pub(crate) use self::denied::Denied;
-pub(crate) use self::gate::{Gate, Origin};
+pub(crate) use self::gate::{ChosenBy, Gate};
 pub use self::grant::{
     GivenGrant, Grant, Life as GrantLife, Outside as OutsideGrant, Pattern as GrantPattern,
 };

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::action::Action;
 use super::queue::ApprovalQueue;
-use super::request::{Answer, Reply};
+use super::request::{Answer, Response};
 
 /// A question that somebody else is asked, or its end.
 #[derive(Debug, Clone)]
@@ -42,8 +42,8 @@ impl<'a> Noticed<'a> {
     }
 
     /// How it was decided.
-    pub(super) fn decided(&mut self, reply: Option<&Option<Reply>>) {
-        self.how = how(reply);
+    pub(super) fn decided(&mut self, response: &Response) {
+        self.how = how(response);
     }
 }
 
@@ -59,11 +59,11 @@ impl Drop for Noticed<'_> {
 pub(crate) const EXPIRED: &str = "not answered in time";
 
 /// How a question was decided, in words.
-pub(super) fn how(reply: Option<&Option<Reply>>) -> &'static str {
-    match reply {
-        None => EXPIRED,
-        Some(None) => "taken back",
-        Some(Some(reply)) => words(reply.answer),
+pub(super) fn how(response: &Response) -> &'static str {
+    match response {
+        Response::Expired => EXPIRED,
+        Response::Dropped => "taken back",
+        Response::Reply(reply) => words(reply.answer),
     }
 }
 

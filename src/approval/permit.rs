@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::action::{Action, Target};
-use super::audit::OpenCall;
+use super::audit::{OpenCall, Permitted};
 use super::decision::Decision;
 use super::denied::Denied;
 use crate::ground::telemetry::{self, Context, Made};
@@ -16,9 +16,10 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// Permits `action`; `_on_record` proves that the decision is recorded.
-    pub(super) fn new(action: Arc<Action>, context: Context, _on_record: &OpenCall) -> Self {
-        Self { action, context }
+    /// Permits the action of a recorded decision. Returns the record of its call too.
+    pub(super) fn new(permitted: Permitted, context: Context) -> (Self, OpenCall) {
+        let (action, on_record) = permitted.into_parts();
+        (Self { action, context }, on_record)
     }
 
     pub(super) fn action(&self) -> &Action {

@@ -61,6 +61,16 @@ impl From<Answer> for Reply {
     }
 }
 
+/// How an approval request has ended.
+pub(super) enum Response {
+    /// By a reply.
+    Reply(Reply),
+    /// All who were asked have dropped it.
+    Dropped,
+    /// Nobody has replied in time.
+    Expired,
+}
+
 /// A tool call that waits for permission. Dropped without an answer, it is rejected.
 ///
 /// The shown action is the one that will run: it cannot change between the answer and the call. `Display`

@@ -11,10 +11,10 @@ use super::action::Action;
 use super::audit::OpenCall;
 use super::decision::{By, Decision};
 use super::denied::Denied;
-use super::gate::{Gate, call_of};
+use super::gate::Gate;
 use super::policy::Effect;
 use super::queue::{ApprovalQueue, Approver, Counted};
-use super::request::{Answer, Reply};
+use super::request::{Answer, Reply, Response};
 
 /// A user who was sent to a page, as long as it takes.
 pub(crate) struct OnPage {
@@ -24,12 +24,16 @@ pub(crate) struct OnPage {
 }
 
 impl Gate {
-    /// Sends the user of `approver` to the page that `action` shows. The user counts as waiting as long as the result lives.
+    /// Sends the user who reads `queue` to the page that `action` shows. The user counts as waiting as long as the result
+    /// lives.
     ///
     /// # Errors
-    /// The user did not go there, or cannot be sent.
-    pub(crate) async fn send_to_page(&self, action: Action, approver: &Approver) -> Result<OnPage, Denied> {
-        let Some(queue) = approver.page_queue() else { return Err(nobody(&action, NO_PAGES)) };
+    /// The user did not go there.
+    pub(crate) async fn send_to_page(
+        &self,
+        action: Action,
+        queue: &Arc<ApprovalQueue>,
+    ) -> Result<OnPage, Denied> {
         let (_, on_record) = self.ask_user(action, queue).await?;
         Ok(OnPage { _away: queue.count(), on_record })
     }
@@ -45,7 +49,7 @@ impl Gate {
             Approver::Consent => return Err(nobody(&action, "the application reads no requests")),
         };
         if is_page && !queue.opens_pages() {
-            return Err(nobody(&action, NO_PAGES));
+            return Err(nobody(&action, "the MCP client cannot open pages"));
         }
         let (reply, on_record) = self.ask_user(action, &queue).await?;
         let content = reply.content.unwrap_or_default();
@@ -59,40 +63,34 @@ impl Gate {
         action: Action,
         queue: &Arc<ApprovalQueue>,
     ) -> Result<(Reply, OpenCall), Denied> {
-        let action = self.with_known(action).await;
-        let question = self.audit.question(&action);
-        let action = Arc::new(action);
+        let action = Arc::new(self.with_known(action).await);
+        let question = self.audit.question(Arc::clone(&action));
         let begun = Instant::now();
         let judgement = self.policy.judge(&action);
-        let rejected = || Denied::Rejected { call: call_of(&action) };
-        let (outcome, by) = match judgement.effect {
+        let rejected = || Denied::Rejected { call: action.name() };
+        let (replied, by) = match judgement.effect {
             Effect::Deny => {
-                let denied = Denied::Policy { call: call_of(&action), rule: judgement.rule.clone() };
+                let denied = Denied::Policy { call: action.name(), rule: judgement.rule.clone() };
                 (Err(denied), By::Policy(judgement.rule))
             }
-            Effect::Allow | Effect::Ask => match self.ask(&action, queue).await {
-                None => (Err(Denied::Expired { call: call_of(&action), after: self.timeout }), By::Expiry),
-                Some(None) => (Err(rejected()), By::Nobody),
-                Some(Some(Reply { answer: Answer::No, .. })) => (Err(rejected()), By::Answer(Answer::No)),
-                Some(Some(reply)) => (Ok(reply), By::Answer(Answer::Once)),
+            Effect::Allow | Effect::Ask => match self.announce_and_ask(&action, queue).await {
+                Response::Expired => {
+                    (Err(Denied::Expired { call: action.name(), after: self.timeout }), By::Expiry)
+                }
+                Response::Dropped => (Err(rejected()), By::Nobody),
+                Response::Reply(Reply { answer: Answer::No, .. }) => {
+                    (Err(rejected()), By::Answer(Answer::No))
+                }
+                Response::Reply(reply) => (Ok(reply), By::Answer(Answer::Once)),
             },
         };
-        let (outcome, reply) = match outcome {
-            Ok(reply) => (Ok(()), Some(reply)),
-            Err(denied) => (Err(denied), None),
-        };
+        let outcome = replied.as_ref().map(drop).map_err(Denied::clone);
         let decision = Decision { outcome, by, waited: begun.elapsed() };
-        let recorded = question.decided(&decision).await;
-        decision.outcome?;
-        match recorded {
-            Ok(on_record) => Ok((reply.unwrap_or(Answer::Once.into()), on_record)),
-            Err(error) => Err(Denied::Unrecorded { call: call_of(&action), why: error.to_string() }),
-        }
+        let (_, on_record) = question.decided(&decision).await?.into_parts();
+        Ok((replied?, on_record))
     }
 }
 
-const NO_PAGES: &str = "the MCP client cannot open pages";
-
 fn nobody(action: &Action, why: &'static str) -> Denied {
-    Denied::Nobody { call: call_of(action), why }
+    Denied::Nobody { call: action.name(), why }
 }

@@ -46,10 +46,10 @@ pub(crate) use self::phase::Phase;
 pub(crate) use self::queue::Pending;
 use self::queue::Queue;
 use self::records::{notebook, open_audit};
-use self::registrar::{Registrar, ours, permit, record_end};
+use self::registrar::{Registrar, permit, record_end};
 use self::site::Installer;
 use crate::approval::{
-    Approver, Audit, Effect, Face, Gate, GivenGrant, Origin, PastDecision, Policy, Standing,
+    Action, Approver, Audit, ChosenBy, Effect, Face, Gate, GivenGrant, PastDecision, Policy, Standing, Target,
 };
 use crate::config::Config;
 use crate::ground::files::TemporaryDirectory;
@@ -73,8 +73,6 @@ pub(crate) struct ToolOptions {
     pub(crate) registry: Option<Registry>,
     /// Decides about calls.
     pub(crate) policy: Policy,
-    /// How long an approval request waits for its answer.
-    pub(crate) timeout: Duration,
     /// Who holds the session.
     pub(crate) face: Face,
     /// Another session of the same client: what one of them reads, both have read.
@@ -139,7 +137,7 @@ impl Session {
             Some(options) => {
                 let audit = open_audit(config, options.face)?;
                 let standing = Standing::of_workspace(&config.state_dir);
-                let gate = Gate::new(options.policy, standing, options.timeout, audit);
+                let gate = Gate::new(options.policy, standing, config.approval.timeout, audit);
                 let gate = Arc::new(match &options.beside {
                     Some(other) => gate.beside(&other.gate),
                     None => gate,
@@ -307,25 +305,16 @@ impl Session {
         let registered = Client::unless_cancelled(client, registering).await;
         let (registration, open) = registered.ok_or(RegisterError::Cancelled)??;
         // In a task, which the caller cannot drop: the name means this server already.
-        let (session, changed) = (Arc::clone(self), registration.changed(name).map(str::to_owned));
-        let owned_name = name.to_owned();
-        let adopting = tokio::spawn(async move {
+        let (session, registrar) = (Arc::clone(self), registrar.clone());
+        let (owned_name, changed) = (name.to_owned(), registration.changed(name).map(str::to_owned));
+        let keeping = tokio::spawn(async move {
             session.queue.refresh_imports(changed.as_deref()).await;
-            let Some(Tools { registrar: Registrar { pool, .. }, .. }) = &session.tools else { return };
-            pool.adopt(&owned_name, open).await;
-            if session.queue.is_stopping() {
-                pool.stop().await;
-            }
+            registrar.keep(&owned_name, open, || session.queue.is_stopping()).await;
         });
-        if let Err(error) = adopting.await {
+        if let Err(error) = keeping.await {
             tracing::error!(%error, "the connection to a registered server was not kept");
         }
-        for warning in &registration.warnings {
-            tracing::warn!(server = %name, "{warning}");
-        }
-        for change in &registration.drift {
-            tracing::info!(server = %name, "since the last registration: {change}");
-        }
+        registration.log(name);
         Ok(registration)
     }
 
@@ -363,8 +352,9 @@ impl Session {
         self.installer.check(package)?;
         let on_record = match client {
             Some(Client { approver, .. }) => {
-                let action = ours("install_package", [("package_name", json!(package))]);
-                let permitted = permit(&self.gate, action, approver, Origin::Trusted).await;
+                let action =
+                    Action::ours("install_package", [("package_name", json!(package))], Target::Host);
+                let permitted = permit(&self.gate, action, approver, ChosenBy::Trusted).await;
                 Some(permitted.map_err(InstallError::Denied)?)
             }
             None => None,

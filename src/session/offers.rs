@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::registrar::{Done, Registrar, permit, record_end, registration};
-use crate::approval::{Approver, OpenCall, Origin};
+use crate::approval::{Action, Approver, ChosenBy, Denied, OpenCall};
 use crate::ground::text::describe;
 use crate::tools::import::{AT_ONCE, AtStart, StartServer};
 use crate::tools::registry::{self, Candidate};
@@ -109,11 +109,10 @@ impl Offers {
             tasks: TaskTracker::new(),
         });
         for server in servers.into_iter().map(Arc::new) {
-            let action = registration(&server.name, &server.kept.parameters.to_json());
-            if offers.registrar.gate.asks_about(&action, server.origin()) {
+            if offers.registrar.gate.asks_about(&server.action(), server.chosen_by()) {
                 offers.asking().push(server);
             } else {
-                offers.spawn(&server);
+                offers.spawn(&server, None);
             }
         }
         Some(offers)
@@ -174,42 +173,38 @@ impl Offers {
 
     /// Asks about a server, and begins to register it if that is permitted.
     async fn ask(self: &Arc<Self>, server: &Arc<StartServer>, approver: &Approver) {
-        let action = registration(&server.name, &server.kept.parameters.to_json());
-        let approver = match (approver, server.origin()) {
-            (Approver::Attached(queue, _), Origin::Code) if !queue.is_attended() => {
+        let approver = match (approver, server.chosen_by()) {
+            (Approver::Attached(queue, _), ChosenBy::Code) if !queue.is_attended() => {
                 &Approver::Nobody(OFFERED_BY_CODE)
             }
-            (Approver::Nobody(_), Origin::Code) => &Approver::Nobody(OFFERED_BY_CODE),
+            (Approver::Nobody(_), ChosenBy::Code) => &Approver::Nobody(OFFERED_BY_CODE),
             _ => approver,
         };
-        let permitted = permit(&self.registrar.gate, action, approver, server.origin()).await;
+        let permitted = self.permit(server, approver).await;
         self.asking().retain(|other| other.name != server.name);
         match permitted {
-            Ok(on_record) => self.spawn_permitted(server, on_record),
+            Ok(on_record) => self.spawn(server, Some(on_record)),
             Err(denied) => self.failed(&server.name, &describe(&denied)),
         }
     }
 
-    /// Registers a server about which nobody is asked.
-    fn spawn(self: &Arc<Self>, server: &Arc<StartServer>) {
+    async fn permit(&self, server: &StartServer, approver: &Approver) -> Result<OpenCall, Denied> {
+        permit(&self.registrar.gate, server.action(), approver, server.chosen_by()).await
+    }
+
+    /// Registers a server that is `permitted`, or about which nobody is asked.
+    fn spawn(self: &Arc<Self>, server: &Arc<StartServer>, permitted: Option<OpenCall>) {
         let (offers, server) = (Arc::clone(self), Arc::clone(server));
         self.begun(&server.name);
         self.tasks.spawn(async move {
-            let action = registration(&server.name, &server.kept.parameters.to_json());
-            let approver = Approver::Nobody("no cell is running");
-            match permit(&offers.registrar.gate, action, &approver, server.origin()).await {
+            let permitted = match permitted {
+                Some(on_record) => Ok(on_record),
+                None => offers.permit(&server, &Approver::Nobody("no cell is running")).await,
+            };
+            match permitted {
                 Ok(on_record) => offers.register(&server, on_record).await,
                 Err(denied) => offers.failed(&server.name, &describe(&denied)),
             }
-            offers.ended(&server.name);
-        });
-    }
-
-    fn spawn_permitted(self: &Arc<Self>, server: &Arc<StartServer>, on_record: OpenCall) {
-        let (offers, server) = (Arc::clone(self), Arc::clone(server));
-        self.begun(&server.name);
-        self.tasks.spawn(async move {
-            offers.register(&server, on_record).await;
             offers.ended(&server.name);
         });
     }
@@ -224,7 +219,10 @@ impl Offers {
         if let Err(error) = kept.put().await {
             return self.failed(name, &format!("its secrets cannot be kept: {error}"));
         }
-        let before = self.registrar.registry.parameters_of(name).ok().flatten();
+        let before = self.registrar.registry.parameters_of(name).unwrap_or_else(|error| {
+            tracing::warn!(server = %name, %error, "secrets that a server no longer uses may be left");
+            None
+        });
         let candidate = self.registrar.registry.imported(name, kept.parameters.clone(), notes.clone());
         let registered = match candidate {
             Ok(candidate) => tokio::select! {
@@ -272,13 +270,8 @@ impl Offers {
     }
 
     async fn adopt(&self, name: &str, (registration, open): Done) {
-        for warning in &registration.warnings {
-            tracing::warn!(server = %name, "{warning}");
-        }
-        self.registrar.pool.adopt(name, open).await;
-        if self.stop.is_cancelled() {
-            return self.registrar.pool.stop().await;
-        }
+        registration.log(name);
+        self.registrar.keep(name, open, || self.stop.is_cancelled()).await;
         let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         news.changed.extend(registration.changed(name).map(str::to_owned));
         news.ready.push((name.to_owned(), registration.modules.len()));
@@ -326,7 +319,12 @@ impl Status {
 }
 
 impl StartServer {
-    fn origin(&self) -> Origin {
-        if self.is_of_code { Origin::Code } else { Origin::Trusted }
+    /// The action of registering it.
+    fn action(&self) -> Action {
+        registration(&self.name, &self.kept.parameters.to_json())
+    }
+
+    fn chosen_by(&self) -> ChosenBy {
+        if self.is_of_code { ChosenBy::Code } else { ChosenBy::Trusted }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::Progress;
 use super::error::RegisterError;
-use crate::approval::{Action, Approver, Denied, Gate, OURSELVES, OpenCall, Origin, REGISTER, Target};
+use crate::approval::{Action, Approver, ChosenBy, Denied, Gate, OpenCall, REGISTER, Target};
 use crate::ground::text::describe;
 use crate::tools::registry::{self, Candidate, Packages, Registration, Registry};
 use crate::tools::servers::{self, Open, Pool};
@@ -42,7 +42,7 @@ impl Registrar {
             Some(approver) => {
                 let action = registration(name, parameters);
                 Some(
-                    permit(&self.gate, action, approver, Origin::Trusted)
+                    permit(&self.gate, action, approver, ChosenBy::Trusted)
                         .await
                         .map_err(RegisterError::Denied)?,
                 )
@@ -78,21 +78,21 @@ impl Registrar {
             Err(refusal) => Err(error.with_refusal(refusal)),
         }
     }
+
+    /// Keeps the connection of a registered server for the first call, unless the session is stopping.
+    pub(super) async fn keep(&self, name: &str, open: Open, is_stopping: impl Fn() -> bool) {
+        self.pool.adopt(name, open).await;
+        // Asked only now: a session that begins to stop later closes the connection itself.
+        if is_stopping() {
+            self.pool.stop().await;
+        }
+    }
 }
 
 /// The action of registering a server.
 pub(super) fn registration(name: &str, parameters: &Map<String, Value>) -> Action {
-    ours(REGISTER, [("server_name", json!(name)), ("server_params", json!(parameters))])
-}
-
-/// An action of ipybox itself.
-pub(super) fn ours<const N: usize>(tool: &str, arguments: [(&str, Value); N]) -> Action {
-    Action::new(
-        OURSELVES.to_owned(),
-        tool.to_owned(),
-        arguments.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-        Target::Host,
-    )
+    let arguments = [("server_name", json!(name)), ("server_params", json!(parameters))];
+    Action::ours(REGISTER, arguments, Target::Host)
 }
 
 /// Asks the gate whether ipybox itself may do what its client requests, or what a file offers.
@@ -100,9 +100,9 @@ pub(super) async fn permit(
     gate: &Gate,
     action: Action,
     approver: &Approver,
-    origin: Origin,
+    chosen_by: ChosenBy,
 ) -> Result<OpenCall, Denied> {
-    let (_permit, on_record) = gate.decide_about(action, approver, origin).await?;
+    let (_permit, on_record) = gate.decide_about(action, approver, chosen_by).await?;
     Ok(on_record)
 }
 

@@ -116,9 +116,9 @@ impl Worker {
             Command::Execute { cell, generation, context, reply } => {
                 let on_record = self.gate.audit().cell_started(&cell.code);
                 let span = telemetry::Cell::begin(&context, cell.author.word());
-                self.gate.set_cell(Some(cell.approver.clone()), span.context());
+                self.gate.begin_cell(cell.approver.clone(), span.context());
                 let outcome = self.execute(&cell, &generation).await;
-                self.gate.set_approver(None);
+                self.gate.end_cell();
                 self.cells_open.fetch_sub(1, Ordering::Relaxed);
                 if let Ok(outcome) = &outcome {
                     on_record.ended(outcome.word(), outcome.output());

@@ -12,6 +12,7 @@ use super::handle::{Audit, Log};
 use super::shown;
 use crate::approval::calls::Ongoing;
 use crate::approval::decision::{By, Decision};
+use crate::approval::denied::Denied;
 use crate::approval::provenance::Provenance;
 use crate::approval::{Action, Batch, Target};
 
@@ -30,26 +31,36 @@ struct Running {
     begun: Instant,
 }
 
-/// A pending decision. If dropped before it is made, it is recorded as withdrawn.
+/// A pending decision about an action. If dropped before it is made, it is recorded as withdrawn.
 #[must_use = "a question whose decision is not recorded is recorded as withdrawn"]
-pub(in crate::approval) struct Question(Option<Asking>);
+pub(in crate::approval) struct Question {
+    action: Arc<Action>,
+    /// `None` without a log.
+    asking: Option<Asking>,
+}
+
+/// An action that a written decision permits.
+#[must_use = "a call that is dropped before its end is recorded as cancelled"]
+pub(in crate::approval) struct Permitted {
+    action: Arc<Action>,
+    on_record: OpenCall,
+}
 
 struct Asking {
     log: Arc<Log>,
-    subject: Subject,
     asked: Option<Asked>,
     begun: Instant,
 }
 
 impl Audit {
     /// Starts the record of a decision about `action`.
-    pub(in crate::approval) fn question(&self, action: &Action) -> Question {
-        Question(self.log().map(|log| Asking {
+    pub(in crate::approval) fn question(&self, action: Arc<Action>) -> Question {
+        let asking = self.log().map(|log| Asking {
             log: Arc::clone(log),
-            subject: Subject::of(action),
-            asked: Some(asked(log, action)),
+            asked: Some(asked(log, &action)),
             begun: Instant::now(),
-        }))
+        });
+        Question { action, asking }
     }
 
     /// Records that a grant was revoked.
@@ -63,17 +74,38 @@ impl Audit {
 impl Question {
     /// The id of the call, if there is a log.
     pub(in crate::approval) fn call(&self) -> Option<&str> {
-        self.0.as_ref()?.asked.as_ref().map(|asked| asked.call.as_str())
+        self.asking.as_ref()?.asked.as_ref().map(|asked| asked.call.as_str())
     }
 
     /// Writes the decision, and waits until it is written.
     ///
     /// # Errors
-    /// The log cannot be written: a permitted action must not run.
-    pub(in crate::approval) async fn decided(self, decision: &Decision) -> io::Result<OpenCall> {
-        let Some(mut asking) = self.0 else { return Ok(OpenCall { running: None, noted: None }) };
-        let Some(asked) = asking.asked.take() else { unreachable!("only this line and its drop take it") };
-        let (log, call) = (&asking.log, asked.call.clone());
+    /// The action is denied, or it is permitted and the log cannot be written.
+    pub(in crate::approval) async fn decided(self, decision: &Decision) -> Result<Permitted, Denied> {
+        let Self { action, asking } = self;
+        let written = match asking {
+            Some(asking) => asking.decided(&action, decision).await,
+            None => Ok(OpenCall { running: None, noted: None }),
+        };
+        decision.outcome.clone()?;
+        match written {
+            Ok(on_record) => Ok(Permitted { action, on_record }),
+            Err(error) => Err(Denied::Unrecorded { call: action.name(), why: error.to_string() }),
+        }
+    }
+}
+
+impl Permitted {
+    /// The action, and the record of its call.
+    pub(in crate::approval) fn into_parts(self) -> (Arc<Action>, OpenCall) {
+        (self.action, self.on_record)
+    }
+}
+
+impl Asking {
+    async fn decided(mut self, action: &Action, decision: &Decision) -> io::Result<OpenCall> {
+        let Some(asked) = self.asked.take() else { unreachable!("only this line and its drop take it") };
+        let (log, call) = (&self.log, asked.call.clone());
         let by = &decision.by;
         let is_permitted = decision.outcome.is_ok();
         let event = Event::Decision {
@@ -95,7 +127,7 @@ impl Question {
         // end to record.
         let running = Running { log: Arc::clone(log), call, begun: Instant::now() };
         let mut open = OpenCall { running: is_permitted.then_some(running), noted: None };
-        let written = log.writer.record(&event, asking.subject.keep(log, by)).await;
+        let written = log.writer.record(&event, keep(log, action, by)).await;
         if let Err(error) = &written
             && error.kind() != io::ErrorKind::TimedOut
         {
@@ -189,32 +221,15 @@ impl Drop for OpenCall {
     }
 }
 
-/// The part of an action that determines how long its decision is kept.
-struct Subject {
-    server: String,
-    /// The tool, if the server has one of that name: code may send any name.
-    tool: Option<String>,
-    is_of_the_host: bool,
-}
-
-impl Subject {
-    fn of(action: &Action) -> Self {
-        let is_known = action.annotations.is_some() || action.target == Target::Kernel;
-        Self {
-            server: action.server_name.clone(),
-            tool: is_known.then(|| action.tool_name.clone()),
-            is_of_the_host: action.target == Target::Host,
-        }
+/// A user's decisions and actions for the client are evidence: code cannot cause them as often as it
+/// likes.
+fn keep(log: &Log, action: &Action, by: &By) -> Keep {
+    if action.target == Target::Host || by.was_asked() {
+        return Keep::Evidence;
     }
-
-    /// A user's decisions and actions for the client are evidence: code cannot cause them as often as it
-    /// likes.
-    fn keep(&self, log: &Log, by: &By) -> Keep {
-        if self.is_of_the_host || by.was_asked() {
-            return Keep::Evidence;
-        }
-        log.keep_of_policy(&self.server, self.tool.as_deref())
-    }
+    // The tool, if the server has one of that name: code may send any name.
+    let is_known = action.annotations.is_some() || action.target == Target::Kernel;
+    log.keep_of_policy(&action.server_name, is_known.then_some(action.tool_name.as_str()))
 }
 
 fn asked(log: &Log, action: &Action) -> Asked {

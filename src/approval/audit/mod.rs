@@ -5,8 +5,8 @@
 //!                                                                                    └ decisions, kept longer
 //! ```
 //!
-//! A decision is written before the permitted action begins: a [`Permit`](super::Permit) is made from an
-//! [`OpenCall`], which is made by writing the decision. All other events are written in the background; those
+//! A decision is written before the permitted action begins: a [`Permit`](super::Permit) is made from a
+//! [`Permitted`] action, which is made by writing the decision. All other events are written in the background; those
 //! that cannot be written are counted, and the count is written as soon as writing works again. Each record is
 //! [chained](chain) to the one before it in its file; `approval/review` checks that.
 
@@ -22,6 +22,7 @@ mod tests;
 mod writer;
 
 pub(crate) use self::call::OpenCall;
+pub(super) use self::call::Permitted;
 pub(crate) use self::cell::CellOutput;
 pub(crate) use self::event::Face;
 pub(super) use self::event::millis;

@@ -15,7 +15,7 @@ use super::notice::{Noticed, Watcher, how};
 use super::permit::{self, Permit};
 use super::policy::{Effect, Judgement, Policy};
 use super::queue::{ApprovalQueue, Approver};
-use super::request::{Answer, ApprovalRequest, Reply, held_for};
+use super::request::{Answer, ApprovalRequest, Reply, Response, held_for};
 use super::standing::Standing;
 use crate::approval::provenance::Memory;
 use crate::ground::telemetry::{self, Context};
@@ -39,7 +39,7 @@ pub(crate) struct Gate {
 
 /// Who has chosen an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum ChosenBy {
     /// The user, an application or a model.
     Trusted,
     /// Maybe code in the sandbox, for the host to do: that the policy allows everything by default is not enough.
@@ -93,17 +93,20 @@ impl Gate {
         }
     }
 
-    /// Sets the approver for calls of code in the kernel; without one, calls that need approval are denied. A cell begins or
-    /// ends.
-    pub(crate) fn set_approver(&self, approver: Option<Approver>) {
-        self.set_cell(approver, Context::default());
+    /// A cell begins: its code makes calls in `context`, and `approver` answers for them.
+    pub(crate) fn begin_cell(&self, approver: Approver, context: Context) {
+        self.grants.change_cell();
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = (approver, context);
     }
 
-    /// The same; the calls are made in the context of the cell.
-    pub(crate) fn set_cell(&self, approver: Option<Approver>, context: Context) {
-        self.grants.change_cell();
-        let approver = approver.unwrap_or(Approver::Nobody(NO_CELL));
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = (approver, context);
+    /// The cell ends: calls that need approval are denied.
+    pub(crate) fn end_cell(&self) {
+        self.set_approver(Approver::Nobody(NO_CELL));
+    }
+
+    /// From now on `approver` answers for calls, which belong to no cell.
+    pub(crate) fn set_approver(&self, approver: Approver) {
+        self.begin_cell(approver, Context::default());
     }
 
     /// The approver of the current calls of code in the kernel.
@@ -157,10 +160,10 @@ impl Gate {
         action: Action,
         approver: &Approver,
     ) -> Result<(Permit, OpenCall), Denied> {
-        self.decide_about(action, approver, Origin::Trusted).await
+        self.decide_about(action, approver, ChosenBy::Trusted).await
     }
 
-    /// As [`decide`](Self::decide), about an action of this origin.
+    /// As [`decide`](Self::decide), about an action that code may have chosen.
     ///
     /// # Errors
     /// As there.
@@ -168,46 +171,40 @@ impl Gate {
         &self,
         action: Action,
         approver: &Approver,
-        origin: Origin,
+        chosen_by: ChosenBy,
     ) -> Result<(Permit, OpenCall), Denied> {
-        let action = self.with_known(action).await;
-        let question = self.audit.question(&action);
+        let action = Arc::new(self.with_known(action).await);
+        let question = self.audit.question(Arc::clone(&action));
         let shown = telemetry::Decision::begin(&action.server_name, &action.tool_name, question.call());
-        let action = Arc::new(action);
-        let decision = self.judge(&action, approver, origin).await;
+        let decision = self.judge(&action, approver, chosen_by).await;
         let context = permit::show(shown, &decision, &action);
         let noted = self.calls.get().and_then(|calls| calls.note(&action, &decision));
-        let recorded = question.decided(&decision).await.map(|open| open.noted_by(noted));
-        decision.outcome?;
-        match recorded {
-            Ok(on_record) => {
-                // A grant holds for other calls once its answer is recorded.
-                if let By::Granted(given) = &decision.by {
-                    self.grants.hold(given.id);
-                }
-                Ok((Permit::new(action, context, &on_record), on_record))
-            }
-            Err(error) => Err(Denied::Unrecorded { call: call_of(&action), why: error.to_string() }),
+        let permitted = question.decided(&decision).await?;
+        // A grant holds for other calls once its answer is recorded.
+        if let By::Granted(given) = &decision.by {
+            self.grants.hold(given.id);
         }
+        let (permit, on_record) = Permit::new(permitted, context);
+        Ok((permit, on_record.noted_by(noted)))
     }
 
     /// Whether the policy alone does not decide about `action`.
-    pub(crate) fn asks_about(&self, action: &Action, origin: Origin) -> bool {
+    pub(crate) fn asks_about(&self, action: &Action, chosen_by: ChosenBy) -> bool {
         let action = self.with_known_at_once(action.clone());
-        self.judgement(&action, origin).effect == Effect::Ask
+        self.judgement(&action, chosen_by).effect == Effect::Ask
     }
 
-    fn judgement(&self, action: &Action, origin: Origin) -> Judgement {
+    fn judgement(&self, action: &Action, chosen_by: ChosenBy) -> Judgement {
         let mut judgement = self.policy.judge(action);
-        if judgement.effect == Effect::Allow && judgement.rule.is_none() && origin == Origin::Code {
+        if judgement.effect == Effect::Allow && judgement.rule.is_none() && chosen_by == ChosenBy::Code {
             judgement.effect = Effect::Ask;
         }
         judgement
     }
 
-    async fn judge(&self, action: &Arc<Action>, approver: &Approver, origin: Origin) -> Decision {
+    async fn judge(&self, action: &Arc<Action>, approver: &Approver, chosen_by: ChosenBy) -> Decision {
         let begun = Instant::now();
-        let (outcome, by) = self.rule(action, approver, origin).await;
+        let (outcome, by) = self.rule(action, approver, chosen_by).await;
         Decision { outcome, by, waited: begun.elapsed() }
     }
 
@@ -215,13 +212,13 @@ impl Gate {
         &self,
         action: &Arc<Action>,
         approver: &Approver,
-        origin: Origin,
+        chosen_by: ChosenBy,
     ) -> (Result<(), Denied>, By) {
-        let judgement = self.judgement(action, origin);
+        let judgement = self.judgement(action, chosen_by);
         match judgement.effect {
             Effect::Allow => return (Ok(()), By::Policy(judgement.rule)),
             Effect::Deny => {
-                let denied = Denied::Policy { call: call_of(action), rule: judgement.rule.clone() };
+                let denied = Denied::Policy { call: action.name(), rule: judgement.rule.clone() };
                 return (Err(denied), By::Policy(judgement.rule));
             }
             Effect::Ask => {}
@@ -238,22 +235,23 @@ impl Gate {
         let queue = match approver {
             Approver::Consent => return (Ok(()), By::Consent),
             Approver::Nobody(why) => {
-                return (Err(Denied::Nobody { call: call_of(action), why }), By::Nobody);
+                return (Err(Denied::Nobody { call: action.name(), why }), By::Nobody);
             }
             Approver::Attached(queue, why) if !queue.is_attended() => {
-                return (Err(Denied::Nobody { call: call_of(action), why }), By::Nobody);
+                return (Err(Denied::Nobody { call: action.name(), why }), By::Nobody);
             }
             Approver::User(queue) | Approver::Attached(queue, _) if !queue.can_show(action) => {
-                return (Err(Denied::TooLong { call: call_of(action) }), By::Nobody);
+                return (Err(Denied::TooLong { call: action.name() }), By::Nobody);
             }
             Approver::User(queue) | Approver::Attached(queue, _) => queue,
         };
         let (action, cell) = (&self.with_due_changes(action).await, self.grants.cell());
-        let Some(reply) = self.ask(action, queue).await else {
-            return (Err(Denied::Expired { call: call_of(action), after: self.timeout }), By::Expiry);
-        };
-        let Some(Reply { answer, granting, label, .. }) = reply else {
-            return (Err(Denied::Rejected { call: call_of(action) }), By::Nobody);
+        let Reply { answer, granting, label, .. } = match self.announce_and_ask(action, queue).await {
+            Response::Reply(reply) => reply,
+            Response::Dropped => return (Err(Denied::Rejected { call: action.name() }), By::Nobody),
+            Response::Expired => {
+                return (Err(Denied::Expired { call: action.name(), after: self.timeout }), By::Expiry);
+            }
         };
         if let Some(granting) = granting {
             return self.grant(granting, action, cell);
@@ -264,19 +262,19 @@ impl Gate {
         self.keep(action, answer, label).await
     }
 
-    /// The reply; `Some(None)` if the request was dropped, `None` if it has expired.
-    pub(super) async fn ask(
+    /// Asks the users of `queue`, and notifies those who watch the session of the question and its end.
+    pub(super) async fn announce_and_ask(
         &self,
         action: &Arc<Action>,
         queue: &Arc<ApprovalQueue>,
-    ) -> Option<Option<Reply>> {
+    ) -> Response {
         let mut noticed = Noticed::begin(self.watcher.get(), action, queue);
-        let reply = self.reply(action, queue).await;
-        noticed.decided(reply.as_ref());
-        reply
+        let response = self.ask(action, queue).await;
+        noticed.decided(&response);
+        response
     }
 
-    async fn reply(&self, action: &Arc<Action>, queue: &Arc<ApprovalQueue>) -> Option<Option<Reply>> {
+    async fn ask(&self, action: &Arc<Action>, queue: &Arc<ApprovalQueue>) -> Response {
         let _counted = queue.count();
         let (request, mut waiting) = ApprovalRequest::new(Arc::clone(action), Arc::clone(&self.grants));
         queue.ask_people_too(&request, &mut waiting);
@@ -292,33 +290,32 @@ impl Gate {
                     place.send(request);
                     action.batch.iter().for_each(InBatch::arrive);
                 }
-                Err(_) => return Some(None),
+                Err(_) => return Response::Dropped,
             },
             () = &mut unattended => return expired(queue),
         }
         let mut handed_out = waiting.handed_out.clone();
-        let reply = tokio::select! {
+        let response = tokio::select! {
             biased;
-            answer = waiting.answer() => Some(answer),
+            reply = waiting.answer() => reply.map_or(Response::Dropped, Response::Reply),
             used = self.grants.claim_unseen(action, handed_out.clone()) => {
-                Some(Some(Reply::granting(Granting::Used(used))))
+                Response::Reply(Reply::granting(Granting::Used(used)))
             }
-            () = held_for(&mut handed_out, self.timeout) => None,
-            () = &mut unattended => None,
+            () = held_for(&mut handed_out, self.timeout) => Response::Expired,
+            () = &mut unattended => Response::Expired,
         };
-        waiting.decided(how(reply.as_ref()));
-        // An answer that was accepted at the last moment counts: its sender got a confirmation.
-        reply.or_else(|| waiting.close().map(Some)).or_else(|| expired(queue))
+        waiting.decided(how(&response));
+        match response {
+            // An answer that was accepted at the last moment counts: its sender got a confirmation.
+            Response::Expired => waiting.close().map_or_else(|| expired(queue), Response::Reply),
+            response => response,
+        }
     }
 }
 
-fn expired(queue: &ApprovalQueue) -> Option<Option<Reply>> {
+fn expired(queue: &ApprovalQueue) -> Response {
     queue.expired.fetch_add(1, Ordering::Relaxed);
-    None
-}
-
-pub(super) fn call_of(action: &Action) -> String {
-    format!("{}.{}", action.server_name, action.tool_name)
+    Response::Expired
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ async fn decide(gate: &Gate, answer: impl AsyncFnOnce(ApprovalRequest)) -> Decis
         answer(request).await;
     };
     let action = Arc::new(action("s"));
-    let (decision, ()) = tokio::join!(gate.judge(&action, &approver, Origin::Trusted), answering);
+    let (decision, ()) = tokio::join!(gate.judge(&action, &approver, ChosenBy::Trusted), answering);
     assert_eq!(waiting(&queue), 0);
     decision
 }
@@ -38,7 +38,7 @@ async fn decide(gate: &Gate, answer: impl AsyncFnOnce(ApprovalRequest)) -> Decis
 async fn decide_unasked(gate: &Gate) -> Decision {
     let (queue, _requests) = ApprovalQueue::new();
     let (action, approver) = (Arc::new(action("s")), Approver::User(queue));
-    let deciding = gate.judge(&action, &approver, Origin::Trusted);
+    let deciding = gate.judge(&action, &approver, ChosenBy::Trusted);
     tokio::time::timeout(Duration::from_secs(1), deciding).await.unwrap()
 }
 
@@ -76,7 +76,7 @@ async fn a_queue_that_nobody_reads_rejects() {
     let (queue, requests) = ApprovalQueue::new();
     drop(requests);
     check(
-        &gate("").judge(&Arc::new(action("s")), &Approver::User(queue), Origin::Trusted).await,
+        &gate("").judge(&Arc::new(action("s")), &Approver::User(queue), ChosenBy::Trusted).await,
         By::Nobody,
         REJECTED,
     );
@@ -126,7 +126,7 @@ async fn an_answer_for_the_session_replaces_the_next_question() {
     check(&decide_unasked(&gate).await, By::Standing(Answer::Session), None);
     let nobody = Approver::Nobody("nobody is there");
     check(
-        &gate.judge(&Arc::new(action("s")), &nobody, Origin::Trusted).await,
+        &gate.judge(&Arc::new(action("s")), &nobody, ChosenBy::Trusted).await,
         By::Standing(Answer::Session),
         None,
     );
@@ -150,7 +150,7 @@ async fn a_denial_is_never_replaced() {
     let words = "`s.t` is denied by the approval policy: rule 1 (\"no\")";
     let by = || By::Policy(Some("rule 1 (\"no\")".into()));
     check(&decide_unasked(&denies).await, by(), words);
-    check(&denies.judge(&Arc::new(action("s")), &Approver::Consent, Origin::Trusted).await, by(), words);
+    check(&denies.judge(&Arc::new(action("s")), &Approver::Consent, ChosenBy::Trusted).await, by(), words);
 }
 
 #[tokio::test(start_paused = true)]
@@ -161,7 +161,7 @@ async fn what_is_allowed_is_not_asked() {
 #[tokio::test(start_paused = true)]
 async fn consent_replaces_questions() {
     check(
-        &gate("").judge(&Arc::new(action("s")), &Approver::Consent, Origin::Trusted).await,
+        &gate("").judge(&Arc::new(action("s")), &Approver::Consent, ChosenBy::Trusted).await,
         By::Consent,
         None,
     );
@@ -171,14 +171,14 @@ async fn consent_replaces_questions() {
 async fn where_nobody_can_be_asked_a_question_is_a_denial() {
     let nobody = Approver::Nobody("no client");
     let words = "the call of `s.t` needs approval, and nobody can be asked: no client";
-    check(&gate("").judge(&Arc::new(action("s")), &nobody, Origin::Trusted).await, By::Nobody, words);
+    check(&gate("").judge(&Arc::new(action("s")), &nobody, ChosenBy::Trusted).await, By::Nobody, words);
 }
 
 #[tokio::test(start_paused = true)]
 async fn between_cells_nobody_answers() {
     let gate = gate("");
-    gate.set_approver(Some(Approver::Consent));
+    gate.set_approver(Approver::Consent);
     assert!(matches!(gate.approver(), Approver::Consent));
-    gate.set_approver(None);
+    gate.end_cell();
     assert!(matches!(gate.approver(), Approver::Nobody(NO_CELL)));
 }

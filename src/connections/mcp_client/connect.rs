@@ -29,7 +29,7 @@ use super::{
     DEFAULT_CONNECT_TIMEOUT, Error, HttpParameters, HttpTransport, Reach, ServerParameters, StdioParameters,
     http,
 };
-use crate::connections::oauth::{self, Account, Accounts, Opener, Refused};
+use crate::connections::oauth::{self, Account, Accounts, Opener, Refused, RefusedRequest};
 use crate::ground::env::Variables;
 use crate::ground::env::{is_program, on_path};
 use crate::ground::telemetry::Context;
@@ -363,15 +363,17 @@ impl Connector {
         limit: Duration,
     ) -> Result<(), LoginError> {
         let account = self.account(parameters).map_err(Box::new)?.ok_or(LoginError::NoLogin)?;
-        let challenge = refusal.and_then(|refusal| refusal.challenge.as_deref());
-        let refused = refusal.map(|refusal| refusal.token.as_ref());
+        let refused = refusal.map(|refusal| RefusedRequest {
+            token: refusal.token.as_ref(),
+            challenge: refusal.challenge.as_deref(),
+        });
         let asked = refusal.map(Refusal::scopes).unwrap_or_default();
         let scopes: Vec<String> = asked.into_iter().chain(scopes.iter().cloned()).collect();
         // The scopes of a first login are those of the challenge, which rmcp reads.
         let is_first = refusal.is_none_or(|refusal| refusal.status == reqwest::StatusCode::UNAUTHORIZED);
         let scopes = if is_first && refusal.is_some() { &[] } else { scopes.as_slice() };
         // A large future, which few callers need.
-        Ok(Box::pin(account.login(refused, challenge, scopes, opener, limit)).await?)
+        Ok(Box::pin(account.login(refused, scopes, opener, limit)).await?)
     }
 
     /// Forgets the login to the server. Returns whether there was one.

@@ -30,6 +30,15 @@ pub(crate) trait Opener: Send + Sync {
     fn open<'a>(&'a self, visit: &'a Visit) -> BoxFuture<'a, Result<Visited, String>>;
 }
 
+/// A request that the server has refused for want of a login.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RefusedRequest<'a> {
+    /// The token that it had.
+    pub(crate) token: Option<&'a Token>,
+    /// The header `WWW-Authenticate` of the answer.
+    pub(crate) challenge: Option<&'a str>,
+}
+
 /// A page to visit.
 #[derive(Debug, Clone)]
 pub(crate) struct Visit {
@@ -47,11 +56,10 @@ pub(crate) enum Visited {
 }
 
 impl Account {
-    /// Logs a user in. `challenge` is the header `WWW-Authenticate` of an answer of the server, if there is one;
-    /// `scopes` are asked for beside those that were granted before, and if both are empty, those that the server names.
+    /// Logs a user in. `scopes` are asked for beside those that were granted before, and if both are empty, those that the
+    /// server names.
     ///
-    /// `refused` is the token that the server has refused, if it was asked: the login is over as soon as another call has
-    /// brought another one.
+    /// After a refused request the login is over as soon as another call has brought another token.
     ///
     /// Nothing of an earlier login is lost unless this one succeeds.
     ///
@@ -59,19 +67,19 @@ impl Account {
     /// There is no token.
     pub(crate) async fn login(
         self: &Arc<Self>,
-        refused: Option<Option<&Token>>,
-        challenge: Option<&str>,
+        refused: Option<RefusedRequest<'_>>,
         scopes: &[String],
         opener: &dyn Opener,
         timeout: Duration,
     ) -> Result<(), Error> {
+        let challenge = refused.and_then(|refused| refused.challenge);
         let Grant::Code { client, client_metadata_url, redirect_uri } = &self.server.settings.grant else {
             // Others need no user; whether they get a token shows at once.
             return self.another(None, challenge.unwrap_or_default()).await.map(drop);
         };
         let _turn = self.logging_in.lock().await;
         if let Some(refused) = refused
-            && self.has_other_than(refused).await?
+            && self.has_other_than(refused.token).await?
         {
             return Ok(());
         }

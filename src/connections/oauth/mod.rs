@@ -26,7 +26,7 @@ use std::time::Duration;
 
 pub(crate) use self::account::{Account, Accounts};
 pub(crate) use self::callback::check_redirect_uri;
-pub(crate) use self::login::{Opener, Visit, Visited};
+pub(crate) use self::login::{Opener, RefusedRequest, Visit, Visited};
 pub(crate) use self::settings::{
     CLIENT_METADATA_URL, Grant, IdentityProvider, MachineClient, Settings, SigningAlgorithm,
 };

@@ -39,8 +39,8 @@ struct Stream {
     execution: CodeExecution,
     /// Chunks that have been gathered.
     text: String,
-    /// What came after them; the inner `None` is the end.
-    next: Option<Option<Event>>,
+    /// The event that came after them.
+    next: Option<Event>,
 }
 
 type Event = Result<CodeExecutionEvent, CodeExecutionError>;
@@ -260,8 +260,8 @@ impl Stream {
         loop {
             if self.text.is_empty() {
                 let event = match self.next.take() {
-                    Some(event) => event,
                     None => self.execution.next().await,
+                    event => event,
                 };
                 match event {
                     Some(Ok(CodeExecutionEvent::Chunk(chunk))) => self.text = chunk.text,
@@ -269,7 +269,7 @@ impl Stream {
                 }
             }
             match self.more().await {
-                Some(Some(Ok(CodeExecutionEvent::Chunk(more)))) => self.text.push_str(&more.text),
+                Some(Ok(CodeExecutionEvent::Chunk(more))) => self.text.push_str(&more.text),
                 event => {
                     self.next = event;
                     let text = std::mem::take(&mut self.text);
@@ -279,13 +279,14 @@ impl Stream {
         }
     }
 
-    /// What follows `text`, if it comes soon and there is room for it.
-    async fn more(&mut self) -> Option<Option<Event>> {
+    /// The event that follows `text`, if it comes soon and there is room for it.
+    async fn more(&mut self) -> Option<Event> {
         if self.text.len() >= EVENT_BYTES {
             return None;
         }
         let wait = if self.text.ends_with('\n') { Duration::ZERO } else { LINE_WAIT };
-        tokio::time::timeout(wait, self.execution.next()).await.ok()
+        // The end needs not be kept: the execution returns it again.
+        tokio::time::timeout(wait, self.execution.next()).await.ok().flatten()
     }
 }
 

@@ -20,7 +20,6 @@ pub struct CodeExecutorBuilder {
     /// `None`: the default policy, by the fields for tool calls and shell commands.
     policy: Option<Policy>,
     asks_for_tool_calls: bool,
-    pub(super) approval_timeout: Duration,
     /// Who holds the session, for the audit log.
     pub(super) face: Face,
 }
@@ -32,7 +31,6 @@ impl Default for CodeExecutorBuilder {
             registry: None,
             policy: None,
             asks_for_tool_calls: true,
-            approval_timeout: DEFAULT_APPROVAL_TIMEOUT,
             face: Face::RustLibrary,
         }
     }
@@ -45,9 +43,6 @@ default = "allow"
 server = "ipybox"
 effect = "ask"
 "#;
-
-/// The default timeout of approval requests.
-const DEFAULT_APPROVAL_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl CodeExecutorBuilder {
     /// The workspace: the kernel's working directory, created if missing, and the place of `mcptools` and `images`.
@@ -190,7 +185,7 @@ impl CodeExecutorBuilder {
     /// How long an [`ApprovalRequest`](crate::ApprovalRequest) waits for its answer; default: 60 seconds. The call fails
     /// then with `ApprovalTimeoutError`.
     pub fn approval_timeout(mut self, timeout: Duration) -> Self {
-        self.approval_timeout = timeout;
+        self.kernel.settings.approval.timeout = timeout;
         self
     }
 

@@ -212,8 +212,7 @@ pub(super) async fn open_session(
     beside: Option<Arc<Session>>,
 ) -> Result<Arc<Session>, StartError> {
     let policy = policy(config).map_err(StartError::Policy)?;
-    let timeout = config.approval.timeout;
-    let tools = ToolOptions { registry: None, policy, timeout, face: Face::Mcp, beside };
+    let tools = ToolOptions { registry: None, policy, face: Face::Mcp, beside };
     // Opening is a large future.
     Box::pin(Session::open(config, Some(tools))).await.map(Arc::new)
 }

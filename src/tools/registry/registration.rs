@@ -22,6 +22,16 @@ impl Registration {
         (!self.drift.is_empty()).then_some(name)
     }
 
+    /// Logs the warnings about the server named `name`, and the changes of its tools.
+    pub(crate) fn log(&self, name: &str) {
+        for warning in &self.warnings {
+            tracing::warn!(server = %name, "{warning}");
+        }
+        for change in &self.drift {
+            tracing::info!(server = %name, "since the last registration: {change}");
+        }
+    }
+
     /// Texts for a model: how the tools of `name` are called or found, then notes about them.
     pub(crate) fn texts(&self, name: &str) -> Vec<String> {
         let Self { modules, calls, others, notes, drift, .. } = self;

@@ -1,12 +1,12 @@
 //! A user logs in while a registration or a call waits.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use serde_json::{Map, json};
+use serde_json::json;
 
-use crate::approval::{Action, Approver, Denied, Gate, LOGIN, OURSELVES, OnPage, Target};
+use crate::approval::{Action, ApprovalQueue, Approver, Denied, Gate, LOGIN, OnPage, Target};
 use crate::connections::mcp_client::{Connector, Refusal, ServerParameters};
 use crate::connections::oauth::{Opener, Visit, Visited};
 use crate::ground::text::describe;
@@ -28,10 +28,10 @@ pub(crate) async fn log_in(
     (name, parameters): (&str, &ServerParameters),
     refusal: Refusal,
 ) -> Result<(), Refusal> {
-    if refusal.command.is_none() || approver.page_queue().is_none() {
+    let Some(queue) = approver.page_queue().filter(|_| refusal.command.is_some()) else {
         return Err(refusal);
-    }
-    let user = User { gate, approver, name, page: Mutex::default() };
+    };
+    let user = User { gate, queue, name, page: Mutex::default() };
     let login = connector.log_in(parameters, Some(&refusal), &[], &user, LOGIN_TIMEOUT).await;
     let page = user.page.into_inner().unwrap_or_else(PoisonError::into_inner);
     match (login, page) {
@@ -54,7 +54,7 @@ pub(crate) async fn log_in(
 /// The user who answers approval requests.
 struct User<'a> {
     gate: &'a Gate,
-    approver: &'a Approver,
+    queue: &'a Arc<ApprovalQueue>,
     name: &'a str,
     page: Mutex<Option<OnPage>>,
 }
@@ -63,13 +63,8 @@ impl Opener for User<'_> {
     fn open<'a>(&'a self, visit: &'a Visit) -> BoxFuture<'a, Result<Visited, String>> {
         Box::pin(async {
             let arguments = [("server_name", json!(self.name)), ("url", json!(visit.url))];
-            let action = Action::new(
-                OURSELVES.to_owned(),
-                LOGIN.to_owned(),
-                Map::from_iter(arguments.map(|(name, value)| (name.to_owned(), value))),
-                Target::Url(visit.url.clone()),
-            );
-            let opened = self.gate.send_to_page(action, self.approver).await;
+            let action = Action::ours(LOGIN, arguments, Target::Url(visit.url.clone()));
+            let opened = self.gate.send_to_page(action, self.queue).await;
             let page = opened.map_err(|denied: Denied| denied.to_string())?;
             *self.page.lock().unwrap_or_else(PoisonError::into_inner) = Some(page);
             Ok(Visited::Opened)

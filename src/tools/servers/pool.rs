@@ -216,10 +216,7 @@ impl Pool {
     ) -> Result<Received, CallError> {
         for _ in 0..LOGINS {
             let asked = refusal.scopes();
-            let place = (name, &server.parameters);
-            let approver = gate.approver();
-            let logging_in = log_in(&self.connector, gate, &approver, place, refusal);
-            logging_in.await.map_err(CallError::Refused)?;
+            self.log_in(name, server, gate, refusal).await.map_err(CallError::Refused)?;
             let again = match self.connection(name, server).await {
                 Ok(connection) => kind.make(tool, arguments.clone(), &connection).await,
                 Err(error) => Err(CallError::Unusable { reason: describe(&error) }),
@@ -247,16 +244,24 @@ impl Pool {
         match self.connection(name, server).await {
             Err(Error::Connect { source, name: failed }) => match *source {
                 mcp_client::Error::Unauthorized { refusal } => {
-                    let place = (name, &server.parameters);
-                    let approver = gate.approver();
-                    let logging_in = log_in(&self.connector, gate, &approver, place, refusal);
-                    Box::pin(logging_in).await.map_err(connect_error)?;
+                    Box::pin(self.log_in(name, server, gate, refusal)).await.map_err(connect_error)?;
                     self.connection(name, server).await
                 }
                 source => Err(Error::Connect { source: Box::new(source), name: failed }),
             },
             connected => connected,
         }
+    }
+
+    /// Has the user of the current cell log in to the server that has answered with `refusal`.
+    async fn log_in(
+        &self,
+        name: &str,
+        server: &Registered,
+        gate: &Gate,
+        refusal: Refusal,
+    ) -> Result<(), Refusal> {
+        log_in(&self.connector, gate, &gate.approver(), (name, &server.parameters), refusal).await
     }
 
     /// What is different in the tools of the servers that say so, as notes for the author of the code.

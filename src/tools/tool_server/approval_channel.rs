@@ -74,7 +74,7 @@ enum Gone {
 impl ApprovalChannel {
     /// A channel without a client: calls that need approval fail until one connects.
     pub(super) fn new(gate: Arc<Gate>, stop: CancellationToken) -> Self {
-        gate.set_approver(Some(Approver::Nobody(NO_CLIENT)));
+        gate.set_approver(Approver::Nobody(NO_CLIENT));
         Self { gate, slot: Arc::new(Semaphore::new(1)), stop, ping_interval: PING_INTERVAL }
     }
 
@@ -114,14 +114,14 @@ impl ApprovalChannel {
 impl ApproverSlot {
     fn take(gate: Arc<Gate>, place: OwnedSemaphorePermit) -> Self {
         let (queue, questions) = ApprovalQueue::new();
-        gate.set_approver(Some(Approver::User(Arc::clone(&queue))));
+        gate.set_approver(Approver::User(Arc::clone(&queue)));
         Self { gate, _queue: queue, questions, _place: place }
     }
 }
 
 impl Drop for ApproverSlot {
     fn drop(&mut self) {
-        self.gate.set_approver(Some(Approver::Nobody(NO_CLIENT)));
+        self.gate.set_approver(Approver::Nobody(NO_CLIENT));
     }
 }
 

@@ -15,7 +15,7 @@ use super::answer::{Answer, Form};
 use super::batch;
 use super::body::{Refused, Text};
 use super::call::{Call, Shared, answer, check_name, resolve};
-use crate::approval::{Action, Gate, OURSELVES, Target};
+use crate::approval::{Action, Gate, Target};
 use crate::connections::mcp_client::ListKind;
 use crate::tools::servers::{Pool, Query, Request};
 
@@ -81,7 +81,7 @@ struct Question {
     tool_args: ShellCommand,
 }
 
-/// [`OURSELVES`], the only name that is accepted.
+/// The server name of ipybox itself, the only one that is accepted.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Ourselves {
@@ -214,12 +214,7 @@ async fn judge(gate: &Gate, Question { tool_name, tool_args, .. }: Question) -> 
         ShellTool::Shell => "shell",
         ShellTool::ShellMagic => "shell_magic",
     };
-    let action = Action::new(
-        OURSELVES.to_owned(),
-        tool_name.to_owned(),
-        Map::from_iter([("cmd".to_owned(), Value::String(tool_args.cmd))]),
-        Target::Kernel,
-    );
+    let action = Action::ours(tool_name, [("cmd", Value::String(tool_args.cmd))], Target::Kernel);
     let decided = gate.decide_for_code(action).await;
     tracing::debug!(tool_name, is_allowed = decided.is_ok(), "a shell command asked for approval");
     match decided {
@@ -241,7 +236,7 @@ mod tests {
 
     use super::super::announced::Announced;
     use super::*;
-    use crate::approval::{ApprovalQueue, Approver, Audit, Effect, Policy, Standing};
+    use crate::approval::{ApprovalQueue, Approver, Audit, Effect, OURSELVES, Policy, Standing};
     use crate::connections::mcp_client::Connector;
     use crate::ground::env::Variables;
 
@@ -274,7 +269,7 @@ mod tests {
     async fn whoever_answers_sees_the_command() {
         let (queue, mut questions) = ApprovalQueue::new();
         let gate = gate(Effect::Ask);
-        gate.set_approver(Some(Approver::User(queue)));
+        gate.set_approver(Approver::User(queue));
         let answer = async {
             let request = questions.recv().await.unwrap();
             assert_eq!((request.server_name(), request.tool_name()), ("ipybox", "shell_magic"));
@@ -296,7 +291,7 @@ mod tests {
         let pool = Arc::new(Pool::new(servers, Connector::new(variables, "/".into())));
         let (queue, mut questions) = ApprovalQueue::new();
         let gate = Arc::new(gate(Effect::Ask));
-        gate.set_approver(Some(Approver::User(queue)));
+        gate.set_approver(Approver::User(queue));
         let router = router(pool, gate);
         let call = |server: &str, bytes: usize| {
             let text = "x".repeat(bytes);

@@ -14,13 +14,12 @@ use super::host_routes::{self, Subjects};
 use super::listener::Listener;
 use super::{Error, routes};
 use crate::approval::{Audit, Effect, Gate, Policy, Standing};
-use crate::config::connector_here;
+use crate::config::{ApprovalSettings, connector_here};
 use crate::connections::mcp_client::{Connector, DEFAULT_CONNECT_TIMEOUT};
 use crate::tools::servers::{ByGate, Pool, ServerLookup};
 
 /// The port of the reference implementation.
 const DEFAULT_PORT: u16 = 8900;
-const DEFAULT_APPROVAL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An HTTP server that calls the tools of MCP servers for code in other processes, and asks for approval before.
 ///
@@ -84,7 +83,7 @@ impl Default for ToolServerBuilder {
             host: "localhost".to_owned(),
             port: DEFAULT_PORT,
             policy: Policy::always(Effect::Allow),
-            approval_timeout: DEFAULT_APPROVAL_TIMEOUT,
+            approval_timeout: ApprovalSettings::default().timeout,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             token: None,
             host_token: None,
