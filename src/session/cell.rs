@@ -30,8 +30,6 @@ pub(crate) struct Cell {
     pub(crate) unread: Option<Arc<Unread>>,
     /// Decides about the tool calls of its code. While an approval request waits, the timeout does not run.
     pub(crate) approver: Approver,
-    /// Whether its code may call tools, so that it waits for servers that are yet to be registered.
-    pub(crate) has_tools: bool,
     /// Whether its reader has views.
     pub(crate) has_views: bool,
     /// Whose cell it is.
@@ -70,7 +68,36 @@ pub(crate) struct Outcome {
     pub(crate) notes: Vec<String>,
 }
 
+impl Cell {
+    /// A cell of ipybox itself; nobody approves its calls, for the reason `why`.
+    pub(crate) fn ours(
+        code: String,
+        timeout: Duration,
+        max_output_chars: usize,
+        cancel: CancellationToken,
+        why: &'static str,
+    ) -> Self {
+        let approver = Approver::Nobody(why);
+        Self {
+            code,
+            timeout,
+            max_output_chars,
+            cancel,
+            chunks: None,
+            unread: None,
+            approver,
+            has_views: false,
+            author: Author::Ourselves,
+        }
+    }
+}
+
 impl Author {
+    /// Whether the code may call tools, so that the cell waits for servers that are yet to be registered.
+    pub(super) fn calls_tools(self) -> bool {
+        self != Self::Ourselves
+    }
+
     /// Who it is, in a word.
     pub(super) fn word(self) -> &'static str {
         match self {

@@ -206,7 +206,7 @@ impl Worker {
         notes.extend(late.troubles);
         notes.extend(recorded.troubles);
         notes.extend(self.audience.trouble(cell.author));
-        if let Some(pool) = self.pool.as_ref().filter(|_| cell.has_tools) {
+        if let Some(pool) = self.pool.as_ref().filter(|_| cell.author.calls_tools()) {
             notes.extend(pool.changes().await);
         }
         let images = late.images.into_iter().chain(recorded.images).collect();
@@ -222,14 +222,16 @@ impl Worker {
 
     /// Waits for the servers that are offered to the session.
     async fn offered_servers(&self, cell: &Cell) {
-        let Some(offers) = self.offers.as_ref().filter(|_| cell.has_tools) else { return };
+        let Some(offers) = self.offers.as_ref().filter(|_| cell.author.calls_tools()) else { return };
         let report = |words: String| drop(self.phase.send_replace(Phase::Preparing(words)));
         offers.come(&cell.approver, &report).await;
     }
 
     /// Notes about the servers that have been registered since the last cell, or have failed.
     async fn news_of_servers(&mut self, cell: &Cell) -> Vec<String> {
-        let Some(offers) = self.offers.as_ref().filter(|_| cell.has_tools) else { return Vec::new() };
+        let Some(offers) = self.offers.as_ref().filter(|_| cell.author.calls_tools()) else {
+            return Vec::new();
+        };
         let news = offers.news();
         if news.has_packages() {
             self.refresh_imports(None).await;

@@ -198,7 +198,6 @@ pub(super) async fn call(
         chunks,
         unread: call.unread.clone(),
         approver: call.approver,
-        has_tools: true,
         has_views: call.has_views,
         author: Author::Agent,
     };

@@ -161,7 +161,6 @@ impl Person {
                 // Says whether it has begun.
                 unread: Some(Arc::clone(&unread)),
                 approver: person.attached().approver(NOBODY),
-                has_tools: true,
                 has_views: false,
                 author: Author::Person(person.number),
             };
