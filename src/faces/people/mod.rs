@@ -7,6 +7,6 @@ mod wire;
 
 pub(crate) use self::call::Call;
 pub use self::wire::{By, Heard, Said};
-pub(crate) use self::wire::{Decision, Granted, Offer};
+pub(crate) use self::wire::{Granted, Offer};
 pub use crate::approval::named_rows;
 pub(crate) use crate::approval::{Answer, Label, Target, argument};

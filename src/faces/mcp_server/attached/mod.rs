@@ -14,10 +14,9 @@ use crate::approval::provenance::Label;
 use crate::approval::{
     Answer, ApprovalQueue, ApprovalRequest, Approver, answer_in_words, grant_choice, next_question,
 };
-use crate::faces::people::Decision;
 use crate::faces::people::page::Page;
 use crate::kernels::output::Text;
-use crate::session::{Audience, Event, Outcome, Question, Session};
+use crate::session::{Audience, Event, Outcome, Question};
 
 /// How much of the late output that a person's cell has brought to light the agent is shown, in characters.
 const LATE_CHARS: usize = 5_000;
@@ -29,7 +28,6 @@ const NOTES: usize = 16;
 pub(super) struct Attached {
     queue: Arc<ApprovalQueue>,
     audience: Arc<Audience>,
-    session: Arc<Session>,
     state: Arc<Mutex<State>>,
     /// The page of `--approval-ui`.
     page: OnceLock<Arc<Page>>,
@@ -72,12 +70,12 @@ struct Presence<'a> {
 
 impl Attached {
     /// Nobody, at first. Those who come watch the same session.
-    pub(super) fn new(session: Arc<Session>, timeout: Duration) -> Self {
+    pub(super) fn new(audience: Arc<Audience>, timeout: Duration) -> Self {
         let (queue, requests) = ApprovalQueue::of_attached();
-        let (state, audience) = (Arc::default(), Arc::clone(session.audience()));
+        let state = Arc::default();
         // Ends with the queue.
         tokio::spawn(ask_all(requests, Arc::clone(&state), Arc::clone(&audience), timeout));
-        Self { queue, audience, session, state, page: OnceLock::new() }
+        Self { queue, audience, state, page: OnceLock::new() }
     }
 
     /// The queue of what people are asked.
@@ -110,12 +108,6 @@ impl Attached {
             true => state.looked_at.insert(number),
             false => state.looked_at.remove(&number),
         };
-    }
-
-    /// The decisions that the audit log has, if there is one.
-    async fn history(&self) -> Vec<Decision> {
-        let decisions = self.session.decisions().await;
-        decisions.into_iter().map(|decided| Decision::new(decided.at, decided.call, decided.how)).collect()
     }
 
     /// Asks those who are there; nobody, for this reason, if there are none.

@@ -113,7 +113,7 @@ impl Person {
                 Said::AskAll => self.attached().ask_all(self.number),
                 Said::Look { is_looking } => self.attached().look(self.number, is_looking),
                 Said::History => {
-                    let decisions = self.attached().history().await;
+                    let decisions = self.place().session.decisions().await;
                     // Fails only if the person has left.
                     self.answers.send(Heard::History { decisions }).await.ok();
                 }
