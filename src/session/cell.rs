@@ -11,7 +11,7 @@ use super::end::End;
 use crate::approval::{Approver, CellOutput};
 use crate::kernels::kernel::PythonError;
 use crate::kernels::output::{SavedFile, SavedImage, Text, Unread};
-use crate::session::notebook;
+use crate::session::notebook::Ended;
 
 /// Code to run.
 #[derive(Debug)]
@@ -137,13 +137,15 @@ impl Outcome {
         }
     }
 
-    /// How it ended, for the notebook.
-    pub(super) fn for_notebook(&self) -> notebook::Ended {
-        notebook::Ended {
+    /// Its end, for those who watch and for the notebook.
+    pub(super) fn ended(&self) -> Ended {
+        Ended {
             word: self.word(),
             words: self.end.words(),
             late: self.late.excerpt.clone(),
             notes: self.notes.clone(),
+            images: self.images.iter().map(|image| image.path.clone()).collect(),
+            files: self.files.iter().map(|file| file.path.clone()).collect(),
             file: self.text.cut.as_ref().and_then(|cut| cut.file.clone()),
         }
     }

@@ -35,12 +35,13 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use self::audience::{Audience, Ended, Event, Mailbox, Question};
+pub(crate) use self::audience::{Audience, Event, Mailbox, Question};
 pub(crate) use self::cell::{Author, Cell, Outcome};
 pub(crate) use self::end::End;
 pub use self::end::KernelState;
 pub use self::error::StartError;
 pub(crate) use self::error::{Error, InstallError, RegisterError};
+pub(crate) use self::notebook::Ended;
 use self::offers::Offers;
 pub(crate) use self::phase::Phase;
 pub(crate) use self::queue::Pending;

@@ -1,6 +1,7 @@
 //! A cell that has ended, and the text that it has in a notebook. Pure.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -36,14 +37,14 @@ pub(super) struct Record {
     pub(super) begun: SystemTime,
     pub(super) took: Duration,
     /// How it ended.
-    pub(super) end: Ended,
+    pub(super) end: Arc<Ended>,
     pub(super) shown: Outputs,
     pub(super) calls: CellCalls,
     /// Whether it was the first one of a kernel after the first.
     pub(super) has_fresh_kernel: bool,
 }
 
-/// How a cell ended, beside what it has shown.
+/// How a cell ended, and what came of it beside its text.
 #[derive(Debug, Default)]
 pub(crate) struct Ended {
     /// In the audit log's word.
@@ -54,6 +55,10 @@ pub(crate) struct Ended {
     pub(crate) late: String,
     /// Notes beyond its output.
     pub(crate) notes: Vec<String>,
+    /// The files of its images.
+    pub(crate) images: Vec<PathBuf>,
+    /// The copies of files that it has shown.
+    pub(crate) files: Vec<PathBuf>,
     /// The file with all of its text, if there is much.
     pub(crate) file: Option<PathBuf>,
 }
@@ -78,7 +83,9 @@ impl Record {
                 error.value.len() + error.traceback.iter().map(String::len).sum::<usize>()
             }
         };
-        1024 + self.code.len() + self.shown.outputs.iter().map(output).sum::<usize>()
+        let paths = self.end.images.iter().chain(&self.end.files).map(|path| path.as_os_str().len());
+        let outputs = self.shown.outputs.iter().map(output);
+        1024 + self.code.len() + paths.chain(outputs).sum::<usize>()
     }
 
     /// Its cells in the notebook: a heading if it is the first one of its kernel, and itself.
@@ -150,8 +157,8 @@ impl Record {
         if shown.left_out > 0 {
             outputs.push(stream(format!("[{} more outputs were left out]\n", shown.left_out)));
         }
-        if let Some(file) = end.file.filter(|_| shown.is_cut) {
-            outputs.push(link("The whole output", &file, setting.directory));
+        if let Some(file) = end.file.as_ref().filter(|_| shown.is_cut) {
+            outputs.push(link("The whole output", file, setting.directory));
         }
         if !end.words.is_empty() {
             outputs.push(stream(format!("[{}]\n", text(&end.words, NOTE_CHARS))));
@@ -248,7 +255,7 @@ mod tests {
             author: "agent",
             begun: SystemTime::UNIX_EPOCH,
             took: Duration::from_millis(1500),
-            end: Ended { word, ..Ended::default() },
+            end: Arc::new(Ended { word, ..Ended::default() }),
             shown: Outputs { outputs, ..Outputs::default() },
             calls: CellCalls::default(),
             has_fresh_kernel: false,
@@ -339,9 +346,12 @@ mod tests {
     fn what_is_missing_is_said() {
         let mut record = record("1", "timed_out", vec![Output::Text("begin".to_owned())]);
         (record.shown.left_out, record.shown.is_cut) = (2, true);
-        record.end.file = Some("/w/.ipybox/outputs/1.txt".into());
-        record.end.words = "timed out".to_owned();
-        record.end.late = "later".to_owned();
+        record.end = Arc::new(Ended {
+            file: Some("/w/.ipybox/outputs/1.txt".into()),
+            words: "timed out".to_owned(),
+            late: "later".to_owned(),
+            ..Ended::default()
+        });
         let outputs = cell(record)["outputs"].take();
         let shown: Vec<&Value> = outputs.as_array().unwrap().iter().map(|it| &it["text"]).collect();
         assert_eq!(shown[0], &json!(["[Output of earlier cells, after they had ended:]\n", "later\n"]));

@@ -217,11 +217,11 @@ impl Person {
             }
             Event::Text { cell, text } => Heard::Text { cell, text },
             Event::LeftOut { cell, bytes } => Heard::LeftOut { cell, bytes },
-            Event::Ended { cell, end } => {
-                let Ended { error, words, images, files, file } = &*end;
+            Event::Ended { cell, end, error } => {
+                let Ended { words, images, files, file, .. } = &*end;
                 Heard::Ended {
                     cell,
-                    error: error.as_ref().map(PythonError::text),
+                    error: error.as_deref().map(PythonError::text),
                     words: words.clone(),
                     images: images.clone(),
                     files: files.clone(),
