@@ -1,6 +1,5 @@
 //! A cell: the code to run, and what comes of it.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::end::End;
 use crate::approval::{Approver, CellOutput};
 use crate::kernels::kernel::PythonError;
-use crate::kernels::output::{SavedFile, SavedImage, Text, Unread};
+use crate::kernels::output::{Recorded, Text, Unread};
 use crate::session::notebook::Ended;
 
 /// Code to run.
@@ -50,16 +49,10 @@ pub(crate) enum Author {
 /// How a cell ended, and its output.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// Streams and shown objects, in order.
-    pub(crate) text: Text,
+    /// What it has shown, after the images and files of late output.
+    pub(crate) shown: Recorded,
     /// Late output: what earlier cells have shown since the last outcome, after they had ended.
     pub(crate) late: Text,
-    /// Saved images, in order.
-    pub(crate) images: Vec<SavedImage>,
-    /// Files that code has shown, in order.
-    pub(crate) files: Vec<SavedFile>,
-    /// The files of views and images, in order.
-    pub(crate) views: Vec<PathBuf>,
     /// How it ended.
     pub(crate) end: End,
     /// The exception that ended its code. After an interrupt it shows where the code was.
@@ -111,16 +104,7 @@ impl Author {
 impl Outcome {
     /// The outcome of a cell that ended before its code ran.
     pub(crate) fn not_run(end: End) -> Self {
-        Self {
-            text: Text::default(),
-            late: Text::default(),
-            images: Vec::new(),
-            files: Vec::new(),
-            views: Vec::new(),
-            end,
-            error: None,
-            notes: Vec::new(),
-        }
+        Self { shown: Recorded::default(), late: Text::default(), end, error: None, notes: Vec::new() }
     }
 
     /// How it ended, in the audit log's word.
@@ -144,16 +128,16 @@ impl Outcome {
             words: self.end.words(),
             late: self.late.excerpt.clone(),
             notes: self.notes.clone(),
-            images: self.images.iter().map(|image| image.path.clone()).collect(),
-            files: self.files.iter().map(|file| file.path.clone()).collect(),
-            file: self.text.cut.as_ref().and_then(|cut| cut.file.clone()),
+            images: self.shown.images.iter().map(|image| image.path.clone()).collect(),
+            files: self.shown.files.iter().map(|file| file.path.clone()).collect(),
+            file: self.shown.text.cut.as_ref().and_then(|cut| cut.file.clone()),
         }
     }
 
     /// How much it showed, for the audit log.
     pub(super) fn output(&self) -> CellOutput<'_> {
-        let Text { excerpt, cut } = &self.text;
+        let Text { excerpt, cut } = &self.shown.text;
         let chars = cut.as_ref().map_or_else(|| excerpt.chars().count(), |cut| cut.chars);
-        CellOutput { excerpt, chars, images: self.images.len() }
+        CellOutput { excerpt, chars, images: self.shown.images.len() }
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn cell(package: &str, cancel: CancellationToken) -> Cell {
 
 /// The installer's output, or why the package was not installed.
 pub(super) fn output_or_reason(outcome: Outcome) -> Result<String, String> {
-    let said = outcome.text.excerpt.trim().to_owned();
+    let said = outcome.shown.text.excerpt.trim().to_owned();
     let why = match (&outcome.end, &outcome.error) {
         (End::Finished, None) => return Ok(said),
         (End::Finished, Some(error)) => format!("{}: {}", error.name, error.value),

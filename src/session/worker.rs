@@ -202,18 +202,13 @@ impl Worker {
                 _ => Some(lost_note("an earlier cell did not react to its interruption")),
             };
         }
-        let late = self.late.drain().await;
-        notes.extend(late.troubles);
-        notes.extend(recorded.troubles);
+        let (mut shown, late) = recorded.after(self.late.drain().await);
+        notes.append(&mut shown.troubles);
         notes.extend(self.audience.trouble(cell.author));
         if let Some(pool) = self.pool.as_ref().filter(|_| cell.author.calls_tools()) {
             notes.extend(pool.changes().await);
         }
-        let images = late.images.into_iter().chain(recorded.images).collect();
-        let files = late.files.into_iter().chain(recorded.files).collect();
-        let views = late.views.into_iter().chain(recorded.views).collect();
-        let outcome =
-            Outcome { text: recorded.text, late: late.text, images, files, views, error, end, notes };
+        let outcome = Outcome { shown, late, end, error, notes };
         if let Some(live) = live {
             live.ended(&outcome);
         }

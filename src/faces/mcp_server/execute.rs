@@ -209,7 +209,7 @@ pub(super) async fn call(
         Ok(mut outcome) => {
             outcome.notes.splice(..0, note);
             if let Some(rest) = call.unread.and_then(|unread| unread.rest()) {
-                outcome.text.excerpt = rest;
+                outcome.shown.text.excerpt = rest;
             }
             // Only the text of a cancelled cell is sent, with the next answer.
             let images = if cancelled.is_cancelled() { Images::Link } else { server.images };
@@ -219,7 +219,7 @@ pub(super) async fn call(
                 shown.extend(resources.into_iter().map(ContentBlock::resource_link));
             }
             let result = reply::cell(&outcome, max_output_chars, shown);
-            if call.has_views { views::add_names(result, &outcome.views) } else { result }
+            if call.has_views { views::add_names(result, &outcome.shown.views) } else { result }
         }
         Err(error) => reply::error(&error),
     })
@@ -253,7 +253,8 @@ fn busy(server: &McpServer) -> String {
 
 /// The images of a cell that its reply shows.
 async fn pictures_of(outcome: &mut Outcome, images: Images) -> Vec<ContentBlock> {
-    let files: Vec<Vec<u8>> = outcome.images.iter_mut().filter_map(|image| image.bytes.take()).collect();
+    let files: Vec<Vec<u8>> =
+        outcome.shown.images.iter_mut().filter_map(|image| image.bytes.take()).collect();
     if images == Images::Link || files.is_empty() {
         return Vec::new();
     }

@@ -279,7 +279,7 @@ fn question(session: &Session) -> Cell {
 fn in_words(outcome: &Outcome) -> String {
     // The text is the kernel's: names are letters, nothing else is believed.
     let is_name = |name: &&str| name.chars().all(|char| char.is_alphanumeric() || char == '_');
-    let names: Vec<&str> = outcome.text.excerpt.lines().filter(is_name).collect();
+    let names: Vec<&str> = outcome.shown.text.excerpt.lines().filter(is_name).collect();
     let mut shown = backticked(names.iter().take(SHOWN_VARIABLES));
     if names.len() > SHOWN_VARIABLES {
         shown.push_str(&format!(" and {} more", names.len() - SHOWN_VARIABLES));
