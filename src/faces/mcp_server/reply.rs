@@ -8,7 +8,7 @@ use rmcp::model::{CallToolResult, ContentBlock};
 use crate::approval::Denied;
 use crate::ground::text::describe;
 use crate::kernels::kernel::PythonError;
-use crate::kernels::output::{Cut, SavedFile, SavedImage, Text};
+use crate::kernels::output::{Cut, SavedFile, SavedImage, late_section};
 use crate::session::{End, Outcome};
 
 /// The least limit for an exception's text, in characters, if the limit for output is smaller.
@@ -53,7 +53,8 @@ pub(super) fn texts(texts: Vec<String>) -> CallToolResult {
 /// the text.
 pub(super) fn cell(outcome: &Outcome, max_output_chars: usize, shown: Vec<ContentBlock>) -> CallToolResult {
     let mut sections = outcome.notes.clone();
-    sections.push(late(&outcome.late));
+    let late = joined(vec![outcome.late.excerpt.clone(), cut_notice(outcome.late.cut.as_ref())]);
+    sections.extend(late_section(&late));
     sections.push(outcome.shown.text.excerpt.clone());
     sections.push(cut_notice(outcome.shown.text.cut.as_ref()));
     sections.push(image_links(&outcome.shown.images));
@@ -73,15 +74,6 @@ pub(super) fn cell(outcome: &Outcome, max_output_chars: usize, shown: Vec<Conten
 fn joined(mut sections: Vec<String>) -> String {
     sections.retain(|section| !section.is_empty());
     sections.join("\n\n")
-}
-
-/// Late output, marked so that nobody takes it for this cell's.
-fn late(text: &Text) -> String {
-    if text.excerpt.is_empty() && text.cut.is_none() {
-        return String::new();
-    }
-    let body = joined(vec![text.excerpt.clone(), cut_notice(text.cut.as_ref())]);
-    format!("[Output of earlier cells, after they had ended:]\n{body}\n[End of the output of earlier cells]")
 }
 
 fn cut_notice(cut: Option<&Cut>) -> String {
@@ -144,7 +136,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::kernels::output::Recorded;
+    use crate::kernels::output::{Recorded, Text};
     use crate::session::KernelState;
 
     fn error(name: &str, value: &str, traceback: &[&str]) -> PythonError {

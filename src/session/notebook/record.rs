@@ -4,15 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use chrono::{DateTime, SecondsFormat, Utc};
 use nbformat::v4::{Cell, CellMetadata, ErrorOutput, ExecutionMetadata, MultilineString, Output as Shown};
 use serde_json::{Map, Value, json};
 
 use super::document;
 use super::tape::{Object, Output, Outputs};
 use crate::approval::CellCalls;
-use crate::ground::text::Redactor;
-use crate::kernels::output::excerpt;
+use crate::ground::text::{Redactor, rfc3339};
+use crate::kernels::output::{excerpt, late_section};
 
 /// How many characters of a cell's code are kept.
 const CODE_CHARS: usize = 256 * 1024;
@@ -137,12 +136,8 @@ impl Record {
             ..CellMetadata::default()
         };
         let mut outputs = Vec::new();
-        if !end.late.is_empty() {
-            let late = text(&end.late, NOTE_CHARS);
-            outputs.push(stream(format!(
-                "[Output of earlier cells, after they had ended:]\n{}\n",
-                late.trim_end()
-            )));
+        if let Some(late) = late_section(text(&end.late, NOTE_CHARS).trim_end()) {
+            outputs.push(stream(late + "\n"));
         }
         let number = number.and_then(|number| i32::try_from(number).ok());
         outputs.extend(shown.outputs.into_iter().map(|output| match output {
@@ -237,10 +232,6 @@ fn relative(file: &Path, directory: Option<&Path>) -> String {
 
 fn lines(text: &str) -> Vec<String> {
     text.split_inclusive('\n').map(str::to_owned).collect()
-}
-
-fn rfc3339(time: SystemTime) -> String {
-    DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
 #[cfg(test)]
@@ -354,7 +345,14 @@ mod tests {
         });
         let outputs = cell(record)["outputs"].take();
         let shown: Vec<&Value> = outputs.as_array().unwrap().iter().map(|it| &it["text"]).collect();
-        assert_eq!(shown[0], &json!(["[Output of earlier cells, after they had ended:]\n", "later\n"]));
+        assert_eq!(
+            shown[0],
+            &json!([
+                "[Output of earlier cells, after they had ended:]\n",
+                "later\n",
+                "[End of the output of earlier cells]\n",
+            ])
+        );
         assert_eq!(shown[2], &json!(["[2 more outputs were left out]\n"]));
         assert_eq!(outputs[3]["data"]["text/plain"][0], "The whole output: .ipybox/outputs/1.txt");
         assert_eq!(shown[4], &json!(["[timed out]\n"]));

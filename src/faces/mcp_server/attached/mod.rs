@@ -15,11 +15,8 @@ use crate::approval::{
     Answer, ApprovalQueue, ApprovalRequest, Approver, answer_in_words, grant_choice, next_question,
 };
 use crate::faces::people::page::Page;
-use crate::kernels::output::Text;
+use crate::kernels::output::late_section;
 use crate::session::{Audience, Event, Outcome, Question};
-
-/// How much of the late output that a person's cell has brought to light the agent is shown, in characters.
-const LATE_CHARS: usize = 5_000;
 
 /// How many notes wait for the agent.
 const NOTES: usize = 16;
@@ -140,9 +137,7 @@ impl Attached {
         state.ran += 1;
         state.has_worked = true;
         let mut notes = outcome.notes.clone();
-        if let Some(late) = late_output(&outcome.late) {
-            notes.push(format!("[Output of earlier cells, after they had ended:]\n{late}\n[End of the output of earlier cells]"));
-        }
+        notes.extend(late_section(&outcome.late.excerpt));
         if crate::session::KernelState::of(&outcome.end) == crate::session::KernelState::Lost {
             notes.push(format!("[A cell of the user: {}]", outcome.end.words()));
         }
@@ -198,11 +193,6 @@ impl Drop for Presence<'_> {
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The late output that an outcome brings along, within bounds.
-fn late_output(late: &Text) -> Option<String> {
-    (!late.excerpt.is_empty()).then(|| crate::ground::text::shortened(&late.excerpt, LATE_CHARS))
 }
 
 /// Asks all who are there what the queue brings. What comes at once can be asked together.

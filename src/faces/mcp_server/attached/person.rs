@@ -10,14 +10,14 @@ use tokio::sync::mpsc;
 use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::sync::CancellationToken;
 
-use super::{Attached, late_output};
+use super::Attached;
 use crate::approval::{GivenGrant, GrantLife, question};
 use crate::faces::mcp_server::McpServer;
 use crate::faces::mcp_server::sessions::Place;
 use crate::faces::people::{By, Call, Granted, Heard, Offer, Said};
 use crate::ground::text::describe;
 use crate::kernels::kernel::{Inquiry, Insight, PythonError};
-use crate::kernels::output::Unread;
+use crate::kernels::output::{Unread, late_section};
 use crate::session::{Author, Cell, End, Ended, Error, Event, Mailbox, Outcome};
 
 /// The longest line from a prompt, in bytes: a script may be long.
@@ -293,7 +293,7 @@ fn done(outcome: &Result<Outcome, Error>) -> Heard {
     match outcome {
         Ok(outcome) => {
             let mut notes = outcome.notes.clone();
-            notes.extend(late_output(&outcome.late).map(|late| format!("Output of earlier cells:\n{late}")));
+            notes.extend(late_section(&outcome.late.excerpt));
             if matches!(outcome.end, End::NotRun | End::Reset) {
                 notes.push(outcome.end.words());
             }
