@@ -170,9 +170,9 @@ pub(super) async fn call(
         }
     };
     check_options(server, arguments.wait, arguments.if_busy)?;
-    let Chosen { place, note } = server.sessions.choose(arguments.session.as_deref()).await?;
-    let _open = place.cells.token();
-    if arguments.if_busy == Some(IfBusy::Refuse) && place.cells.len() > 1 {
+    let Chosen { open, note } = server.sessions.choose(arguments.session.as_deref()).await?;
+    let _open = open.cells.token();
+    if arguments.if_busy == Some(IfBusy::Refuse) && open.cells.len() > 1 {
         return Err(busy(server));
     }
     let (chunks, progress) = match call.progress {
@@ -181,7 +181,7 @@ pub(super) async fn call(
             (
                 Some(sender),
                 Some(progress.report_cell(
-                    (place.session.phase(), place.session.progress_of_servers()),
+                    (open.session.phase(), open.session.progress_of_servers()),
                     call.approver.waiting(),
                     receiver,
                 )),
@@ -202,7 +202,7 @@ pub(super) async fn call(
         author: Author::Agent,
     };
     call.turn.come().await;
-    let pending = place.session.execute(cell).await;
+    let pending = open.session.execute(cell).await;
     drop(call.turn);
     let (outcome, _) = tokio::join!(pending.outcome(), futures::future::OptionFuture::from(progress));
     Ok(match outcome {
