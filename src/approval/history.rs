@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::action::{Action, Target};
@@ -20,14 +21,15 @@ const DECISIONS: usize = 200;
 const CALL_CHARS: usize = 400;
 
 /// A decision of the session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PastDecision {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PastDecision {
     /// When, as in the log.
-    pub(crate) at: String,
+    pub at: String,
     /// What it was about.
-    pub(crate) call: String,
+    pub call: String,
     /// How it was decided, and by whom.
-    pub(crate) how: String,
+    pub how: String,
 }
 
 /// The newest decisions of this session in the file of decisions, the newest last. Blocks.

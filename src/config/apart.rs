@@ -37,9 +37,9 @@ impl Config {
         let policy = settings.policy(&self.workspace)?;
         tracing::info!(policy = policy.name(), "kernels run in a sandbox");
         // Placeholder paths: the session's directories do not exist yet.
-        let mut place = self.sandbox_place("/run/ipybox/p".into(), "/run/ipybox/w".into());
-        place.python_prefixes.extend(self.kernel.python.as_deref().and_then(prefix));
-        let rules = policy.rules(&place).map_err(|error| Error::Sandbox(error.into()))?;
+        let mut paths = self.sandbox_paths("/run/ipybox/p".into(), "/run/ipybox/w".into());
+        paths.python_prefixes.extend(self.kernel.python.as_deref().and_then(prefix));
+        let rules = policy.rules(&paths).map_err(|error| Error::Sandbox(error.into()))?;
         let exposed = Exposed::new(&rules, &self.home);
         withhold(Arc::make_mut(&mut self.variables), &exposed, &self.state_dir);
         self.check_programs(&exposed)?;

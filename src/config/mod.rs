@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::connections::mcp_client::Connector;
 use crate::ground::env::{IPYBOX_CONTAINER, Variables};
 use crate::kernels::kernel::ShellCommands;
-use crate::kernels::sandbox::{Confinement, Exposed, Place, PolicyError};
+use crate::kernels::sandbox::{Confinement, Exposed, PolicyError, PolicyPaths};
 
 use self::connectors::login_flags;
 pub(crate) use self::connectors::{connector_at, connector_here};
@@ -369,7 +369,11 @@ impl Config {
 
     /// The paths for the sandbox's policy. Code in it can read `private_directory` and write
     /// `writable_directory`.
-    pub(crate) fn sandbox_place(&self, private_directory: PathBuf, writable_directory: PathBuf) -> Place {
+    pub(crate) fn sandbox_paths(
+        &self,
+        private_directory: PathBuf,
+        writable_directory: PathBuf,
+    ) -> PolicyPaths {
         let policy = match &self.approval.mode {
             ApprovalMode::Policy(path) => Some(path.clone()),
             _ => None,
@@ -378,7 +382,7 @@ impl Config {
         // Secrets of MCP servers are in the state of all workspaces, and in `.env`.
         let workspaces = self.state_dir.parent().unwrap_or(&self.state_dir).to_owned();
         let sessions = sessions_dir(workspaces.parent().unwrap_or(&workspaces));
-        Place {
+        PolicyPaths {
             workspace: self.workspace.clone(),
             home: self.home.clone(),
             private_directory,
@@ -397,8 +401,8 @@ impl Config {
     pub(crate) async fn check_sandbox(&self) -> Result<(), Error> {
         let Site::Sandboxed { confinement, .. } = &self.site else { return Ok(()) };
         // Nothing is there yet, and nobody has the names.
-        let place = self.sandbox_place("/run/ipybox/p".into(), "/run/ipybox/w".into());
-        confinement.check(&place).await.map_err(|error| Error::Sandbox(error.into()))
+        let paths = self.sandbox_paths("/run/ipybox/p".into(), "/run/ipybox/w".into());
+        confinement.check(&paths).await.map_err(|error| Error::Sandbox(error.into()))
     }
 
     /// Creates the state directory of another workspace of the same user.

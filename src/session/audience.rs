@@ -1,7 +1,7 @@
 //! Those who watch a session: they see which cells run and what these show, without ever keeping a cell waiting.
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::cell::{Author, Outcome};
 use crate::approval::{Action, Notice};
 use crate::kernels::kernel::{Content, PythonError};
-use crate::session::notebook::{Notebook, OpenCell};
+use crate::session::notebook::{Ended, Notebook, OpenCell};
 
 /// How many bytes of text may wait for a watcher. When more comes, the oldest is left out.
 const TEXT_BYTES: usize = 256 * 1024;
@@ -34,8 +34,8 @@ pub(crate) enum Event {
     Text { cell: u64, text: String },
     /// So much of its text was left out, in bytes: it came too fast.
     LeftOut { cell: u64, bytes: usize },
-    /// It has ended.
-    Ended { cell: u64, end: Arc<Ended> },
+    /// It has ended: by this exception, if its code raised one.
+    Ended { cell: u64, end: Arc<Ended>, error: Option<Arc<PythonError>> },
     /// A user is asked about this action, by other means than those who watch.
     Asked { question: u64, action: Arc<Action> },
     /// A question is over.
@@ -61,34 +61,6 @@ pub(crate) struct Question {
     pub(crate) scope: &'static str,
     /// Until when it waits for its answer, if its time has begun.
     pub(crate) until: Option<Instant>,
-}
-
-/// How a cell has ended.
-#[derive(Debug)]
-pub(crate) struct Ended {
-    /// The exception that ended its code.
-    pub(crate) error: Option<PythonError>,
-    /// How it ended if not by itself.
-    pub(crate) words: String,
-    /// The files of its images.
-    pub(crate) images: Vec<PathBuf>,
-    /// The copies of files that it has shown.
-    pub(crate) files: Vec<PathBuf>,
-    /// The file with all of its text, if there was much.
-    pub(crate) file: Option<PathBuf>,
-}
-
-impl Ended {
-    /// The end of a cell with this outcome.
-    pub(crate) fn of(outcome: &Outcome) -> Self {
-        Self {
-            error: outcome.error.clone(),
-            words: outcome.end.words(),
-            images: outcome.images.iter().map(|image| image.path.clone()).collect(),
-            files: outcome.files.iter().map(|file| file.path.clone()).collect(),
-            file: outcome.text.cut.as_ref().and_then(|cut| cut.file.clone()),
-        }
-    }
 }
 
 /// Those who watch.
@@ -251,11 +223,17 @@ impl Live {
 
     /// It has ended.
     pub(super) fn ended(&self, outcome: &Outcome) {
-        if let Some(written) = &self.written {
-            written.ended(outcome.for_notebook(), outcome.error.as_ref());
+        let is_watched = self.is_shown && self.audience.is_watched();
+        if self.written.is_none() && !is_watched {
+            return;
         }
-        if self.is_shown && self.audience.is_watched() {
-            self.audience.send(&Event::Ended { cell: self.cell, end: Arc::new(Ended::of(outcome)) });
+        let end = Arc::new(outcome.ended());
+        if let Some(written) = &self.written {
+            written.ended(Arc::clone(&end), outcome.error.as_ref());
+        }
+        if is_watched {
+            let error = outcome.error.clone().map(Arc::new);
+            self.audience.send(&Event::Ended { cell: self.cell, end, error });
         }
     }
 }

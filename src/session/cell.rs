@@ -1,6 +1,5 @@
 //! A cell: the code to run, and what comes of it.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use super::end::End;
 use crate::approval::{Approver, CellOutput};
 use crate::kernels::kernel::PythonError;
-use crate::kernels::output::{SavedFile, SavedImage, Text, Unread};
-use crate::session::notebook;
+use crate::kernels::output::{Recorded, Text, Unread};
+use crate::session::notebook::Ended;
 
 /// Code to run.
 #[derive(Debug)]
@@ -30,8 +29,6 @@ pub(crate) struct Cell {
     pub(crate) unread: Option<Arc<Unread>>,
     /// Decides about the tool calls of its code. While an approval request waits, the timeout does not run.
     pub(crate) approver: Approver,
-    /// Whether its code may call tools, so that it waits for servers that are yet to be registered.
-    pub(crate) has_tools: bool,
     /// Whether its reader has views.
     pub(crate) has_views: bool,
     /// Whose cell it is.
@@ -52,16 +49,10 @@ pub(crate) enum Author {
 /// How a cell ended, and its output.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// Streams and shown objects, in order.
-    pub(crate) text: Text,
+    /// What it has shown, after the images and files of late output.
+    pub(crate) shown: Recorded,
     /// Late output: what earlier cells have shown since the last outcome, after they had ended.
     pub(crate) late: Text,
-    /// Saved images, in order.
-    pub(crate) images: Vec<SavedImage>,
-    /// Files that code has shown, in order.
-    pub(crate) files: Vec<SavedFile>,
-    /// The files of views and images, in order.
-    pub(crate) views: Vec<PathBuf>,
     /// How it ended.
     pub(crate) end: End,
     /// The exception that ended its code. After an interrupt it shows where the code was.
@@ -70,7 +61,36 @@ pub(crate) struct Outcome {
     pub(crate) notes: Vec<String>,
 }
 
+impl Cell {
+    /// A cell of ipybox itself; nobody approves its calls, for the reason `why`.
+    pub(crate) fn ours(
+        code: String,
+        timeout: Duration,
+        max_output_chars: usize,
+        cancel: CancellationToken,
+        why: &'static str,
+    ) -> Self {
+        let approver = Approver::Nobody(why);
+        Self {
+            code,
+            timeout,
+            max_output_chars,
+            cancel,
+            chunks: None,
+            unread: None,
+            approver,
+            has_views: false,
+            author: Author::Ourselves,
+        }
+    }
+}
+
 impl Author {
+    /// Whether the code may call tools, so that the cell waits for servers that are yet to be registered.
+    pub(super) fn calls_tools(self) -> bool {
+        self != Self::Ourselves
+    }
+
     /// Who it is, in a word.
     pub(super) fn word(self) -> &'static str {
         match self {
@@ -84,16 +104,7 @@ impl Author {
 impl Outcome {
     /// The outcome of a cell that ended before its code ran.
     pub(crate) fn not_run(end: End) -> Self {
-        Self {
-            text: Text::default(),
-            late: Text::default(),
-            images: Vec::new(),
-            files: Vec::new(),
-            views: Vec::new(),
-            end,
-            error: None,
-            notes: Vec::new(),
-        }
+        Self { shown: Recorded::default(), late: Text::default(), end, error: None, notes: Vec::new() }
     }
 
     /// How it ended, in the audit log's word.
@@ -110,21 +121,23 @@ impl Outcome {
         }
     }
 
-    /// How it ended, for the notebook.
-    pub(super) fn for_notebook(&self) -> notebook::Ended {
-        notebook::Ended {
+    /// Its end, for those who watch and for the notebook.
+    pub(super) fn ended(&self) -> Ended {
+        Ended {
             word: self.word(),
             words: self.end.words(),
             late: self.late.excerpt.clone(),
             notes: self.notes.clone(),
-            file: self.text.cut.as_ref().and_then(|cut| cut.file.clone()),
+            images: self.shown.images.iter().map(|image| image.path.clone()).collect(),
+            files: self.shown.files.iter().map(|file| file.path.clone()).collect(),
+            file: self.shown.text.cut.as_ref().and_then(|cut| cut.file.clone()),
         }
     }
 
     /// How much it showed, for the audit log.
     pub(super) fn output(&self) -> CellOutput<'_> {
-        let Text { excerpt, cut } = &self.text;
+        let Text { excerpt, cut } = &self.shown.text;
         let chars = cut.as_ref().map_or_else(|| excerpt.chars().count(), |cut| cut.chars);
-        CellOutput { excerpt, chars, images: self.images.len() }
+        CellOutput { excerpt, chars, images: self.shown.images.len() }
     }
 }

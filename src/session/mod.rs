@@ -35,12 +35,13 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use self::audience::{Audience, Ended, Event, Mailbox, Question};
+pub(crate) use self::audience::{Audience, Event, Mailbox, Question};
 pub(crate) use self::cell::{Author, Cell, Outcome};
 pub(crate) use self::end::End;
 pub use self::end::KernelState;
 pub use self::error::StartError;
 pub(crate) use self::error::{Error, InstallError, RegisterError};
+pub(crate) use self::notebook::Ended;
 use self::offers::Offers;
 pub(crate) use self::phase::Phase;
 pub(crate) use self::queue::Pending;
@@ -48,12 +49,12 @@ use self::queue::Queue;
 use self::records::{notebook, open_audit};
 use self::registrar::{Registrar, permit, record_end};
 use self::site::Installer;
+use self::worker::CellTools;
 use crate::approval::{
     Action, Approver, Audit, ChosenBy, Effect, Face, Gate, GivenGrant, PastDecision, Policy, Standing, Target,
 };
 use crate::config::Config;
 use crate::ground::files::TemporaryDirectory;
-use crate::kernels::checkpoint::Checkpoint;
 use crate::kernels::kernel::{Inquiry, Insight};
 use crate::kernels::output::Places;
 use crate::tools::import::offered_at_start;
@@ -119,10 +120,7 @@ struct Tools {
     server: Arc<Endpoint>,
     /// How far servers are with calls.
     progress: watch::Sender<String>,
-    /// Saves the kernel's variables, if they are to be saved.
-    checkpoint: Option<Arc<Checkpoint>>,
-    /// The servers of `--mcp-config`, if they have yet to be registered.
-    offers: Option<Arc<Offers>>,
+    of_cells: CellTools,
 }
 
 impl Session {
@@ -153,9 +151,7 @@ impl Session {
         let tool_server = tools.as_ref().map(|tools| &tools.server);
         let site = site::open(config, tool_server).map_err(StartError::PrivateDirectory)?;
         let places = Places { workspace: config.workspace.clone(), images: config.images_dir.clone() };
-        let pool = tools.as_ref().map(|tools| Arc::clone(&tools.registrar.pool));
-        let offers = tools.as_ref().and_then(|tools| tools.offers.clone());
-        let checkpoint = tools.as_ref().and_then(|tools| tools.checkpoint.clone());
+        let cell_tools = tools.as_ref().map(|tools| tools.of_cells.clone());
         let notebook = notebook(config);
         if let Some(notebook) = &notebook {
             gate.keep_calls(Arc::clone(notebook.calls()));
@@ -164,15 +160,7 @@ impl Session {
         let (watching, watched) = (Arc::clone(&audience), Arc::clone(&audience));
         gate.watch(Box::new(move |notice| watching.notice(notice)));
         Ok(Self {
-            queue: Queue::start(
-                site.kernels,
-                Arc::clone(&gate),
-                pool,
-                offers,
-                checkpoint,
-                places.clone(),
-                watched,
-            ),
+            queue: Queue::start(site.kernels, Arc::clone(&gate), cell_tools, places.clone(), watched),
             gate,
             tools,
             installer: site.installer,
@@ -279,7 +267,7 @@ impl Session {
 
     /// The names of the servers that are offered to the session and not registered yet: the first cell waits for them.
     pub(crate) fn offered(&self) -> Vec<String> {
-        let offers = self.tools.as_ref().and_then(|tools| tools.offers.as_ref());
+        let offers = self.tools.as_ref().and_then(|tools| tools.of_cells.offers.as_ref());
         offers.map(|offers| offers.names()).unwrap_or_default()
     }
 
@@ -398,8 +386,8 @@ impl Session {
     /// Kills the kernel, closes all connections, and waits until nothing is left, also if it was stopped before.
     pub(crate) async fn stop(&self) {
         self.queue.abandon();
-        if let Some(Tools { registrar, server, offers, .. }) = &self.tools {
-            let (pool, server, offers) = (Arc::clone(&registrar.pool), Arc::clone(server), offers.clone());
+        if let Some(Tools { server, of_cells, .. }) = &self.tools {
+            let (server, CellTools { pool, offers, .. }) = (Arc::clone(server), of_cells.clone());
             self.stopping.spawn(async move {
                 server.stop().await;
                 if let Some(offers) = offers {
@@ -451,15 +439,17 @@ impl Tools {
         if let Some((host, port)) = config.tool_server_address() {
             server.listen(host, port).await?;
         }
-        let registrar = Registrar { registry, pool, gate, workspace: config.workspace.clone() };
+        let registrar =
+            Registrar { registry, pool: Arc::clone(&pool), gate, workspace: config.workspace.clone() };
         let offers = Offers::start(Registrar { registry: offering, ..registrar.clone() }, at_start);
-        Ok(Self { registrar, server, progress, checkpoint, offers })
+        let of_cells = CellTools { pool, offers, checkpoint };
+        Ok(Self { registrar, server, progress, of_cells })
     }
 }
 
 impl Drop for Tools {
     fn drop(&mut self) {
-        if let Some(offers) = &self.offers {
+        if let Some(offers) = &self.of_cells.offers {
             offers.abandon();
         }
     }

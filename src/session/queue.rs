@@ -11,16 +11,13 @@ use tokio_util::sync::CancellationToken;
 use super::Error;
 use super::audience::Audience;
 use super::cell::{Cell, Outcome};
-use super::offers::Offers;
 use super::phase::Phase;
-use super::worker::{Command, Worker};
+use super::worker::{CellTools, Command, Worker};
 use crate::approval::Gate;
 use crate::ground::telemetry::Context;
-use crate::kernels::checkpoint::Checkpoint;
 use crate::kernels::kernel::{Inquiry, Insight};
 use crate::kernels::output::{Late, Places};
 use crate::session::site::Kernels;
-use crate::tools::servers::Pool;
 
 /// How many requests may wait for the kernel. Clients send one at a time; a runaway one must not fill memory.
 const CAPACITY: usize = 1024;
@@ -47,14 +44,11 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Starts the first of `kernels`, in the background. A reset closes the connections of `pool`, if there
-    /// is one. The first cell waits for `offers`. Variables are saved in the `checkpoint`.
+    /// Starts the first of `kernels`, in the background. A reset closes the connections of `tools`, if there are any.
     pub(super) fn start(
         kernels: Kernels,
         gate: Arc<Gate>,
-        pool: Option<Arc<Pool>>,
-        offers: Option<Arc<Offers>>,
-        checkpoint: Option<Arc<Checkpoint>>,
+        tools: Option<CellTools>,
         places: Places,
         audience: Arc<Audience>,
     ) -> Self {
@@ -69,9 +63,7 @@ impl Queue {
             phase: phase_sender,
             kernels,
             gate,
-            pool,
-            offers,
-            checkpoint,
+            tools,
             late: Late::new(places),
             audience,
             cells_open: Arc::clone(&cells_open),

@@ -5,9 +5,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::cell::{Author, Cell, Outcome};
+use super::cell::{Cell, Outcome};
 use super::end::End;
-use crate::approval::Approver;
 
 /// How long an installation may take.
 const TIMEOUT: Duration = Duration::from_secs(3600);
@@ -17,24 +16,14 @@ const OUTPUT_CHARS: usize = 20_000;
 
 /// The cell that installs `package`, a requirement that has been checked.
 pub(super) fn cell(package: &str, cancel: CancellationToken) -> Cell {
-    Cell {
-        // A JSON string literal is also a Python one.
-        code: format!("__import__('ipybox_packages').install({})", Value::from(package)),
-        timeout: TIMEOUT,
-        max_output_chars: OUTPUT_CHARS,
-        cancel,
-        chunks: None,
-        unread: None,
-        approver: Approver::Nobody("packages are installed without tools"),
-        has_tools: false,
-        has_views: false,
-        author: Author::Ourselves,
-    }
+    // A JSON string literal is also a Python one.
+    let code = format!("__import__('ipybox_packages').install({})", Value::from(package));
+    Cell::ours(code, TIMEOUT, OUTPUT_CHARS, cancel, "packages are installed without tools")
 }
 
 /// The installer's output, or why the package was not installed.
 pub(super) fn output_or_reason(outcome: Outcome) -> Result<String, String> {
-    let said = outcome.text.excerpt.trim().to_owned();
+    let said = outcome.shown.text.excerpt.trim().to_owned();
     let why = match (&outcome.end, &outcome.error) {
         (End::Finished, None) => return Ok(said),
         (End::Finished, Some(error)) => format!("{}: {}", error.name, error.value),

@@ -50,6 +50,17 @@ pub(super) enum Command {
     },
 }
 
+/// What cells have of the tools of their session.
+#[derive(Clone)]
+pub(super) struct CellTools {
+    /// The connections to MCP servers.
+    pub(super) pool: Arc<Pool>,
+    /// The servers of `--mcp-config` that cells wait for; `None` if all were registered before.
+    pub(super) offers: Option<Arc<Offers>>,
+    /// Saves variables after each cell; `None` if they are not saved.
+    pub(super) checkpoint: Option<Arc<Checkpoint>>,
+}
+
 /// The state of the task.
 pub(super) struct Worker {
     pub(super) kernel: Option<Kernel>,
@@ -60,12 +71,8 @@ pub(super) struct Worker {
     pub(super) kernels: Kernels,
     /// Decides about the calls of the kernel's code, and records its cells.
     pub(super) gate: Arc<Gate>,
-    /// The connections to MCP servers; `None` if code has no tools.
-    pub(super) pool: Option<Arc<Pool>>,
-    /// The servers that cells wait for; `None` if there are none.
-    pub(super) offers: Option<Arc<Offers>>,
-    /// Saves variables after each cell; `None` if they are not saved.
-    pub(super) checkpoint: Option<Arc<Checkpoint>>,
+    /// `None` if code has no tools.
+    pub(super) tools: Option<CellTools>,
     /// Output of earlier cells since the last outcome.
     pub(super) late: Late,
     /// Those who watch the cells.
@@ -86,7 +93,7 @@ impl Worker {
             () = self.work(started) => {}
         }
         self.kernels.end(self.kernel.take()).await;
-        if let Some(checkpoint) = &self.checkpoint {
+        if let Some(checkpoint) = self.checkpoint() {
             checkpoint.close();
         }
     }
@@ -106,7 +113,7 @@ impl Worker {
                     None => return,
                 },
                 event = next_event(&mut self.kernel) => self.take_event(event).await,
-                () = due(self.checkpoint.as_deref()) => self.save_variables(),
+                () = due(self.tools.as_ref()) => self.save_variables(),
             }
         }
     }
@@ -127,7 +134,7 @@ impl Worker {
                 let was_reset = outcome.as_ref().is_ok_and(|outcome| matches!(outcome.end, End::Reset));
                 // Fails only if the caller has given up.
                 reply.send(outcome).ok();
-                if let Some(checkpoint) = &self.checkpoint {
+                if let Some(checkpoint) = self.checkpoint() {
                     checkpoint.cell_ended();
                     self.save_variables();
                 }
@@ -172,7 +179,7 @@ impl Worker {
                 request = self.send(cell) => request?,
             };
             notes.extend(self.lost.take());
-            notes.extend(self.checkpoint.iter().flat_map(|checkpoint| checkpoint.notes()));
+            notes.extend(self.checkpoint().iter().flat_map(|checkpoint| checkpoint.notes()));
             let Some(kernel) = self.kernel.as_mut() else { return Err(Error::Stopped) };
             let begun = Instant::now();
             let live = live.get_or_insert_with(|| self.audience.begin(&cell.code, cell.author));
@@ -202,34 +209,40 @@ impl Worker {
                 _ => Some(lost_note("an earlier cell did not react to its interruption")),
             };
         }
-        let late = self.late.drain().await;
-        notes.extend(late.troubles);
-        notes.extend(recorded.troubles);
+        let (mut shown, late) = recorded.after(self.late.drain().await);
+        notes.append(&mut shown.troubles);
         notes.extend(self.audience.trouble(cell.author));
-        if let Some(pool) = self.pool.as_ref().filter(|_| cell.has_tools) {
-            notes.extend(pool.changes().await);
+        if let Some(tools) = self.tools_of(cell) {
+            notes.extend(tools.pool.changes().await);
         }
-        let images = late.images.into_iter().chain(recorded.images).collect();
-        let files = late.files.into_iter().chain(recorded.files).collect();
-        let views = late.views.into_iter().chain(recorded.views).collect();
-        let outcome =
-            Outcome { text: recorded.text, late: late.text, images, files, views, error, end, notes };
+        let outcome = Outcome { shown, late, end, error, notes };
         if let Some(live) = live {
             live.ended(&outcome);
         }
         Ok(outcome)
     }
 
+    /// The tools, if the code of this cell may call them.
+    fn tools_of(&self, cell: &Cell) -> Option<&CellTools> {
+        self.tools.as_ref().filter(|_| cell.author.calls_tools())
+    }
+
+    fn checkpoint(&self) -> Option<&Checkpoint> {
+        self.tools.as_ref()?.checkpoint.as_deref()
+    }
+
     /// Waits for the servers that are offered to the session.
     async fn offered_servers(&self, cell: &Cell) {
-        let Some(offers) = self.offers.as_ref().filter(|_| cell.has_tools) else { return };
+        let Some(offers) = self.tools_of(cell).and_then(|tools| tools.offers.as_ref()) else { return };
         let report = |words: String| drop(self.phase.send_replace(Phase::Preparing(words)));
         offers.come(&cell.approver, &report).await;
     }
 
     /// Notes about the servers that have been registered since the last cell, or have failed.
     async fn news_of_servers(&mut self, cell: &Cell) -> Vec<String> {
-        let Some(offers) = self.offers.as_ref().filter(|_| cell.has_tools) else { return Vec::new() };
+        let Some(offers) = self.tools_of(cell).and_then(|tools| tools.offers.as_ref()) else {
+            return Vec::new();
+        };
         let news = offers.news();
         if news.has_packages() {
             self.refresh_imports(None).await;
@@ -283,10 +296,10 @@ impl Worker {
         }
         self.lost = None;
         self.failed_starts = None;
-        if let Some(checkpoint) = &self.checkpoint {
+        if let Some(checkpoint) = self.checkpoint() {
             checkpoint.discard();
         }
-        let pool = self.pool.clone();
+        let pool = self.tools.as_ref().map(|tools| Arc::clone(&tools.pool));
         let closing = async {
             if let Some(pool) = pool {
                 pool.close_all().await;
@@ -325,7 +338,8 @@ impl Worker {
 
     /// Has the kernel save its variables, unless it is doing so: then it is asked again later.
     fn save_variables(&mut self) {
-        let (Some(checkpoint), Some(kernel)) = (&self.checkpoint, &mut self.kernel) else { return };
+        let checkpoint = self.tools.as_ref().and_then(|tools| tools.checkpoint.as_ref());
+        let (Some(checkpoint), Some(kernel)) = (checkpoint, &mut self.kernel) else { return };
         // A kernel that has ended saves nothing, and the next cell notices that it has.
         if let Some(number) = checkpoint.begin()
             && let Err(error) = kernel.save_variables(number)
@@ -406,8 +420,8 @@ async fn next_event(kernel: &mut Option<Kernel>) -> Result<Event, kernel::Error>
 }
 
 /// Waits until variables are to be saved. Cancellation safe; without a checkpoint it never resolves.
-async fn due(checkpoint: Option<&Checkpoint>) {
-    match checkpoint {
+async fn due(tools: Option<&CellTools>) {
+    match tools.and_then(|tools| tools.checkpoint.as_ref()) {
         Some(checkpoint) => checkpoint.due().await,
         None => std::future::pending().await,
     }

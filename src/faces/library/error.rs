@@ -83,8 +83,8 @@ impl CodeExecutionError {
 /// Converts a cell's outcome to a result for the application.
 pub(super) fn result_of(outcome: Outcome) -> Result<CodeExecutionResult, CodeExecutionError> {
     let kernel = KernelState::of(&outcome.end);
-    let Outcome { text, late, images, files, end, error, notes, views: _ } = outcome;
-    let output = CodeExecutionResult::new(text, late, (images, files), notes);
+    let Outcome { shown, late, end, error, notes } = outcome;
+    let output = CodeExecutionResult::new(shown, late, notes);
     let traceback = error.as_ref().map(|error| error.text());
     let words = match &traceback {
         Some(traceback) if !end.words().is_empty() => format!("{}\n\n{traceback}", end.words()),

@@ -91,7 +91,6 @@ impl CodeExecution {
                 chunks: sender,
                 unread: None,
                 approver,
-                has_tools: true,
                 has_views: false,
                 author: Author::Agent,
             };

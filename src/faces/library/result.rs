@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::kernels::output::{Cut, SavedFile, SavedImage, Text};
+use crate::kernels::output::{Cut, Recorded, Text};
 
 /// What code has shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,12 +33,8 @@ pub struct Truncated {
 }
 
 impl CodeExecutionResult {
-    pub(super) fn new(
-        text: Text,
-        late: Text,
-        (images, files): (Vec<SavedImage>, Vec<SavedFile>),
-        notes: Vec<String>,
-    ) -> Self {
+    pub(super) fn new(shown: Recorded, late: Text, notes: Vec<String>) -> Self {
+        let Recorded { text, images, files, .. } = shown;
         let some = |text: String| (!text.is_empty()).then_some(text);
         Self {
             truncated: text.cut.map(|Cut { chars, file, .. }| Truncated { chars, file }),

@@ -170,9 +170,9 @@ pub(super) async fn call(
         }
     };
     check_options(server, arguments.wait, arguments.if_busy)?;
-    let Chosen { place, note } = server.sessions.choose(arguments.session.as_deref()).await?;
-    let _open = place.cells.token();
-    if arguments.if_busy == Some(IfBusy::Refuse) && place.cells.len() > 1 {
+    let Chosen { open, note } = server.sessions.choose(arguments.session.as_deref()).await?;
+    let _open = open.cells.token();
+    if arguments.if_busy == Some(IfBusy::Refuse) && open.cells.len() > 1 {
         return Err(busy(server));
     }
     let (chunks, progress) = match call.progress {
@@ -181,7 +181,7 @@ pub(super) async fn call(
             (
                 Some(sender),
                 Some(progress.report_cell(
-                    (place.session.phase(), place.session.progress_of_servers()),
+                    (open.session.phase(), open.session.progress_of_servers()),
                     call.approver.waiting(),
                     receiver,
                 )),
@@ -198,19 +198,18 @@ pub(super) async fn call(
         chunks,
         unread: call.unread.clone(),
         approver: call.approver,
-        has_tools: true,
         has_views: call.has_views,
         author: Author::Agent,
     };
     call.turn.come().await;
-    let pending = place.session.execute(cell).await;
+    let pending = open.session.execute(cell).await;
     drop(call.turn);
     let (outcome, _) = tokio::join!(pending.outcome(), futures::future::OptionFuture::from(progress));
     Ok(match outcome {
         Ok(mut outcome) => {
             outcome.notes.splice(..0, note);
             if let Some(rest) = call.unread.and_then(|unread| unread.rest()) {
-                outcome.text.excerpt = rest;
+                outcome.shown.text.excerpt = rest;
             }
             // Only the text of a cancelled cell is sent, with the next answer.
             let images = if cancelled.is_cancelled() { Images::Link } else { server.images };
@@ -220,7 +219,7 @@ pub(super) async fn call(
                 shown.extend(resources.into_iter().map(ContentBlock::resource_link));
             }
             let result = reply::cell(&outcome, max_output_chars, shown);
-            if call.has_views { views::add_names(result, &outcome.views) } else { result }
+            if call.has_views { views::add_names(result, &outcome.shown.views) } else { result }
         }
         Err(error) => reply::error(&error),
     })
@@ -254,7 +253,8 @@ fn busy(server: &McpServer) -> String {
 
 /// The images of a cell that its reply shows.
 async fn pictures_of(outcome: &mut Outcome, images: Images) -> Vec<ContentBlock> {
-    let files: Vec<Vec<u8>> = outcome.images.iter_mut().filter_map(|image| image.bytes.take()).collect();
+    let files: Vec<Vec<u8>> =
+        outcome.shown.images.iter_mut().filter_map(|image| image.bytes.take()).collect();
     if images == Images::Link || files.is_empty() {
         return Vec::new();
     }

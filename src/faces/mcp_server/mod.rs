@@ -147,7 +147,7 @@ struct Call {
 impl McpServer {
     fn new(session: Arc<Session>, config: &Config) -> Self {
         Self {
-            attached: Attached::new(Arc::clone(&session), config.approval.timeout),
+            attached: Attached::new(Arc::clone(session.audience()), config.approval.timeout),
             sessions: Sessions::new(session, config),
             parking: Parking::default(),
             tasks: Tasks::default(),

@@ -8,7 +8,7 @@ use rmcp::model::{CallToolResult, ContentBlock};
 use crate::approval::Denied;
 use crate::ground::text::describe;
 use crate::kernels::kernel::PythonError;
-use crate::kernels::output::{Cut, SavedFile, SavedImage, Text};
+use crate::kernels::output::{Cut, SavedFile, SavedImage, late_section};
 use crate::session::{End, Outcome};
 
 /// The least limit for an exception's text, in characters, if the limit for output is smaller.
@@ -53,15 +53,16 @@ pub(super) fn texts(texts: Vec<String>) -> CallToolResult {
 /// the text.
 pub(super) fn cell(outcome: &Outcome, max_output_chars: usize, shown: Vec<ContentBlock>) -> CallToolResult {
     let mut sections = outcome.notes.clone();
-    sections.push(late(&outcome.late));
-    sections.push(outcome.text.excerpt.clone());
-    sections.push(cut_notice(outcome.text.cut.as_ref()));
-    sections.push(image_links(&outcome.images));
-    sections.push(file_links(&outcome.files));
+    let late = joined(vec![outcome.late.excerpt.clone(), cut_notice(outcome.late.cut.as_ref())]);
+    sections.extend(late_section(&late));
+    sections.push(outcome.shown.text.excerpt.clone());
+    sections.push(cut_notice(outcome.shown.text.cut.as_ref()));
+    sections.push(image_links(&outcome.shown.images));
+    sections.push(file_links(&outcome.shown.files));
     sections.push(outcome.end.words());
     let error = outcome.error.as_ref().map(PythonError::text).unwrap_or_default();
     // Wrong use of a magic is reported in the output already.
-    if !outcome.text.excerpt.ends_with(&error) {
+    if !outcome.shown.text.excerpt.ends_with(&error) {
         sections.push(middle_cut(&error, max_output_chars.max(ERROR_CHARS)));
     }
     let is_error = !matches!(outcome.end, End::Finished) || outcome.error.is_some();
@@ -73,15 +74,6 @@ pub(super) fn cell(outcome: &Outcome, max_output_chars: usize, shown: Vec<Conten
 fn joined(mut sections: Vec<String>) -> String {
     sections.retain(|section| !section.is_empty());
     sections.join("\n\n")
-}
-
-/// Late output, marked so that nobody takes it for this cell's.
-fn late(text: &Text) -> String {
-    if text.excerpt.is_empty() && text.cut.is_none() {
-        return String::new();
-    }
-    let body = joined(vec![text.excerpt.clone(), cut_notice(text.cut.as_ref())]);
-    format!("[Output of earlier cells, after they had ended:]\n{body}\n[End of the output of earlier cells]")
 }
 
 fn cut_notice(cut: Option<&Cut>) -> String {
@@ -141,10 +133,11 @@ fn middle_cut(text: &str, limit: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::session::KernelState;
     use std::time::Duration;
 
     use super::*;
+    use crate::kernels::output::{Recorded, Text};
+    use crate::session::KernelState;
 
     fn error(name: &str, value: &str, traceback: &[&str]) -> PythonError {
         PythonError {
@@ -154,14 +147,12 @@ mod tests {
         }
     }
 
-    fn outcome(end: End) -> Outcome {
-        let (text, late) = (Text::default(), Text::default());
-        let (images, files) = (Vec::new(), Vec::new());
-        Outcome { text, late, images, files, views: Vec::new(), end, error: None, notes: Vec::new() }
+    fn finished(shown: Recorded) -> Outcome {
+        Outcome { shown, ..Outcome::not_run(End::Finished) }
     }
 
     fn raised(error: PythonError) -> Outcome {
-        Outcome { error: Some(error), ..outcome(End::Finished) }
+        Outcome { error: Some(error), ..Outcome::not_run(End::Finished) }
     }
 
     #[track_caller]
@@ -172,9 +163,9 @@ mod tests {
 
     #[test]
     fn no_text_is_blank() {
-        check(&outcome(End::Finished), "[no output]");
-        let blank = Text { excerpt: "\n\t \u{a0}".to_owned(), cut: None };
-        check(&Outcome { text: blank, ..outcome(End::Finished) }, "[no output]");
+        check(&finished(Recorded::default()), "[no output]");
+        let text = Text { excerpt: "\n\t \u{a0}".to_owned(), cut: None };
+        check(&finished(Recorded { text, ..Recorded::default() }), "[no output]");
         for result in [success(""), failure(" \n")] {
             assert_eq!(serde_json::to_value(result).unwrap()["content"][0]["text"], "[no output]");
         }
@@ -185,7 +176,7 @@ mod tests {
         let image = |path: &str| SavedImage { path: path.into(), bytes: None };
         let images = vec![image("/w/images/0a1b2c3d.png"), image("/w (1)/images/1a1b2c3d.png")];
         check(
-            &Outcome { images, ..outcome(End::Finished) },
+            &finished(Recorded { images, ..Recorded::default() }),
             "Generated images:\n\n- [0a1b2c3d](/w/images/0a1b2c3d.png)\n- [1a1b2c3d](</w (1)/images/1a1b2c3d.png>)\n",
         );
     }
@@ -194,7 +185,7 @@ mod tests {
     fn files_are_markdown_links_with_their_lengths() {
         let files = vec![SavedFile { path: "/w/.ipybox/files/0a1b2c3d-a.csv".into(), bytes: 1234 }];
         check(
-            &Outcome { files, ..outcome(End::Finished) },
+            &finished(Recorded { files, ..Recorded::default() }),
             "Shown files (copies):\n\n- [a.csv](/w/.ipybox/files/0a1b2c3d-a.csv), 1234 bytes\n",
         );
     }
@@ -203,7 +194,7 @@ mod tests {
     fn pictures_follow_the_text_of_any_end() {
         for (end, is_error) in [(End::Finished, false), (End::NotRun, true)] {
             let pictures = vec![ContentBlock::image("AAAA", "image/png")];
-            let result = serde_json::to_value(cell(&outcome(end), 5_000, pictures)).unwrap();
+            let result = serde_json::to_value(cell(&Outcome::not_run(end), 5_000, pictures)).unwrap();
             let image = serde_json::json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
             assert_eq!((&result["content"][1], &result["isError"]), (&image, &is_error.into()));
             assert_eq!(result["content"][0]["type"], "text");
@@ -222,7 +213,7 @@ mod tests {
         let after = Duration::from_millis(1500);
         let error = Some(error("KeyboardInterrupt", "", &["line 3", "KeyboardInterrupt"]));
         check(
-            &Outcome { error, ..outcome(End::TimedOut { after, state: KernelState::Kept }) },
+            &Outcome { error, ..Outcome::not_run(End::TimedOut { after, state: KernelState::Kept }) },
             "Execution timed out after 1.5 seconds and was interrupted. \
              The kernel is fine: variables and imports are still there.\n\nline 3\nKeyboardInterrupt",
         );
@@ -232,8 +223,9 @@ mod tests {
     fn cut_output_says_where_the_rest_is_and_cuts_no_image_or_error() {
         let file = Some("/w/.ipybox/outputs/0a1b2c3d.txt".into());
         let text = Text { excerpt: "a…z".to_owned(), cut: Some(Cut { limit: 3, chars: 26, file }) };
+        let shown = Recorded { text, ..Recorded::default() };
         check(
-            &Outcome { text, ..raised(error("E", "v", &[])) },
+            &Outcome { shown, ..raised(error("E", "v", &[])) },
             "a…z\n\n[Output truncated: exceeded 3 character limit]\n[All 26 characters are in \
              /w/.ipybox/outputs/0a1b2c3d.txt]\n\nE: v",
         );
@@ -242,8 +234,9 @@ mod tests {
     #[test]
     fn late_output_is_marked() {
         let text = |excerpt: &str| Text { excerpt: excerpt.to_owned(), cut: None };
+        let own = finished(Recorded { text: text("own"), ..Recorded::default() });
         check(
-            &Outcome { late: text("tick"), text: text("own"), ..outcome(End::Finished) },
+            &Outcome { late: text("tick"), ..own },
             "[Output of earlier cells, after they had ended:]\ntick\n[End of the output of earlier cells]\n\nown",
         );
     }

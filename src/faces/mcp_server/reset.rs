@@ -44,10 +44,10 @@ pub(super) async fn call(
     if session.as_deref() == Some(NEW) {
         return Err("the argument `session` cannot be used: a new session needs no reset".to_owned());
     }
-    let Chosen { place, note } = server.sessions.choose(session.as_deref()).await?;
+    let Chosen { open, note } = server.sessions.choose(session.as_deref()).await?;
     let reset = async {
         call.turn.come().await;
-        let pending = place.session.reset().await;
+        let pending = open.session.reset().await;
         drop(call.turn);
         pending.outcome().await
     };

@@ -18,12 +18,11 @@ use super::lines::Lines;
 use super::sessions::open_session;
 use super::traced::Traced;
 use super::{Connection, Handler, McpServer};
-use crate::approval::Approver;
 use crate::config::Config;
 use crate::faces::people::page::{self, News, Page};
 use crate::ground::telemetry;
 use crate::ground::text::backticked;
-use crate::session::{Author, Cell, Outcome, Session, StartError};
+use crate::session::{Cell, Outcome, Session, StartError};
 
 /// How long the calls of a client that is gone get to be put aside. They need no time, but for writing an answer to a file.
 const PUT_ASIDE: Duration = Duration::from_secs(5);
@@ -272,24 +271,15 @@ fn say(words: &str) {
 
 /// The cell that lists the variables.
 fn question(session: &Session) -> Cell {
-    Cell {
-        code: VARIABLES.to_owned(),
-        timeout: Duration::from_secs(5),
-        max_output_chars: SHOWN_CHARS,
-        cancel: session.cell_token(),
-        chunks: None,
-        unread: None,
-        approver: Approver::Nobody("the names of variables are read without tools"),
-        has_tools: false,
-        has_views: false,
-        author: Author::Ourselves,
-    }
+    let (code, cancel) = (VARIABLES.to_owned(), session.cell_token());
+    let why = "the names of variables are read without tools";
+    Cell::ours(code, Duration::from_secs(5), SHOWN_CHARS, cancel, why)
 }
 
 fn in_words(outcome: &Outcome) -> String {
     // The text is the kernel's: names are letters, nothing else is believed.
     let is_name = |name: &&str| name.chars().all(|char| char.is_alphanumeric() || char == '_');
-    let names: Vec<&str> = outcome.text.excerpt.lines().filter(is_name).collect();
+    let names: Vec<&str> = outcome.shown.text.excerpt.lines().filter(is_name).collect();
     let mut shown = backticked(names.iter().take(SHOWN_VARIABLES));
     if names.len() > SHOWN_VARIABLES {
         shown.push_str(&format!(" and {} more", names.len() - SHOWN_VARIABLES));

@@ -24,14 +24,14 @@ const IDLE: Duration = Duration::from_secs(15 * 60);
 
 /// The sessions.
 pub(super) struct Sessions {
-    own: Place,
+    own: OpenSession,
     config: Config,
     others: Mutex<Others>,
 }
 
 #[derive(Default)]
 struct Others {
-    places: BTreeMap<String, Place>,
+    sessions: BTreeMap<String, OpenSession>,
     /// The handles of those that have ended.
     ended: BTreeSet<String>,
     /// How many are being opened.
@@ -41,7 +41,7 @@ struct Others {
 
 /// A session, with what it is doing.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct OpenSession {
     pub(super) session: Arc<Session>,
     /// The cells that have not ended.
     pub(super) cells: TaskTracker,
@@ -51,12 +51,12 @@ pub(super) struct Place {
 
 /// The session that a call is for.
 pub(super) struct Chosen {
-    pub(super) place: Place,
+    pub(super) open: OpenSession,
     /// What the answer says of it, if the model has named a session.
     pub(super) note: Option<String>,
 }
 
-impl Place {
+impl OpenSession {
     fn new(session: Arc<Session>) -> Self {
         Self { session, cells: TaskTracker::new(), used: Arc::new(Mutex::new(Instant::now())) }
     }
@@ -69,7 +69,7 @@ impl Place {
 impl Sessions {
     /// The client's own session, which was opened with `config`.
     pub(super) fn new(own: Arc<Session>, config: &Config) -> Self {
-        Self { own: Place::new(own), config: config.beside_another(), others: Mutex::default() }
+        Self { own: OpenSession::new(own), config: config.beside_another(), others: Mutex::default() }
     }
 
     /// The settings of further sessions.
@@ -78,7 +78,7 @@ impl Sessions {
     }
 
     /// The client's own session.
-    pub(super) fn own(&self) -> &Place {
+    pub(super) fn own(&self) -> &OpenSession {
         &self.own
     }
 
@@ -87,24 +87,24 @@ impl Sessions {
     /// # Errors
     /// There is none, or no further one can be opened. The text says which there are.
     pub(super) async fn choose(&self, handle: Option<&str>) -> Result<Chosen, String> {
-        let (place, note) = match handle.map(str::trim).filter(|handle| !handle.is_empty()) {
+        let (open, note) = match handle.map(str::trim).filter(|handle| !handle.is_empty()) {
             None => (self.own.clone(), None),
             Some(OWN) => (self.own.clone(), Some(format!("[Session `{OWN}`]"))),
             Some(NEW) => {
-                let (handle, place) = self.open().await?;
+                let (handle, open) = self.open().await?;
                 let note =
                     format!("[New session `{handle}`: pass it as `session` to go on with its variables.]");
-                (place, Some(note))
+                (open, Some(note))
             }
             Some(handle) => (self.find(handle)?, Some(format!("[Session `{handle}`]"))),
         };
-        *place.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        Ok(Chosen { place, note })
+        *open.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        Ok(Chosen { open, note })
     }
 
-    fn find(&self, handle: &str) -> Result<Place, String> {
+    fn find(&self, handle: &str) -> Result<OpenSession, String> {
         let others = self.lock();
-        others.places.get(handle).cloned().ok_or_else(|| {
+        others.sessions.get(handle).cloned().ok_or_else(|| {
             let why = match others.ended.contains(handle) {
                 true => format!(
                     "the session `{handle}` has ended, to make room for another one; its variables are gone"
@@ -115,36 +115,36 @@ impl Sessions {
         })
     }
 
-    async fn open(&self) -> Result<(String, Place), String> {
+    async fn open(&self) -> Result<(String, OpenSession), String> {
         if let Some(idle) = self.reserve()? {
             idle.session.close().await;
         }
         let opened = open_session(&self.config, Some(Arc::clone(&self.own.session))).await;
         self.lock().opening -= 1;
         let session = opened.map_err(|error| format!("Failed to open a session: {}", describe(&error)))?;
-        let place = Place::new(session);
+        let open = OpenSession::new(session);
         let handle = uuid::Uuid::new_v4().simple().to_string()[..6].to_owned();
         let is_stopping = {
             let mut others = self.lock();
-            others.places.insert(handle.clone(), place.clone());
+            others.sessions.insert(handle.clone(), open.clone());
             others.is_stopping
         };
         if is_stopping {
-            place.session.stop().await;
+            open.session.stop().await;
         }
-        Ok((handle, place))
+        Ok((handle, open))
     }
 
     /// Reserves a place for another session. Returns one that has to be stopped for it.
-    fn reserve(&self) -> Result<Option<Place>, String> {
+    fn reserve(&self) -> Result<Option<OpenSession>, String> {
         let mut others = self.lock();
-        if others.places.len() + others.opening < MOST_OTHERS {
+        if others.sessions.len() + others.opening < MOST_OTHERS {
             others.opening += 1;
             return Ok(None);
         }
-        let idle = |place: &&Place| place.cells.is_empty() && place.idle_for() >= IDLE;
+        let idle = |open: &&OpenSession| open.cells.is_empty() && open.idle_for() >= IDLE;
         let longest =
-            others.places.iter().filter(|(_, place)| idle(place)).max_by_key(|(_, place)| place.idle_for());
+            others.sessions.iter().filter(|(_, open)| idle(open)).max_by_key(|(_, open)| open.idle_for());
         let Some(handle) = longest.map(|(handle, _)| handle.clone()) else {
             let minutes = IDLE.as_secs() / 60;
             return Err(format!(
@@ -152,27 +152,27 @@ impl Sessions {
                 others.handles()
             ));
         };
-        let place = others.places.remove(&handle);
+        let open = others.sessions.remove(&handle);
         others.ended.insert(handle);
         others.opening += 1;
-        Ok(place)
+        Ok(open)
     }
 
     /// The handles of the sessions beside the client's own.
     pub(super) fn others(&self) -> Vec<String> {
-        self.lock().places.keys().cloned().collect()
+        self.lock().sessions.keys().cloned().collect()
     }
 
     /// How many cells have not ended.
     pub(super) fn open_cells(&self) -> usize {
-        self.own.cells.len() + self.lock().places.values().map(|place| place.cells.len()).sum::<usize>()
+        self.own.cells.len() + self.lock().sessions.values().map(|open| open.cells.len()).sum::<usize>()
     }
 
     /// Lets the other sessions find packages that were installed or generated for the client's own.
     pub(super) async fn refresh_others(&self, server: Option<&str>) {
-        let places: Vec<Place> = self.lock().places.values().cloned().collect();
-        for place in places {
-            place.session.refresh_imports(server).await;
+        let sessions: Vec<OpenSession> = self.lock().sessions.values().cloned().collect();
+        for open in sessions {
+            open.session.refresh_imports(server).await;
         }
     }
 
@@ -189,7 +189,7 @@ impl Sessions {
     fn all(&self) -> Vec<Arc<Session>> {
         let mut others = self.lock();
         others.is_stopping = true;
-        let sessions = others.places.values().map(|place| Arc::clone(&place.session));
+        let sessions = others.sessions.values().map(|open| Arc::clone(&open.session));
         sessions.chain([Arc::clone(&self.own.session)]).collect()
     }
 
@@ -201,7 +201,7 @@ impl Sessions {
 impl Others {
     /// The handles of those that live.
     fn handles(&self) -> String {
-        let handles = [OWN].into_iter().chain(self.places.keys().map(String::as_str));
+        let handles = [OWN].into_iter().chain(self.sessions.keys().map(String::as_str));
         backticked(handles)
     }
 }

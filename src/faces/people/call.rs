@@ -16,7 +16,7 @@ pub struct Call {
     /// All arguments.
     pub arguments: Map<String, Value>,
     /// What carries out the call.
-    pub behind: Behind,
+    pub behind: Target,
     /// The server's hints on the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hints: Option<ToolAnnotations>,
@@ -29,21 +29,6 @@ pub struct Call {
     /// Where its data comes from, and what the session has read, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<String>,
-}
-
-/// What carries out a call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Behind {
-    /// A program on this machine: its command line.
-    Program(String),
-    /// A server at this URL.
-    Url(String),
-    /// The kernel: the call is a shell command.
-    Kernel,
-    /// ipybox itself.
-    Ipybox,
 }
 
 impl Call {
@@ -69,12 +54,7 @@ impl Call {
             server: action.server_name.clone(),
             tool: action.tool_name.clone(),
             arguments: action.tool_args.clone(),
-            behind: match &action.target {
-                Target::Command(words) => Behind::Program(words.clone()),
-                Target::Url(url) => Behind::Url(url.clone()),
-                Target::Kernel => Behind::Kernel,
-                Target::Host => Behind::Ipybox,
-            },
+            behind: action.target.clone(),
             hints: action.annotations,
             changes: action.changes.clone(),
             batch: action.batch.as_ref().map(|place| place.batch().title().to_owned()),

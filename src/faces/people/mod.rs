@@ -5,8 +5,8 @@ mod call;
 pub mod page;
 mod wire;
 
-pub(crate) use self::call::{Behind, Call};
+pub(crate) use self::call::Call;
 pub use self::wire::{By, Heard, Said};
-pub(crate) use self::wire::{Decision, Granted, Offer};
+pub(crate) use self::wire::{Granted, Offer};
 pub use crate::approval::named_rows;
-pub(crate) use crate::approval::{Answer, Label, argument};
+pub(crate) use crate::approval::{Answer, Label, Target, argument};

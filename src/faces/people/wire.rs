@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::Call;
-use crate::approval::{Answer, Label};
+use crate::approval::{Answer, Label, PastDecision};
 
 /// What a prompt or a page says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -163,7 +163,7 @@ pub enum Heard {
     /// The decisions that there have been, from the audit log; none if there is no log.
     History {
         /// The newest last.
-        decisions: Vec<Decision>,
+        decisions: Vec<PastDecision>,
     },
     /// The grants that hold from now on. They are sent when they change.
     Grants {
@@ -221,24 +221,6 @@ pub struct Granted {
 impl Granted {
     pub(crate) fn new(id: u64, left: u32, covers: String, is_of_cell: bool) -> Self {
         Self { id, left, covers, is_of_cell }
-    }
-}
-
-/// A decision.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Decision {
-    /// When, as in the log.
-    pub at: String,
-    /// What it was about.
-    pub call: String,
-    /// How it was decided, and by whom.
-    pub how: String,
-}
-
-impl Decision {
-    pub(crate) fn new(at: String, call: String, how: String) -> Self {
-        Self { at, call, how }
     }
 }
 

@@ -1,7 +1,10 @@
-//! Errors and commands as text for people and models.
+//! Errors, names, commands and times as text for people and models.
 
 use std::error::Error;
 use std::fmt::Display;
+use std::time::SystemTime;
+
+use chrono::{DateTime, SecondsFormat, Utc};
 
 use crate::ground::text::plain;
 
@@ -32,6 +35,7 @@ pub fn describe(error: &dyn Error) -> String {
 
 /// How many names a text lists.
 const LISTED_NAMES: usize = 8;
+
 /// Names in backticks; if there are many, how many more.
 pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut names = names.into_iter();
@@ -57,9 +61,22 @@ pub(crate) fn quoted(word: &str) -> String {
     }
 }
 
+/// A time in UTC, to the millisecond.
+pub(crate) fn rfc3339(time: SystemTime) -> String {
+    DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn time_is_written_in_utc_to_the_millisecond() {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_micros(951_782_400_012_999);
+        assert_eq!(rfc3339(time), "2000-02-29T00:00:00.012Z");
+    }
 
     #[derive(Debug, thiserror::Error)]
     #[error("use `x`\nhint: use `y`")]

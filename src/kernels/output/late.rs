@@ -9,6 +9,15 @@ use crate::kernels::kernel::{Content, Shown, Transcript};
 /// How many characters of it are reported.
 const LIMIT: usize = 5_000;
 
+/// Late output in an answer, marked so that nobody takes it for the cell's own; `None` if there is none.
+pub(crate) fn late_section(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| {
+        format!(
+            "[Output of earlier cells, after they had ended:]\n{text}\n[End of the output of earlier cells]"
+        )
+    })
+}
+
 /// Collects late output between one outcome and the next.
 #[derive(Debug)]
 pub(crate) struct Late {

@@ -13,7 +13,7 @@ pub(crate) use self::excerpt::{Excerpt, excerpt};
 pub(crate) use self::files::{OUTPUTS, OutputFile};
 pub(crate) use self::images::{Places, SavedImage};
 pub(crate) use self::kept::{Kept, directory_below};
-pub(crate) use self::late::Late;
+pub(crate) use self::late::{Late, late_section};
 pub(crate) use self::record::{Cut, Record, Recorded, Text};
 pub(crate) use self::shown_files::{FILES, SavedFile, VIEWS};
 pub(crate) use self::unread::Unread;

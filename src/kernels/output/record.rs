@@ -51,6 +51,18 @@ pub(crate) struct Recorded {
     pub(crate) troubles: Vec<String>,
 }
 
+impl Recorded {
+    /// Puts the images and files of `late` output before its own. Returns the text of that output apart.
+    pub(crate) fn after(self, mut late: Self) -> (Self, Text) {
+        late.images.extend(self.images);
+        late.files.extend(self.files);
+        late.views.extend(self.views);
+        late.troubles.extend(self.troubles);
+        let text = std::mem::replace(&mut late.text, self.text);
+        (late, text)
+    }
+}
+
 /// A text, or the beginning and end of one.
 #[derive(Debug, Default)]
 pub(crate) struct Text {

@@ -34,7 +34,7 @@ pub(crate) use self::exposed::{Exposed, Exposure};
 pub(crate) use self::hardening::Hardening;
 pub(crate) use self::kernel_control::{KernelControl, KernelNews};
 pub use self::policy::{PathProblem, PolicyError, Problem as PolicyProblem};
-pub(crate) use self::policy::{Place, Policy, Rules};
+pub(crate) use self::policy::{Policy, PolicyPaths, Rules};
 pub(crate) use self::protocol::{Configuration, KernelProgram, Notice, Program, Request, Service};
 pub(crate) use self::running::Sandbox;
 pub(crate) use self::settings::{Confinement, Inside};

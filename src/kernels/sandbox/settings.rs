@@ -10,7 +10,7 @@ use tokio::process::Command;
 use super::domain::{DomainRule, Host};
 use super::proxy::{Filter, Proxy, system_resolver};
 use super::{
-    Backend, Configuration, Error, Hardening, Place, Policy, Rules, Sandbox, Service, bwrap, check, srt,
+    Backend, Configuration, Error, Hardening, Policy, PolicyPaths, Rules, Sandbox, Service, bwrap, check, srt,
 };
 use crate::ground::env::Variables;
 use crate::ground::env::on_path;
@@ -33,7 +33,7 @@ pub(crate) struct Confinement {
 /// A sandbox for one purpose.
 pub(crate) struct Inside<'a> {
     pub(crate) rules: &'a Rules,
-    pub(crate) place: &'a Place,
+    pub(crate) paths: &'a PolicyPaths,
     /// The port of the tool server in the sandbox, or 0 for a free one; `None` for no tool server.
     pub(crate) tools: Option<u16>,
     /// The name of the settings file, below the private directory.
@@ -45,14 +45,14 @@ impl Confinement {
     ///
     /// # Errors
     /// A program is missing, or the policy cannot be held.
-    pub(crate) async fn check(&self, place: &Place) -> Result<(), Error> {
+    pub(crate) async fn check(&self, paths: &PolicyPaths) -> Result<(), Error> {
         if check::lacks(self.backend, &self.variables, |key| self.policy.has(key)) {
             let findings = check::missing(self.backend, &self.variables).await;
             if !findings.is_empty() {
                 return Err(check::Unusable { backend: self.backend, findings }.into());
             }
         }
-        self.held_by_backend(&self.policy.rules(place)?)
+        self.held_by_backend(&self.policy.rules(paths)?)
     }
 
     /// What must be readable in every sandbox, beside `others`: our own program.
@@ -99,7 +99,7 @@ impl Confinement {
     }
 
     async fn try_to_start(&self, inside: Inside<'_>) -> Result<Sandbox, Error> {
-        let Inside { rules, place, tools, name } = inside;
+        let Inside { rules, paths, tools, name } = inside;
         for path in rules.missing_writable() {
             tracing::warn!(path = %path.display(), "`allowWrite` of the sandbox's policy names what does not exist");
         }
@@ -116,7 +116,7 @@ impl Confinement {
                     rules.deny_read(held.hidden.iter().map(PathBuf::as_path));
                     stubs = Some(held.stubs);
                 }
-                let settings = place.private_directory.join(name);
+                let settings = paths.private_directory.join(name);
                 srt::command(&self.find("srt")?, &settings, &rules, &self.gateway)?
             }
             Backend::Bubblewrap => {
@@ -125,14 +125,14 @@ impl Confinement {
                     Some(program) => program.clone(),
                     None => self.find("bwrap")?,
                 };
-                let prepared = bwrap::prepare(rules, &place.workspace)?;
+                let prepared = bwrap::prepare(rules, &paths.workspace)?;
                 stubs = Some(prepared.stubs);
                 let mut command = Command::new(program);
                 command.args(prepared.arguments).arg(&self.gateway).arg("sandbox-gateway");
                 command
             }
         };
-        self.confine(&mut command, place);
+        self.confine(&mut command, paths);
         let configuration = Configuration {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             hardening: Hardening {
@@ -158,18 +158,18 @@ impl Confinement {
         Ok(sandbox)
     }
 
-    fn confine(&self, command: &mut Command, place: &Place) {
-        let temporary = place.writable_directory.join("tmp");
+    fn confine(&self, command: &mut Command, paths: &PolicyPaths) {
+        let temporary = paths.writable_directory.join("tmp");
         command
             // In the workspace it could find files of code's.
-            .current_dir(&place.private_directory)
+            .current_dir(&paths.private_directory)
             .env_clear()
             .envs(self.variables.for_sandbox())
             // bash takes a socket as stdin for a remote shell's, and runs `.bashrc`, unless it is below another shell.
             .env("SHLVL", "1")
             // What srt makes `TMPDIR` of, inside; its own is outside of what code can write.
             .env("CLAUDE_CODE_TMPDIR", &temporary)
-            .env("TMPDIR", &place.private_directory);
+            .env("TMPDIR", &paths.private_directory);
     }
 
     fn find(&self, name: &'static str) -> Result<PathBuf, Error> {

@@ -142,7 +142,7 @@ impl OpenCell {
     }
 
     /// It has ended.
-    pub(crate) fn ended(&self, end: Ended, error: Option<&PythonError>) {
+    pub(crate) fn ended(&self, end: Arc<Ended>, error: Option<&PythonError>) {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((tape, code)) = running else { return };
         let notebook = &self.notebook;
@@ -171,6 +171,6 @@ impl OpenCell {
 impl Drop for OpenCell {
     fn drop(&mut self) {
         let words = "The cell was stopped with its session.".to_owned();
-        self.ended(Ended { word: "stopped", words, ..Ended::default() }, None);
+        self.ended(Arc::new(Ended { word: "stopped", words, ..Ended::default() }), None);
     }
 }

@@ -1,17 +1,17 @@
 //! A cell that has ended, and the text that it has in a notebook. Pure.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use chrono::{DateTime, SecondsFormat, Utc};
 use nbformat::v4::{Cell, CellMetadata, ErrorOutput, ExecutionMetadata, MultilineString, Output as Shown};
 use serde_json::{Map, Value, json};
 
 use super::document;
 use super::tape::{Object, Output, Outputs};
 use crate::approval::CellCalls;
-use crate::ground::text::Redactor;
-use crate::kernels::output::excerpt;
+use crate::ground::text::{Redactor, rfc3339};
+use crate::kernels::output::{excerpt, late_section};
 
 /// How many characters of a cell's code are kept.
 const CODE_CHARS: usize = 256 * 1024;
@@ -36,14 +36,14 @@ pub(super) struct Record {
     pub(super) begun: SystemTime,
     pub(super) took: Duration,
     /// How it ended.
-    pub(super) end: Ended,
+    pub(super) end: Arc<Ended>,
     pub(super) shown: Outputs,
     pub(super) calls: CellCalls,
     /// Whether it was the first one of a kernel after the first.
     pub(super) has_fresh_kernel: bool,
 }
 
-/// How a cell ended, beside what it has shown.
+/// How a cell ended, and what came of it beside its text.
 #[derive(Debug, Default)]
 pub(crate) struct Ended {
     /// In the audit log's word.
@@ -54,6 +54,10 @@ pub(crate) struct Ended {
     pub(crate) late: String,
     /// Notes beyond its output.
     pub(crate) notes: Vec<String>,
+    /// The files of its images.
+    pub(crate) images: Vec<PathBuf>,
+    /// The copies of files that it has shown.
+    pub(crate) files: Vec<PathBuf>,
     /// The file with all of its text, if there is much.
     pub(crate) file: Option<PathBuf>,
 }
@@ -78,7 +82,9 @@ impl Record {
                 error.value.len() + error.traceback.iter().map(String::len).sum::<usize>()
             }
         };
-        1024 + self.code.len() + self.shown.outputs.iter().map(output).sum::<usize>()
+        let paths = self.end.images.iter().chain(&self.end.files).map(|path| path.as_os_str().len());
+        let outputs = self.shown.outputs.iter().map(output);
+        1024 + self.code.len() + paths.chain(outputs).sum::<usize>()
     }
 
     /// Its cells in the notebook: a heading if it is the first one of its kernel, and itself.
@@ -130,12 +136,8 @@ impl Record {
             ..CellMetadata::default()
         };
         let mut outputs = Vec::new();
-        if !end.late.is_empty() {
-            let late = text(&end.late, NOTE_CHARS);
-            outputs.push(stream(format!(
-                "[Output of earlier cells, after they had ended:]\n{}\n",
-                late.trim_end()
-            )));
+        if let Some(late) = late_section(text(&end.late, NOTE_CHARS).trim_end()) {
+            outputs.push(stream(late + "\n"));
         }
         let number = number.and_then(|number| i32::try_from(number).ok());
         outputs.extend(shown.outputs.into_iter().map(|output| match output {
@@ -150,8 +152,8 @@ impl Record {
         if shown.left_out > 0 {
             outputs.push(stream(format!("[{} more outputs were left out]\n", shown.left_out)));
         }
-        if let Some(file) = end.file.filter(|_| shown.is_cut) {
-            outputs.push(link("The whole output", &file, setting.directory));
+        if let Some(file) = end.file.as_ref().filter(|_| shown.is_cut) {
+            outputs.push(link("The whole output", file, setting.directory));
         }
         if !end.words.is_empty() {
             outputs.push(stream(format!("[{}]\n", text(&end.words, NOTE_CHARS))));
@@ -232,10 +234,6 @@ fn lines(text: &str) -> Vec<String> {
     text.split_inclusive('\n').map(str::to_owned).collect()
 }
 
-fn rfc3339(time: SystemTime) -> String {
-    DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Millis, true)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -248,7 +246,7 @@ mod tests {
             author: "agent",
             begun: SystemTime::UNIX_EPOCH,
             took: Duration::from_millis(1500),
-            end: Ended { word, ..Ended::default() },
+            end: Arc::new(Ended { word, ..Ended::default() }),
             shown: Outputs { outputs, ..Outputs::default() },
             calls: CellCalls::default(),
             has_fresh_kernel: false,
@@ -339,12 +337,22 @@ mod tests {
     fn what_is_missing_is_said() {
         let mut record = record("1", "timed_out", vec![Output::Text("begin".to_owned())]);
         (record.shown.left_out, record.shown.is_cut) = (2, true);
-        record.end.file = Some("/w/.ipybox/outputs/1.txt".into());
-        record.end.words = "timed out".to_owned();
-        record.end.late = "later".to_owned();
+        record.end = Arc::new(Ended {
+            file: Some("/w/.ipybox/outputs/1.txt".into()),
+            words: "timed out".to_owned(),
+            late: "later".to_owned(),
+            ..Ended::default()
+        });
         let outputs = cell(record)["outputs"].take();
         let shown: Vec<&Value> = outputs.as_array().unwrap().iter().map(|it| &it["text"]).collect();
-        assert_eq!(shown[0], &json!(["[Output of earlier cells, after they had ended:]\n", "later\n"]));
+        assert_eq!(
+            shown[0],
+            &json!([
+                "[Output of earlier cells, after they had ended:]\n",
+                "later\n",
+                "[End of the output of earlier cells]\n",
+            ])
+        );
         assert_eq!(shown[2], &json!(["[2 more outputs were left out]\n"]));
         assert_eq!(outputs[3]["data"]["text/plain"][0], "The whole output: .ipybox/outputs/1.txt");
         assert_eq!(shown[4], &json!(["[timed out]\n"]));

@@ -14,7 +14,7 @@ use super::sandboxed::Sandboxed;
 use crate::config::Config;
 use crate::ground::files::TemporaryDirectory;
 use crate::kernels::environment::{self, Contained, Progress, Running, SandboxRunner};
-use crate::kernels::sandbox::{self, Confinement, Inside, Place, Program};
+use crate::kernels::sandbox::{self, Confinement, Inside, PolicyPaths, Program};
 
 /// The name of the settings file in the private directory.
 const SETTINGS: &str = "installation.json";
@@ -104,8 +104,8 @@ impl LocalInstaller {
         directory: &Path,
     ) -> Self {
         let sandbox = sandboxed.map(|sandboxed| {
-            let (confinement, place) = sandboxed.plan();
-            Installations { confinement, place, directory: directory.to_owned() }
+            let (confinement, paths) = sandboxed.plan();
+            Installations { confinement, paths, directory: directory.to_owned() }
         });
         Self { environment, workspace: config.workspace.clone(), sandbox }
     }
@@ -136,7 +136,7 @@ impl LocalInstaller {
 /// The plan of sandboxes for installations, like the kernel's.
 struct Installations {
     confinement: Arc<Confinement>,
-    place: Place,
+    paths: PolicyPaths,
     /// Where directories for temporary files are made.
     directory: PathBuf,
 }
@@ -164,15 +164,15 @@ impl Installation<'_> {
         output: OwnedFd,
         directory: &Path,
     ) -> Result<ExitStatus, sandbox::Error> {
-        let Installations { confinement, place, .. } = self.with;
-        let place = Place {
+        let Installations { confinement, paths, .. } = self.with;
+        let paths = PolicyPaths {
             python_prefixes: confinement.needed_by(self.prefixes.clone()),
             writable_directory: directory.to_owned(),
-            ..place.clone()
+            ..paths.clone()
         };
         let Contained { program, arguments, mut environment, writable, mut hosts } = program;
         hosts.extend(confinement.install_domains.iter().cloned());
-        let rules = confinement.policy.rules(&place)?.for_installation(&[&writable, directory], &hosts)?;
+        let rules = confinement.policy.rules(&paths)?.for_installation(&[&writable, directory], &hosts)?;
         // Build code must not change what runs outside.
         if confinement.gateway.starts_with(&writable) {
             return Err(sandbox::Error::OwnProgram { directory: writable });
@@ -180,7 +180,7 @@ impl Installation<'_> {
         let temporary = directory.join("tmp");
         environment.insert("TMPDIR".to_owned(), temporary.display().to_string());
         let program = Program { program, arguments, environment, working_directory: "/".into() };
-        let inside = Inside { rules: &rules, place: &place, tools: None, name: SETTINGS };
+        let inside = Inside { rules: &rules, paths: &paths, tools: None, name: SETTINGS };
         let sandbox = confinement.start(inside).await?;
         let status = sandbox.run(program, output).await;
         sandbox.stop().await;

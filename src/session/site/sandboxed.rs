@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::ground::env;
 use crate::kernels::environment::Environment;
 use crate::kernels::kernel::{Kernel, Launch, Limits};
-use crate::kernels::sandbox::{self, Confinement, Inside, Place, Sandbox, Service};
+use crate::kernels::sandbox::{self, Confinement, Inside, PolicyPaths, Sandbox, Service};
 use crate::tools::tool_server::Endpoint;
 
 /// The name of the settings file in the private directory.
@@ -29,7 +29,7 @@ const FILE_BYTES: u64 = 16 * 1024 * 1024 * 1024;
 pub(crate) struct Sandboxed {
     confinement: Arc<Confinement>,
     /// The paths of the sandbox, without Python's, which is found later.
-    place: Place,
+    paths: PolicyPaths,
     /// The port of the tool server in the sandbox; 0 for a free one.
     port: u16,
     running: Option<Sandbox>,
@@ -40,27 +40,27 @@ impl Sandboxed {
     /// replace the host's files.
     pub(super) fn new(config: &Config, confinement: &Arc<Confinement>, directory: &Path) -> io::Result<Self> {
         let directory = directory.canonicalize()?;
-        let place = config.sandbox_place(directory.join("p"), directory.join("w"));
-        for directory in [&place.private_directory, &place.writable_directory] {
+        let paths = config.sandbox_paths(directory.join("p"), directory.join("w"));
+        for directory in [&paths.private_directory, &paths.writable_directory] {
             std::fs::DirBuilder::new().mode(0o700).create(directory)?;
         }
         let port = config.tool_server.port.unwrap_or(0);
-        Ok(Self { confinement: Arc::clone(confinement), place, port, running: None })
+        Ok(Self { confinement: Arc::clone(confinement), paths, port, running: None })
     }
 
     /// The directory of the host's files that sandboxed code only reads.
     pub(super) fn private_directory(&self) -> &Path {
-        &self.place.private_directory
+        &self.paths.private_directory
     }
 
     /// The plan for this sandbox, and others like it.
-    pub(super) fn plan(&self) -> (Arc<Confinement>, Place) {
-        (Arc::clone(&self.confinement), self.place.clone())
+    pub(super) fn plan(&self) -> (Arc<Confinement>, PolicyPaths) {
+        (Arc::clone(&self.confinement), self.paths.clone())
     }
 
     /// The directory that code in the sandbox can write to, beside the workspace.
     pub(super) fn directory(&self) -> &Path {
-        &self.place.writable_directory
+        &self.paths.writable_directory
     }
 
     /// Starts the sandbox if it does not run, and has the tool server served there.
@@ -74,20 +74,20 @@ impl Sandboxed {
         }
         self.end().await;
         for name in OWN_IN_WORKSPACE {
-            match std::fs::create_dir(self.place.workspace.join(name)) {
+            match std::fs::create_dir(self.paths.workspace.join(name)) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     return Err(Error::Files(error));
                 }
                 _ => {}
             }
         }
-        let place = Place {
+        let paths = PolicyPaths {
             python_prefixes: self.confinement.needed_by(environment.prefixes()),
-            ..self.place.clone()
+            ..self.paths.clone()
         };
-        let rules = self.confinement.policy.rules(&place).map_err(sandbox::Error::from)?;
+        let rules = self.confinement.policy.rules(&paths).map_err(sandbox::Error::from)?;
         let tools = tool_server.map(|_| self.port);
-        let inside = Inside { rules: &rules, place: &place, tools, name: SETTINGS };
+        let inside = Inside { rules: &rules, paths: &paths, tools, name: SETTINGS };
         let mut sandbox = self.confinement.start(inside).await?;
         if let (Some(tool_server), Some(listener)) = (tool_server, sandbox.take_listener(Service::Tools)) {
             tool_server.listen_on(listener).await.map_err(Error::Files)?;

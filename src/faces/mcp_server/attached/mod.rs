@@ -14,13 +14,9 @@ use crate::approval::provenance::Label;
 use crate::approval::{
     Answer, ApprovalQueue, ApprovalRequest, Approver, answer_in_words, grant_choice, next_question,
 };
-use crate::faces::people::Decision;
 use crate::faces::people::page::Page;
-use crate::kernels::output::Text;
-use crate::session::{Audience, Event, Outcome, Question, Session};
-
-/// How much of the late output that a person's cell has brought to light the agent is shown, in characters.
-const LATE_CHARS: usize = 5_000;
+use crate::kernels::output::late_section;
+use crate::session::{Audience, Event, Outcome, Question};
 
 /// How many notes wait for the agent.
 const NOTES: usize = 16;
@@ -29,7 +25,6 @@ const NOTES: usize = 16;
 pub(super) struct Attached {
     queue: Arc<ApprovalQueue>,
     audience: Arc<Audience>,
-    session: Arc<Session>,
     state: Arc<Mutex<State>>,
     /// The page of `--approval-ui`.
     page: OnceLock<Arc<Page>>,
@@ -72,12 +67,12 @@ struct Presence<'a> {
 
 impl Attached {
     /// Nobody, at first. Those who come watch the same session.
-    pub(super) fn new(session: Arc<Session>, timeout: Duration) -> Self {
+    pub(super) fn new(audience: Arc<Audience>, timeout: Duration) -> Self {
         let (queue, requests) = ApprovalQueue::of_attached();
-        let (state, audience) = (Arc::default(), Arc::clone(session.audience()));
+        let state = Arc::default();
         // Ends with the queue.
         tokio::spawn(ask_all(requests, Arc::clone(&state), Arc::clone(&audience), timeout));
-        Self { queue, audience, session, state, page: OnceLock::new() }
+        Self { queue, audience, state, page: OnceLock::new() }
     }
 
     /// The queue of what people are asked.
@@ -112,12 +107,6 @@ impl Attached {
         };
     }
 
-    /// The decisions that the audit log has, if there is one.
-    async fn history(&self) -> Vec<Decision> {
-        let decisions = self.session.decisions().await;
-        decisions.into_iter().map(|decided| Decision::new(decided.at, decided.call, decided.how)).collect()
-    }
-
     /// Asks those who are there; nobody, for this reason, if there are none.
     pub(super) fn approver(&self, why_nobody: &'static str) -> Approver {
         Approver::Attached(Arc::clone(&self.queue), why_nobody)
@@ -148,9 +137,7 @@ impl Attached {
         state.ran += 1;
         state.has_worked = true;
         let mut notes = outcome.notes.clone();
-        if let Some(late) = late_output(&outcome.late) {
-            notes.push(format!("[Output of earlier cells, after they had ended:]\n{late}\n[End of the output of earlier cells]"));
-        }
+        notes.extend(late_section(&outcome.late.excerpt));
         if crate::session::KernelState::of(&outcome.end) == crate::session::KernelState::Lost {
             notes.push(format!("[A cell of the user: {}]", outcome.end.words()));
         }
@@ -206,11 +193,6 @@ impl Drop for Presence<'_> {
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The late output that an outcome brings along, within bounds.
-fn late_output(late: &Text) -> Option<String> {
-    (!late.excerpt.is_empty()).then(|| crate::ground::text::shortened(&late.excerpt, LATE_CHARS))
 }
 
 /// Asks all who are there what the queue brings. What comes at once can be asked together.

@@ -10,15 +10,14 @@ use tokio::sync::mpsc;
 use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::sync::CancellationToken;
 
-use super::{Attached, late_output};
+use super::Attached;
 use crate::approval::{GivenGrant, GrantLife, question};
 use crate::faces::mcp_server::McpServer;
-use crate::faces::mcp_server::sessions::Place;
 use crate::faces::people::{By, Call, Granted, Heard, Offer, Said};
 use crate::ground::text::describe;
 use crate::kernels::kernel::{Inquiry, Insight, PythonError};
-use crate::kernels::output::Unread;
-use crate::session::{Author, Cell, End, Ended, Error, Event, Mailbox, Outcome};
+use crate::kernels::output::{Unread, late_section};
+use crate::session::{Author, Cell, End, Ended, Error, Event, Mailbox, Outcome, Session};
 
 /// The longest line from a prompt, in bytes: a script may be long.
 const LINE_BYTES: usize = 16 * 1024 * 1024;
@@ -79,8 +78,8 @@ struct Person {
 }
 
 impl Person {
-    fn place(&self) -> &Place {
-        self.server.sessions.own()
+    fn session(&self) -> &Session {
+        self.server.session()
     }
 
     fn attached(&self) -> &Attached {
@@ -106,14 +105,14 @@ impl Person {
                     tokio::spawn(Arc::clone(&self).inquire(id, Inquiry::Completeness { code }));
                 }
                 Said::Revoke { grant } => {
-                    if !self.place().session.revoke_grant(grant) {
+                    if !self.session().revoke_grant(grant) {
                         tracing::debug!(grant, "a grant was to be revoked that has ended");
                     }
                 }
                 Said::AskAll => self.attached().ask_all(self.number),
                 Said::Look { is_looking } => self.attached().look(self.number, is_looking),
                 Said::History => {
-                    let decisions = self.attached().history().await;
+                    let decisions = self.session().decisions().await;
                     // Fails only if the person has left.
                     self.answers.send(Heard::History { decisions }).await.ok();
                 }
@@ -128,7 +127,7 @@ impl Person {
             let is_of_cell = given.grant.life() == GrantLife::Cell;
             Granted::new(given.id, given.left, given.grant.to_string(), is_of_cell)
         };
-        self.place().session.grants().into_iter().map(granted).collect()
+        self.session().grants().into_iter().map(granted).collect()
     }
 
     fn interrupt(&self) {
@@ -140,7 +139,7 @@ impl Person {
 
     /// Runs a cell of the person's, one at a time.
     fn run(self: &Arc<Self>, code: String) {
-        let cancel = self.place().session.cell_token();
+        let cancel = self.session().cell_token();
         {
             let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
             if running.is_some() {
@@ -150,7 +149,7 @@ impl Person {
         }
         let person = Arc::clone(self);
         tokio::spawn(async move {
-            let _open = person.place().cells.token();
+            let _open = person.server.sessions.own().cells.token();
             let (given_up, unread) = (cancel.clone(), Arc::new(Unread::new(0)));
             let cell = Cell {
                 code,
@@ -161,11 +160,10 @@ impl Person {
                 // Says whether it has begun.
                 unread: Some(Arc::clone(&unread)),
                 approver: person.attached().approver(NOBODY),
-                has_tools: true,
                 has_views: false,
                 author: Author::Person(person.number),
             };
-            let pending = person.place().session.execute(cell).await;
+            let pending = person.session().execute(cell).await;
             let taken_out = async {
                 given_up.cancelled().await;
                 tokio::time::sleep(BEGINNING).await;
@@ -191,7 +189,7 @@ impl Person {
 
     async fn inquire(self: Arc<Self>, id: u64, inquiry: Inquiry) {
         let is_completion = matches!(inquiry, Inquiry::Completions { .. });
-        let answer = match self.place().session.inquire(inquiry).await {
+        let answer = match self.session().inquire(inquiry).await {
             Some(Insight::Completions(found)) => {
                 Heard::Completions { id, matches: found.matches, before: found.start }
             }
@@ -218,11 +216,11 @@ impl Person {
             }
             Event::Text { cell, text } => Heard::Text { cell, text },
             Event::LeftOut { cell, bytes } => Heard::LeftOut { cell, bytes },
-            Event::Ended { cell, end } => {
-                let Ended { error, words, images, files, file } = &*end;
+            Event::Ended { cell, end, error } => {
+                let Ended { words, images, files, file, .. } = &*end;
                 Heard::Ended {
                     cell,
-                    error: error.as_ref().map(PythonError::text),
+                    error: error.as_deref().map(PythonError::text),
                     words: words.clone(),
                     images: images.clone(),
                     files: files.clone(),
@@ -262,7 +260,7 @@ async fn write(
     mut answers: mpsc::Receiver<Heard>,
 ) -> io::Result<()> {
     let number = person.attached().audience.last_number();
-    let mut changes = person.place().session.changes_of_grants();
+    let mut changes = person.session().changes_of_grants();
     changes.mark_changed();
     let (mut next, mut sent) = (Some(Heard::Ready { number }), Vec::new());
     loop {
@@ -294,7 +292,7 @@ fn done(outcome: &Result<Outcome, Error>) -> Heard {
     match outcome {
         Ok(outcome) => {
             let mut notes = outcome.notes.clone();
-            notes.extend(late_output(&outcome.late).map(|late| format!("Output of earlier cells:\n{late}")));
+            notes.extend(late_section(&outcome.late.excerpt));
             if matches!(outcome.end, End::NotRun | End::Reset) {
                 notes.push(outcome.end.words());
             }

@@ -43,13 +43,13 @@ impl Shelf {
 
 /// The resources that the answer of a cell names, in its order.
 fn resources_of(outcome: &Outcome) -> Vec<Resource> {
-    let texts = [&outcome.late, &outcome.text];
+    let texts = [&outcome.late, &outcome.shown.text];
     let outputs = texts.into_iter().filter_map(|text| {
         let cut = text.cut.as_ref()?;
         let resource = resource("outputs", cut.file.as_ref()?)?;
         Some(resource.with_title(format!("All {} characters of a cell's output", cut.chars)))
     });
-    let images = outcome.images.iter().filter_map(|image| {
+    let images = outcome.shown.images.iter().filter_map(|image| {
         let image_resource = resource("images", &image.path)?.with_title("Image of a cell");
         let bytes = image.bytes.as_ref().map(|bytes| bytes.len() as u64);
         Some(match bytes {
@@ -57,7 +57,7 @@ fn resources_of(outcome: &Outcome) -> Vec<Resource> {
             None => image_resource,
         })
     });
-    let files = outcome.files.iter().filter_map(|file| {
+    let files = outcome.shown.files.iter().filter_map(|file| {
         Some(resource("files", &file.path)?.with_title(file.name()).with_size(file.bytes))
     });
     outputs.chain(images).chain(files).collect()
@@ -72,17 +72,18 @@ fn resource(kind: &str, path: &Path) -> Option<Resource> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::output::{Cut, SavedFile, SavedImage, Text};
+    use crate::kernels::output::{Cut, Recorded, SavedFile, SavedImage, Text};
     use crate::session::End;
 
     fn outcome() -> Outcome {
         let file = Some("/w/.ipybox/outputs/0a1b2c3d.txt".into());
-        Outcome {
+        let shown = Recorded {
             text: Text { excerpt: String::new(), cut: Some(Cut { limit: 5, chars: 9, file }) },
             images: vec![SavedImage { path: "/w/images/1a1b2c3d.png".into(), bytes: Some(vec![0; 3]) }],
             files: vec![SavedFile { path: "/w/.ipybox/files/2a1b2c3d-a.csv".into(), bytes: 7 }],
-            ..Outcome::not_run(End::Finished)
-        }
+            ..Recorded::default()
+        };
+        Outcome { shown, ..Outcome::not_run(End::Finished) }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use similar::{Algorithm, ChangeTag, TextDiff};
 
 use super::view::{block, name};
-use crate::faces::people::{Behind, Call};
+use crate::faces::people::{Call, Target};
 use crate::ground::files::small;
 use crate::ground::text::visible::{self, Use};
 
@@ -74,7 +74,7 @@ pub(super) fn changes(call: &Call) -> Vec<Change> {
 /// The file that a program on this machine is to write, with the argument that is to be in it.
 fn written(call: &Call) -> Option<(PathBuf, &str, &str)> {
     let is_read_only = call.hints.as_ref().is_some_and(|hints| hints.read_only == Some(true));
-    if is_read_only || !matches!(call.behind, Behind::Program(_)) {
+    if is_read_only || !matches!(call.behind, Target::Command(_)) {
         return None;
     }
     let only = |names: &[&str]| {

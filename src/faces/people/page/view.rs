@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::faces::people::{self, Behind, Call, Label, Offer};
+use crate::faces::people::{self, Call, Label, Offer, Target};
 use crate::ground::text::visible::{self, Literal, Name, Use};
 
 /// How long a text in a row may be, in characters: of longer ones both ends are shown. The whole is one key away.
@@ -75,10 +75,10 @@ impl Row {
             kind: call.question_of_ours().unwrap_or("Code in the kernel wants to call this tool."),
             arguments: call.arguments.iter().map(|(name, value)| cell(name, value, is_ours)).collect(),
             behind: match &call.behind {
-                Behind::Program(words) => format!("a program on this machine: {}", visible::line(words)),
-                Behind::Url(url) => format!("a server at {}", visible::line(url)),
-                Behind::Kernel => "the kernel".to_owned(),
-                Behind::Ipybox => "ipybox itself".to_owned(),
+                Target::Command(words) => format!("a program on this machine: {}", visible::line(words)),
+                Target::Url(url) => format!("a server at {}", visible::line(url)),
+                Target::Kernel => "the kernel".to_owned(),
+                Target::Host => "ipybox itself".to_owned(),
             },
             hints: hints(call),
             changes: call.changes.as_deref().map(|changes| block(changes, Use::Text)),
@@ -206,7 +206,7 @@ fn hints(call: &Call) -> Vec<&'static str> {
 pub(super) fn call_for_tests(server: &str, arguments: Value) -> Call {
     let Value::Object(arguments) = arguments else { panic!("an object") };
     let (server, tool) = (server.to_owned(), "t".to_owned());
-    let behind = Behind::Program("npx \u{202e}x".to_owned());
+    let behind = Target::Command("npx \u{202e}x".to_owned());
     Call { server, tool, arguments, behind, hints: None, changes: None, batch: None, provenance: None }
 }
 

@@ -1,7 +1,7 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use super::super::policy::{Place, Policy};
+use super::super::policy::{Policy, PolicyPaths};
 use super::*;
 
 /// A workspace with what rules are about, a state directory beside it, and a policy.
@@ -55,17 +55,17 @@ impl Scene {
 
     fn prepare(&self) -> Prepared {
         let base = self.root.path().canonicalize().unwrap();
-        let place = Place {
+        let paths = PolicyPaths {
             workspace: base.join("ws"),
             home: base.join("home"),
             private_directory: base.join("p"),
             writable_directory: base.join("p/w"),
             state_dir: base.join("state"),
             python_prefixes: vec![base.join("state/env")],
-            ..Place::default()
+            ..PolicyPaths::default()
         };
-        let rules = Policy::parse(self.policy, "test").unwrap().rules(&place).unwrap();
-        prepare(&rules, &place.workspace).unwrap()
+        let rules = Policy::parse(self.policy, "test").unwrap().rules(&paths).unwrap();
+        prepare(&rules, &paths.workspace).unwrap()
     }
 
     /// Whether `script` succeeds in the sandbox, and what it says.
@@ -293,10 +293,11 @@ fn what_the_user_writes_into_a_stub_stays() {
 fn what_is_of_the_sandbox_itself_is_not_for_rules() {
     for path in ["/proc/self", "/dev/shm"] {
         let policy = POLICY.replace("[\".\"]", &format!("[\".\", \"{path}\"]"));
-        let place = Place { workspace: "/tmp".into(), home: "/nowhere".into(), ..Place::default() };
-        let rules = Policy::parse(&policy, "test").unwrap().rules(&place);
+        let paths =
+            PolicyPaths { workspace: "/tmp".into(), home: "/nowhere".into(), ..PolicyPaths::default() };
+        let rules = Policy::parse(&policy, "test").unwrap().rules(&paths);
         let rules = rules.unwrap();
-        let error = prepare(&rules, &place.workspace).unwrap_err();
+        let error = prepare(&rules, &paths.workspace).unwrap_err();
         assert!(matches!(error, Error::Own { .. }), "{error}");
     }
 }

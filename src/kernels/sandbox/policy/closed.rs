@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::paths::{PathProblem, Pattern, real, usable};
-use super::place::Place;
+use super::policy_paths::PolicyPaths;
 use super::{Policy, PolicyError, WORKSPACE_POLICY};
 
 /// Paths that the host itself reads or writes in the workspace, and trusts.
@@ -42,20 +42,20 @@ pub(super) enum Refusal {
 }
 
 impl Closed {
-    pub(super) fn new(policy: &Policy, place: &Place) -> Result<Self, PolicyError> {
-        let workspace = own(&place.workspace)?;
+    pub(super) fn new(policy: &Policy, paths: &PolicyPaths) -> Result<Self, PolicyError> {
+        let workspace = own(&paths.workspace)?;
         let in_workspace = OWN_IN_WORKSPACE.iter().map(|name| workspace.join(name));
-        let files = place.protected.iter().chain(&policy.source.file).cloned();
+        let files = paths.protected.iter().chain(&policy.source.file).cloned();
         let named = policy.named_files().into_iter().map(|file| workspace.join(file));
         let others = files.chain(named).map(|path| in_real_directory(&path));
         let protected = in_workspace.map(Ok).chain(others).collect::<Result<_, _>>()?;
-        let secret = std::iter::once(&place.state_dir).chain(&place.hidden).map(|path| own(path));
-        let private = own(&place.private_directory)?;
-        let python = place.python_prefixes.iter().map(|path| own(path));
+        let secret = std::iter::once(&paths.state_dir).chain(&paths.hidden).map(|path| own(path));
+        let private = own(&paths.private_directory)?;
+        let python = paths.python_prefixes.iter().map(|path| own(path));
         Ok(Self {
             protected,
             secret: secret.collect::<Result<_, _>>()?,
-            writable: own(&place.writable_directory)?,
+            writable: own(&paths.writable_directory)?,
             readable: std::iter::once(Ok(private.clone())).chain(python).collect::<Result<_, _>>()?,
             private,
             workspace,

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! text → document (JSON) → schema (every key known, every value fit) → Policy
-//! Policy + Place → rules: real paths, our own protections in → Rules → settings for srt
+//! Policy + PolicyPaths → rules: real paths, our own protections in → Rules → settings for srt
 //!                                                                    → settings for bubblewrap and Landlock
 //! ```
 //!
@@ -12,7 +12,7 @@
 mod closed;
 mod document;
 mod paths;
-mod place;
+mod policy_paths;
 mod rules;
 mod schema;
 mod settings;
@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 
 pub use self::paths::PathProblem;
 pub(crate) use self::paths::{Pattern, resolution_steps};
-pub(crate) use self::place::Place;
+pub(crate) use self::policy_paths::PolicyPaths;
 pub(crate) use self::rules::Rules;
 pub(super) use self::trusted::is_directory;
 use super::domain::DomainError;

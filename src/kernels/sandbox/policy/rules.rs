@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::closed::{Closed, Refusal, own};
 use super::paths::{PathProblem, Pattern, real, spelled, usable};
-use super::place::Place;
+use super::policy_paths::PolicyPaths;
 use super::trusted::{self, trusted};
 use super::{Policy, PolicyError, Problem};
 use crate::ground::web::AddressRange;
@@ -47,21 +47,21 @@ const OPENED_BY_SRT: [&str; 2] = [".npm/_logs", ".claude/debug"];
 impl Policy {
     /// The policy for one session, with our own protections: `.env`, `mcptools` and `.ipybox` of the workspace, the
     /// policy's file, what configures other programs that are used in the workspace, the session's private directory and all that
-    /// `place` protects are not writable, the state
-    /// directory but for Python's environment, and all that `place` hides, are not readable.
+    /// `paths` protect are not writable; the state directory but for Python's environment, and all that `paths` hide, are
+    /// not readable.
     ///
     /// # Errors
     /// A path cannot be used, or would open what stays closed.
-    pub(crate) fn rules(&self, place: &Place) -> Result<Rules, PolicyError> {
-        let closed = Closed::new(self, place)?;
-        let mut allow_write = self.patterns("allowWrite", place, |pattern| closed.may_write(pattern))?;
-        let mut allow_read = self.patterns("allowRead", place, |pattern| closed.may_read(pattern))?;
-        let mut deny_read = self.patterns("denyRead", place, |_| Ok(()))?;
+    pub(crate) fn rules(&self, paths: &PolicyPaths) -> Result<Rules, PolicyError> {
+        let closed = Closed::new(self, paths)?;
+        let mut allow_write = self.patterns("allowWrite", paths, |pattern| closed.may_write(pattern))?;
+        let mut allow_read = self.patterns("allowRead", paths, |pattern| closed.may_read(pattern))?;
+        let mut deny_read = self.patterns("denyRead", paths, |_| Ok(()))?;
         let mut deny_write =
-            self.patterns("denyWrite", place, |pattern| closed.may_deny_writing(pattern, &allow_write))?;
+            self.patterns("denyWrite", paths, |pattern| closed.may_deny_writing(pattern, &allow_write))?;
 
         for key in ["allowWrite", "allowRead", "denyWrite"] {
-            self.refuse_links(key, place, &allow_write)?;
+            self.refuse_links(key, paths, &allow_write)?;
         }
         let depth = self.document.get("mandatoryDenySearchDepth").and_then(Value::as_u64);
         let is_git_open = self.is_set("filesystem", "allowGitConfig");
@@ -89,7 +89,7 @@ impl Policy {
             deny_write,
             allow_all_unix_sockets: self.is_set("network", "allowAllUnixSockets"),
             bwrap_path: self.document.get("bwrapPath").and_then(Value::as_str).map(PathBuf::from),
-            opened_by_srt: opened_by_srt(&place.home),
+            opened_by_srt: opened_by_srt(&paths.home),
             workspace: closed.workspace.clone(),
             document: self.document.clone(),
         })
@@ -123,12 +123,12 @@ impl Policy {
     fn patterns(
         &self,
         key: &str,
-        place: &Place,
+        paths: &PolicyPaths,
         check: impl Fn(&Pattern) -> Result<(), Refusal>,
     ) -> Result<Vec<Pattern>, PolicyError> {
         self.list("filesystem", key, |text| {
             let problem = |problem| Problem::Path { value: text.to_owned(), problem };
-            let pattern = Pattern::resolve(text, &place.workspace, &place.home).map_err(problem)?;
+            let pattern = Pattern::resolve(text, &paths.workspace, &paths.home).map_err(problem)?;
             match check(&pattern) {
                 Ok(()) => Ok(pattern),
                 Err(Refusal::Path(refusal)) => Err(problem(refusal)),
@@ -139,10 +139,10 @@ impl Policy {
 
     /// Refuses links in the path of an entry: code in an earlier sandbox may have created them to open their
     /// targets.
-    fn refuse_links(&self, key: &str, place: &Place, open: &[Pattern]) -> Result<(), PolicyError> {
+    fn refuse_links(&self, key: &str, paths: &PolicyPaths, open: &[Pattern]) -> Result<(), PolicyError> {
         self.list("filesystem", key, |text| {
             let problem = |problem| Problem::Path { value: text.to_owned(), problem };
-            let path = spelled(text, &place.workspace, &place.home).map_err(problem)?;
+            let path = spelled(text, &paths.workspace, &paths.home).map_err(problem)?;
             let mut reached = PathBuf::from("/");
             for name in path.components().skip(1) {
                 let place = reached.join(name);

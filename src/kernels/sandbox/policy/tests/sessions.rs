@@ -7,7 +7,7 @@ use super::{document, words};
 struct Host {
     _directory: tempfile::TempDir,
     root: PathBuf,
-    place: Place,
+    paths: PolicyPaths,
 }
 
 impl Host {
@@ -18,7 +18,7 @@ impl Host {
             std::fs::create_dir_all(root.join(name)).unwrap();
         }
         std::fs::write(root.join("home/ws/.env"), "").unwrap();
-        let place = Place {
+        let paths = PolicyPaths {
             workspace: root.join("home/ws"),
             home: root.join("home"),
             private_directory: root.join("private"),
@@ -28,7 +28,7 @@ impl Host {
             protected: vec![root.join("home/approval.toml"), root.join("private/settings.json")],
             hidden: vec![root.join("home/audit")],
         };
-        Self { _directory: directory, root, place }
+        Self { _directory: directory, root, paths }
     }
 
     /// The rules of a policy with this in `filesystem`.
@@ -42,7 +42,7 @@ impl Host {
         let text = format!(
             r#"{{"network": {{"allowedDomains": [], "deniedDomains": []}}, "filesystem": {{{filesystem}}}}}"#
         );
-        Policy::parse(&text.replace("ROOT", self.root.to_str().unwrap()), "`p.json`")?.rules(&self.place)
+        Policy::parse(&text.replace("ROOT", self.root.to_str().unwrap()), "`p.json`")?.rules(&self.paths)
     }
 
     /// A list of srt's settings, one text per line.
@@ -85,7 +85,7 @@ fn our_protections_are_in_whatever_the_policy_says() {
 #[test]
 fn the_embedded_policy_is_made_concrete() {
     let host = Host::new();
-    let rules = Policy::embedded().unwrap().rules(&host.place).unwrap();
+    let rules = Policy::embedded().unwrap().rules(&host.paths).unwrap();
     let hidden = host.settings(&rules, "denyRead");
     for expected in ["ROOT/home/ws/.env", "ROOT/home/ws/.env.*", "ROOT/home/.ssh", "ROOT/home/state"] {
         assert!(hidden.iter().any(|path| path == expected), "{expected} is not in {hidden:?}");
@@ -96,7 +96,7 @@ fn the_embedded_policy_is_made_concrete() {
 #[test]
 fn a_workspaces_own_policy_is_taken_if_there_is_one() {
     let host = Host::new();
-    let workspace = &host.place.workspace;
+    let workspace = &host.paths.workspace;
     let name = || Policy::of_workspace(workspace).map(|policy| policy.name().to_owned());
     let embedded = Policy::embedded().unwrap();
     assert_eq!(name().unwrap(), embedded.name());
@@ -117,7 +117,7 @@ fn the_file_of_the_policy_cannot_be_written_inside() {
     let host = Host::new();
     let file = host.root.join("home/ws/sandbox.json");
     std::fs::write(&file, document("", "", "")).unwrap();
-    let rules = Policy::read(&file).unwrap().rules(&host.place).unwrap();
+    let rules = Policy::read(&file).unwrap().rules(&host.paths).unwrap();
     assert!(host.settings(&rules, "denyWrite").contains(&"ROOT/home/ws/sandbox.json".to_owned()));
 }
 
@@ -131,7 +131,7 @@ fn programs_that_the_policy_has_run_on_the_host_cannot_be_written_inside() {
         program("rg")
     );
     let policy = Policy::parse(&document("", "", &top), "`p.json`").unwrap();
-    let denied = host.settings(&policy.rules(&host.place).unwrap(), "denyWrite");
+    let denied = host.settings(&policy.rules(&host.paths).unwrap(), "denyWrite");
     for name in ["bwrap", "rg", "apply"] {
         assert!(denied.contains(&format!("ROOT/home/ws/bin/{name}")), "{denied:?}");
     }
@@ -193,7 +193,7 @@ fn what_is_readable_anyway_may_be_named() {
 #[test]
 fn a_python_above_what_is_hidden_does_not_open_it() {
     let mut host = Host::new();
-    host.place.python_prefixes = vec![host.root.join("home")];
+    host.paths.python_prefixes = vec![host.root.join("home")];
     let words = words(&host.rules(r#""allowRead": ["~/audit"]"#).unwrap_err());
     assert!(words.contains("would open"), "{words}");
 }
@@ -246,7 +246,7 @@ fn links_on_the_way_are_resolved() {
 #[test]
 fn a_place_that_srt_would_take_for_a_pattern_is_refused() {
     let mut host = Host::new();
-    host.place.hidden.push(host.root.join("home/[id]"));
+    host.paths.hidden.push(host.root.join("home/[id]"));
     let words = words(&host.rules("").unwrap_err());
     assert!(
         words.contains("[id]` from code in the sandbox") && words.contains("taken for a pattern"),
@@ -371,7 +371,7 @@ fn an_installation_writes_its_target_and_reaches_the_index_alone() {
     let host = Host::new();
     let text = document(r#""allowAllUnixSockets": true, "allowLocalBinding": true"#, "", "")
         .replace(r#""deniedDomains": []"#, r#""deniedDomains": ["*", "*:22", "evil.example"]"#);
-    let rules = Policy::parse(&text, "`p.json`").unwrap().rules(&host.place).unwrap();
+    let rules = Policy::parse(&text, "`p.json`").unwrap().rules(&host.paths).unwrap();
     let (target, temporary) = (host.root.join("home/state/python"), host.root.join("private/install"));
     let install = rules.for_installation(&[&target, &temporary], &["pypi.org".to_owned()]).unwrap();
     assert_eq!(host.settings(&install, "allowWrite"), ["ROOT/home/state/python", "ROOT/private/install"]);
@@ -390,7 +390,7 @@ fn an_installation_writes_its_target_and_reaches_the_index_alone() {
 fn the_rest_of_the_users_document_is_handed_on() {
     let host = Host::new();
     let text = document(r#""httpProxyPort": 8080"#, "", r#""allowPty": true, "bwrapPath": "/opt/bwrap""#);
-    let rules = Policy::parse(&text, "`p.json`").unwrap().rules(&host.place).unwrap();
+    let rules = Policy::parse(&text, "`p.json`").unwrap().rules(&host.paths).unwrap();
     let settings = rules.srt_settings();
     assert_eq!(settings["allowPty"], true);
     assert_eq!(settings["network"]["httpProxyPort"], 8080);
@@ -402,7 +402,7 @@ fn domains_are_handed_on_in_the_form_in_which_hosts_are_compared() {
     let host = Host::new();
     let text = document(r#""deniedDomainReasons": {"BÜCHER.example:22": "no"}"#, "", "")
         .replace(r#""deniedDomains": []"#, r#""deniedDomains": ["BÜCHER.example:22"]"#);
-    let rules = Policy::parse(&text, "`p.json`").unwrap().rules(&host.place).unwrap();
+    let rules = Policy::parse(&text, "`p.json`").unwrap().rules(&host.paths).unwrap();
     let network = &rules.srt_settings()["network"];
     assert_eq!(network["deniedDomains"], serde_json::json!(["xn--bcher-kva.example:22"]));
     assert_eq!(network["deniedDomainReasons"], serde_json::json!({"xn--bcher-kva.example:22": "no"}));
@@ -411,8 +411,8 @@ fn domains_are_handed_on_in_the_form_in_which_hosts_are_compared() {
 #[test]
 fn a_private_directory_that_cannot_be_listed_is_an_error() {
     let mut host = Host::new();
-    host.place.private_directory = host.root.join("missing");
-    host.place.writable_directory = host.root.join("missing/w");
+    host.paths.private_directory = host.root.join("missing");
+    host.paths.writable_directory = host.root.join("missing/w");
     let words = words(&host.rules(r#""allowWrite": ["ROOT"]"#).unwrap_err());
     assert!(
         words.contains("missing` from code in the sandbox: look where it leads: No such file"),
@@ -425,7 +425,7 @@ fn what_bubblewrap_alone_cannot_do_is_listed() {
     let host = Host::new();
     let check = |network: &str, top: &str, expected: &[&str]| {
         let policy = Policy::parse(&document(network, "", top), "`p.json`").unwrap();
-        assert_eq!(policy.rules(&host.place).unwrap().unsupported_by_bubblewrap(), expected);
+        assert_eq!(policy.rules(&host.paths).unwrap().unsupported_by_bubblewrap(), expected);
     };
     check("", "", &[]);
     check(

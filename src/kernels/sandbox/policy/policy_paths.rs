@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// The paths of this host and session. All are absolute.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Place {
+pub(crate) struct PolicyPaths {
     /// Relative paths are relative to it.
     pub(crate) workspace: PathBuf,
     /// The home directory, `~`.
