@@ -144,31 +144,36 @@ fn output_chars(asked_for: f64) -> usize {
     (asked_for as usize).min(MOST_OUTPUT_CHARS)
 }
 
+impl Arguments {
+    fn timeout(&self) -> Result<Duration, String> {
+        match self.timeout {
+            None => Ok(DEFAULT_TIMEOUT),
+            Some(seconds) if seconds > 0.0 => Ok(Duration::from_secs_f64(seconds.min(LONGEST_TIMEOUT_SECS))),
+            Some(seconds) => Err(format!(
+                "the argument `timeout` cannot be used: {seconds} is not a positive number of seconds"
+            )),
+        }
+    }
+
+    fn max_output_chars(&self) -> Result<usize, String> {
+        match self.max_output_chars {
+            None => Ok(DEFAULT_MAX_OUTPUT_CHARS),
+            // Some clients send every number with a decimal point.
+            Some(chars) if chars >= 0.0 && chars.fract() == 0.0 => Ok(output_chars(chars)),
+            Some(chars) => Err(format!(
+                "the argument `max_output_chars` cannot be used: {chars} is not a whole number of characters"
+            )),
+        }
+    }
+}
+
 pub(super) async fn call(
     server: &McpServer,
     arguments: JsonObject,
     mut call: Call,
 ) -> Result<CallToolResult, String> {
     let arguments: Arguments = parse(arguments)?;
-    let timeout = match arguments.timeout {
-        None => DEFAULT_TIMEOUT,
-        Some(seconds) if seconds > 0.0 => Duration::from_secs_f64(seconds.min(LONGEST_TIMEOUT_SECS)),
-        Some(seconds) => {
-            return Err(format!(
-                "the argument `timeout` cannot be used: {seconds} is not a positive number of seconds"
-            ));
-        }
-    };
-    let max_output_chars = match arguments.max_output_chars {
-        None => DEFAULT_MAX_OUTPUT_CHARS,
-        // Some clients send every number with a decimal point.
-        Some(chars) if chars >= 0.0 && chars.fract() == 0.0 => output_chars(chars),
-        Some(chars) => {
-            return Err(format!(
-                "the argument `max_output_chars` cannot be used: {chars} is not a whole number of characters"
-            ));
-        }
-    };
+    let (timeout, max_output_chars) = (arguments.timeout()?, arguments.max_output_chars()?);
     check_options(server, arguments.wait, arguments.if_busy)?;
     let Chosen { open, note } = server.sessions.choose(arguments.session.as_deref()).await?;
     let _open = open.cells.token();

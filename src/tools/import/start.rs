@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::formats::{Left, Reader, merge};
+use super::formats::{Left, OURSELVES, Reader, merge};
 use super::{ImportLeft, Kept, Unreadable, read_file};
 use crate::config::{Config, Site};
 use crate::connections::mcp_client::Connector;
@@ -59,7 +59,7 @@ pub(crate) fn offered_at_start(config: &Config, connector: &Connector) -> Result
     let merged = merge(contents);
     let mut start = AtStart::default();
     for Left { name, place, why } in merged.left {
-        if why.contains("ipybox itself") {
+        if why == OURSELVES {
             tracing::debug!("`--mcp-config` has ipybox itself, which is left out");
             continue;
         }

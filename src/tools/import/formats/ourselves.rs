@@ -2,6 +2,9 @@
 
 use crate::connections::mcp_client::{Reach, ServerParameters, chosen_arguments};
 
+/// Why ipybox is not taken.
+pub(crate) const OURSELVES: &str = "it is ipybox itself";
+
 /// Names of the programs and packages that ipybox is shipped as.
 const PACKAGES: &[&str] = &["ipybox", "ipybox-rs", "ipyboxrs/ipybox"];
 

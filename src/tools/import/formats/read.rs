@@ -196,7 +196,7 @@ impl Reader<'_> {
         let adopted = ServerParameters::adopt(name, &entry, self.has_program);
         let (mut parameters, more) = adopted.map_err(|error| one_line(&error.to_string()))?;
         if ourselves::is_ipybox(&package, &parameters) {
-            return Err("it is ipybox itself".to_owned());
+            return Err(ourselves::OURSELVES.to_owned());
         }
         if let Reach::Stdio(stdio) = &mut parameters.reach {
             for (name, value) in file_variables {
