@@ -102,6 +102,12 @@ impl Failure {
         Self { code: METHOD_NOT_FOUND, ..Self::new("method", format!("there is no method `{method}`")) }
     }
 
+    /// The other program gives a number to two things.
+    pub(super) fn taken(what: &str, number: u64) -> Self {
+        let message = format!("the number {number} is that of another {what}: give each its own");
+        Self { code: INVALID_PARAMS, ..Self::new("invalid", message) }
+    }
+
     /// The other program names something that has ended.
     pub(super) fn closed(what: &str) -> Self {
         Self::new("closed", format!("the {what} has been stopped"))
