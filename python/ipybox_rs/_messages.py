@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,10 +22,22 @@ def line_of(message: dict[str, Any]) -> bytes:
         raise
 
 
+_LONG_NUMBER = re.compile("[0-9]{19}")
+"""Numbers of fewer digits have at most 64 bits."""
+
+
 def _json(value: Any) -> bytes:
-    return json.dumps(
-        value, ensure_ascii=False, allow_nan=False, default=_plain
-    ).encode()
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
+    if _LONG_NUMBER.search(text):
+        json.loads(text, parse_int=_refuse_long)
+    return text.encode()
+
+
+def _refuse_long(digits: str) -> None:
+    """Refuses what the host would read as another number, or not at all: its integers have 64 bits."""
+    if len(digits) > 20 or not -(1 << 63) <= int(digits) < 1 << 64:
+        shown = digits if len(digits) <= 40 else f"{digits[:20]}…"
+        raise ValueError(f"{shown} has more than 64 bits")
 
 
 def _plain(value: Any) -> Any:

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{states_dir, workspace_state_dir};
 use crate::connections::mcp_client::Connector;
 use crate::ground::env::Variables;
+use crate::ground::text::describe;
 use crate::ground::text::visible::word;
 
 /// What connects to MCP servers for a process in its current directory, without a session.
@@ -19,7 +20,9 @@ pub(crate) fn connector_here() -> Connector {
 /// What connects to MCP servers for a process in `directory`, without a session. Logins are where `ipybox login` keeps
 /// them there.
 pub(crate) fn connector_at(directory: PathBuf, variables: Arc<Variables>) -> Connector {
-    let states = states_dir(None, &variables).ok();
+    let states = states_dir(None, &variables)
+        .inspect_err(|error| tracing::warn!("no logins are known: failed to {}", describe(error)))
+        .ok();
     let connector = Connector::new(variables, directory.clone());
     let Some(states) = states else { return connector };
     let directory = directory.canonicalize().unwrap_or(directory);

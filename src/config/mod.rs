@@ -23,10 +23,10 @@ pub use self::settings::{
     ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, NotebookSettings, RemoteSettings,
     ResourceLinks, SandboxSettings, Settings, ToolServerSettings, UnusableNotebook,
 };
+use self::states::state_dir_name;
 pub use self::states::state_directory;
-use self::states::{create_private_dir, state_dir_name};
 pub(crate) use self::states::{
-    create_workspace, notebooks_dir, sessions_dir, states_dir, workspace_state_dir,
+    create_in, create_workspace, notebooks_dir, sessions_dir, states_dir, workspace_state_dir,
 };
 pub use crate::kernels::sandbox::Backend as SandboxBackend;
 
@@ -234,9 +234,9 @@ impl Config {
         let login_flags = login_flags(&workspace, settings.state_dir.as_deref());
         let states = states_dir(settings.state_dir, &variables)?;
         // What is hidden from code in a sandbox has to exist.
-        let state_dir = create_private_dir(&sessions_dir(&states))
-            .and_then(|_| create_private_dir(&workspace_state_dir(&states, &workspace)))
-            .map_err(|source| Error::StateDir { path: states, source })?;
+        create_in(&states, &sessions_dir(&states), &variables)?;
+        let state_dir = workspace_state_dir(&states, &workspace);
+        create_in(&states, &state_dir, &variables)?;
         variables.find_secrets_in(&state_dir);
         let variables = Arc::new(variables);
         let images_dir = workspace.join(settings.images_dir);
@@ -381,7 +381,7 @@ impl Config {
         let log = self.log_directory();
         // Secrets of MCP servers are in the state of all workspaces, and in `.env`.
         let workspaces = self.state_dir.parent().unwrap_or(&self.state_dir).to_owned();
-        let sessions = sessions_dir(workspaces.parent().unwrap_or(&workspaces));
+        let sessions = sessions_dir(self.states());
         PolicyPaths {
             workspace: self.workspace.clone(),
             home: self.home.clone(),
@@ -408,7 +408,13 @@ impl Config {
     /// Creates the state directory of another workspace of the same user.
     pub(crate) fn create_state_dir_of(&self, workspace: &Path) -> Result<PathBuf, Error> {
         let path = self.state_dir.with_file_name(state_dir_name(workspace));
-        create_private_dir(&path).map_err(|source| Error::StateDir { path, source })
+        create_in(self.states(), &path, &self.variables)?;
+        Ok(path)
+    }
+
+    /// Where the state of all workspaces is.
+    fn states(&self) -> &Path {
+        self.state_dir.ancestors().nth(2).unwrap_or(&self.state_dir)
     }
 
     /// What connects to MCP servers.

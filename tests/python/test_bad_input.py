@@ -147,6 +147,8 @@ LOOP["x"] = LOOP
 UNWRITABLE = [
     {"x": Strange()},
     {"x": float("nan")},
+    {"x": 10**400},
+    {"x": [{"y": -(2**63) - 1}]},
     {"x": "\ud800"},
     {"x": b"bytes"},
     {"x": {("a", "b"): 1}},
@@ -224,7 +226,7 @@ async def test_apigen_needs_one_source(probe):
 
 @pytest.mark.parametrize(
     "value",
-    [*UNWRITABLE[:3], DEEP, "x", None, [1]],
+    [*UNWRITABLE[:5], DEEP, "x", None, [1]],
     ids=lambda value: type(value).__name__,
 )
 async def test_tool_arguments_that_cannot_be_used_are_an_error(value, probe):

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The program at the other end has started this process and is trusted as the caller of a library is. What it has
-//! opened (sessions, streams, tool servers, approval clients) has numbers; when it closes stdin, all of that ends.
+//! opened (sessions, streams, tool servers, approval clients) has numbers; when it closes stdin, all of that ends. A
+//! line that is no message is answered by an error, and nothing that was opened suffers.
 
 mod options;
 mod requests;
@@ -17,22 +18,22 @@ mod wire;
 mod words;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use futures::{FutureExt as _, StreamExt as _};
+use futures::FutureExt as _;
 use serde_json::{Value, json};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
-use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::sync::CancellationToken;
 
 use self::requests::Requests;
 use self::sessions::Sessions;
 use self::tools::Tools;
-use self::wire::{Failure, Incoming, read};
+use self::wire::{Cancelled, Failure, Incoming, read};
 
 /// How many log lines wait for a reader that is slow. More are dropped.
 const QUEUED_LINES: usize = 10_000;
@@ -115,12 +116,14 @@ impl Host {
     ) -> io::Result<()> {
         let (sender, mut responses) = mpsc::unbounded_channel::<String>();
         let reading = async {
-            let mut lines = FramedRead::new(input, LinesCodec::new());
-            while let Some(line) = lines.next().await {
-                let line = line.map_err(io::Error::other)?;
-                self.hear(&line, &sender).await?;
+            let mut lines = BufReader::new(input);
+            loop {
+                let mut line = Vec::new();
+                if lines.read_until(b'\n', &mut line).await? == 0 {
+                    return Ok(());
+                }
+                self.hear(&line, &sender).await;
             }
-            Ok(())
         };
         let writing = async {
             loop {
@@ -142,32 +145,59 @@ impl Host {
     }
 
     /// Begins with a request. What it starts is in order: the request before has been polled once.
-    async fn hear(self: &Arc<Self>, line: &str, responses: &mpsc::UnboundedSender<String>) -> io::Result<()> {
-        let request = match wire::understand(line)? {
-            Incoming::Request(request) => request,
-            Incoming::Cancel(id) => {
-                if let Some(cancel) = self.running().remove(&id) {
-                    cancel.cancel();
-                }
-                return Ok(());
+    async fn hear(self: &Arc<Self>, line: &[u8], responses: &mpsc::UnboundedSender<String>) {
+        // A program that has gone needs no answer.
+        let respond = |response| responses.send(response).is_ok();
+        let Incoming { id, method, params } = match wire::understand(line) {
+            Ok(incoming) => incoming,
+            Err(response) => {
+                respond(response);
+                return;
             }
         };
-        let (id, cancel) = (request.id, CancellationToken::new());
-        self.running().insert(id, cancel.clone());
+        let Some(id) = id else { return self.notice(&method, params) };
+        let cancel = CancellationToken::new();
+        if !self.begin(id, &cancel) {
+            respond(wire::response(&id.into(), Err(Failure::reused(id))));
+            return;
+        }
         let (host, responses) = (Arc::clone(self), responses.clone());
         let answering = async move {
-            let answer = cancel.run_until_cancelled(host.answer(&request.method, request.params)).await;
+            let answer = cancel.run_until_cancelled(host.answer(&method, params)).await;
             host.running().remove(&id);
             if let Some(answer) = answer {
-                // A program that has gone needs no answer.
-                responses.send(wire::response(id, answer)).ok();
+                responses.send(wire::response(&id.into(), answer)).ok();
             }
         };
         let mut answering = Box::pin(answering);
         if futures::poll!(&mut answering).is_pending() {
             tokio::spawn(answering.map(drop));
         }
-        Ok(())
+    }
+
+    /// Enters a request; not if another one with its id runs.
+    fn begin(&self, id: u64, cancel: &CancellationToken) -> bool {
+        match self.running().entry(id) {
+            Entry::Vacant(place) => {
+                place.insert(cancel.clone());
+                true
+            }
+            Entry::Occupied(_) => false,
+        }
+    }
+
+    /// Handles a notification. One that makes no sense has no answer either.
+    fn notice(&self, method: &str, params: Value) {
+        match read(params) {
+            Ok(Cancelled { id }) if method == "cancel" => {
+                if let Some(cancel) = self.running().remove(&id) {
+                    cancel.cancel();
+                }
+            }
+            _ => tracing::warn!(
+                "a notification is ignored: only `cancel`, with the `id` of a request, is known"
+            ),
+        }
     }
 
     fn running(&self) -> std::sync::MutexGuard<'_, HashMap<u64, CancellationToken>> {
@@ -219,5 +249,94 @@ impl Host {
             cancel.cancel();
         }
         tokio::join!(self.sessions.stop_all(), self.tools.stop_all());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The responses to these lines.
+    async fn responses(lines: &[u8]) -> Vec<Value> {
+        let host = Arc::new(Host::new(Box::new(|_| {})));
+        let (_sender, log) = log();
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        // Served until its responses are read: it stops where its input ends.
+        let (input, mut says) = tokio::io::duplex(1 << 16);
+        says.write_all(lines).await.unwrap();
+        let mut written = Vec::new();
+        let count = lines.split(|byte| *byte == b'\n').count() - 1;
+        let mut reader = BufReader::new(theirs);
+        let reading = async {
+            for _ in 0..count {
+                let mut line = String::new();
+                reader.read_line(&mut line).await.unwrap();
+                written.push(serde_json::from_str(&line).unwrap());
+            }
+        };
+        tokio::select! {
+            served = host.serve(input, ours, log.0) => panic!("it has ended: {served:?}"),
+            () = reading => {}
+        }
+        written
+    }
+
+    #[tokio::test]
+    async fn a_line_that_cannot_be_read_is_answered_and_ends_nothing() {
+        let big = format!(
+            r#"{{"jsonrpc": "2.0", "id": 7, "method": "m", "params": {{"n": {}}}}}"#,
+            "9".repeat(400)
+        );
+        let cases: &[(&[u8], Value, i32, &str)] = &[
+            (big.as_bytes(), json!(7), -32700, "number out of range"),
+            (br#"{"id": 8, "method": 1}"#, json!(8), -32600, "expected a string"),
+            (br#"{"id": 8}"#, json!(8), -32600, "missing field `method`"),
+            (br#"{"id": "a", "method": "m"}"#, json!("a"), -32600, "expected u64"),
+            (br#"{"method": "m", "params": {"x": "\ud800"}, "id": 9}"#, json!(9), -32700, ""),
+            (b"{\"id\": 9, \"method\": \"\xff\"}", json!(9), -32700, ""),
+            (br#"{"id": 9, "method": "#, Value::Null, -32700, "EOF"),
+            (b"", Value::Null, -32700, ""),
+            (b"hello", Value::Null, -32700, ""),
+        ];
+        let mut lines = Vec::new();
+        for (line, ..) in cases {
+            lines.extend_from_slice(line);
+            lines.push(b'\n');
+        }
+        lines.extend_from_slice(b"{\"id\": 10, \"method\": \"initialize\"}\n");
+        let mut answers = responses(&lines).await.into_iter();
+        for ((line, id, code, words), answer) in cases.iter().zip(&mut answers) {
+            let line = String::from_utf8_lossy(line);
+            assert_eq!(answer["id"], *id, "{line}: {answer}");
+            assert_eq!(answer["error"]["code"], *code, "{line}: {answer}");
+            assert!(answer["error"]["message"].as_str().unwrap().contains(words), "{line}: {answer}");
+        }
+        assert_eq!(answers.next().unwrap()["id"], 10);
+    }
+
+    #[tokio::test]
+    async fn notifications_have_no_answer() {
+        let lines = b"{\"method\": \"cancel\"}\n{\"method\": \"x\"}\n{\"id\": 1, \"method\": \"x\"}\n";
+        let host = Arc::new(Host::new(Box::new(|_| {})));
+        let (sender, mut responses) = mpsc::unbounded_channel();
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            host.hear(line, &sender).await;
+        }
+        assert!(responses.recv().await.unwrap().contains("there is no method `x`"));
+        assert!(responses.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn an_id_is_used_again_only_after_its_answer() {
+        let host = Arc::new(Host::new(Box::new(|_| {})));
+        let (sender, mut responses) = mpsc::unbounded_channel();
+        let running = CancellationToken::new();
+        assert!(host.begin(1, &running));
+        host.hear(br#"{"id": 1, "method": "initialize"}"#, &sender).await;
+        assert!(responses.recv().await.unwrap().contains("without an answer yet"));
+        host.hear(br#"{"method": "cancel", "params": {"id": 1}}"#, &sender).await;
+        assert!(running.is_cancelled());
+        host.hear(br#"{"id": 1, "method": "initialize"}"#, &sender).await;
+        assert!(responses.recv().await.unwrap().contains("version"));
     }
 }

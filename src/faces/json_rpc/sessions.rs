@@ -122,6 +122,7 @@ impl Sessions {
 
     pub(super) async fn start(&self, start: Start, tools: &Tools) -> Result<Value, Failure> {
         let Start { session: number, mut options } = start;
+        let opening = self.sessions.begin(number)?;
         let session = if options.has_tools {
             let builder = options.executor(|registry| tools.registry(registry))?;
             Session::Executor(Arc::new(builder.start().await?))
@@ -133,7 +134,7 @@ impl Sessions {
             Session::Kernel(kernel) => (kernel.working_dir(), None),
         };
         let started = json!({"working_dir": workspace, "notebook": notebook});
-        self.sessions.put(number, session);
+        opening.put(session);
         Ok(started)
     }
 
@@ -149,12 +150,13 @@ impl Sessions {
     /// Begins to run code. Returns the first event of its stream.
     pub(super) async fn stream(&self, run: Run) -> Result<Value, Failure> {
         let Some(number) = run.stream else { return Err(Failure::closed("stream")) };
+        let opening = self.streams.begin(number)?;
         let context = Context::of_meta(&run.context);
         let execution = match self.sessions.get(run.session)? {
             Session::Executor(executor) => executor.stream(run.into_code()),
             Session::Kernel(kernel) => kernel.stream(run.into_code()),
         };
-        self.streams.put(number, Arc::new(Mutex::new(Stream { execution, text: String::new(), next: None })));
+        opening.put(Arc::new(Mutex::new(Stream { execution, text: String::new(), next: None })));
         // Its first poll queues the code.
         context.around(self.next(OneStream { stream: number })).await
     }
@@ -164,7 +166,7 @@ impl Sessions {
         let stream = self.streams.get(number)?;
         let event = stream.lock().await.next().await;
         if !goes_on(event.as_ref()) {
-            self.streams.remove(number);
+            self.streams.take(number);
         }
         self.event(event)
     }

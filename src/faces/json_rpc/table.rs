@@ -1,6 +1,7 @@
 //! What the other program has opened, by number.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::wire::Failure;
@@ -9,8 +10,20 @@ use super::wire::Failure;
 /// knows that it is open.
 pub(super) struct Table<T> {
     kind: &'static str,
-    /// `None`: closed before it was open.
-    entries: Mutex<HashMap<u64, Option<T>>>,
+    entries: Mutex<HashMap<u64, Entry<T>>>,
+}
+
+enum Entry<T> {
+    Opening,
+    /// Closed before it was open.
+    Closed,
+    Open(T),
+}
+
+/// A number whose thing is being opened. Without [`put`](Self::put), the number is free again once this is dropped.
+pub(super) struct Opening<'a, T> {
+    table: &'a Table<T>,
+    number: u64,
 }
 
 impl<T> Table<T> {
@@ -18,43 +31,70 @@ impl<T> Table<T> {
         Self { kind, entries: Mutex::default() }
     }
 
-    /// Drops what has been closed already.
-    pub(super) fn put(&self, number: u64, thing: T) {
-        let mut entries = self.entries();
-        if entries.remove(&number).is_none() {
-            entries.insert(number, Some(thing));
+    /// Takes a number for a thing that is to be opened.
+    ///
+    /// # Errors
+    /// Another thing has it.
+    pub(super) fn begin(&self, number: u64) -> Result<Opening<'_, T>, Failure> {
+        match self.entries().entry(number) {
+            Slot::Vacant(slot) => {
+                slot.insert(Entry::Opening);
+                Ok(Opening { table: self, number })
+            }
+            Slot::Occupied(_) => Err(Failure::taken(self.kind, number)),
         }
     }
 
     /// Takes it out, now or when it is put in.
     pub(super) fn take(&self, number: u64) -> Option<T> {
         let mut entries = self.entries();
-        let thing = entries.remove(&number).flatten();
-        if thing.is_none() {
-            entries.insert(number, None);
+        match entries.remove(&number)? {
+            Entry::Open(thing) => Some(thing),
+            Entry::Opening | Entry::Closed => {
+                entries.insert(number, Entry::Closed);
+                None
+            }
         }
-        thing
-    }
-
-    /// Removes what has ended by itself.
-    pub(super) fn remove(&self, number: u64) {
-        self.entries().remove(&number);
     }
 
     /// Takes out everything.
     pub(super) fn take_all(&self) -> Vec<T> {
-        self.entries().drain().filter_map(|(_, thing)| thing).collect()
+        let open = |(_, entry)| match entry {
+            Entry::Open(thing) => Some(thing),
+            Entry::Opening | Entry::Closed => None,
+        };
+        self.entries().drain().filter_map(open).collect()
     }
 
-    fn entries(&self) -> MutexGuard<'_, HashMap<u64, Option<T>>> {
+    fn entries(&self) -> MutexGuard<'_, HashMap<u64, Entry<T>>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T: Clone> Table<T> {
     pub(super) fn get(&self, number: u64) -> Result<T, Failure> {
-        let thing = self.entries().get(&number).cloned().flatten();
-        thing.ok_or_else(|| Failure::closed(self.kind))
+        match self.entries().get(&number) {
+            Some(Entry::Open(thing)) => Ok(thing.clone()),
+            _ => Err(Failure::closed(self.kind)),
+        }
+    }
+}
+
+impl<T> Opening<'_, T> {
+    /// Puts the thing in. Drops it if it has been closed already.
+    pub(super) fn put(self, thing: T) {
+        if let Some(entry @ Entry::Opening) = self.table.entries().get_mut(&self.number) {
+            *entry = Entry::Open(thing);
+        }
+    }
+}
+
+impl<T> Drop for Opening<'_, T> {
+    fn drop(&mut self) {
+        let mut entries = self.table.entries();
+        if let Some(Entry::Opening | Entry::Closed) = entries.get(&self.number) {
+            entries.remove(&self.number);
+        }
     }
 }
 
@@ -65,12 +105,41 @@ mod tests {
     #[test]
     fn what_is_closed_before_it_is_open_is_never_open() {
         let table = Table::new("thing");
+        let first = table.begin(1).unwrap();
         assert_eq!(table.take(1), None);
-        table.put(1, "late");
+        assert_eq!(table.take(1), None);
+        first.put("late");
         assert!(table.get(1).is_err());
-        table.put(2, "open");
+        table.begin(2).unwrap().put("open");
         assert_eq!(table.get(2).ok(), Some("open"));
         assert_eq!(table.take(2), Some("open"));
+        let last = table.begin(3).unwrap();
         assert!(table.take_all().is_empty());
+        last.put("too late");
+        assert!(table.take_all().is_empty());
+    }
+
+    #[test]
+    fn a_number_that_is_used_again_leaves_its_thing_alone() {
+        let table = Table::new("thing");
+        let first = table.begin(1).unwrap();
+        assert!(table.begin(1).is_err());
+        first.put("first");
+        assert!(table.begin(1).is_err());
+        assert_eq!(table.get(1).ok(), Some("first"));
+        assert_eq!(table.take(1), Some("first"));
+        table.begin(1).unwrap().put("second");
+        assert_eq!(table.get(1).ok(), Some("second"));
+    }
+
+    #[test]
+    fn numbers_without_a_thing_are_forgotten() {
+        let table = Table::<()>::new("thing");
+        assert_eq!(table.take(1), None);
+        drop(table.begin(2));
+        let closed = table.begin(3).unwrap();
+        table.take(3);
+        drop(closed);
+        assert!(table.entries().is_empty());
     }
 }

@@ -167,7 +167,8 @@ impl Tools {
 
     /// A registry in memory.
     pub(super) fn open_registry(&self, open: OpenRegistry) -> Result<Value, Failure> {
-        self.registries.put(open.number, Registry::in_memory(open.place.config()?.connector()));
+        let opening = self.registries.begin(open.number)?;
+        opening.put(Registry::in_memory(open.place.config()?.connector()));
         Ok(Value::Null)
     }
 
@@ -223,6 +224,7 @@ impl Tools {
     }
 
     pub(super) async fn start_server(&self, start: StartServer) -> Result<Value, Failure> {
+        let opening = self.servers.begin(start.number)?;
         let StartServer { place, host, port, approval_required, .. } = start;
         let variables = Variables::of(Some(&place.environment), &place.directory);
         let mut builder = ToolServer::builder()
@@ -246,7 +248,7 @@ impl Tools {
         let server = builder.start().await?;
         let (token, host_token) = (server.token().to_owned(), server.host_token().to_owned());
         let port = server.address().port();
-        self.servers.put(start.number, Arc::new(server));
+        opening.put(Arc::new(server));
         Ok(json!({"port": port, "token": token, "host_token": host_token}))
     }
 
@@ -279,8 +281,9 @@ impl Tools {
 
     pub(super) async fn connect(&self, connect: Connect) -> Result<Value, Failure> {
         let Connect { number, host, port, host_token } = connect;
+        let opening = self.clients.begin(number)?;
         let client = ApprovalClient::connect(&host, port, &host_token).await?;
-        self.clients.put(number, Arc::new(Mutex::new(Some(client))));
+        opening.put(Arc::new(Mutex::new(Some(client))));
         Ok(Value::Null)
     }
 

@@ -1,6 +1,5 @@
 //! The messages, and how results and errors of the library are written.
 
-use std::io;
 use std::time::Duration;
 
 use serde::de::{Deserializer, Error as _};
@@ -16,30 +15,26 @@ use crate::tools::registry::{ApigenError, GenerateError};
 use crate::tools::tool_server::{self, ApprovalClientError, ToolRunnerError};
 
 /// The codes of JSON-RPC 2.0, section 5.1, and one for everything that the library reports.
+const PARSE_ERROR: i32 = -32700;
+const INVALID_REQUEST: i32 = -32600;
 const METHOD_NOT_FOUND: i32 = -32601;
 const INVALID_PARAMS: i32 = -32602;
 const FAILED: i32 = -32000;
 
 /// A line from the other program.
-pub(super) enum Incoming {
-    Request(Request),
-    /// The answer to this request is no longer wanted.
-    Cancel(u64),
-}
-
 #[derive(Deserialize)]
-pub(super) struct Request {
-    pub(super) id: u64,
+pub(super) struct Incoming {
+    /// A notification has none, and is not answered.
+    pub(super) id: Option<u64>,
     pub(super) method: String,
     #[serde(default)]
     pub(super) params: Value,
 }
 
+/// The parameters of the notification `cancel`: the answer to this request is no longer wanted.
 #[derive(Deserialize)]
-#[serde(tag = "method", content = "params")]
-enum Notification {
-    #[serde(rename = "cancel")]
-    Cancel { id: u64 },
+pub(super) struct Cancelled {
+    pub(super) id: u64,
 }
 
 #[derive(Deserialize)]
@@ -47,13 +42,19 @@ pub(super) struct Level {
     pub(super) level: String,
 }
 
-/// Reads a line. One that is no message means that the two programs do not belong together.
-pub(super) fn understand(line: &str) -> io::Result<Incoming> {
-    if let Ok(request) = serde_json::from_str(line) {
-        return Ok(Incoming::Request(request));
+/// Reads a line. The error is the response to one that is no message.
+pub(super) fn understand(line: &[u8]) -> Result<Incoming, String> {
+    /// Numbers and texts that cannot be read are passed over, so that a wrong parameter does not hide the id.
+    #[derive(Deserialize)]
+    struct Identified {
+        id: Value,
     }
-    let Notification::Cancel { id } = serde_json::from_str(line)?;
-    Ok(Incoming::Cancel(id))
+
+    serde_json::from_slice(line).map_err(|error| {
+        let id = serde_json::from_slice(line).map(|Identified { id }| id).ok();
+        let id = id.filter(|id| id.is_number() || id.is_string()).unwrap_or_default();
+        response(&id, Err(Failure::unreadable(&error)))
+    })
 }
 
 /// Reads the parameters of a method.
@@ -62,7 +63,7 @@ pub(super) fn read<'de, T: Deserialize<'de>>(params: Value) -> Result<T, Failure
         .map_err(|error| Failure { code: INVALID_PARAMS, ..Failure::new("invalid", error.to_string()) })
 }
 
-pub(super) fn response(id: u64, answer: Result<Value, Failure>) -> String {
+pub(super) fn response(id: &Value, answer: Result<Value, Failure>) -> String {
     match answer {
         Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
         Err(Failure { code, message, data }) => {
@@ -86,8 +87,25 @@ impl Failure {
         Self { code: FAILED, message, data }
     }
 
+    fn unreadable(error: &serde_json::Error) -> Self {
+        let code = if error.is_data() { INVALID_REQUEST } else { PARSE_ERROR };
+        Self { code, ..Self::new("invalid", format!("failed to read a message: {error}")) }
+    }
+
+    /// The request has the id of one that is not answered yet.
+    pub(super) fn reused(id: u64) -> Self {
+        let message = format!("the id {id} is that of a request without an answer yet: give each its own");
+        Self { code: INVALID_REQUEST, ..Self::new("invalid", message) }
+    }
+
     pub(super) fn no_method(method: &str) -> Self {
         Self { code: METHOD_NOT_FOUND, ..Self::new("method", format!("there is no method `{method}`")) }
+    }
+
+    /// The other program gives a number to two things.
+    pub(super) fn taken(what: &str, number: u64) -> Self {
+        let message = format!("the number {number} is that of another {what}: give each its own");
+        Self { code: INVALID_PARAMS, ..Self::new("invalid", message) }
     }
 
     /// The other program names something that has ended.

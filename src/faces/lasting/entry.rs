@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Error;
 use super::likeness::Likeness;
 use crate::config::sessions_dir;
-use crate::ground::files::{create_private_directory, if_there, lock, small};
+use crate::ground::files::{check_private, create_private_directory, if_there, lock, small};
 
 /// The largest description that is read, in bytes.
 const DESCRIPTION_BYTES: u64 = 64 * 1024;
@@ -72,10 +72,14 @@ impl Entry {
         Ok(entry)
     }
 
-    /// All entries, in no order.
+    /// All entries, in no order. Those that another user could have written are left out: an entry says which process
+    /// is killed.
     pub(super) fn all(states: &Path) -> io::Result<Vec<Self>> {
         let entries = if_there(std::fs::read_dir(sessions_dir(states)))?.into_iter().flatten();
-        entries.map(|entry| entry.map(|entry| Self { path: entry.path() })).collect()
+        let entries = entries.map(|entry| entry.map(|entry| Self { path: entry.path() }));
+        entries
+            .filter(|entry| entry.as_ref().map_or(true, |entry| check_private(&entry.path).is_ok()))
+            .collect()
     }
 
     /// The directory of all states that the entry is in.

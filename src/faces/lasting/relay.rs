@@ -19,7 +19,7 @@ use super::greeting::{Answer, LINE_BYTES, Wish, line, understand};
 use super::likeness::Likeness;
 use super::list::{Found, find};
 use super::{Error, GREETING_TIME};
-use crate::config::{Settings, create_workspace, states_dir};
+use crate::config::{Settings, create_in, create_workspace, sessions_dir, states_dir};
 use crate::faces::mcp_server::{Error as ServeError, end_on_signals};
 use crate::ground::env::Variables;
 
@@ -46,8 +46,9 @@ pub async fn relay(settings: Settings, keep: Duration, arguments: Vec<OsString>)
     let ending = CancellationToken::new();
     end_on_signals(&ending).map_err(ServeError::Signals)?;
     let workspace = create_workspace(&settings.workspace)?;
-    let states = states_dir(settings.state_dir.clone(), &Variables::load(&workspace))?;
-    let states = std::path::absolute(&states).unwrap_or(states);
+    let variables = Variables::load(&workspace);
+    let states = states_dir(settings.state_dir.clone(), &variables)?;
+    create_in(&states, &sessions_dir(&states), &variables)?;
     let likeness = Likeness::of(&settings);
     let attended = match take_over(&states, &workspace, &likeness, keep).await? {
         Ok(attended) => attended,

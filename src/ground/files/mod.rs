@@ -1,11 +1,13 @@
 //! Files that other processes write too: documents that processes share, and files that a stranger may have
-//! made.
+//! made; and directories where no stranger can make any.
 
 pub(crate) mod inside;
+mod private;
 pub(crate) mod small;
 mod state;
 mod temporary;
 
+pub(crate) use self::private::{check_parents, check_private, create_private_directory, real_path};
 pub(crate) use self::small::if_there;
-pub(crate) use self::state::{Stamp, StateFile, create_private_directory, lock};
+pub(crate) use self::state::{Stamp, StateFile, lock};
 pub(crate) use self::temporary::{TemporaryDirectory, remove_tree};

@@ -129,16 +129,6 @@ pub(crate) fn lock(path: &Path, limit: Duration) -> io::Result<File> {
     }
 }
 
-/// Makes a directory, for this user alone, with those above it, if it is missing.
-///
-/// # Errors
-/// As for [`std::fs::create_dir_all`].
-pub(crate) fn create_private_directory(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -53,6 +53,33 @@ fn it_never_runs_unsandboxed_when_a_sandbox_was_asked_for() {
 }
 
 #[test]
+fn no_command_uses_state_that_other_users_can_change() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let place = tempfile::tempdir().unwrap();
+    let states = place.path().join("states");
+    std::fs::create_dir(&states).unwrap();
+    std::fs::set_permissions(&states, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let (workspace, states) = (place.path().to_str().unwrap(), states.to_str().unwrap());
+    let words = format!("run `chmod go-w '{states}'`");
+    for command in [&[][..], &["--keep-session", "60"], &["servers"], &["search", "x"], &["import", "--yes"]]
+    {
+        let flags = ["--workspace", workspace, "--state-dir", states];
+        refused(&[command, &flags[..]].concat(), 1, &words);
+    }
+    for command in [
+        &["login", "x"][..],
+        &["logout", "x"],
+        &["sessions"],
+        &["sessions", "end", "--all"],
+        &["export", "--to", "py"],
+    ] {
+        refused(&[command, &["--state-dir", states]].concat(), 1, &words);
+    }
+    assert_eq!(std::fs::read_dir(states).unwrap().count(), 0);
+}
+
+#[test]
 fn a_workspace_that_cannot_be_one_is_named() {
     refused(&["--workspace", "/dev/null/x"], 1, "/dev/null/x");
     refused(&["--workspace", "/dev/null"], 1, "not a directory");

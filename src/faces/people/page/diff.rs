@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -32,9 +32,8 @@ const REPLACED: [(&str, &str); 5] = [
 const DEPTH: usize = 4;
 const MOST: usize = 50;
 
-/// How many lines around a change are shown, and how many in all.
+/// How many lines around a change are shown.
 const CONTEXT: usize = 3;
-const LINES: usize = 2_000;
 
 /// How much of a line is shown, in characters.
 const LINE_CHARS: usize = 2_000;
@@ -42,8 +41,42 @@ const LINE_CHARS: usize = 2_000;
 /// The longest text that is compared, in bytes.
 const TEXT_BYTES: usize = 2 * 1024 * 1024;
 
-/// After this time a diff is no longer made as short as it could be.
-const TIME: Duration = Duration::from_millis(300);
+/// What has files that are none: they show the system, or ipybox's own variables and memory.
+const SYSTEM: [&str; 3] = ["/proc", "/sys", "/dev"];
+
+/// What all diffs of a call may take together.
+struct Room {
+    /// How many bytes are compared.
+    compared: usize,
+    /// How many lines, and how many bytes in them, are shown.
+    lines: usize,
+    bytes: usize,
+    /// From then on, diffs are no longer made as short as they could be.
+    deadline: Instant,
+}
+
+impl Room {
+    fn new() -> Self {
+        Self {
+            compared: 2 * TEXT_BYTES,
+            lines: 2_000,
+            bytes: 512 * 1024,
+            deadline: Instant::now() + Duration::from_millis(300),
+        }
+    }
+
+    /// Whether these texts are compared.
+    fn has_for(&mut self, old: &str, new: &str) -> bool {
+        let is_short = old.len().max(new.len()) <= TEXT_BYTES;
+        match self.compared.checked_sub(old.len() + new.len()).filter(|_| is_short) {
+            Some(left) => {
+                self.compared = left;
+                true
+            }
+            None => false,
+        }
+    }
+}
 
 /// What a call would change in one text.
 #[derive(Debug, Serialize)]
@@ -63,10 +96,13 @@ struct Line {
 
 /// What a call would change, as far as its arguments show. Blocks: reads the file.
 pub(super) fn changes(call: &Call) -> Vec<Change> {
-    let mut changes = Vec::new();
+    let (mut changes, mut room) = (Vec::new(), Room::new());
     if !call.is_ours() {
-        changes.extend(written(call).map(|(path, argument, text)| of_file(&path, argument, text)));
-        in_object("", &call.arguments, DEPTH, &mut changes);
+        changes.extend(written(call).map(|(path, argument, text)| of_file(&path, argument, text, &mut room)));
+        in_object("", &call.arguments, DEPTH, &mut changes, &mut room);
+    }
+    if changes.len() >= MOST {
+        changes.push(without_lines(format!("Only {MOST} texts are compared: look at the arguments too.")));
     }
     changes
 }
@@ -94,19 +130,19 @@ fn written(call: &Call) -> Option<(PathBuf, &str, &str)> {
     path.is_absolute().then(|| (path.to_owned(), argument, text))
 }
 
-fn of_file(path: &Path, argument: &str, text: &str) -> Change {
+fn of_file(path: &Path, argument: &str, text: &str, room: &mut Room) -> Change {
     let (argument, shown) = (name(argument), visible::line(&path.to_string_lossy()));
-    let without_lines = |what: String| Change { what, lines: Vec::new(), left_out: 0 };
-    match small::read_text(path, TEXT_BYTES as u64) {
-        _ if text.len() > TEXT_BYTES => {
-            without_lines(format!("{argument} is too long to be compared with {shown}."))
-        }
+    let read = if text.len() > TEXT_BYTES { Ok(String::new()) } else { read(path) };
+    match read {
         Ok(now) if now == text => {
             without_lines(format!("{shown} on this machine has this {argument} already."))
         }
+        Ok(now) if !room.has_for(&now, text) => {
+            without_lines(format!("{argument} is too long to be compared with {shown}."))
+        }
         Ok(now) => {
             let what = format!("{argument}, compared with {shown} as it is on this machine now");
-            between(&now, text, what)
+            between(&now, text, what, room)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             without_lines(format!("{shown} does not exist on this machine yet."))
@@ -118,31 +154,54 @@ fn of_file(path: &Path, argument: &str, text: &str) -> Change {
     }
 }
 
+/// Reads a file, if it is one that programs write.
+fn read(path: &Path) -> io::Result<String> {
+    let real = path.canonicalize()?;
+    if SYSTEM.iter().any(|directory| real.starts_with(directory)) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is the system's, and no file that is kept",
+        ));
+    }
+    small::read_text(&real, TEXT_BYTES as u64)
+}
+
+fn without_lines(what: String) -> Change {
+    Change { what, lines: Vec::new(), left_out: 0 }
+}
+
 /// The texts in an object that replace each other, and those in its values. `place` is the object's name.
-fn in_object(place: &str, object: &Map<String, Value>, depth: usize, changes: &mut Vec<Change>) {
+fn in_object(
+    place: &str,
+    object: &Map<String, Value>,
+    depth: usize,
+    changes: &mut Vec<Change>,
+    room: &mut Room,
+) {
     for (key, value) in object {
         if changes.len() >= MOST {
             return;
         }
         let (own, Some(other)) = (value, partner(key, object)) else {
-            in_value(&within(place, key), value, depth, changes);
+            in_value(&within(place, key), value, depth, changes, room);
             continue;
         };
         let ((new_name, new), Value::String(old)) = (other, own) else { continue };
-        if old.len().max(new.len()) <= TEXT_BYTES {
-            let what = format!("{} → {}", within(place, key), within(place, new_name));
-            changes.push(between(old, new, what));
-        }
+        let what = format!("{} → {}", within(place, key), within(place, new_name));
+        changes.push(match room.has_for(old, new) {
+            true => between(old, new, what, room),
+            false => without_lines(format!("{what}: too long to be compared.")),
+        });
     }
 }
 
-fn in_value(place: &str, value: &Value, depth: usize, changes: &mut Vec<Change>) {
+fn in_value(place: &str, value: &Value, depth: usize, changes: &mut Vec<Change>, room: &mut Room) {
     let Some(depth) = depth.checked_sub(1) else { return };
     match value {
-        Value::Object(object) => in_object(place, object, depth, changes),
+        Value::Object(object) => in_object(place, object, depth, changes, room),
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate().take(MOST) {
-                in_value(&format!("{place}[{index}]"), item, depth, changes);
+                in_value(&format!("{place}[{index}]"), item, depth, changes, room);
             }
         }
         _ => {}
@@ -166,18 +225,19 @@ fn partner<'a>(key: &str, object: &'a Map<String, Value>) -> Option<(&'a str, &'
     })
 }
 
-fn between(old: &str, new: &str, what: String) -> Change {
-    let diff = TextDiff::configure().algorithm(Algorithm::Myers).timeout(TIME).diff_lines(old, new);
+fn between(old: &str, new: &str, what: String, room: &mut Room) -> Change {
+    let diff = TextDiff::configure().algorithm(Algorithm::Myers).deadline(room.deadline).diff_lines(old, new);
     let (mut lines, mut left_out) = (Vec::new(), 0);
-    let mut add = |sign: char, text: &str| match lines.len() < LINES {
-        true => {
-            let text = text.strip_suffix('\n').unwrap_or(text);
-            lines.push(Line {
-                sign,
-                text: crate::ground::text::shortened(&block(text, Use::Text), LINE_CHARS),
-            });
+    let mut add = |sign: char, text: &str| {
+        if room.lines == 0 || room.bytes == 0 {
+            left_out += 1;
+            return;
         }
-        false => left_out += 1,
+        let text = text.strip_suffix('\n').unwrap_or(text);
+        let text = crate::ground::text::shortened(&block(text, Use::Text), LINE_CHARS);
+        room.lines -= 1;
+        room.bytes = room.bytes.saturating_sub(text.len());
+        lines.push(Line { sign, text });
     };
     for (index, group) in diff.grouped_ops(CONTEXT).iter().enumerate() {
         if index > 0 {
@@ -230,7 +290,9 @@ mod tests {
         std::fs::write(&path, [0xff, 0]).unwrap();
         assert!(write("x")[0].0.ends_with("it is not UTF-8"));
         assert!(
-            shown(json!({"path": "/dev/zero", "content": "x"}))[0].0.ends_with("it is not a regular file")
+            shown(json!({"path": directory.path(), "content": "x"}))[0]
+                .0
+                .ends_with("it is not a regular file")
         );
         // Which file is meant is not known.
         assert!(shown(json!({"path": "a.txt", "content": "x"})).is_empty());
@@ -247,10 +309,9 @@ mod tests {
             shown(edits),
             [("edits[0].oldText → edits[0].newText".to_owned(), " a\n-b\n+c".to_owned())]
         );
-        let plain = |arguments: Value| shown(arguments).into_iter().map(|(what, _)| what).collect::<Vec<_>>();
-        assert_eq!(plain(json!({"old_str": "a", "new_str": "b"})), ["old_str → new_str"]);
-        assert_eq!(plain(json!({"search": "a", "replace": "b"})), ["search → replace"]);
-        assert!(plain(json!({"old": 1, "new": 2, "older": "x", "before": "x"})).is_empty());
+        assert_eq!(shown_whats(json!({"old_str": "a", "new_str": "b"})), ["old_str → new_str"]);
+        assert_eq!(shown_whats(json!({"search": "a", "replace": "b"})), ["search → replace"]);
+        assert!(shown_whats(json!({"old": 1, "new": 2, "older": "x", "before": "x"})).is_empty());
     }
 
     #[test]
@@ -259,8 +320,47 @@ mod tests {
             let line = |number: u64| format!("{}\n", (number * seed) % 8_191);
             (0..60_000).map(line).collect::<String>()
         };
-        let change = between(&text(7), &text(13), String::new());
-        assert_eq!(change.lines.len(), LINES);
+        let change = between(&text(7), &text(13), String::new(), &mut Room::new());
+        assert_eq!(change.lines.len(), Room::new().lines);
         assert!(change.left_out > 50_000, "{}", change.left_out);
+    }
+
+    #[test]
+    fn all_diffs_of_a_call_together_are_bounded() {
+        let text = |seed: usize| {
+            let line = |number: usize| format!("{number} {}\n", "x".repeat(seed));
+            (0..400).map(line).collect::<String>()
+        };
+        let edits: Vec<_> = (0..30).map(|_| json!({"oldText": text(600), "newText": text(601)})).collect();
+        let call = super::super::view::call_for_tests("files", json!({"edits": edits}));
+        let changes = changes(&call);
+        let shown = changes.iter().flat_map(|change| &change.lines).map(|line| line.text.len());
+        let left_out: usize = changes.iter().map(|change| change.left_out).sum();
+        assert!(shown.clone().count() <= Room::new().lines && left_out > 0);
+        assert!(shown.sum::<usize>() <= Room::new().bytes + LINE_CHARS);
+        assert!(changes.last().unwrap().what.ends_with("too long to be compared."));
+        let many: Vec<_> = (0..MOST + 1).map(|_| json!({"old": "a", "new": "b"})).collect();
+        assert!(shown_whats(json!({"edits": many})).last().unwrap().contains("Only 50 texts are compared"));
+        let long = "x".repeat(TEXT_BYTES + 1);
+        assert!(shown_whats(json!({"old": long, "new": ""}))[0].ends_with("too long to be compared."));
+        assert!(shown_whats(json!({"path": "/x", "content": long}))[0].contains("too long to be compared"));
+    }
+
+    #[test]
+    fn files_of_the_system_are_not_shown() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink("/proc/self/environ", &link).unwrap();
+        for path in ["/proc/self/environ", "/dev/../proc/version", "/dev/zero", link.to_str().unwrap()] {
+            if Path::new(path).exists() {
+                let shown = shown(json!({"path": path, "content": "x"}));
+                assert!(shown[0].0.ends_with("it is the system's, and no file that is kept"), "{shown:?}");
+                assert!(shown[0].1.is_empty());
+            }
+        }
+    }
+
+    fn shown_whats(arguments: Value) -> Vec<String> {
+        shown(arguments).into_iter().map(|(what, _)| what).collect()
     }
 }

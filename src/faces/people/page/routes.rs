@@ -14,7 +14,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::guard::{self, Host, KEY};
@@ -48,6 +48,8 @@ struct Site {
     on_news: Arc<OnNews>,
     /// One code is looked at at a time.
     turnstile: Arc<tokio::sync::Mutex<()>>,
+    /// The details of one call are made at a time: long texts take much memory then.
+    details: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// The page, its parts and what it asks for.
@@ -60,6 +62,7 @@ pub(super) fn router(address: SocketAddr, hub: Arc<Hub>, lock: Arc<Lock>, on_new
         lock,
         on_news,
         turnstile: Arc::default(),
+        details: Arc::default(),
     };
     let inside = Router::new()
         .route("/events", post(events))
@@ -226,19 +229,30 @@ struct Asked {
     question: u64,
 }
 
+#[derive(Serialize)]
+struct Details {
+    changes: Vec<diff::Change>,
+    arguments: Vec<view::Whole>,
+}
+
 /// All arguments of a call, in full, and what they would change.
 async fn call(
     State(site): State<Site>,
     asked: Result<Json<Asked>, JsonRejection>,
 ) -> Result<Response, JsonRejection> {
     let Json(Asked { question }) = asked?;
+    let turn = Arc::clone(&site.details).lock_owned().await;
     let call = site.hub.scene().call(question).cloned();
     let Some(call) = call else {
         return Ok((StatusCode::NOT_FOUND, "The question is over.").into_response());
     };
-    let shown = tokio::task::spawn_blocking(move || (diff::changes(&call), view::wholes(&call))).await;
-    Ok(match shown {
-        Ok((changes, arguments)) => Json(json!({"changes": changes, "arguments": arguments})).into_response(),
+    let shown = tokio::task::spawn_blocking(move || {
+        // It goes on although nobody waits for it any more.
+        let _turn = turn;
+        Json(Details { changes: diff::changes(&call), arguments: view::wholes(&call) }).into_response()
+    });
+    Ok(match shown.await {
+        Ok(shown) => shown,
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     })
 }

@@ -9,7 +9,7 @@ use crate::ground::text::visible::{self, Literal, Name, Use};
 /// How long a text in a row may be, in characters: of longer ones both ends are shown. The whole is one key away.
 const CELL_CHARS: usize = 160;
 
-/// How much of a value the page gets at once, in characters, when it asks for all. Arguments may be as large as memory.
+/// How much of all values the page gets at once, in characters, when it asks for all. Arguments may be as large as memory.
 const WHOLE_CHARS: usize = 2_000_000;
 
 /// A call, as a row of a table.
@@ -111,19 +111,31 @@ impl Row {
     }
 }
 
-/// The arguments of a call, in full.
+/// The arguments of a call, in full. If there is no room for all, long ones are shortened, not those beside them.
 pub(super) fn wholes(call: &Call) -> Vec<Whole> {
     let used = used(call.is_ours());
     let whole = |(argument, value): (&String, &Value)| {
-        let text = match value {
+        let value = match value {
             Value::String(text) => block(text, used),
             other => visible::json(&serde_json::to_string_pretty(other).unwrap_or_default()),
         };
-        let end = text.char_indices().nth(WHOLE_CHARS).map_or(text.len(), |(end, _)| end);
-        let left_out = text[end..].chars().count();
-        Whole { name: name(argument), value: text[..end].to_owned(), left_out }
+        Whole { name: name(argument), value, left_out: 0 }
     };
-    call.arguments.iter().map(whole).collect()
+    let mut wholes: Vec<_> = call.arguments.iter().map(whole).collect();
+    let mut shortest_first: Vec<_> = wholes.iter_mut().collect();
+    shortest_first.sort_by_key(|whole| whole.value.len());
+    let (mut room, mut count) = (WHOLE_CHARS, shortest_first.len());
+    for whole in shortest_first {
+        let chars = whole.value.chars().count();
+        let shown = chars.min(room / count);
+        if let Some((end, _)) = whole.value.char_indices().nth(shown) {
+            whole.value.truncate(end);
+        }
+        whole.left_out = chars - shown;
+        room -= shown;
+        count -= 1;
+    }
+    wholes
 }
 
 /// A call in a line.
@@ -252,5 +264,12 @@ mod tests {
         assert_eq!(wholes[0]["value"], format!("{}\n\tend é\\u200b", "x".repeat(5_000)));
         assert_eq!(wholes[0]["left_out"], 0);
         assert_eq!(wholes[1]["value"], "{\n  \"a\": 1\n}");
+        let long = "é".repeat(WHOLE_CHARS);
+        let wholes = super::wholes(&call_for_tests("s", json!({"a": long, "b": long, "c": "short"})));
+        let left: Vec<_> = wholes.iter().map(|whole| whole.left_out).collect();
+        assert!(left[0] > 0 && left[1] > 0 && left[2] == 0);
+        let shown: usize = wholes.iter().map(|whole| whole.value.chars().count()).sum();
+        assert_eq!(shown, WHOLE_CHARS);
+        assert_eq!(shown + left.iter().sum::<usize>(), 2 * WHOLE_CHARS + 5);
     }
 }

@@ -333,7 +333,7 @@ async function toggle(row) {
 
 // A text that the call would change, as a diff.
 function changeParts({ what, lines, left_out: leftOut }) {
-  if (!lines.length) return [make("p", "", what)];
+  if (!lines.length && !leftOut) return [make("p", "", what)];
   const text = make("pre", "diff");
   for (const { sign, text: line } of lines) {
     const kind = { "+": "added", "-": "removed", "@": "apart" }[sign] || "";
@@ -341,7 +341,8 @@ function changeParts({ what, lines, left_out: leftOut }) {
   }
   text.tabIndex = 0;
   text.setAttribute("aria-label", `Changes: ${what}`);
-  const parts = [make("h4", "", what), text];
+  const parts = [make("h4", "", what)];
+  if (lines.length) parts.push(text);
   if (leftOut) parts.push(make("p", "wrong", `${leftOut} more lines are not shown here; all of the arguments follow.`));
   return parts;
 }
