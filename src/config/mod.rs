@@ -2,22 +2,23 @@
 
 mod apart;
 mod connectors;
+mod error;
 mod remote;
 mod settings;
 mod states;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::connections::mcp_client::Connector;
 use crate::ground::env::{IPYBOX_CONTAINER, Variables};
 use crate::kernels::kernel::ShellCommands;
-use crate::kernels::sandbox::{Confinement, Exposed, PolicyError, PolicyPaths};
+use crate::kernels::sandbox::{Confinement, Exposed, PolicyPaths};
 
 use self::connectors::login_flags;
 pub(crate) use self::connectors::{connector_at, connector_here};
+pub use self::error::Error;
 pub(crate) use self::remote::RemoteServer;
 pub use self::settings::{
     ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, NotebookSettings, RemoteSettings,
@@ -32,132 +33,6 @@ pub use crate::kernels::sandbox::Backend as SandboxBackend;
 
 /// The prefix of variables that Jupyter's gateways accept from clients to configure a kernel's start.
 const START_VARIABLES: &str = "KERNEL_";
-
-/// Why the settings cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The workspace is no directory and cannot be made one.
-    #[error("use `{path}` as the workspace", path = path.display())]
-    Workspace {
-        /// The directory.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Code in the sandbox could write the user's home directory.
-    #[error(
-        "use `{path}` as the workspace of a sandbox: code in it could write your home directory `{home}`, whose files \
-         your shell, your desktop and your tools obey\n\
-         hint: name a directory of its own with `--workspace`; `--allow-home-workspace` takes this one all the same",
-        path = path.display(), home = home.display()
-    )]
-    HomeWorkspace {
-        /// The workspace.
-        path: PathBuf,
-        /// The home directory, which is the workspace or in it.
-        home: PathBuf,
-    },
-    /// A program that the host starts is a link to an exposed place.
-    #[error(
-        "use `{program}` beside a sandbox: it leads to `{place}`, where code in the sandbox can write\n\
-         hint: install it outside of that place, or remove its directory from `PATH`",
-        program = program.display(), place = place.display()
-    )]
-    ExposedProgram {
-        /// The program.
-        program: PathBuf,
-        /// Where it leads.
-        place: PathBuf,
-    },
-    /// The directory of the audit log cannot be hidden from code.
-    #[error(
-        "keep the audit log in `{directory}` beside a sandbox: the directory is hidden from code in it, and has files that \
-         code needs\n\
-         hint: give the log a directory of its own",
-        directory = directory.display()
-    )]
-    LogDirectory {
-        /// The directory.
-        directory: PathBuf,
-    },
-    /// The notebook or images would be written where a link of code leads.
-    #[error(
-        "write to `{directory}` beside a sandbox: code in it can replace `{place}` by a link\n\
-         hint: name a directory in the workspace, relative to it, or one that code cannot write",
-        directory = directory.display(), place = place.display()
-    )]
-    ExposedDirectory {
-        /// The directory.
-        directory: PathBuf,
-        /// What can be replaced.
-        place: PathBuf,
-    },
-    /// The workspace's state cannot be kept.
-    #[error(
-        "keep state in `{path}`\n\
-         hint: name a directory that you can write to with `--state-dir`",
-        path = path.display()
-    )]
-    StateDir {
-        /// The directory.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// There is no home directory to keep state in.
-    #[error(
-        "find your home directory to keep state in\n\
-         hint: name a directory with `--state-dir`"
-    )]
-    NoHome,
-    /// The sandbox's policy cannot be used.
-    #[error(transparent)]
-    SandboxPolicy(#[from] PolicyError),
-    /// The sandbox cannot be made on this machine, or its policy cannot be held.
-    #[error(transparent)]
-    Sandbox(Box<dyn std::error::Error + Send + Sync>),
-    /// The program to run in the sandbox is not executable.
-    #[error(
-        "run `{program}` in the sandbox: it is not an executable file\nhint: give the path of the program `ipybox`",
-        program = program.display()
-    )]
-    Gateway {
-        /// The path as given.
-        program: PathBuf,
-    },
-    /// Packages cannot be allowed from this domain in the sandbox.
-    #[error("allow packages from `{domain}` in the sandbox")]
-    InstallDomain {
-        /// The domain as given.
-        domain: String,
-        /// What is wrong with it.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// There is no program to run in the sandbox.
-    #[error(
-        "find the program `ipybox` to run in the sandbox: it is not on PATH\n\
-         hint: install it (`cargo install ipybox`), or give its path by `gateway_program`"
-    )]
-    NoGateway,
-    /// The Jupyter server that is to run kernels cannot be used.
-    #[error(transparent)]
-    Remote(Box<dyn std::error::Error + Send + Sync>),
-    /// Kernels are to run on a Jupyter server, and a setting is only for this machine.
-    #[error(
-        "run kernels on a Jupyter server with {what}: that is for kernels on this machine\n\
-         hint: leave it out; where the kernel runs, the server decides"
-    )]
-    NotRemote {
-        /// The setting.
-        what: &'static str,
-    },
-    /// Only shell commands may start programs, but they need no approval.
-    #[error(
-        "require shell commands without their approval\nhint: add `--approve-shell-cmds` (`approve_shell_cmds` in Rust)"
-    )]
-    EscapeWithoutApproval,
-}
 
 /// Where kernels run. It is decided only here.
 #[derive(Debug, Clone)]
