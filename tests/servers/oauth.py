@@ -182,6 +182,8 @@ class Application:
         if error:
             markup = "html-error" in self.faults
             description = MARKUP if markup else f"the fixture says {error}"
+            if "repeated-request" in self.faults:
+                description = f"{request.body.decode()} {credentials}"
             answer = {"error": error, "error_description": description}
             basic = [(b"www-authenticate", b'Basic realm="oauth"')]
             headers = basic if error == "invalid_client" and kind else []

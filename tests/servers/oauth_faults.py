@@ -22,6 +22,7 @@ FAULTS = {
     "no-iss": "neither the metadata nor the callback know of `iss`",
     "state-mismatch": "before the right callback, a forged one with another state arrives (its status is in the log)",
     "html-error [authorize|code|refresh]": "`error_description` has markup, escapes of terminals and control characters",
+    "repeated-request [code|refresh]": "a 400 `temporarily_unavailable` with the request and its credentials as `error_description`",
     "resource-mismatch [URL]": "the resource's metadata are of another one",
     "metadata-private [URL]": "the resource's metadata name an authorization server at http://169.254.169.254/",
     "issuer-mismatch [ISSUER]": "the server's metadata are of another issuer",
@@ -67,6 +68,8 @@ class Faults(dict):
                 error = name.partition(":")[2]
         if "html-error" in self and self.argument("html-error", "authorize") == place:
             error = "access_denied" if place == "authorize" else "invalid_grant"
+        if self.argument("repeated-request", "code") == place and "repeated-request" in self:
+            error = "temporarily_unavailable"
         if error is None or self.left == 0:
             return None
         self.left -= 1

@@ -79,7 +79,7 @@ impl Accounts {
             _ => {
                 let store = Store::new(key.clone(), server.to_string(), self.directory.as_deref());
                 let account = Arc::new(Account {
-                    server: Server::new(server, settings, store),
+                    server: Server::new(server, settings, store, self.redactor.clone()),
                     redactor: self.redactor.clone(),
                     tasks: self.tasks.clone(),
                     logging_in: AsyncMutex::default(),
@@ -175,7 +175,9 @@ impl Account {
     }
 
     /// Notes a request that was refused for want of a login, for `ipybox login`.
-    pub(crate) async fn note(&self, refused: Refused) {
+    pub(crate) async fn note(&self, mut refused: Refused) {
+        // It may repeat the token.
+        refused.challenge = refused.challenge.map(|text| self.redactor.redact(&text).into_owned());
         if let Err(error) = blocking(&self.server.store, |store| store.note(refused)).await {
             tracing::warn!(
                 error = crate::ground::text::describe(&error),
@@ -280,7 +282,7 @@ impl Account {
             AuthError::CredentialStoreError(why) => Error::NotKept(why),
             // An authorization server that no longer knows the client will not know it later either.
             AuthError::TokenRefreshFailed(why) if is_final(&why) => Error::Ended(foreign(&why)),
-            AuthError::TokenRefreshFailed(why) => Error::Unavailable(foreign(&why)),
+            AuthError::TokenRefreshFailed(why) => Error::Unavailable(found.http.why(&why)),
             error => Error::Unavailable(with_causes(&error)),
         })?;
         tracing::info!(server = %super::http::shown(&self.server.url), "the token for an MCP server was renewed");

@@ -1,6 +1,7 @@
 //! The HTTP requests of the protocol: to which addresses they may go, and how long and large answers may be.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::Request;
@@ -8,7 +9,9 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Url, redirect};
 use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientFuture, OAuthHttpRequest};
 
-use super::{Error, foreign};
+use super::token_request::TokenRequest;
+use super::{Error, foreign, with_causes};
+use crate::ground::text::Redactor;
 use crate::ground::web::{self, Closed, Proxies, closed};
 
 /// The timeout of a request.
@@ -82,10 +85,12 @@ fn literal(url: &Url) -> Option<IpAddr> {
     }
 }
 
-/// Sends the requests for one server.
+/// Sends the requests of one conversation with a server and its authorization server.
 pub(super) struct Http {
     client: Client,
     reachable: Reachable,
+    redactor: Redactor,
+    failure: Mutex<Option<String>>,
 }
 
 /// Why a request was not made, or its answer is not used.
@@ -102,19 +107,45 @@ enum Unsent {
 }
 
 impl Http {
-    pub(super) fn new(server: &Url, reachable: Reachable) -> Result<Self, Error> {
+    pub(super) fn new(client: Client, reachable: Reachable, redactor: Redactor) -> Self {
+        Self { client, reachable, redactor, failure: Mutex::default() }
+    }
+
+    /// A client for requests that `server` leads to.
+    pub(super) fn client(server: &Url, reachable: Reachable) -> Result<Client, Error> {
         let client = web::client(Proxies::to(server), |builder| {
             builder.redirect(redirect::Policy::none()).timeout(TIMEOUT).dns_resolver(Guarded(reachable))
         });
-        Ok(Self { client: client.map_err(Error::Unavailable)?, reachable })
+        client.map_err(Error::Unavailable)
     }
 
     pub(super) fn reachable(&self) -> Reachable {
         self.reachable
     }
 
-    /// Sends a request, which goes nowhere else than its URL says.
+    /// Why the last request has no answer that can be used, or else `error`, which is rmcp's: it names no causes.
+    pub(super) fn why(&self, error: &str) -> String {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        failure.unwrap_or_else(|| foreign(error))
+    }
+
+    /// Sends a request, which goes nowhere else than its URL says. No error repeats its secrets.
     pub(super) async fn send(&self, request: Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, BoxError> {
+        let token_request = TokenRequest::of(&request);
+        if let Some(token_request) = &token_request {
+            token_request.note(&self.redactor);
+        }
+        let answer = self.answer(request).await;
+        let answer = answer.and_then(|answer| match token_request {
+            Some(token_request) => Ok(token_request.read(answer)?),
+            None => Ok(answer),
+        });
+        let failure = answer.as_ref().err().map(|error| with_causes(error.as_ref()));
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+        answer
+    }
+
+    async fn answer(&self, request: Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, BoxError> {
         let request = reqwest::Request::try_from(request)?;
         if let Some(why) = self.reachable.why_not(request.url()) {
             return Err(Unsent::Address { url: shown(request.url()), why }.into());

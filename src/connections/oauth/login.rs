@@ -12,10 +12,11 @@ use serde_json::json;
 
 use super::account::Account;
 use super::callback::{self, Answer, Arrived, Callback};
+use super::http::Http;
 use super::server::Found;
 use super::store::{ForClient, Store, blocking};
 use super::token::Token;
-use super::{Error, Grant, foreign, with_causes};
+use super::{Error, Grant, with_causes};
 use crate::ground::text::describe;
 
 /// The name under which ipybox is registered.
@@ -112,9 +113,8 @@ impl Account {
         let url = manager.get_authorization_url(&scopes).await;
         let url = url.map_err(|error| Error::Discovery(with_causes(&error)))?;
         let url = self.server.http()?.reachable().check("its authorization endpoint", &url)?;
-        let state = state_of(&url);
-        callback.expect(&state);
-        let asking = self.ask(&manager, &mut callback, &url, &state, opener);
+        callback.expect(&state_of(&url));
+        let asking = self.ask(&manager, &resolved.http, &mut callback, &url, opener);
         let asked = tokio::time::timeout(timeout, asking).await;
         callback.end().await;
         asked.unwrap_or(Err(Error::Silent { after: timeout }))?;
@@ -126,9 +126,9 @@ impl Account {
     async fn ask(
         &self,
         manager: &AuthorizationManager,
+        http: &Http,
         callback: &mut Callback,
         url: &Url,
-        state: &str,
         opener: &dyn Opener,
     ) -> Result<(), Error> {
         let visit = Visit { url: url.to_string() };
@@ -150,11 +150,11 @@ impl Account {
                         opening = None;
                         continue;
                     }
-                    Visited::Pasted(pasted) => (pasted_answer(&pasted, state), None),
+                    Visited::Pasted(pasted) => (pasted_answer(&pasted, &state_of(url)), None),
                 },
             };
             let outcome = match answer {
-                Ok(answer) => self.exchange(manager, answer).await,
+                Ok(answer) => self.exchange(manager, http, answer).await,
                 Err(error) => Err(error),
             };
             if let Some(page) = page {
@@ -165,13 +165,18 @@ impl Account {
         }
     }
 
-    async fn exchange(&self, manager: &AuthorizationManager, answer: Answer) -> Result<(), Error> {
+    async fn exchange(
+        &self,
+        manager: &AuthorizationManager,
+        http: &Http,
+        answer: Answer,
+    ) -> Result<(), Error> {
         let Answer { code, state, issuer } = answer;
         // A renewal that goes on would write over it.
         let _lock = blocking(&self.server.store, Store::lock).await?;
         let exchanged = manager.exchange_code_for_token_with_issuer(&code, &state, issuer.as_deref()).await;
         let tokens = exchanged.map_err(|error| match error {
-            AuthError::TokenExchangeFailed(why) => Error::Token(foreign(&why)),
+            AuthError::TokenExchangeFailed(why) => Error::Token(http.why(&why)),
             AuthError::CredentialStoreError(why) => Error::NotKept(why),
             error @ (AuthError::AuthorizationServerMismatch { .. }
             | AuthError::AuthorizationServerMissingIssuer { .. }
@@ -224,7 +229,7 @@ impl Account {
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let registered = manager.register_client(CLIENT_NAME, redirect_uri, &scopes).await;
         registered.map_err(|error| match error {
-            AuthError::RegistrationFailed(why) => Error::Registration(foreign(&why)),
+            AuthError::RegistrationFailed(why) => Error::Registration(resolved.http.why(&why)),
             // The error is in what the authorization server publishes: no registration fixes it.
             error @ (AuthError::PkceUnsupported | AuthError::InvalidScope(_)) => {
                 Error::Discovery(with_causes(&error))

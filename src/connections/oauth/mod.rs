@@ -21,6 +21,7 @@ mod server;
 mod settings;
 mod store;
 mod token;
+mod token_request;
 
 use std::time::Duration;
 
