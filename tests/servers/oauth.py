@@ -247,6 +247,7 @@ class Application:
         endpoints = {
             "javascript-url": "javascript:alert(1)",
             "file-url": "file:///etc/passwd",
+            "user-info": f"{origin}/authorize".replace("//", "//bank.example@", 1),
             "plain-http": "http://example.com/authorize",
         }
         for name, endpoint in endpoints.items():

@@ -28,6 +28,7 @@ FAULTS = {
     "issuer-mismatch [ISSUER]": "the server's metadata are of another issuer",
     "javascript-url": "the authorization endpoint is `javascript:alert(1)`",
     "file-url": "the authorization endpoint is `file:///etc/passwd`",
+    "user-info": "the authorization endpoint is that of the server behind a user name, `http://bank.example@…`",
     "plain-http": "the authorization endpoint is http://example.com/authorize",
     "no-s256 [absent]": "PKCE by `plain` alone, or not mentioned at all",
     "metadata KEY JSON": "that entry in the server's metadata; `null` takes it away",

@@ -153,9 +153,7 @@ fn is_page(url: &url::Url, is_local: bool) -> bool {
         Some(url::Host::Ipv6(address)) => Some(address.into()),
         _ => None,
     };
-    // `https://bank.example@evil.example` looks like another address than it is.
-    let is_bare = url.username().is_empty() && url.password().is_none();
-    is_bare
+    !crate::ground::web::has_user(url)
         && match (url.scheme(), crate::ground::web::is_loopback(url)) {
             ("http" | "https", true) => is_local,
             ("https", false) => address.and_then(crate::ground::web::closed).is_none(),

@@ -45,6 +45,10 @@ impl Reachable {
     /// Why a secret may not be sent to `url`, nor a user; the reason follows "which".
     pub(super) fn why_not(self, url: &Url) -> Option<&'static str> {
         let is_loopback = web::is_loopback(url);
+        // `https://bank.example@evil.example` looks like another address than it is.
+        if web::has_user(url) {
+            return Some("hides where it leads behind a user name");
+        }
         match url.scheme() {
             "https" => {}
             "http" if is_loopback && self.loopback => {}
@@ -222,6 +226,8 @@ mod tests {
             "https://[::ffff:10.0.0.1]/",
             "https://[fe80::1]/",
             "https://0/",
+            "https://accounts.example.com@as.example.com/",
+            "https://:password@as.example.com/",
             "javascript:alert(1)",
             "file:///etc/passwd",
             "data:text/html,x",

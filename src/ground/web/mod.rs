@@ -41,6 +41,11 @@ pub(crate) fn is_loopback(url: &reqwest::Url) -> bool {
     }
 }
 
+/// Whether the URL has a user name or a password, which make it look like another address than it is.
+pub(crate) fn has_user(url: &reqwest::Url) -> bool {
+    !url.username().is_empty() || url.password().is_some()
+}
+
 /// An HTTP client with what `configure` adds.
 ///
 /// # Errors

@@ -31,6 +31,7 @@ async fn users_are_sent_to_web_pages_alone() {
     refused(&["--fault", "javascript-url"], "is not the address of a web page").await;
     refused(&["--fault", "file-url"], "is not the address of a web page").await;
     refused(&["--fault", "plain-http"], "is not encrypted").await;
+    refused(&["--fault", "user-info"], "hides where it leads behind a user name").await;
 }
 
 #[tokio::test]
