@@ -17,6 +17,7 @@ use super::token::Token;
 use super::{Error, Settings, foreign, machine, with_causes};
 use crate::ground::files::Stamp;
 use crate::ground::text::Redactor;
+use crate::ground::web::bare;
 
 /// How long a failure to get a token holds for further calls.
 const FAILURE_HOLDS: Duration = Duration::from_secs(3);
@@ -67,11 +68,10 @@ impl Accounts {
         self.tasks.reopen();
     }
 
-    /// The account with the server at `url`. Its query, which may hold a secret, is no part of it.
+    /// The account with the server at `url`. Its user name, password and query, which the authorization server must not see,
+    /// are no part of it.
     pub(crate) fn with(&self, url: &Url, settings: Settings) -> Arc<Account> {
-        let mut server = url.clone();
-        server.set_query(None);
-        server.set_fragment(None);
+        let server = bare(url);
         let key = settings.key(&server);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         match open.get(&key) {

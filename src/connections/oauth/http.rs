@@ -75,10 +75,7 @@ impl Reachable {
 
 /// The URL as far as it holds no values.
 pub(super) fn shown(url: &Url) -> String {
-    let mut url = url.clone();
-    url.set_query(None);
-    url.set_fragment(None);
-    foreign(url.as_str())
+    foreign(web::bare(url).as_str())
 }
 
 fn literal(url: &Url) -> Option<IpAddr> {

@@ -113,7 +113,10 @@ impl Account {
         let url = manager.get_authorization_url(&scopes).await;
         let url = url.map_err(|error| Error::Discovery(with_causes(&error)))?;
         let url = self.server.http()?.reachable().check("its authorization endpoint", &url)?;
-        callback.expect(&state_of(&url));
+        // The server's own metadata name it, and may repeat the password of its URL.
+        let resource = parameter(&url, "resource");
+        self.server.http()?.reachable().check("its `resource`", &resource)?;
+        callback.expect(&parameter(&url, "state"));
         let asking = self.ask(&manager, &resolved.http, &mut callback, &url, opener);
         let asked = tokio::time::timeout(timeout, asking).await;
         callback.end().await;
@@ -150,7 +153,7 @@ impl Account {
                         opening = None;
                         continue;
                     }
-                    Visited::Pasted(pasted) => (pasted_answer(&pasted, &state_of(url)), None),
+                    Visited::Pasted(pasted) => (pasted_answer(&pasted, &parameter(url, "state")), None),
                 },
             };
             let outcome = match answer {
@@ -275,9 +278,10 @@ fn takes_documents(resolved: &Found) -> bool {
     field.and_then(serde_json::Value::as_bool).unwrap_or_default()
 }
 
-fn state_of(url: &Url) -> String {
-    let state = url.query_pairs().find(|(name, _)| name == "state");
-    state.map(|(_, value)| value.into_owned()).unwrap_or_default()
+/// The value of a parameter of the authorization URL. The last one: an endpoint may have others of its own.
+fn parameter(url: &Url, name: &str) -> String {
+    let found = url.query_pairs().filter(|(key, _)| key == name).last();
+    found.map(|(_, value)| value.into_owned()).unwrap_or_default()
 }
 
 /// The answer in a redirect URI that a user has pasted, or in its query alone.

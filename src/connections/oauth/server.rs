@@ -16,7 +16,7 @@ const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An MCP server behind a login.
 pub(super) struct Server {
-    /// Its URL without a query, which may hold a secret.
+    /// Its URL without user name, password and query, which may be secrets.
     pub(super) url: Url,
     pub(super) settings: Settings,
     pub(super) store: Arc<Store>,

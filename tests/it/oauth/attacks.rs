@@ -35,6 +35,23 @@ async fn users_are_sent_to_web_pages_alone() {
 }
 
 #[tokio::test]
+async fn the_password_in_a_servers_url_is_neither_sent_on_nor_shown() {
+    let behind = Behind::sdk(&[]);
+    let place = Place::new();
+    let with_password = behind.url.replace("//", "//me:its-password@");
+    log_in(&place, &with_password).await;
+    let mut ipybox = session_with(&place, json!({}), &["--log-level", "DEBUG"]).await;
+    ipybox.register("notes", json!({"url": with_password})).await.ok();
+    let listed = text(&run(&place, &["servers"]).await);
+    assert!(listed.contains("//…@127.0.0.1") && listed.contains("logged in"), "{listed}");
+    let log = behind.log().await;
+    let flow = log["requests"].as_array().unwrap().iter().filter(|request| request["path"] != "/mcp");
+    let all = format!("{listed} {:?} {}", flow.collect::<Vec<_>>(), ipybox.log());
+    assert!(!all.contains("its-password"), "{all}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn a_forged_answer_does_not_end_the_login() {
     let behind = Behind::sdk(&["--fault", "state-mismatch"]);
     log_in(&Place::new(), &behind.url).await;
