@@ -7,6 +7,7 @@ use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
+use super::elicitation::URL_BYTES;
 use super::http_failure::{self, BODY_CHARS, HttpError, Refusal, RequestFailure};
 use super::sse::SseFailure;
 use crate::ground::text::shortened;
@@ -132,8 +133,9 @@ fn answered(error: ErrorData) -> Failure {
 
 /// Whether a text may send the user to the page.
 fn is_nameable(url: &str) -> bool {
-    url::Url::parse(url)
-        .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && !crate::ground::web::has_user(&url))
+    url.len() <= URL_BYTES
+        && url::Url::parse(url)
+            .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && !crate::ground::web::has_user(&url))
 }
 
 #[cfg(test)]

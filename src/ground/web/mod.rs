@@ -100,7 +100,11 @@ mod tests {
     #[test]
     fn urls_are_shown_without_user_names_and_passwords() {
         for (url, shown, kept) in [
-            ("http://me:pass@a.example:1/mcp?k=1#f", "http://…@a.example:1/mcp?k=1#f", "http://a.example:1/mcp"),
+            (
+                "http://me:pass@a.example:1/mcp?k=1#f",
+                "http://…@a.example:1/mcp?k=1#f",
+                "http://a.example:1/mcp",
+            ),
             ("https://me@a.example", "https://…@a.example", "https://a.example/"),
             ("https://a@b:c@d.example/x@y", "https://…@d.example/x@y", "https://d.example/x@y"),
             ("https://a.example/@me", "https://a.example/@me", "https://a.example/@me"),

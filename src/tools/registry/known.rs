@@ -289,8 +289,8 @@ impl KnownServers {
             object.insert("type".to_owned(), json!("streamable_http"));
             ServerParameters::parse(&object).map_err(|_| error)
         });
-        let parameters = parsed
-            .map_err(|error| KnownServerError::Url { url: shown.clone(), why: describe(&error) })?;
+        let parameters =
+            parsed.map_err(|error| KnownServerError::Url { url: shown.clone(), why: describe(&error) })?;
         Ok(Named { name: shown, parameters })
     }
 }
