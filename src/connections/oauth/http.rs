@@ -42,6 +42,16 @@ impl Reachable {
         }
     }
 
+    /// Whether an unencrypted request may go to the address: on this machine, or in a private network.
+    fn allows_unencrypted(self, address: IpAddr) -> bool {
+        closed(address).is_some() && self.allows(address)
+    }
+
+    /// Whether the URL has a private address that may be reached.
+    pub(super) fn is_private(self, url: &Url) -> bool {
+        literal(url).is_some_and(|address| closed(address) == Some(Closed::Private) && self.allows(address))
+    }
+
     /// Why a secret may not be sent to `url`, nor a user; the reason follows "which".
     pub(super) fn why_not(self, url: &Url) -> Option<&'static str> {
         let is_loopback = web::is_loopback(url);
@@ -52,7 +62,11 @@ impl Reachable {
         match url.scheme() {
             "https" => {}
             "http" if is_loopback && self.loopback => {}
-            "http" if self.private && !is_loopback => {}
+            // The addresses of a name are looked at when it is resolved.
+            "http"
+                if self.private
+                    && !is_loopback
+                    && literal(url).is_none_or(|it| self.allows_unencrypted(it)) => {}
             "http" => return Some("is not encrypted (`https`)"),
             _ => return Some("is not the address of a web page"),
         }
@@ -88,10 +102,18 @@ fn literal(url: &Url) -> Option<IpAddr> {
 
 /// Sends the requests of one conversation with a server and its authorization server.
 pub(super) struct Http {
-    client: Client,
+    clients: Clients,
     reachable: Reachable,
     redactor: Redactor,
     failure: Mutex<Option<String>>,
+}
+
+/// The clients of one server.
+#[derive(Clone)]
+pub(super) struct Clients {
+    encrypted: Client,
+    /// Reaches this machine and private networks alone, and through no proxy, which would resolve names by itself.
+    unencrypted: Client,
 }
 
 /// Why a request was not made, or its answer is not used.
@@ -107,17 +129,41 @@ enum Unsent {
     Silent,
 }
 
+impl Clients {
+    /// Clients for requests that `server` leads to.
+    pub(super) fn new(server: &Url, reachable: Reachable) -> Result<Self, Error> {
+        let client = |proxies, is_encrypted| {
+            let client = web::client(proxies, |builder| {
+                let builder = if is_encrypted { builder } else { builder.tls_certs_only([]) };
+                let resolver = Guarded { reachable, is_encrypted };
+                builder.redirect(redirect::Policy::none()).timeout(TIMEOUT).dns_resolver(resolver)
+            });
+            client.map_err(Error::Unavailable)
+        };
+        Ok(Self { encrypted: client(Proxies::to(server), true)?, unencrypted: client(Proxies::None, false)? })
+    }
+}
+
 impl Http {
-    pub(super) fn new(client: Client, reachable: Reachable, redactor: Redactor) -> Self {
-        Self { client, reachable, redactor, failure: Mutex::default() }
+    pub(super) fn new(clients: Clients, reachable: Reachable, redactor: Redactor) -> Self {
+        Self { clients, reachable, redactor, failure: Mutex::default() }
     }
 
-    /// A client for requests that `server` leads to.
-    pub(super) fn client(server: &Url, reachable: Reachable) -> Result<Client, Error> {
-        let client = web::client(Proxies::to(server), |builder| {
-            builder.redirect(redirect::Policy::none()).timeout(TIMEOUT).dns_resolver(Guarded(reachable))
-        });
-        client.map_err(Error::Unavailable)
+    /// Checks a page that a user is to visit.
+    pub(super) async fn check_page(&self, what: &'static str, url: &str) -> Result<Url, Error> {
+        let url = self.reachable.check(what, url)?;
+        if url.scheme() == "http"
+            && let Some(name) = url.domain()
+        {
+            let found = tokio::net::lookup_host((name, 0)).await;
+            let is_near =
+                found.is_ok_and(|mut found| found.all(|it| self.reachable.allows_unencrypted(it.ip())));
+            if !is_near {
+                let why = "is neither encrypted (`https`) nor in a private network";
+                return Err(Error::Address { what, url: shown(&url), why });
+            }
+        }
+        Ok(url)
     }
 
     pub(super) fn reachable(&self) -> Reachable {
@@ -152,7 +198,9 @@ impl Http {
             return Err(Unsent::Address { url: shown(request.url()), why }.into());
         }
         let answering = async {
-            let mut response = self.client.execute(request).await.map_err(reqwest::Error::without_url)?;
+            let Clients { encrypted, unencrypted } = &self.clients;
+            let client = if request.url().scheme() == "http" { unencrypted } else { encrypted };
+            let mut response = client.execute(request).await.map_err(reqwest::Error::without_url)?;
             let mut answer = http::Response::builder().status(response.status());
             for (name, value) in response.headers() {
                 answer = answer.header(name, value);
@@ -180,14 +228,21 @@ impl OAuthHttpClient for Http {
 }
 
 /// Resolves names to addresses that may be reached.
-struct Guarded(Reachable);
+struct Guarded {
+    reachable: Reachable,
+    is_encrypted: bool,
+}
 
 impl Resolve for Guarded {
     fn resolve(&self, name: Name) -> Resolving {
-        let reachable = self.0;
+        let (reachable, is_encrypted) = (self.reachable, self.is_encrypted);
+        let allows = move |address| match is_encrypted {
+            true => reachable.allows(address),
+            false => reachable.allows_unencrypted(address),
+        };
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let addresses: Vec<SocketAddr> = found.filter(|address| reachable.allows(address.ip())).collect();
+            let addresses: Vec<SocketAddr> = found.filter(|address| allows(address.ip())).collect();
             match addresses.is_empty() {
                 true => Err(Unsent::Name(name.as_str().to_owned()).into()),
                 false => Ok(Box::new(addresses.into_iter()) as Addrs),
@@ -244,6 +299,28 @@ mod tests {
         check("https://10.0.0.2/mcp", false, "https://127.0.0.1/token", false);
         check("https://mcp.corp/mcp", true, "https://10.0.0.1/token", true);
         check("https://mcp.corp/mcp", true, "http://sso.corp/token", true);
+        check("https://mcp.corp/mcp", true, "http://10.0.0.1/token", true);
         check("https://mcp.corp/mcp", true, "http://169.254.169.254/", false);
+        check("https://mcp.corp/mcp", true, "http://93.184.216.34/token", false);
+        check("http://10.0.0.2/mcp", false, "http://93.184.216.34/token", false);
+    }
+
+    async fn resolved(host: &str, is_encrypted: bool) -> bool {
+        let reachable = Reachable { loopback: false, private: true };
+        let guarded = Guarded { reachable, is_encrypted };
+        guarded.resolve(host.parse().unwrap()).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn unencrypted_requests_stay_in_private_networks() {
+        // `lookup_host` gives addresses back as they are.
+        assert!(resolved("10.0.0.1", false).await && resolved("10.0.0.1", true).await);
+        assert!(!resolved("93.184.216.34", false).await && resolved("93.184.216.34", true).await);
+        assert!(!resolved("127.0.0.1", false).await && !resolved("127.0.0.1", true).await);
+        let reachable = Reachable { loopback: false, private: true };
+        let server = Url::parse("https://mcp.corp/mcp").unwrap();
+        let http = Http::new(Clients::new(&server, reachable).unwrap(), reachable, Redactor::default());
+        assert!(http.check_page("it", "http://10.0.0.1/authorize").await.is_ok());
+        assert!(http.check_page("it", "http://no-such-name.invalid/authorize").await.is_err());
     }
 }

@@ -87,7 +87,7 @@ impl Account {
         }
         self.server.check_issuer(&resolved).await?;
         let page = &resolved.metadata.authorization_endpoint;
-        self.server.http()?.reachable().check("its authorization endpoint", page)?;
+        resolved.http.check_page("its authorization endpoint", page).await?;
         let scopes = self.scopes(&manager, &resolved, scopes).await?;
         let mut callback = Callback::listen(redirect_uri.as_deref()).await?;
         let document = client_metadata_url.as_deref().filter(|_| takes_documents(&resolved));
@@ -112,10 +112,10 @@ impl Account {
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let url = manager.get_authorization_url(&scopes).await;
         let url = url.map_err(|error| Error::Discovery(with_causes(&error)))?;
-        let url = self.server.http()?.reachable().check("its authorization endpoint", &url)?;
+        let url = resolved.http.check_page("its authorization endpoint", &url).await?;
         // The server's own metadata name it, and may repeat the password of its URL.
         let resource = parameter(&url, "resource");
-        self.server.http()?.reachable().check("its `resource`", &resource)?;
+        resolved.http.reachable().check("its `resource`", &resource)?;
         callback.expect(&parameter(&url, "state"));
         let asking = self.ask(&manager, &resolved.http, &mut callback, &url, opener);
         let asked = tokio::time::timeout(timeout, asking).await;
@@ -227,7 +227,7 @@ impl Account {
         scopes: &[String],
     ) -> Result<OAuthClientConfig, Error> {
         if let Some(endpoint) = &resolved.metadata.registration_endpoint {
-            self.server.http()?.reachable().check("its registration endpoint", endpoint)?;
+            resolved.http.reachable().check("its registration endpoint", endpoint)?;
         }
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let registered = manager.register_client(CLIENT_NAME, redirect_uri, &scopes).await;

@@ -17,6 +17,7 @@ mod http;
 mod jwt;
 mod login;
 mod machine;
+mod private;
 mod server;
 mod settings;
 mod store;

@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use reqwest::{Client, Url};
+use reqwest::Url;
 use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetadata};
 
-use super::http::{Http, Reachable};
+use super::http::{Clients, Http, Reachable};
 use super::store::{ForClient, Store, blocking};
-use super::{Error, Settings, earlier, foreign, with_causes};
+use super::{Error, Settings, earlier, foreign, private, with_causes};
 use crate::ground::text::Redactor;
 
 /// Metadata is read within this time: a hostile server may have many pages for us, each of them slow.
@@ -22,7 +22,7 @@ pub(super) struct Server {
     pub(super) store: Arc<Store>,
     redactor: Redactor,
     /// Made at the first request: reading the machine's certificates takes some milliseconds.
-    client: Mutex<Option<Client>>,
+    clients: Mutex<Option<Clients>>,
 }
 
 /// The authorization server of an MCP server.
@@ -36,7 +36,7 @@ pub(super) struct Found {
 
 impl Server {
     pub(super) fn new(url: Url, settings: Settings, store: Store, redactor: Redactor) -> Self {
-        Self { url, settings, store: Arc::new(store), redactor, client: Mutex::default() }
+        Self { url, settings, store: Arc::new(store), redactor, clients: Mutex::default() }
     }
 
     /// Checks that the authorization server is the one that the user names, or that a client's own secret went to before.
@@ -83,7 +83,10 @@ impl Server {
             };
             match resolved {
                 Ok(resolved) => Ok((resolved.source.is_discovered(), resolved.metadata)),
-                Err(error) => Ok((true, earlier::metadata(&http, &self.url, challenge, error).await?)),
+                Err(error) => match private::metadata(&http, error).await {
+                    Ok(metadata) => Ok((true, metadata)),
+                    Err(error) => Ok((true, earlier::metadata(&http, &self.url, challenge, error).await?)),
+                },
             }
         };
         let resolved = tokio::time::timeout(DISCOVERY_TIMEOUT, resolving).await;
@@ -110,12 +113,12 @@ impl Server {
     /// For one conversation.
     pub(super) fn http(&self) -> Result<Arc<Http>, Error> {
         let reachable = Reachable::from(&self.url, self.settings.private_addresses);
-        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
-        let made = match &*client {
-            Some(client) => client.clone(),
-            None => Http::client(&self.url, reachable)?,
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = match &*clients {
+            Some(clients) => clients.clone(),
+            None => Clients::new(&self.url, reachable)?,
         };
-        *client = Some(made.clone());
+        *clients = Some(made.clone());
         Ok(Arc::new(Http::new(made, reachable, self.redactor.clone())))
     }
 }
