@@ -175,6 +175,11 @@ class Application:
                     await asyncio.sleep(seconds)
             finally:
                 self.refreshing -= 1
+        for fault, key in (("token-type", "token_type"), ("access-token", "access_token")):
+            if fault in self.faults:
+                answer = {"access_token": "a", "token_type": "Bearer"}
+                answer[key] = self.faults[fault][0]
+                return await reply(send, 200, answer)
         error = self.faults.error(place)
         if error == "unavailable":
             page = b"<html><body>503 Service Unavailable</body></html>"

@@ -39,6 +39,8 @@ FAULTS = {
     "401-after N": "the tokens there are at the Nth tool call are refused from then on: new ones work",
     "401-always": "every tool call is answered 401, whatever the token",
     "token-echo": "the tool `echo` gives the Authorization header back, too",
+    "token-type TYPE": "that `token_type`",
+    "access-token TOKEN": "that access token",
     "token-without-expiry": "no `expires_in`",
     "concurrent [SECONDS]": "each refresh takes that long (0.5), so that two of them overlap",
 }

@@ -22,6 +22,9 @@ use crate::ground::text::describe;
 /// The name under which ipybox is registered.
 const CLIENT_NAME: &str = "ipybox";
 
+/// The longest scopes that are asked for, in bytes: all are in the page's address.
+const LONGEST_SCOPES: usize = 16 * 1024;
+
 /// Sends a user to a page.
 pub(crate) trait Opener: Send + Sync {
     /// Has the user visit the page. The login goes on after it, until the browser has brought its answer.
@@ -207,8 +210,16 @@ impl Account {
                 scopes.push(scope.clone());
             }
         }
-        if scopes.is_empty() {
-            return Ok(manager.select_initial_scopes(&[]).await);
+        let is_initial = scopes.is_empty();
+        if is_initial {
+            scopes = manager.select_initial_scopes(&[]).await;
+        }
+        if scopes.iter().map(String::len).sum::<usize>() > LONGEST_SCOPES {
+            let what = "is asked for more scopes than a page's address can have";
+            return Err(Error::Discovery(format!("the login {what}: {LONGEST_SCOPES} bytes")));
+        }
+        if is_initial {
+            return Ok(scopes);
         }
         // Without it some authorization servers give nothing to renew tokens with (SEP-2207).
         let offline = "offline_access".to_owned();

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use percent_encoding::percent_decode_str;
+use rmcp::transport::auth::OAuthTokenResponse;
 use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 
@@ -15,6 +16,9 @@ use crate::ground::text::{Redactor, shortened};
 
 /// The media type of such a request.
 const FORM: &str = "application/x-www-form-urlencoded";
+
+/// The grant by which an identity provider gives an assertion (RFC 8693).
+const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 
 /// The fields that are no secrets (RFC 6749, 7521, 8693, 8707). All others are.
 #[rustfmt::skip]
@@ -32,9 +36,14 @@ const SHORTEST_NOTED: usize = 16;
 /// The longest text of an error that is read, in characters.
 const TEXT_CHARS: usize = 1000;
 
+/// The longest access token and list of scopes, in bytes: servers take no longer headers.
+const LONGEST: usize = 64 * 1024;
+
 /// A request for a token. It has no `Debug`: it holds secrets.
 pub(super) struct TokenRequest {
     secrets: Vec<Secret>,
+    /// Whether it asks an identity provider for an assertion, which is no token for a server.
+    is_for_assertion: bool,
 }
 
 struct Secret {
@@ -49,6 +58,35 @@ pub(super) enum NoToken {
     Status(StatusCode),
     #[error("its answer is not a token response")]
     NoResponse,
+    #[error("its token is of the type `{0}`; servers are sent tokens of the type `Bearer`")]
+    Type(String),
+    #[error("{0}")]
+    Token(#[from] Unusable),
+    #[error("its answer grants more than {LONGEST} bytes of scopes")]
+    Scopes,
+}
+
+/// Why an access token cannot be sent to a server.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unusable {
+    #[error("its access token is empty")]
+    Empty,
+    #[error("its access token is longer than {LONGEST} bytes")]
+    TooLong,
+    #[error(
+        "its access token has characters that no header can have: RFC 6750 wants letters, digits and `-._~+/=`"
+    )]
+    Characters,
+}
+
+/// Checks that a server can be sent an access token. Servers use more characters than RFC 6750 allows.
+pub(super) fn check_token(token: &str) -> Result<(), Unusable> {
+    match token.len() {
+        0 => Err(Unusable::Empty),
+        length if length > LONGEST => Err(Unusable::TooLong),
+        _ if !token.bytes().all(|byte| byte.is_ascii_graphic()) => Err(Unusable::Characters),
+        _ => Ok(()),
+    }
 }
 
 impl TokenRequest {
@@ -58,10 +96,12 @@ impl TokenRequest {
         if request.method() != Method::POST || !kind.starts_with(FORM.as_bytes()) {
             return None;
         }
-        let fields = form_urlencoded::parse(request.body());
-        let secrets = fields.filter(|(name, _)| !PUBLIC.contains(&name.as_ref()));
+        let fields = || form_urlencoded::parse(request.body());
+        let is_for_assertion = fields().any(|(name, value)| name == "grant_type" && value == TOKEN_EXCHANGE);
+        let secrets = fields().filter(|(name, _)| !PUBLIC.contains(&name.as_ref()));
         let secrets = secrets.map(|(name, value)| Secret::new(&name, &value));
-        Some(Self { secrets: secrets.chain(credentials(request.headers())).collect() })
+        let secrets = secrets.chain(credentials(request.headers())).collect();
+        Some(Self { secrets, is_for_assertion })
     }
 
     /// Lets the redactor know the secrets.
@@ -76,7 +116,7 @@ impl TokenRequest {
     /// The answer as far as it is used: of an error its code and description, unless they repeat a part of a secret.
     ///
     /// # Errors
-    /// It has neither tokens nor an error of RFC 6749.
+    /// It has neither tokens that can be used nor an error of RFC 6749.
     pub(super) fn read(&self, answer: Response<Vec<u8>>) -> Result<Response<Vec<u8>>, NoToken> {
         let status = answer.status();
         let fields: Map<String, Value> = serde_json::from_slice(answer.body()).map_err(|_| match status {
@@ -84,8 +124,8 @@ impl TokenRequest {
             status => NoToken::Status(status),
         })?;
         let text = |key: &str| fields.get(key).and_then(Value::as_str);
-        if status.is_success() && text("access_token").is_some() {
-            return Ok(answer);
+        if status.is_success() && fields.contains_key("access_token") {
+            return if self.is_for_assertion { Ok(answer) } else { self.check(&fields).map(|()| answer) };
         }
         let error =
             text("error").filter(|error| !self.is_repeated_in(error)).ok_or(NoToken::Status(status))?;
@@ -99,6 +139,28 @@ impl TokenRequest {
         *shown.status_mut() = if status.is_success() { StatusCode::BAD_REQUEST } else { status };
         shown.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Ok(shown)
+    }
+
+    /// Checks that an answer has a token for a server, and that it can be kept.
+    fn check(&self, fields: &Map<String, Value>) -> Result<(), NoToken> {
+        let text = |key: &str| fields.get(key).and_then(Value::as_str);
+        let (Some(token), Some(kind)) = (text("access_token"), text("token_type")) else {
+            return Err(NoToken::NoResponse);
+        };
+        if !kind.eq_ignore_ascii_case("bearer") {
+            return Err(NoToken::Type(if self.is_repeated_in(kind) {
+                "…".to_owned()
+            } else {
+                shortened(kind, 40)
+            }));
+        }
+        if text("scope").is_some_and(|scopes| scopes.len() > LONGEST) {
+            return Err(NoToken::Scopes);
+        }
+        // The rest is rmcp's, and has no secret in an error but this.
+        serde_json::from_value::<OAuthTokenResponse>(Value::Object(fields.clone()))
+            .map_err(|_| NoToken::NoResponse)?;
+        Ok(check_token(token)?)
     }
 
     /// Whether the text has a part of a secret, however it is escaped.
@@ -216,6 +278,32 @@ mod tests {
         assert_eq!(read(200, r#"{"error": "bad_code"}"#).unwrap(), (400, json!({"error": "bad_code"})));
         let tokens = json!({"access_token": "t", "token_type": "Bearer", "refresh_token": REFRESH_TOKEN});
         assert_eq!(read(200, &tokens.to_string()).unwrap(), (200, tokens));
+    }
+
+    #[test]
+    fn tokens_that_no_server_can_be_sent_are_refused() {
+        let answer = |token: &str, kind: &str, scope: &str| {
+            let body = json!({"access_token": token, "token_type": kind, "scope": scope});
+            read(200, &body.to_string())
+                .map(drop)
+                .map_err(|error| error.split(" than").next().unwrap().to_owned())
+        };
+        for token in ["t", "eyJ.a-b_c~d+e/f=", "{\"odd\"}"] {
+            answer(token, "bEARER", "a b").unwrap();
+        }
+        let unusable = Unusable::Characters.to_string();
+        for token in ["AB\r\nX-Evil: 1", "töken\u{202e}", "a b", "a\0"] {
+            assert_eq!(answer(token, "Bearer", "a").unwrap_err(), unusable, "{token}");
+        }
+        assert_eq!(answer("", "Bearer", "a").unwrap_err(), "its access token is empty");
+        assert_eq!(answer(&"a".repeat(70_000), "Bearer", "a").unwrap_err(), "its access token is longer");
+        assert!(answer("t", "mac", "a").unwrap_err().starts_with("its token is of the type `mac`"));
+        assert_eq!(answer("t", "Bearer", &"a ".repeat(40_000)).unwrap_err(), "its answer grants more");
+        let odd = json!({"access_token": 5, "token_type": "Bearer", "scope": REFRESH_TOKEN}).to_string();
+        assert_eq!(read(200, &odd).unwrap_err(), "its answer is not a token response");
+        let odd =
+            json!({"access_token": "t", "token_type": "Bearer", "expires_in": REFRESH_TOKEN}).to_string();
+        assert_eq!(read(200, &odd).unwrap_err(), "its answer is not a token response");
     }
 
     #[test]

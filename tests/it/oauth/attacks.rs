@@ -52,6 +52,14 @@ async fn the_password_in_a_servers_url_is_neither_sent_on_nor_shown() {
 }
 
 #[tokio::test]
+async fn a_token_that_no_server_can_be_sent_is_no_login() {
+    refused(&["--fault", "token-type", "mac"], "its token is of the type `mac`").await;
+    refused(&["--fault", "access-token", ""], "its access token is empty").await;
+    refused(&["--fault", "access-token", "AB\r\nX-Evil: 1"], "characters that no header can have").await;
+    refused(&["--fault", "access-token", "töken"], "characters that no header can have").await;
+}
+
+#[tokio::test]
 async fn a_forged_answer_does_not_end_the_login() {
     let behind = Behind::sdk(&["--fault", "state-mismatch"]);
     log_in(&Place::new(), &behind.url).await;

@@ -110,6 +110,8 @@ async fn a_refused_code_is_reported_with_the_servers_words() {
         let output = fails(&Place::new(), &behind.url, "the authorization server gave no token").await;
         assert!(output.contains(error), "{output}");
     }
+    let behind = Behind::sdk(&["--fault", "code:unavailable"]);
+    fails(&Place::new(), &behind.url, "gave no token: HTTP 503 Service Unavailable").await;
     let behind = Behind::sdk(&["--fault", "authorize:access_denied"]);
     fails(&Place::new(), &behind.url, "the authorization server refused: access_denied").await;
 }
