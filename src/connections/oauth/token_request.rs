@@ -12,7 +12,7 @@ use rmcp::transport::auth::OAuthTokenResponse;
 use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 
-use crate::ground::text::{Redactor, shortened};
+use crate::ground::text::{Redactor, plain, shortened};
 
 /// The media type of such a request.
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -123,14 +123,15 @@ impl TokenRequest {
             status if status.is_success() => NoToken::NoResponse,
             status => NoToken::Status(status),
         })?;
-        let text = |key: &str| fields.get(key).and_then(Value::as_str);
+        // Escape sequences could separate the characters of a secret until they are taken away.
+        let text = |key: &str| fields.get(key).and_then(Value::as_str).map(plain);
         if status.is_success() && fields.contains_key("access_token") {
             return if self.is_for_assertion { Ok(answer) } else { self.check(&fields).map(|()| answer) };
         }
         let error =
             text("error").filter(|error| !self.is_repeated_in(error)).ok_or(NoToken::Status(status))?;
         let mut shown = Map::from_iter([("error".to_owned(), json!(error))]);
-        let description = text("error_description").map(|text| shortened(text, TEXT_CHARS));
+        let description = text("error_description").map(|text| shortened(&text, TEXT_CHARS));
         if let Some(description) = description.filter(|text| !self.is_repeated_in(text)) {
             shown.insert("error_description".to_owned(), json!(description));
         }
@@ -263,6 +264,7 @@ mod tests {
             check(&form_urlencoded::byte_serialize(repeated.as_bytes()).collect::<String>(), false);
         }
         check(&REFRESH_TOKEN[..12], false);
+        check(&REFRESH_TOKEN.chars().map(|letter| format!("{letter}\u{1b}[31m")).collect::<String>(), false);
         check(&format!("…{}", &REFRESH_TOKEN[12..]), false);
         check(&format!("{}{REFRESH_TOKEN}", "x".repeat(TEXT_CHARS - 14)), false);
         check("the refresh token of the client `a-known-client` has expired", true);
