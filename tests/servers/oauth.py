@@ -175,6 +175,11 @@ class Application:
                     await asyncio.sleep(seconds)
             finally:
                 self.refreshing -= 1
+        for fault, key in (("token-type", "token_type"), ("access-token", "access_token")):
+            if fault in self.faults:
+                answer = {"access_token": "a", "token_type": "Bearer"}
+                answer[key] = self.faults[fault][0]
+                return await reply(send, 200, answer)
         error = self.faults.error(place)
         if error == "unavailable":
             page = b"<html><body>503 Service Unavailable</body></html>"
@@ -182,6 +187,8 @@ class Application:
         if error:
             markup = "html-error" in self.faults
             description = MARKUP if markup else f"the fixture says {error}"
+            if "repeated-request" in self.faults:
+                description = f"{request.body.decode()} {credentials}"
             answer = {"error": error, "error_description": description}
             basic = [(b"www-authenticate", b'Basic realm="oauth"')]
             headers = basic if error == "invalid_client" and kind else []
@@ -245,6 +252,7 @@ class Application:
         endpoints = {
             "javascript-url": "javascript:alert(1)",
             "file-url": "file:///etc/passwd",
+            "user-info": f"{origin}/authorize".replace("//", "//bank.example@", 1),
             "plain-http": "http://example.com/authorize",
         }
         for name, endpoint in endpoints.items():

@@ -22,11 +22,13 @@ FAULTS = {
     "no-iss": "neither the metadata nor the callback know of `iss`",
     "state-mismatch": "before the right callback, a forged one with another state arrives (its status is in the log)",
     "html-error [authorize|code|refresh]": "`error_description` has markup, escapes of terminals and control characters",
+    "repeated-request [code|refresh]": "a 400 `temporarily_unavailable` with the request and its credentials as `error_description`",
     "resource-mismatch [URL]": "the resource's metadata are of another one",
     "metadata-private [URL]": "the resource's metadata name an authorization server at http://169.254.169.254/",
     "issuer-mismatch [ISSUER]": "the server's metadata are of another issuer",
     "javascript-url": "the authorization endpoint is `javascript:alert(1)`",
     "file-url": "the authorization endpoint is `file:///etc/passwd`",
+    "user-info": "the authorization endpoint is that of the server behind a user name, `http://bank.example@…`",
     "plain-http": "the authorization endpoint is http://example.com/authorize",
     "no-s256 [absent]": "PKCE by `plain` alone, or not mentioned at all",
     "metadata KEY JSON": "that entry in the server's metadata; `null` takes it away",
@@ -37,6 +39,8 @@ FAULTS = {
     "401-after N": "the tokens there are at the Nth tool call are refused from then on: new ones work",
     "401-always": "every tool call is answered 401, whatever the token",
     "token-echo": "the tool `echo` gives the Authorization header back, too",
+    "token-type TYPE": "that `token_type`",
+    "access-token TOKEN": "that access token",
     "token-without-expiry": "no `expires_in`",
     "concurrent [SECONDS]": "each refresh takes that long (0.5), so that two of them overlap",
 }
@@ -67,6 +71,8 @@ class Faults(dict):
                 error = name.partition(":")[2]
         if "html-error" in self and self.argument("html-error", "authorize") == place:
             error = "access_denied" if place == "authorize" else "invalid_grant"
+        if self.argument("repeated-request", "code") == place and "repeated-request" in self:
+            error = "temporarily_unavailable"
         if error is None or self.left == 0:
             return None
         self.left -= 1

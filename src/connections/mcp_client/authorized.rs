@@ -89,7 +89,7 @@ fn with(request: RequestBuilder, token: Option<&Token>) -> RequestBuilder {
     let Some(token) = token else { return request };
     let mut value = match HeaderValue::from_str(&token.header()) {
         Ok(value) => value,
-        // A token with line breaks, which no server takes.
+        // Never happens: the characters of a token are checked when it comes.
         Err(_) => return request,
     };
     value.set_sensitive(true);

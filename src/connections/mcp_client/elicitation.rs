@@ -6,12 +6,14 @@ use rmcp::model::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::ground::text::visible::line;
+use crate::ground::text::visible::{self, Use, line};
 use crate::ground::text::{plain, shortened};
 
 /// The longest question of a server, in characters, and the longest form, in bytes: a user reads them in a dialog.
 const QUESTION_CHARS: usize = 4_000;
 const FORM_BYTES: usize = 32 * 1024;
+/// The longest address of a page, in bytes: browsers and clients take hardly longer ones.
+pub(super) const URL_BYTES: usize = 4 * 1024;
 
 /// The user, to whom servers speak while they work on calls.
 pub(crate) trait Asker: Send + Sync {
@@ -104,12 +106,21 @@ fn read(request: ElicitRequestParams, is_local: bool) -> Result<Question, ErrorD
         ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
             let schema =
                 serde_json::to_value(requested_schema).map_err(|error| invalid(&error.to_string()))?;
-            match schema.to_string().len() > FORM_BYTES {
-                true => Err(invalid("the form is too long to be shown to a user")),
-                false => Ok(Question::Form { message: shown(&message), schema: with_plain_texts(schema) }),
+            if schema.to_string().len() > FORM_BYTES {
+                return Err(invalid("the form is too long to be shown to a user"));
             }
+            if let Some(text) = disguised(&schema) {
+                let text = shortened(&as_shown(text), 100);
+                return Err(invalid(&format!(
+                    "`{text}`, a field's name or value, has characters that a user cannot see or could take for others"
+                )));
+            }
+            Ok(Question::Form { message: shown(&message), schema: with_plain_texts(schema) })
         }
         ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
+            if url.len() > URL_BYTES {
+                return Err(invalid(&format!("its `url` is longer than {URL_BYTES} bytes")));
+            }
             let parsed = url::Url::parse(&url).map_err(|_| invalid("its `url` is not a URL"))?;
             match is_page(&parsed, is_local) {
                 true => Ok(Question::Page { message: shown(&message), url: parsed.to_string() }),
@@ -127,14 +138,42 @@ fn shown(message: &str) -> String {
     shortened(&lines.join("\n"), QUESTION_CHARS)
 }
 
+/// A text of a form as people are shown it.
+fn as_shown(text: &str) -> String {
+    line(&plain(text))
+}
+
+/// The keywords whose texts are only shown.
+const SHOWN: [&str; 3] = ["title", "description", "enumNames"];
+
+/// A text that is shown in another form than it has, though the answer has to repeat it: all but those of [`SHOWN`], such as
+/// the names of fields, the values to choose from, and defaults.
+fn disguised(schema: &Value) -> Option<&str> {
+    // Texts of other languages are as good as ours here: a long default may be prose.
+    let in_text = |text: &str| text.split('\n').any(|line| visible::shown(&plain(line), Use::Text) != line);
+    match schema {
+        Value::String(text) => in_text(text).then_some(text),
+        Value::Array(items) => items.iter().find_map(disguised),
+        Value::Object(members) => members.iter().find_map(|(name, value)| match value {
+            _ if in_text(name) => Some(name.as_str()),
+            Value::String(_) | Value::Array(_) if SHOWN.contains(&name.as_str()) => None,
+            value => disguised(value),
+        }),
+        _ => None,
+    }
+}
+
 /// The schema, with texts for people without control characters.
 fn with_plain_texts(mut schema: Value) -> Value {
     match &mut schema {
         Value::Object(members) => {
             for (name, value) in members {
                 *value = match value.take() {
-                    Value::String(text) if ["title", "description"].contains(&name.as_str()) => {
-                        json!(line(&plain(&text)))
+                    Value::String(text) if SHOWN.contains(&name.as_str()) => json!(as_shown(&text)),
+                    Value::Array(texts) if SHOWN.contains(&name.as_str()) => {
+                        let shown =
+                            |text: Value| text.as_str().map_or(Value::Null, |text| json!(as_shown(text)));
+                        texts.into_iter().map(shown).collect()
                     }
                     value => with_plain_texts(value),
                 };
@@ -153,9 +192,7 @@ fn is_page(url: &url::Url, is_local: bool) -> bool {
         Some(url::Host::Ipv6(address)) => Some(address.into()),
         _ => None,
     };
-    // `https://bank.example@evil.example` looks like another address than it is.
-    let is_bare = url.username().is_empty() && url.password().is_none();
-    is_bare
+    !crate::ground::web::has_user(url)
         && match (url.scheme(), crate::ground::web::is_loopback(url)) {
             ("http" | "https", true) => is_local,
             ("https", false) => address.and_then(crate::ground::web::closed).is_none(),
@@ -198,6 +235,54 @@ mod tests {
         assert_eq!(Value::Object(with_defaults(content, &schema)), json!({"a": 2, "b": "x"}));
     }
 
+    fn form(field: Value) -> Result<Value, String> {
+        let schema = json!({"type": "object", "properties": {"field": field}});
+        form_of(schema).map(|schema| schema["properties"]["field"].clone())
+    }
+
+    fn form_of(schema: Value) -> Result<Value, String> {
+        let request = json!({"mode": "form", "message": "m", "requestedSchema": schema});
+        match read(serde_json::from_value(request).unwrap(), true) {
+            Ok(Question::Form { schema, .. }) => Ok(schema),
+            Ok(Question::Page { .. }) => panic!("it is a form"),
+            Err(error) => Err(error.message.into_owned()),
+        }
+    }
+
+    #[test]
+    fn forms_show_what_they_say() {
+        let evil = "pay\u{202e}001\u{1b}[2J";
+        let shown = "pay\\u202e001";
+        let titled = |key: &str| json!({"type": "string", key: [{"const": "a", "title": evil}]});
+        let named = form(
+            json!({"type": "string", "title": evil, "description": evil, "enum": ["a"], "enumNames": [evil]}),
+        );
+        let named = named.unwrap();
+        for text in [&named["title"], &named["description"], &named["enumNames"][0]] {
+            assert_eq!(*text, json!(shown));
+        }
+        assert_eq!(form(titled("oneOf")).unwrap()["oneOf"][0]["title"], json!(shown));
+        for field in [
+            json!({"type": "string", "enum": [evil]}),
+            json!({"type": "string", "default": evil}),
+            json!({"type": "string", "oneOf": [{"const": evil, "title": "a"}]}),
+            json!({"type": "array", "items": {"anyOf": [{"const": evil, "title": "a"}]}, "default": []}),
+            json!({"type": "array", "items": {"type": "string", "enum": ["a"]}, "default": [evil]}),
+        ] {
+            let refused = form(field.clone()).unwrap_err();
+            assert!(refused.contains(shown), "{field}: {refused}");
+        }
+        let mut properties = Map::new();
+        properties.insert(evil.to_owned(), json!({"type": "string"}));
+        let refused = form_of(json!({"type": "object", "properties": properties})).unwrap_err();
+        assert!(refused.contains(shown), "{refused}");
+        let names = json!({"type": "string", "enum": ["имя", "שם", "é"], "default": "two\nlines"});
+        assert_eq!(form(names.clone()).unwrap(), names);
+        // A field may have the name of a keyword.
+        let schema = json!({"type": "object", "properties": {"title": {"type": "string", "title": evil}}});
+        assert_eq!(form_of(schema).unwrap()["properties"]["title"]["title"], json!(shown));
+    }
+
     #[test]
     fn only_web_pages_are_opened() {
         let page = |url: &str| {
@@ -215,6 +300,7 @@ mod tests {
             "https://a@example.com/",
             "https://10.0.0.1/",
             "x",
+            &format!("https://example.com/{}", "a".repeat(URL_BYTES)),
         ] {
             assert!(page(url).is_err(), "{url}");
         }

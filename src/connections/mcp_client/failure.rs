@@ -7,6 +7,7 @@ use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
+use super::elicitation::URL_BYTES;
 use super::http_failure::{self, BODY_CHARS, HttpError, Refusal, RequestFailure};
 use super::sse::SseFailure;
 use crate::ground::text::shortened;
@@ -121,13 +122,20 @@ fn answered(error: ErrorData) -> Failure {
         for page in pages.into_iter().flatten() {
             let (url, why) =
                 (page["url"].as_str().unwrap_or_default(), page["message"].as_str().unwrap_or_default());
-            if url.starts_with("https://") || url.starts_with("http://") {
+            if is_nameable(url) {
                 message.push_str(&format!("\nthe user has to visit {}: {}", line(url), line(why)));
             }
         }
         message.push_str("\nhint: let the user do that, and call again");
     }
     Failure::Answered { code: error.code.0, message }
+}
+
+/// Whether a text may send the user to the page.
+fn is_nameable(url: &str) -> bool {
+    url.len() <= URL_BYTES
+        && url::Url::parse(url)
+            .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && !crate::ground::web::has_user(&url))
 }
 
 #[cfg(test)]
@@ -140,7 +148,8 @@ mod tests {
     fn pages_that_a_user_has_to_visit_are_named() {
         let error = json!({"code": -32042, "message": "log in first", "data": {"elicitations": [
             {"mode": "url", "url": "https://a.example/x?y=1", "message": "Connect A", "elicitationId": "1"},
-            {"mode": "url", "url": "javascript:alert(1)", "message": "B"}, 5]}});
+            {"mode": "url", "url": "javascript:alert(1)", "message": "B"}, 5,
+            {"mode": "url", "url": "https://bank.example@evil.example/", "message": "C"}]}});
         let Failure::Answered { code, message } = answered(serde_json::from_value(error).unwrap()) else {
             panic!("it is an answer");
         };

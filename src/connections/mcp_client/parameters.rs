@@ -12,6 +12,7 @@ use super::oauth_parameters::Login;
 use super::parameters_error::{LONGEST_TIMEOUT_SECS, ParametersError};
 use super::pasted::{self, Adopted};
 use crate::ground::text::visible::{line, word};
+use crate::ground::web::without_user;
 
 /// The parameters of an MCP server; `${NAME}` placeholders are unfilled.
 #[derive(Clone, PartialEq, Eq)]
@@ -143,14 +144,14 @@ impl ServerParameters {
         object
     }
 
-    /// The target of the server, in one line: its command line or URL.
+    /// The target of the server, in one line: its command line, or its URL without user name and password.
     pub(crate) fn summary(&self) -> String {
         match &self.reach {
             Reach::Stdio(StdioParameters { command, args, .. }) => {
                 let words = std::iter::once(command).chain(args);
                 words.map(|each| word(each)).collect::<Vec<_>>().join(" ")
             }
-            Reach::Http(HttpParameters { url, .. }) => line(url),
+            Reach::Http(HttpParameters { url, .. }) => without_user(&line(url)),
         }
     }
 }
@@ -367,5 +368,6 @@ mod tests {
             "https://${HOST}/mcp?k=${K}",
         );
         check_summary(json!({"url": "http://a/", "type": "sse", "timeout": 1.5}), "http://a/");
+        check_summary(json!({"url": "http://me:pass@a/mcp"}), "http://…@a/mcp");
     }
 }

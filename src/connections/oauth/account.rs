@@ -17,6 +17,7 @@ use super::token::Token;
 use super::{Error, Settings, foreign, machine, with_causes};
 use crate::ground::files::Stamp;
 use crate::ground::text::Redactor;
+use crate::ground::web::bare;
 
 /// How long a failure to get a token holds for further calls.
 const FAILURE_HOLDS: Duration = Duration::from_secs(3);
@@ -67,11 +68,10 @@ impl Accounts {
         self.tasks.reopen();
     }
 
-    /// The account with the server at `url`. Its query, which may hold a secret, is no part of it.
+    /// The account with the server at `url`. Its user name, password and query, which the authorization server must not see,
+    /// are no part of it.
     pub(crate) fn with(&self, url: &Url, settings: Settings) -> Arc<Account> {
-        let mut server = url.clone();
-        server.set_query(None);
-        server.set_fragment(None);
+        let server = bare(url);
         let key = settings.key(&server);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         match open.get(&key) {
@@ -79,7 +79,7 @@ impl Accounts {
             _ => {
                 let store = Store::new(key.clone(), server.to_string(), self.directory.as_deref());
                 let account = Arc::new(Account {
-                    server: Server::new(server, settings, store),
+                    server: Server::new(server, settings, store, self.redactor.clone()),
                     redactor: self.redactor.clone(),
                     tasks: self.tasks.clone(),
                     logging_in: AsyncMutex::default(),
@@ -175,7 +175,9 @@ impl Account {
     }
 
     /// Notes a request that was refused for want of a login, for `ipybox login`.
-    pub(crate) async fn note(&self, refused: Refused) {
+    pub(crate) async fn note(&self, mut refused: Refused) {
+        // It may repeat the token.
+        refused.challenge = refused.challenge.map(|text| self.redactor.redact(&text).into_owned());
         if let Err(error) = blocking(&self.server.store, |store| store.note(refused)).await {
             tracing::warn!(
                 error = crate::ground::text::describe(&error),
@@ -280,7 +282,7 @@ impl Account {
             AuthError::CredentialStoreError(why) => Error::NotKept(why),
             // An authorization server that no longer knows the client will not know it later either.
             AuthError::TokenRefreshFailed(why) if is_final(&why) => Error::Ended(foreign(&why)),
-            AuthError::TokenRefreshFailed(why) => Error::Unavailable(foreign(&why)),
+            AuthError::TokenRefreshFailed(why) => Error::Unavailable(found.http.why(&why)),
             error => Error::Unavailable(with_causes(&error)),
         })?;
         tracing::info!(server = %super::http::shown(&self.server.url), "the token for an MCP server was renewed");

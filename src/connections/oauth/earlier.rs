@@ -38,7 +38,7 @@ pub(super) async fn metadata(
 }
 
 /// What is published at the path of the server, if anything is.
-async fn get(http: &Http, server: &Url, path: &str) -> Option<Vec<u8>> {
+pub(super) async fn get(http: &Http, server: &Url, path: &str) -> Option<Vec<u8>> {
     let url = server.join(path).ok()?;
     let request = http::Request::get(url.as_str()).body(Vec::new()).ok()?;
     let answer = http.send(request).await.ok()?;

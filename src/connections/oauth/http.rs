@@ -1,6 +1,7 @@
 //! The HTTP requests of the protocol: to which addresses they may go, and how long and large answers may be.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::Request;
@@ -8,7 +9,9 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Url, redirect};
 use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientFuture, OAuthHttpRequest};
 
-use super::{Error, foreign};
+use super::token_request::TokenRequest;
+use super::{Error, foreign, with_causes};
+use crate::ground::text::Redactor;
 use crate::ground::web::{self, Closed, Proxies, closed};
 
 /// The timeout of a request.
@@ -39,13 +42,31 @@ impl Reachable {
         }
     }
 
+    /// Whether an unencrypted request may go to the address: on this machine, or in a private network.
+    fn allows_unencrypted(self, address: IpAddr) -> bool {
+        closed(address).is_some() && self.allows(address)
+    }
+
+    /// Whether the URL has a private address that may be reached.
+    pub(super) fn is_private(self, url: &Url) -> bool {
+        literal(url).is_some_and(|address| closed(address) == Some(Closed::Private) && self.allows(address))
+    }
+
     /// Why a secret may not be sent to `url`, nor a user; the reason follows "which".
     pub(super) fn why_not(self, url: &Url) -> Option<&'static str> {
         let is_loopback = web::is_loopback(url);
+        // `https://bank.example@evil.example` looks like another address than it is.
+        if web::has_user(url) {
+            return Some("hides where it leads behind a user name");
+        }
         match url.scheme() {
             "https" => {}
             "http" if is_loopback && self.loopback => {}
-            "http" if self.private && !is_loopback => {}
+            // The addresses of a name are looked at when it is resolved.
+            "http"
+                if self.private
+                    && !is_loopback
+                    && literal(url).is_none_or(|it| self.allows_unencrypted(it)) => {}
             "http" => return Some("is not encrypted (`https`)"),
             _ => return Some("is not the address of a web page"),
         }
@@ -68,10 +89,7 @@ impl Reachable {
 
 /// The URL as far as it holds no values.
 pub(super) fn shown(url: &Url) -> String {
-    let mut url = url.clone();
-    url.set_query(None);
-    url.set_fragment(None);
-    foreign(url.as_str())
+    foreign(web::bare(url).as_str())
 }
 
 fn literal(url: &Url) -> Option<IpAddr> {
@@ -82,10 +100,20 @@ fn literal(url: &Url) -> Option<IpAddr> {
     }
 }
 
-/// Sends the requests for one server.
+/// Sends the requests of one conversation with a server and its authorization server.
 pub(super) struct Http {
-    client: Client,
+    clients: Clients,
     reachable: Reachable,
+    redactor: Redactor,
+    failure: Mutex<Option<String>>,
+}
+
+/// The clients of one server.
+#[derive(Clone)]
+pub(super) struct Clients {
+    encrypted: Client,
+    /// Reaches this machine and private networks alone, and through no proxy, which would resolve names by itself.
+    unencrypted: Client,
 }
 
 /// Why a request was not made, or its answer is not used.
@@ -101,26 +129,78 @@ enum Unsent {
     Silent,
 }
 
-impl Http {
+impl Clients {
+    /// Clients for requests that `server` leads to.
     pub(super) fn new(server: &Url, reachable: Reachable) -> Result<Self, Error> {
-        let client = web::client(Proxies::to(server), |builder| {
-            builder.redirect(redirect::Policy::none()).timeout(TIMEOUT).dns_resolver(Guarded(reachable))
-        });
-        Ok(Self { client: client.map_err(Error::Unavailable)?, reachable })
+        let client = |proxies, is_encrypted| {
+            let client = web::client(proxies, |builder| {
+                let builder = if is_encrypted { builder } else { builder.tls_certs_only([]) };
+                let resolver = Guarded { reachable, is_encrypted };
+                builder.redirect(redirect::Policy::none()).timeout(TIMEOUT).dns_resolver(resolver)
+            });
+            client.map_err(Error::Unavailable)
+        };
+        Ok(Self { encrypted: client(Proxies::to(server), true)?, unencrypted: client(Proxies::None, false)? })
+    }
+}
+
+impl Http {
+    pub(super) fn new(clients: Clients, reachable: Reachable, redactor: Redactor) -> Self {
+        Self { clients, reachable, redactor, failure: Mutex::default() }
+    }
+
+    /// Checks a page that a user is to visit.
+    pub(super) async fn check_page(&self, what: &'static str, url: &str) -> Result<Url, Error> {
+        let url = self.reachable.check(what, url)?;
+        if url.scheme() == "http"
+            && let Some(name) = url.domain()
+        {
+            let found = tokio::net::lookup_host((name, 0)).await;
+            let is_near =
+                found.is_ok_and(|mut found| found.all(|it| self.reachable.allows_unencrypted(it.ip())));
+            if !is_near {
+                let why = "is neither encrypted (`https`) nor in a private network";
+                return Err(Error::Address { what, url: shown(&url), why });
+            }
+        }
+        Ok(url)
     }
 
     pub(super) fn reachable(&self) -> Reachable {
         self.reachable
     }
 
-    /// Sends a request, which goes nowhere else than its URL says.
+    /// Why the last request has no answer that can be used, or else `error`, which is rmcp's: it names no causes.
+    pub(super) fn why(&self, error: &str) -> String {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        failure.unwrap_or_else(|| foreign(error))
+    }
+
+    /// Sends a request, which goes nowhere else than its URL says. No error repeats its secrets.
     pub(super) async fn send(&self, request: Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, BoxError> {
+        let token_request = TokenRequest::of(&request);
+        if let Some(token_request) = &token_request {
+            token_request.note(&self.redactor);
+        }
+        let answer = self.answer(request).await;
+        let answer = answer.and_then(|answer| match token_request {
+            Some(token_request) => Ok(token_request.read(answer)?),
+            None => Ok(answer),
+        });
+        let failure = answer.as_ref().err().map(|error| with_causes(error.as_ref()));
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+        answer
+    }
+
+    async fn answer(&self, request: Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, BoxError> {
         let request = reqwest::Request::try_from(request)?;
         if let Some(why) = self.reachable.why_not(request.url()) {
             return Err(Unsent::Address { url: shown(request.url()), why }.into());
         }
         let answering = async {
-            let mut response = self.client.execute(request).await.map_err(reqwest::Error::without_url)?;
+            let Clients { encrypted, unencrypted } = &self.clients;
+            let client = if request.url().scheme() == "http" { unencrypted } else { encrypted };
+            let mut response = client.execute(request).await.map_err(reqwest::Error::without_url)?;
             let mut answer = http::Response::builder().status(response.status());
             for (name, value) in response.headers() {
                 answer = answer.header(name, value);
@@ -148,14 +228,21 @@ impl OAuthHttpClient for Http {
 }
 
 /// Resolves names to addresses that may be reached.
-struct Guarded(Reachable);
+struct Guarded {
+    reachable: Reachable,
+    is_encrypted: bool,
+}
 
 impl Resolve for Guarded {
     fn resolve(&self, name: Name) -> Resolving {
-        let reachable = self.0;
+        let (reachable, is_encrypted) = (self.reachable, self.is_encrypted);
+        let allows = move |address| match is_encrypted {
+            true => reachable.allows(address),
+            false => reachable.allows_unencrypted(address),
+        };
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let addresses: Vec<SocketAddr> = found.filter(|address| reachable.allows(address.ip())).collect();
+            let addresses: Vec<SocketAddr> = found.filter(|address| allows(address.ip())).collect();
             match addresses.is_empty() {
                 true => Err(Unsent::Name(name.as_str().to_owned()).into()),
                 false => Ok(Box::new(addresses.into_iter()) as Addrs),
@@ -191,6 +278,8 @@ mod tests {
             "https://[::ffff:10.0.0.1]/",
             "https://[fe80::1]/",
             "https://0/",
+            "https://accounts.example.com@as.example.com/",
+            "https://:password@as.example.com/",
             "javascript:alert(1)",
             "file:///etc/passwd",
             "data:text/html,x",
@@ -210,6 +299,28 @@ mod tests {
         check("https://10.0.0.2/mcp", false, "https://127.0.0.1/token", false);
         check("https://mcp.corp/mcp", true, "https://10.0.0.1/token", true);
         check("https://mcp.corp/mcp", true, "http://sso.corp/token", true);
+        check("https://mcp.corp/mcp", true, "http://10.0.0.1/token", true);
         check("https://mcp.corp/mcp", true, "http://169.254.169.254/", false);
+        check("https://mcp.corp/mcp", true, "http://93.184.216.34/token", false);
+        check("http://10.0.0.2/mcp", false, "http://93.184.216.34/token", false);
+    }
+
+    async fn resolved(host: &str, is_encrypted: bool) -> bool {
+        let reachable = Reachable { loopback: false, private: true };
+        let guarded = Guarded { reachable, is_encrypted };
+        guarded.resolve(host.parse().unwrap()).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn unencrypted_requests_stay_in_private_networks() {
+        // `lookup_host` gives addresses back as they are.
+        assert!(resolved("10.0.0.1", false).await && resolved("10.0.0.1", true).await);
+        assert!(!resolved("93.184.216.34", false).await && resolved("93.184.216.34", true).await);
+        assert!(!resolved("127.0.0.1", false).await && !resolved("127.0.0.1", true).await);
+        let reachable = Reachable { loopback: false, private: true };
+        let server = Url::parse("https://mcp.corp/mcp").unwrap();
+        let http = Http::new(Clients::new(&server, reachable).unwrap(), reachable, Redactor::default());
+        assert!(http.check_page("it", "http://10.0.0.1/authorize").await.is_ok());
+        assert!(http.check_page("it", "http://no-such-name.invalid/authorize").await.is_err());
     }
 }

@@ -12,14 +12,18 @@ use serde_json::json;
 
 use super::account::Account;
 use super::callback::{self, Answer, Arrived, Callback};
+use super::http::Http;
 use super::server::Found;
 use super::store::{ForClient, Store, blocking};
 use super::token::Token;
-use super::{Error, Grant, foreign, with_causes};
+use super::{Error, Grant, with_causes};
 use crate::ground::text::describe;
 
 /// The name under which ipybox is registered.
 const CLIENT_NAME: &str = "ipybox";
+
+/// The longest scopes that are asked for, in bytes: all are in the page's address.
+const LONGEST_SCOPES: usize = 16 * 1024;
 
 /// Sends a user to a page.
 pub(crate) trait Opener: Send + Sync {
@@ -94,7 +98,7 @@ impl Account {
         }
         self.server.check_issuer(&resolved).await?;
         let page = &resolved.metadata.authorization_endpoint;
-        self.server.http()?.reachable().check("its authorization endpoint", page)?;
+        resolved.http.check_page("its authorization endpoint", page).await?;
         let scopes = self.scopes(&manager, &resolved, scopes).await?;
         let mut callback = Callback::listen(redirect_uri.as_deref()).await?;
         let document = client_metadata_url.as_deref().filter(|_| takes_documents(&resolved));
@@ -119,10 +123,12 @@ impl Account {
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let url = manager.get_authorization_url(&scopes).await;
         let url = url.map_err(|error| Error::Discovery(with_causes(&error)))?;
-        let url = self.server.http()?.reachable().check("its authorization endpoint", &url)?;
-        let state = state_of(&url);
-        callback.expect(&state);
-        let asking = self.ask(&manager, &mut callback, &url, &state, opener);
+        let url = resolved.http.check_page("its authorization endpoint", &url).await?;
+        // The server's own metadata name it, and may repeat the password of its URL.
+        let resource = parameter(&url, "resource");
+        resolved.http.reachable().check("its `resource`", &resource)?;
+        callback.expect(&parameter(&url, "state"));
+        let asking = self.ask(&manager, &resolved.http, &mut callback, &url, opener);
         let asked = tokio::time::timeout(timeout, asking).await;
         callback.end().await;
         asked.unwrap_or(Err(Error::Silent { after: timeout }))?;
@@ -134,9 +140,9 @@ impl Account {
     async fn ask(
         &self,
         manager: &AuthorizationManager,
+        http: &Http,
         callback: &mut Callback,
         url: &Url,
-        state: &str,
         opener: &dyn Opener,
     ) -> Result<(), Error> {
         let visit = Visit { url: url.to_string() };
@@ -158,11 +164,11 @@ impl Account {
                         opening = None;
                         continue;
                     }
-                    Visited::Pasted(pasted) => (pasted_answer(&pasted, state), None),
+                    Visited::Pasted(pasted) => (pasted_answer(&pasted, &parameter(url, "state")), None),
                 },
             };
             let outcome = match answer {
-                Ok(answer) => self.exchange(manager, answer).await,
+                Ok(answer) => self.exchange(manager, http, answer).await,
                 Err(error) => Err(error),
             };
             if let Some(page) = page {
@@ -173,13 +179,18 @@ impl Account {
         }
     }
 
-    async fn exchange(&self, manager: &AuthorizationManager, answer: Answer) -> Result<(), Error> {
+    async fn exchange(
+        &self,
+        manager: &AuthorizationManager,
+        http: &Http,
+        answer: Answer,
+    ) -> Result<(), Error> {
         let Answer { code, state, issuer } = answer;
         // A renewal that goes on would write over it.
         let _lock = blocking(&self.server.store, Store::lock).await?;
         let exchanged = manager.exchange_code_for_token_with_issuer(&code, &state, issuer.as_deref()).await;
         let tokens = exchanged.map_err(|error| match error {
-            AuthError::TokenExchangeFailed(why) => Error::Token(foreign(&why)),
+            AuthError::TokenExchangeFailed(why) => Error::Token(http.why(&why)),
             AuthError::CredentialStoreError(why) => Error::NotKept(why),
             error @ (AuthError::AuthorizationServerMismatch { .. }
             | AuthError::AuthorizationServerMissingIssuer { .. }
@@ -207,8 +218,16 @@ impl Account {
                 scopes.push(scope.clone());
             }
         }
-        if scopes.is_empty() {
-            return Ok(manager.select_initial_scopes(&[]).await);
+        let is_initial = scopes.is_empty();
+        if is_initial {
+            scopes = manager.select_initial_scopes(&[]).await;
+        }
+        if scopes.iter().map(String::len).sum::<usize>() > LONGEST_SCOPES {
+            let what = "is asked for more scopes than a page's address can have";
+            return Err(Error::Discovery(format!("the login {what}: {LONGEST_SCOPES} bytes")));
+        }
+        if is_initial {
+            return Ok(scopes);
         }
         // Without it some authorization servers give nothing to renew tokens with (SEP-2207).
         let offline = "offline_access".to_owned();
@@ -227,12 +246,12 @@ impl Account {
         scopes: &[String],
     ) -> Result<OAuthClientConfig, Error> {
         if let Some(endpoint) = &resolved.metadata.registration_endpoint {
-            self.server.http()?.reachable().check("its registration endpoint", endpoint)?;
+            resolved.http.reachable().check("its registration endpoint", endpoint)?;
         }
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let registered = manager.register_client(CLIENT_NAME, redirect_uri, &scopes).await;
         registered.map_err(|error| match error {
-            AuthError::RegistrationFailed(why) => Error::Registration(foreign(&why)),
+            AuthError::RegistrationFailed(why) => Error::Registration(resolved.http.why(&why)),
             // The error is in what the authorization server publishes: no registration fixes it.
             error @ (AuthError::PkceUnsupported | AuthError::InvalidScope(_)) => {
                 Error::Discovery(with_causes(&error))
@@ -278,9 +297,10 @@ fn takes_documents(resolved: &Found) -> bool {
     field.and_then(serde_json::Value::as_bool).unwrap_or_default()
 }
 
-fn state_of(url: &Url) -> String {
-    let state = url.query_pairs().find(|(name, _)| name == "state");
-    state.map(|(_, value)| value.into_owned()).unwrap_or_default()
+/// The value of a parameter of the authorization URL. The last one: an endpoint may have others of its own.
+fn parameter(url: &Url, name: &str) -> String {
+    let found = url.query_pairs().filter(|(key, _)| key == name).last();
+    found.map(|(_, value)| value.into_owned()).unwrap_or_default()
 }
 
 /// The answer in a redirect URI that a user has pasted, or in its query alone.

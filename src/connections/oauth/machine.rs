@@ -6,15 +6,15 @@ use oauth2::{ClientSecret, TokenResponse as _};
 use rmcp::transport::auth::enterprise::{
     EmaAuthorizationServer, EmaClientAuthentication, EmaExchangeRequest,
 };
-use rmcp::transport::auth::{
-    AuthorizationManager, AuthorizationMetadata, ClientCredentialsConfig, OAuthTokenResponse,
-};
+use rmcp::transport::auth::{AuthorizationManager, ClientCredentialsConfig, OAuthTokenResponse};
 use serde_json::Value;
 use url::form_urlencoded;
 
-use super::server::Server;
+use super::http::Http;
+use super::server::{Found, Server};
 use super::token::{Token, now};
 use super::{Error, Grant, IdentityProvider, MachineClient, foreign, jwt, with_causes};
+use crate::ground::text::describe;
 
 /// What says that the client's assertion is a JSON Web Token (RFC 7523 §2.2).
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
@@ -30,14 +30,14 @@ pub(super) async fn token(server: &Server, challenge: Option<&str>) -> Result<To
     let metadata = &resolved.metadata;
     match &server.settings.grant {
         Grant::Client(MachineClient::Secret { client_id, client_secret }) => {
-            by_secret(server, &mut manager, client_id, client_secret, scopes).await
+            by_secret(server, &mut manager, &resolved.http, (client_id, client_secret), scopes).await
         }
         Grant::Client(MachineClient::Key { client_id, private_key, algorithm }) => {
             let audience = metadata.issuer.as_deref().unwrap_or(&metadata.token_endpoint);
             let assertion = jwt::assertion(client_id, audience, private_key, *algorithm, now())?;
-            by_assertion(server, metadata, &assertion, &scopes).await
+            by_assertion(server, &resolved, &assertion, &scopes).await
         }
-        Grant::Enterprise(provider) => by_provider(server, metadata, provider, scopes).await,
+        Grant::Enterprise(provider) => by_provider(server, &resolved, provider, scopes).await,
         Grant::Code { .. } => Err(Error::Ended("a user has to log in".to_owned())),
     }
 }
@@ -45,8 +45,8 @@ pub(super) async fn token(server: &Server, challenge: Option<&str>) -> Result<To
 async fn by_secret(
     server: &Server,
     manager: &mut AuthorizationManager,
-    client_id: &str,
-    client_secret: &str,
+    http: &Http,
+    (client_id, client_secret): (&str, &str),
     scopes: Vec<String>,
 ) -> Result<Token, Error> {
     // The tokens of a client are not kept: it can have new ones at any time.
@@ -60,13 +60,14 @@ async fn by_secret(
     let refused = |error| Error::Token(with_causes(&error));
     manager.validate_client_credentials_metadata(&config).map_err(refused)?;
     manager.configure_client_credentials(&config).map_err(refused)?;
-    let tokens = manager.exchange_client_credentials(&config).await.map_err(refused)?;
+    let tokens = manager.exchange_client_credentials(&config).await;
+    let tokens = tokens.map_err(|error| Error::Token(http.why(&describe(&error))))?;
     Ok(Token::lasting(tokens.access_token().secret().clone(), tokens.expires_in()))
 }
 
 async fn by_assertion(
     server: &Server,
-    metadata: &AuthorizationMetadata,
+    resolved: &Found,
     assertion: &str,
     scopes: &[String],
 ) -> Result<Token, Error> {
@@ -80,11 +81,11 @@ async fn by_assertion(
     ];
     let fields = fields.into_iter().filter(|(_, value)| !value.is_empty());
     let form = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
-    let request = http::Request::post(&metadata.token_endpoint)
+    let request = http::Request::post(&resolved.metadata.token_endpoint)
         .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
         .body(form.into_bytes())
         .map_err(|error| Error::Token(error.to_string()))?;
-    let answer = server.http()?.send(request).await;
+    let answer = resolved.http.send(request).await;
     let answer = answer.map_err(|error| Error::Unavailable(with_causes(error.as_ref())))?;
     if !answer.status().is_success() {
         return Err(Error::Token(refusal(answer.status(), answer.body())));
@@ -107,11 +108,11 @@ fn refusal(status: http::StatusCode, body: &[u8]) -> String {
 
 async fn by_provider(
     server: &Server,
-    metadata: &AuthorizationMetadata,
+    resolved: &Found,
     provider: &IdentityProvider,
     scopes: Vec<String>,
 ) -> Result<Token, Error> {
-    let http = server.http()?;
+    let (http, metadata) = (&*resolved.http, &resolved.metadata);
     let authentication = |secret: &Option<String>, methods: Option<&Value>| match secret {
         None => EmaClientAuthentication::None,
         Some(secret) => {
@@ -138,7 +139,7 @@ async fn by_provider(
             .with_client_authentication(authentication(&provider.resource_client_secret, methods));
     let exchange =
         EmaExchangeRequest::new_with_id_token(identity, resource, server.url.as_str(), &provider.id_token);
-    let exchanged = exchange.with_scopes(scopes).exchange(&*http, &*http).await;
-    let tokens = exchanged.map_err(|error| Error::Token(with_causes(&error)))?;
+    let exchanged = exchange.with_scopes(scopes).exchange(http, http).await;
+    let tokens = exchanged.map_err(|error| Error::Token(http.why(&describe(&error))))?;
     Ok(Token::lasting(tokens.access_token.secret().clone(), tokens.expires_in))
 }

@@ -17,10 +17,12 @@ mod http;
 mod jwt;
 mod login;
 mod machine;
+mod private;
 mod server;
 mod settings;
 mod store;
 mod token;
+mod token_request;
 
 use std::time::Duration;
 

@@ -6,21 +6,23 @@ use std::time::Duration;
 use reqwest::Url;
 use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetadata};
 
-use super::http::{Http, Reachable};
+use super::http::{Clients, Http, Reachable};
 use super::store::{ForClient, Store, blocking};
-use super::{Error, Settings, earlier, foreign, with_causes};
+use super::{Error, Settings, earlier, foreign, private, with_causes};
+use crate::ground::text::Redactor;
 
 /// Metadata is read within this time: a hostile server may have many pages for us, each of them slow.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An MCP server behind a login.
 pub(super) struct Server {
-    /// Its URL without a query, which may hold a secret.
+    /// Its URL without user name, password and query, which may be secrets.
     pub(super) url: Url,
     pub(super) settings: Settings,
     pub(super) store: Arc<Store>,
+    redactor: Redactor,
     /// Made at the first request: reading the machine's certificates takes some milliseconds.
-    http: Mutex<Option<Arc<Http>>>,
+    clients: Mutex<Option<Clients>>,
 }
 
 /// The authorization server of an MCP server.
@@ -28,11 +30,13 @@ pub(super) struct Found {
     pub(super) metadata: AuthorizationMetadata,
     /// Whether it was published, rather than guessed as servers of revision 2025-03-26 have it.
     pub(super) is_published: bool,
+    /// Sends the requests to it.
+    pub(super) http: Arc<Http>,
 }
 
 impl Server {
-    pub(super) fn new(url: Url, settings: Settings, store: Store) -> Self {
-        Self { url, settings, store: Arc::new(store), http: Mutex::default() }
+    pub(super) fn new(url: Url, settings: Settings, store: Store, redactor: Redactor) -> Self {
+        Self { url, settings, store: Arc::new(store), redactor, clients: Mutex::default() }
     }
 
     /// Checks that the authorization server is the one that the user names, or that a client's own secret went to before.
@@ -78,19 +82,18 @@ impl Server {
                 None => manager.resolve_metadata().await,
             };
             match resolved {
-                Ok(resolved) => {
-                    Ok(Found { is_published: resolved.source.is_discovered(), metadata: resolved.metadata })
-                }
-                Err(error) => {
-                    let metadata = earlier::metadata(&http, &self.url, challenge, error).await?;
-                    Ok(Found { metadata, is_published: true })
-                }
+                Ok(resolved) => Ok((resolved.source.is_discovered(), resolved.metadata)),
+                Err(error) => match private::metadata(&http, error).await {
+                    Ok(metadata) => Ok((true, metadata)),
+                    Err(error) => Ok((true, earlier::metadata(&http, &self.url, challenge, error).await?)),
+                },
             }
         };
         let resolved = tokio::time::timeout(DISCOVERY_TIMEOUT, resolving).await;
         let slow = |_| Error::Discovery(format!("no answer within {} s", DISCOVERY_TIMEOUT.as_secs()));
-        let resolved =
+        let (is_published, metadata) =
             resolved.map_err(slow)?.map_err(|error: AuthError| Error::Discovery(with_causes(&error)))?;
+        let resolved = Found { metadata, is_published, http: Arc::clone(&http) };
         http.reachable().check("its token endpoint", &resolved.metadata.token_endpoint)?;
         let methods = resolved.metadata.code_challenge_methods_supported.as_deref();
         // MCP 2025-11-25: without it there is no saying whether the code is proven to be ours.
@@ -107,14 +110,15 @@ impl Server {
         Ok((manager, resolved))
     }
 
+    /// For one conversation.
     pub(super) fn http(&self) -> Result<Arc<Http>, Error> {
-        let mut http = self.http.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(http) = &*http {
-            return Ok(Arc::clone(http));
-        }
         let reachable = Reachable::from(&self.url, self.settings.private_addresses);
-        let made = Arc::new(Http::new(&self.url, reachable)?);
-        *http = Some(Arc::clone(&made));
-        Ok(made)
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = match &*clients {
+            Some(clients) => clients.clone(),
+            None => Clients::new(&self.url, reachable)?,
+        };
+        *clients = Some(made.clone());
+        Ok(Arc::new(Http::new(made, reachable, self.redactor.clone())))
     }
 }

@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use oauth2::TokenResponse as _;
 use rmcp::transport::auth::StoredCredentials;
 
+use super::token_request::check_token;
+
 /// A token is renewed this long before it expires, and a tenth of its life if that is shorter.
 const RENEWED_BEFORE: u64 = 30;
 
@@ -39,6 +41,8 @@ impl Token {
     pub(super) fn of(credentials: &StoredCredentials) -> Option<Self> {
         let tokens = credentials.token_response.as_ref()?;
         let secret = tokens.access_token().secret().clone();
+        // An earlier version may have kept another.
+        check_token(&secret).ok()?;
         Some(Self { secret, renew_at: renew_at(expires_at(credentials), tokens.expires_in()) })
     }
 

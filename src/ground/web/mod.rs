@@ -41,6 +41,32 @@ pub(crate) fn is_loopback(url: &reqwest::Url) -> bool {
     }
 }
 
+/// Whether the URL has a user name or a password, which make it look like another address than it is.
+pub(crate) fn has_user(url: &reqwest::Url) -> bool {
+    !url.username().is_empty() || url.password().is_some()
+}
+
+/// The URL without the parts that may hold a secret: user name, password, query and fragment.
+pub(crate) fn bare(url: &reqwest::Url) -> reqwest::Url {
+    let mut bare = url.clone();
+    // Only a URL without a host has neither.
+    bare.set_username("").ok();
+    bare.set_password(None).ok();
+    bare.set_query(None);
+    bare.set_fragment(None);
+    bare
+}
+
+/// The URL as it is shown: `…@` in place of a user name and password. It may have placeholders.
+pub(crate) fn without_user(url: &str) -> String {
+    let start = url.find("://").map_or(0, |at| at + 3);
+    let end = url[start..].find(['/', '?', '#', '\\']).map_or(url.len(), |at| start + at);
+    match url[start..end].rfind('@') {
+        Some(at) => format!("{}…{}", &url[..start], &url[start + at..]),
+        None => url.to_owned(),
+    }
+}
+
 /// An HTTP client with what `configure` adds.
 ///
 /// # Errors
@@ -65,4 +91,27 @@ pub(crate) fn client(
         tracing::debug!(error = describe(&error), "no TLS trust anchors");
         builder().tls_certs_only([]).build().map_err(|error| describe(&error))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_shown_without_user_names_and_passwords() {
+        for (url, shown, kept) in [
+            (
+                "http://me:pass@a.example:1/mcp?k=1#f",
+                "http://…@a.example:1/mcp?k=1#f",
+                "http://a.example:1/mcp",
+            ),
+            ("https://me@a.example", "https://…@a.example", "https://a.example/"),
+            ("https://a@b:c@d.example/x@y", "https://…@d.example/x@y", "https://d.example/x@y"),
+            ("https://a.example/@me", "https://a.example/@me", "https://a.example/@me"),
+        ] {
+            assert_eq!(without_user(url), shown);
+            assert_eq!(bare(&reqwest::Url::parse(url).unwrap()).as_str(), kept);
+        }
+        assert_eq!(without_user("https://me:${PASSWORD}@${HOST}/mcp"), "https://…@${HOST}/mcp");
+    }
 }

@@ -16,6 +16,7 @@ use crate::config::{Config, Settings};
 use crate::connections::mcp_client::{self, Connector, LoginError, Reach, ServerParameters};
 use crate::connections::oauth::{self, KnownLogin, Opener, Visit, Visited};
 use crate::ground::text::{describe, listed, nearest};
+use crate::ground::web::{bare, without_user};
 
 /// The servers of a workspace.
 pub struct KnownServers {
@@ -263,10 +264,11 @@ impl KnownServers {
     /// The server that `target` names: a registered one, one that has asked for a login, or any URL.
     fn find(&self, target: &str) -> Result<Named, KnownServerError> {
         let is_url = target.contains("://");
+        let shown = without_user(target);
         let mut known = Vec::new();
         for name in self.registry.store.names()? {
             let Some(stored) = self.registry.store.get(&name)? else { continue };
-            if name == target || is_url && stored.parameters.summary() == target {
+            if name == target || is_url && stored.parameters.summary() == shown {
                 return Ok(Named { name, parameters: stored.parameters });
             }
             known.push(name);
@@ -274,7 +276,7 @@ impl KnownServers {
         for login in oauth::Store::known(&self.state_directory)? {
             let Some(refused) = login.refused else { continue };
             let Ok(parameters) = ServerParameters::parse(&refused.parameters) else { continue };
-            if refused.name == target || is_url && parameters.summary() == target {
+            if refused.name == target || is_url && parameters.summary() == shown {
                 return Ok(Named { name: refused.name, parameters });
             }
             known.push(refused.name);
@@ -287,9 +289,9 @@ impl KnownServers {
             object.insert("type".to_owned(), json!("streamable_http"));
             ServerParameters::parse(&object).map_err(|_| error)
         });
-        let parameters = parsed
-            .map_err(|error| KnownServerError::Url { url: target.to_owned(), why: describe(&error) })?;
-        Ok(Named { name: target.to_owned(), parameters })
+        let parameters =
+            parsed.map_err(|error| KnownServerError::Url { url: shown.clone(), why: describe(&error) })?;
+        Ok(Named { name: shown, parameters })
     }
 }
 
@@ -327,7 +329,8 @@ fn login_of<'a>(parameters: &ServerParameters, logins: &'a [KnownLogin]) -> Opti
     let Reach::Http(http) = &parameters.reach else { return None };
     let without_query = http.url.split(['?', '#']).next().unwrap_or_default();
     logins.iter().find(|login| {
-        let is_of_url = login.server == without_query;
+        let parsed = url::Url::parse(&http.url).map(|url| bare(&url).to_string());
+        let is_of_url = login.server == without_query || parsed.is_ok_and(|url| url == login.server);
         let is_refused = |refused: &oauth::Refused| refused.parameters == parameters.to_json();
         is_of_url || login.refused.as_ref().is_some_and(is_refused)
     })
@@ -338,7 +341,7 @@ fn login_target(refused: &oauth::Refused) -> String {
 }
 
 fn failed(what: &'static str, target: &str, error: &LoginError) -> KnownServerError {
-    KnownServerError::Login { what, server: format!("`{target}`"), why: describe(error) }
+    KnownServerError::Login { what, server: format!("`{}`", without_user(target)), why: describe(error) }
 }
 
 fn unknown(name: &str, known: &[String]) -> String {

@@ -31,6 +31,32 @@ async fn users_are_sent_to_web_pages_alone() {
     refused(&["--fault", "javascript-url"], "is not the address of a web page").await;
     refused(&["--fault", "file-url"], "is not the address of a web page").await;
     refused(&["--fault", "plain-http"], "is not encrypted").await;
+    refused(&["--fault", "user-info"], "hides where it leads behind a user name").await;
+}
+
+#[tokio::test]
+async fn the_password_in_a_servers_url_is_neither_sent_on_nor_shown() {
+    let behind = Behind::sdk(&[]);
+    let place = Place::new();
+    let with_password = behind.url.replace("//", "//me:its-password@");
+    log_in(&place, &with_password).await;
+    let mut ipybox = session_with(&place, json!({}), &["--log-level", "DEBUG"]).await;
+    ipybox.register("notes", json!({"url": with_password})).await.ok();
+    let listed = text(&run(&place, &["servers"]).await);
+    assert!(listed.contains("//…@127.0.0.1") && listed.contains("logged in"), "{listed}");
+    let log = behind.log().await;
+    let flow = log["requests"].as_array().unwrap().iter().filter(|request| request["path"] != "/mcp");
+    let all = format!("{listed} {:?} {}", flow.collect::<Vec<_>>(), ipybox.log());
+    assert!(!all.contains("its-password"), "{all}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_that_no_server_can_be_sent_is_no_login() {
+    refused(&["--fault", "token-type", "mac"], "its token is of the type `mac`").await;
+    refused(&["--fault", "access-token", ""], "its access token is empty").await;
+    refused(&["--fault", "access-token", "AB\r\nX-Evil: 1"], "characters that no header can have").await;
+    refused(&["--fault", "access-token", "töken"], "characters that no header can have").await;
 }
 
 #[tokio::test]

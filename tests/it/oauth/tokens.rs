@@ -65,6 +65,38 @@ async fn a_refused_refresh_fails_the_call_and_names_the_login_command() {
 }
 
 #[tokio::test]
+async fn an_authorization_server_that_repeats_a_request_shows_no_secret() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let redirect = format!("http://localhost:{port}/callback");
+    let client = ["--client-id", "me", "--client-secret", "s3cret-of-mine", "--redirect-uri", &redirect];
+    let oauth = json!({"client_id": "me", "client_secret": "s3cret-of-mine", "redirect_uri": redirect});
+    for at in ["code", "refresh"] {
+        let fault = ["--token-lifetime", "2", "--fault", "repeated-request", at];
+        let behind = Behind::sdk(&[client.as_slice(), &fault].concat());
+        let place = Place::new();
+        let audit = place.temporary().join("audit.jsonl");
+        let flags = ["--audit-log", audit.to_str().unwrap(), "--audit-contents", "--log-level", "DEBUG"];
+        let mut ipybox = session_with(&place, json!({}), &flags).await;
+        let parameters = json!({"url": behind.url, "oauth": oauth});
+        ipybox.register("notes", parameters.clone()).await.error();
+        let shown = if at == "code" {
+            fails(&place, "notes", "gave no token").await
+        } else {
+            log_in(&place, "notes").await;
+            ipybox.register("notes", parameters).await.ok();
+            let code = format!("{ECHO}import time\ntime.sleep(2.5)\necho.run(text='x')");
+            ipybox.cell(&code).await.error()
+        };
+        assert!(shown.contains("temporarily_unavailable"), "{at}: {shown}");
+        let all = shown + &ipybox.log() + &std::fs::read_to_string(&audit).unwrap();
+        has_no_token(&behind.log().await, &all);
+        // `me:s3cret-of-mine` as the value of `Authorization: Basic`.
+        assert!(!all.contains("bWU6czNjcmV0LW9mLW1pbmU"), "{at}: {all}");
+        ipybox.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn a_refused_code_is_reported_with_the_servers_words() {
     for error in [
         "invalid_request",
@@ -78,6 +110,8 @@ async fn a_refused_code_is_reported_with_the_servers_words() {
         let output = fails(&Place::new(), &behind.url, "the authorization server gave no token").await;
         assert!(output.contains(error), "{output}");
     }
+    let behind = Behind::sdk(&["--fault", "code:unavailable"]);
+    fails(&Place::new(), &behind.url, "gave no token: HTTP 503 Service Unavailable").await;
     let behind = Behind::sdk(&["--fault", "authorize:access_denied"]);
     fails(&Place::new(), &behind.url, "the authorization server refused: access_denied").await;
 }
