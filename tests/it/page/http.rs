@@ -1,6 +1,10 @@
 //! What is answered to whom.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 
 use super::{Visitor, client, start};
 use crate::support::Place;
@@ -119,6 +123,43 @@ async fn a_code_opens_once_and_guesses_change_it() {
     let statuses: Vec<u16> =
         futures::future::join_all(many).await.iter().map(|response| response.status().as_u16()).collect();
     assert!(statuses.contains(&429), "{statuses:?}");
+    ipybox.stop().await;
+}
+
+/// Connects this often with half a request.
+async fn half_requests(url: &str, count: usize) -> Vec<TcpStream> {
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let mut streams = Vec::new();
+    for _ in 0..count {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"POST /answer HTTP/1.1\r\nhost: x\r\n").await.unwrap();
+        streams.push(stream);
+    }
+    streams
+}
+
+#[tokio::test]
+async fn half_requests_keep_nobody_out() {
+    let place = Place::new();
+    let (mut ipybox, url, code) = start(&place, &["--approval-timeout", "300"], json!({})).await;
+    let _early = half_requests(&url, 100).await;
+    let mut visitor = Visitor::enter(&url, &code).await;
+    let mut events = visitor.post("events", json!({})).await;
+    events.chunk().await.unwrap().unwrap();
+    let running = ipybox.start_cell("!echo decided").await;
+    let question = visitor.question().await;
+    let _late = half_requests(&url, 100).await;
+    // A browser opens new connections, too, when it needs them.
+    visitor.client = client();
+    assert!(visitor.answer(&question, "once").await);
+    assert!(running.answer().await.ok().contains("decided"));
+    let event = async {
+        let mut heard = String::new();
+        while !heard.contains("\"decided\"") {
+            heard.push_str(&String::from_utf8_lossy(&events.chunk().await.unwrap().unwrap()));
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), event).await.expect("the page still hears what happens");
     ipybox.stop().await;
 }
 

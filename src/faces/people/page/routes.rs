@@ -23,6 +23,7 @@ use super::key::{Lock, Tried};
 use super::{News, OnNews, diff, view};
 use crate::faces::people::{Answer, Label, Said};
 use crate::ground::files::small;
+use crate::ground::web::listener::Busy;
 
 /// The largest body, in bytes: answers to some thousand questions.
 const BODY_BYTES: usize = 256 * 1024;
@@ -102,10 +103,11 @@ async fn admitted(State(site): State<Site>, request: Request, next: Next) -> Res
     let key = guard::only(headers, &KEY).unwrap_or_default();
     let is_admitted = guard::cookies(headers, &site.cookie_name)
         .any(|cookie| site.lock.admits(cookie.as_bytes(), key.as_bytes()));
-    match is_admitted {
-        true => next.run(request).await,
-        false => (StatusCode::UNAUTHORIZED, "The page asks for its code first.").into_response(),
+    if !is_admitted {
+        return (StatusCode::UNAUTHORIZED, "The page asks for its code first.").into_response();
     }
+    let busy = Busy::begin(request.extensions());
+    busy.until_written(next.run(request).await)
 }
 
 fn part(kind: &'static str, text: &'static str) -> Response {
