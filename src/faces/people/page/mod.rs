@@ -54,8 +54,8 @@ pub enum Error {
 pub enum News {
     /// A browser has the page now; the next one needs this code.
     Entered(String),
-    /// There were too many wrong codes; this is the new one.
-    Changed(String),
+    /// There were many wrong codes. The code is the same as before.
+    Guessed,
     /// A call waits.
     Question(String),
 }

@@ -1,4 +1,4 @@
-//! Connections that are not closed for others, since a request on them has been admitted.
+//! What a request knows of its connection: whose it is, and how to keep it from being closed for another.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,6 +11,12 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 
 use super::connections::{Connection, Held};
+use super::peer::Peer;
+
+/// The peer that has sent a request with these extensions.
+pub(crate) fn peer_of(extensions: &Extensions) -> Peer {
+    extensions.get::<Arc<Connection>>().map_or(Peer::User, |connection| connection.peer())
+}
 
 /// While this lives, the connection of a request is not closed for another.
 pub(crate) struct Busy(Option<Arc<Held>>);

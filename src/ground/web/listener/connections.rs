@@ -80,6 +80,10 @@ impl Connection {
         self.leave.cancelled().await;
     }
 
+    pub(super) fn peer(&self) -> Peer {
+        self.peer
+    }
+
     /// Marks it busy: a request has arrived that was admitted.
     pub(super) fn hold(self: &Arc<Self>) -> Held {
         let mut open = self.connections.open();

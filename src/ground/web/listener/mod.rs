@@ -21,10 +21,10 @@ use tokio_io_timeout::TimeoutWriter;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use self::busy::Busy;
+pub(crate) use self::busy::{Busy, peer_of};
 use self::connections::Connection;
 pub(crate) use self::connections::Connections;
-use self::peer::Peer;
+pub(crate) use self::peer::Peer;
 
 /// How long may be waited for a client to read. A cell that is interrupted, or busy, may let us wait, and a browser may sleep.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
