@@ -40,7 +40,9 @@ fn in_words(news: &News) -> String {
                 "A browser has the page now. If that was not you, press Ctrl-C. Code for another browser: {code}"
             )
         }
-        News::Changed(code) => format!("There were wrong codes. The new code: {code}"),
+        News::Guessed => "There were wrong codes. If they were not yours, another program guesses; \
+                          the code stays the same."
+            .to_owned(),
         News::Question(call) => format!("A call waits: {}", one_line(call)),
         _ => String::new(),
     }

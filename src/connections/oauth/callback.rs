@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{RawQuery, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use reqwest::Url;
 use tokio::net::TcpListener;
@@ -16,12 +16,17 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::{Error, foreign};
+use crate::ground::web::listener::{self, Busy, Connections, Limits};
 
 /// How often a free port is looked for: it has to be free for both addresses of `localhost`.
 const PORTS: usize = 16;
 /// How long the browser's page waits to say how the login has ended.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(45);
-/// How long the end of a login waits for the browser to take its page.
+/// How many connections there may be, to both addresses together. Browsers open some ahead of their requests.
+const CONNECTIONS: usize = 64;
+/// How long the head of a request may take, and a connection may be idle. Browsers open another when they need one.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the end of a login waits for the browser to take its page. No connection outlives it.
 const LAST_PAGE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How many answers may wait to be looked at.
 const WAITING: usize = 4;
@@ -76,14 +81,14 @@ impl Callback {
         let page = Page { hosts: Arc::new(hosts.to_vec()), path, expected: Arc::clone(&expected), arrived };
         let router = Router::new().fallback(answered).with_state(page);
         let (stop, listening) = (CancellationToken::new(), TaskTracker::new());
+        let limits = Limits {
+            name: "listener for a login",
+            connections: Connections::at_most(CONNECTIONS),
+            head_timeout: HEAD_TIMEOUT,
+            stop_grace: LAST_PAGE_TIMEOUT,
+        };
         for listener in listeners {
-            let (router, stopped) = (router.clone(), stop.clone());
-            listening.spawn(async move {
-                let stopped = async move { stopped.cancelled().await };
-                if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(stopped).await {
-                    tracing::warn!(%error, "the listener for a login has failed");
-                }
-            });
+            listening.spawn(listener::serve(listener, router.clone(), limits.clone(), stop.clone()));
         }
         listening.close();
         Ok(Self { uri: url.to_string(), arriving, expected, listening, stop: stop.drop_guard() })
@@ -95,12 +100,10 @@ impl Callback {
         self.expected.set(state.to_owned()).ok();
     }
 
-    /// Ends, once the browser has its page.
+    /// Ends, once the browser has its page, and with it all connections.
     pub(super) async fn end(self) {
         drop((self.arriving, self.stop));
-        if tokio::time::timeout(LAST_PAGE_TIMEOUT, self.listening.wait()).await.is_err() {
-            tracing::debug!("a browser has not taken the last page of a login");
-        }
+        self.listening.wait().await;
     }
 
     pub(super) async fn answer(&mut self) -> Option<Arrived> {
@@ -167,22 +170,16 @@ pub(super) fn read(query: &str, expected: &str) -> Result<Answer, Option<Error>>
     }
 }
 
-async fn answered(
-    State(page): State<Page>,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    RawQuery(query): RawQuery,
-) -> Response {
-    if method != Method::GET || uri.path() != &*page.path {
+async fn answered(State(page): State<Page>, request: Request) -> Response {
+    if request.method() != Method::GET || request.uri().path() != &*page.path {
         return shown(StatusCode::NOT_FOUND, "There is nothing here.");
     }
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     if !page.hosts.iter().any(|known| known == host) {
         return shown(StatusCode::MISDIRECTED_REQUEST, "This is not the address of a login.");
     }
     let expected = page.expected.get().map(String::as_str).unwrap_or_default();
-    let answer = match read(&query.unwrap_or_default(), expected) {
+    let answer = match read(request.uri().query().unwrap_or_default(), expected) {
         _ if expected.is_empty() => return shown(StatusCode::NOT_FOUND, "No login is waiting for this."),
         Err(None) => {
             let text = "This answer belongs to another login (its state is another), and is not used.";
@@ -191,6 +188,13 @@ async fn answered(
         Err(Some(error)) => Err(error),
         Ok(answer) => Ok(answer),
     };
+    // Only the authorization server's answer has the state.
+    let busy = Busy::begin(request.extensions());
+    busy.until_written(outcome(&page, answer).await)
+}
+
+/// Passes the answer on, and waits for the page that says how the login has ended.
+async fn outcome(page: &Page, answer: Result<Answer, Error>) -> Response {
     let (sender, outcome) = oneshot::channel();
     if page.arrived.send(Arrived { answer, page: sender }).await.is_err() {
         return shown(StatusCode::GONE, "This login is over.");
@@ -224,6 +228,9 @@ fn shown(status: StatusCode, text: &str) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+
     use super::*;
 
     #[test]
@@ -243,6 +250,41 @@ mod tests {
         assert!(read("a=1&a=2", "s").unwrap_err().is_none());
         assert!(read("state=s&state=s&code=c", "s").unwrap_err().is_none());
         check("state=s&error=access_denied&error_description=no%1b%5b31m", "access_denied: no");
+    }
+
+    #[tokio::test]
+    async fn half_requests_keep_no_answer_out_and_end_with_the_login() {
+        let mut callback = Callback::listen(None).await.unwrap();
+        callback.expect("s");
+        let address = format!("127.0.0.1:{}", Url::parse(&callback.uri).unwrap().port().unwrap());
+        let connect = async |text: &str| {
+            let mut stream = TcpStream::connect(&address).await.unwrap();
+            stream.write_all(text.as_bytes()).await.unwrap();
+            stream
+        };
+        let mut held = Vec::new();
+        for _ in 0..CONNECTIONS + 10 {
+            held.push(connect("GET /callback?code=a&state=s HTTP/1.1\r\n").await);
+        }
+        let mut first = [0];
+        let closed = tokio::time::timeout(Duration::from_secs(3), held[0].read(&mut first)).await;
+        assert_eq!(closed.expect("the first is closed for others").unwrap(), 0);
+        let answer = format!("GET /callback?code=c&state=s HTTP/1.1\r\nhost: {address}\r\n\r\n");
+        let mut browser = connect(&answer).await;
+        let arrived = callback.answer().await.unwrap();
+        for _ in 0..CONNECTIONS + 10 {
+            held.push(connect("GET /callback").await);
+        }
+        assert_eq!(arrived.answer.unwrap().code, "c");
+        arrived.page.send(Ok(())).unwrap();
+        let mut page = vec![0; 12];
+        browser.read_exact(&mut page).await.unwrap();
+        assert_eq!(page, b"HTTP/1.1 200");
+        callback.end().await;
+        for mut stream in held {
+            // They may be reset.
+            stream.read_to_end(&mut Vec::new()).await.ok();
+        }
     }
 
     #[tokio::test]

@@ -259,7 +259,9 @@ impl McpServer {
 fn show_on_stderr(news: &News) {
     match news {
         News::Entered(code) => say(&format!("a browser has the page now; another one needs the code {code}")),
-        News::Changed(code) => say(&format!("there were wrong codes for the page; the new code is {code}")),
+        News::Guessed => say(
+            "there were wrong codes for the page; if they were not yours, another program guesses. The code stays the same",
+        ),
         News::Question(_) => {}
     }
 }

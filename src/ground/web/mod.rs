@@ -1,6 +1,7 @@
-//! HTTP to servers that others run: the client for it, and which addresses are the internet's.
+//! HTTP: the client for servers that others run, which addresses are the internet's, and our own listeners.
 
 mod address;
+pub(crate) mod listener;
 
 use std::time::Duration;
 

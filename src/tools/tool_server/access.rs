@@ -1,20 +1,15 @@
 //! Access control: one of two bearer tokens, from this machine only, and no browsers.
 
-use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::task::{Context, Poll};
 
 use axum::Router;
-use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use hyper::body::{Frame, SizeHint};
 use subtle::ConstantTimeEq as _;
 
-use super::connections::{Busy, Connection};
+use crate::ground::web::listener::Busy;
 
 /// A given token must not be guessable; ours have 244 random bits in 64 characters.
 const TOKEN_CHARS_MIN: usize = 16;
@@ -103,54 +98,8 @@ async fn authorize(State(guard): State<Guard>, request: Request, next: Next) -> 
     if let Some(refusal) = refusal(&guard, request.headers()) {
         return refusal.into_response();
     }
-    let Some(busy) = request.extensions().get::<Arc<Connection>>().map(Connection::busy) else {
-        return next.run(request).await;
-    };
-    let busy = Arc::new(busy);
-    next.run(request).await.map(|body| Body::new(Answering { body, busy }))
-}
-
-/// The body of a response, which keeps its connection busy until all of it has been written.
-struct Answering {
-    body: Body,
-    busy: Arc<Busy>,
-}
-
-impl HttpBody for Answering {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let next = Pin::new(&mut self.body).poll_frame(context);
-        let busy = &self.busy;
-        // Bytes are dropped when they have been written.
-        next.map_ok(|frame| {
-            frame.map_data(|bytes| Bytes::from_owner(Held { bytes, _busy: Arc::clone(busy) }))
-        })
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-/// A part of it.
-struct Held {
-    bytes: Bytes,
-    _busy: Arc<Busy>,
-}
-
-impl AsRef<[u8]> for Held {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
+    let busy = Busy::begin(request.extensions());
+    busy.until_written(next.run(request).await)
 }
 
 fn refusal(guard: &Guard, headers: &HeaderMap) -> Option<(StatusCode, &'static str)> {

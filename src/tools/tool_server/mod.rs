@@ -18,7 +18,6 @@ mod body;
 mod call;
 mod checkpoint_routes;
 mod client;
-mod connections;
 mod endpoint;
 mod host_routes;
 mod listener;

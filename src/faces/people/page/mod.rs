@@ -10,7 +10,6 @@ mod diff;
 mod guard;
 mod hub;
 mod key;
-mod listener;
 mod routes;
 mod scene;
 mod view;
@@ -18,6 +17,7 @@ mod view;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -25,6 +25,16 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::hub::Hub;
 use self::key::Lock;
+use crate::ground::web::listener::{self, Connections, Limits};
+
+/// How many connections there may be: each tab has one for its events, and browsers open some beside.
+const CONNECTIONS: usize = 64;
+
+/// How long the head of a request may take, and a connection may be idle. Browsers open another when they need one.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long browsers may take to read how the session has ended.
+const STOP_GRACE: Duration = Duration::from_millis(500);
 
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]
@@ -44,8 +54,8 @@ pub enum Error {
 pub enum News {
     /// A browser has the page now; the next one needs this code.
     Entered(String),
-    /// There were too many wrong codes; this is the new one.
-    Changed(String),
+    /// There were many wrong codes. The code is the same as before.
+    Guessed,
     /// A call waits.
     Question(String),
 }
@@ -84,7 +94,7 @@ impl Page {
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
         let hub = Hub::start(streams, Arc::clone(&on_news), ended.clone(), stop.clone());
         let router = routes::router(address, Arc::clone(&hub), Arc::clone(&lock), on_news);
-        tokio::spawn(listener::serve(listener, router, stop.clone()));
+        tokio::spawn(listener::serve(listener, router, limits(), stop.clone()));
         Ok(Self { address, lock, hub, ended, _stop: stop.drop_guard() })
     }
 
@@ -111,5 +121,14 @@ impl Page {
     /// Waits until the session has ended, or the connection to it.
     pub async fn ended(&self) {
         self.ended.cancelled().await;
+    }
+}
+
+fn limits() -> Limits {
+    Limits {
+        name: "approval page",
+        connections: Connections::at_most(CONNECTIONS),
+        head_timeout: HEAD_TIMEOUT,
+        stop_grace: STOP_GRACE,
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{Extensions, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -23,6 +23,7 @@ use super::key::{Lock, Tried};
 use super::{News, OnNews, diff, view};
 use crate::faces::people::{Answer, Label, Said};
 use crate::ground::files::small;
+use crate::ground::web::listener::{self, Busy, Peer};
 
 /// The largest body, in bytes: answers to some thousand questions.
 const BODY_BYTES: usize = 256 * 1024;
@@ -33,8 +34,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest image that is shown, in bytes.
 const IMAGE_BYTES: u64 = 32 * 1024 * 1024;
 
-/// How long a code takes to be looked at: guesses are slow.
-const TRY_TIME: Duration = Duration::from_millis(500);
+/// How long a code takes to be looked at: guesses are slow, and all connections together do not wait long.
+const TRY_TIME: Duration = Duration::from_millis(200);
 
 /// How often a page that nothing happens on hears that the session is there.
 const BEAT: Duration = Duration::from_secs(15);
@@ -46,10 +47,16 @@ struct Site {
     hub: Arc<Hub>,
     lock: Arc<Lock>,
     on_news: Arc<OnNews>,
-    /// One code is looked at at a time.
-    turnstile: Arc<tokio::sync::Mutex<()>>,
+    turnstiles: Arc<Turnstiles>,
     /// The details of one call are made at a time: long texts take much memory then.
     details: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// Let one code after the other be looked at, in the order of their arrival. The user does not wait behind other users.
+#[derive(Default)]
+struct Turnstiles {
+    of_user: tokio::sync::Mutex<()>,
+    of_others: tokio::sync::Mutex<()>,
 }
 
 /// The page, its parts and what it asks for.
@@ -61,7 +68,7 @@ pub(super) fn router(address: SocketAddr, hub: Arc<Hub>, lock: Arc<Lock>, on_new
         hub,
         lock,
         on_news,
-        turnstile: Arc::default(),
+        turnstiles: Arc::default(),
         details: Arc::default(),
     };
     let inside = Router::new()
@@ -105,10 +112,11 @@ async fn admitted(State(site): State<Site>, request: Request, next: Next) -> Res
     let key = guard::only(headers, &KEY).unwrap_or_default();
     let is_admitted = guard::cookies(headers, &site.cookie_name)
         .any(|cookie| site.lock.admits(cookie.as_bytes(), key.as_bytes()));
-    match is_admitted {
-        true => next.run(request).await,
-        false => (StatusCode::UNAUTHORIZED, "The page asks for its code first.").into_response(),
+    if !is_admitted {
+        return (StatusCode::UNAUTHORIZED, "The page asks for its code first.").into_response();
     }
+    let busy = Busy::begin(request.extensions());
+    busy.until_written(next.run(request).await)
 }
 
 fn part(kind: &'static str, text: &'static str) -> Response {
@@ -124,17 +132,22 @@ struct Entering {
 /// Takes the code. A right one brings the cookie and the key.
 async fn enter(
     State(site): State<Site>,
+    extensions: Extensions,
     entering: Result<Json<Entering>, JsonRejection>,
 ) -> Result<Response, JsonRejection> {
     let Json(Entering { code }) = entering?;
-    let Ok(_turn) = site.turnstile.try_lock() else {
-        let why = "Another code is being looked at. Try again.";
-        return Ok((StatusCode::TOO_MANY_REQUESTS, why).into_response());
+    let turnstile = match listener::peer_of(&extensions) {
+        Peer::User => &site.turnstiles.of_user,
+        Peer::Other => &site.turnstiles.of_others,
     };
+    let _turn = turnstile.lock().await;
     tokio::time::sleep(TRY_TIME).await;
     let Ok(tried) = site.lock.enter(&code) else {
         return Ok((StatusCode::INTERNAL_SERVER_ERROR, "There are no random numbers.").into_response());
     };
+    if tried == Tried::Guessed {
+        (site.on_news)(News::Guessed);
+    }
     Ok(match tried {
         Tried::Right => {
             (site.on_news)(News::Entered(site.lock.code()));
@@ -143,12 +156,7 @@ async fn enter(
             ([(header::SET_COOKIE, cookie)], Json(json!({"key": key, "entries": site.lock.entries()})))
                 .into_response()
         }
-        Tried::Wrong => (StatusCode::FORBIDDEN, "That is not the code.").into_response(),
-        Tried::Changed => {
-            (site.on_news)(News::Changed(site.lock.code()));
-            let why = "That is not the code. There is a new one now, where the first one was shown.";
-            (StatusCode::FORBIDDEN, why).into_response()
-        }
+        Tried::Wrong | Tried::Guessed => (StatusCode::FORBIDDEN, "That is not the code.").into_response(),
     })
 }
 

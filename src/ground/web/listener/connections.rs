@@ -1,50 +1,44 @@
-//! The connections to a tool server: their limit, and which idle one is closed for a new one.
+//! The connections of listeners: their limit, and which idle one is closed for a new one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-/// The most connections, each of which has one request at a time. Cells may well start a thousand threads.
-const CONNECTIONS_MAX: usize = 1024;
-/// One in so many of the process's descriptors is for connections: the rest is for MCP servers and files.
-const PART_OF_DESCRIPTORS: u64 = 2;
+use super::peer::Peer;
 
-/// The connections of one listener. Clones share them.
+/// The connections of one listener, or of several. Clones share them.
 #[derive(Clone)]
-pub(super) struct Connections {
+pub(crate) struct Connections {
     open: Arc<Mutex<Open>>,
     most: usize,
 }
 
 #[derive(Default)]
 struct Open {
-    /// The idle connections, in the order in which they became idle.
-    idle: BTreeMap<u64, CancellationToken>,
+    /// The idle connections, in the order in which they leave: others' first, then as they became idle.
+    idle: BTreeMap<Place, CancellationToken>,
     busy: usize,
     last: u64,
 }
 
+type Place = (Peer, u64);
+
 /// A connection. Dropping it makes room for another.
 pub(super) struct Connection {
     connections: Connections,
+    peer: Peer,
     /// Its key in `idle`; `None` while it is busy.
-    place: Mutex<Option<u64>>,
+    place: Mutex<Option<Place>>,
     leave: CancellationToken,
 }
 
 /// While this lives, its connection is busy and is not closed for another.
-pub(super) struct Busy(Arc<Connection>);
+pub(super) struct Held(Arc<Connection>);
 
 impl Connections {
-    /// With a limit from the process's descriptors.
-    pub(super) fn new() -> Self {
-        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-        let part = descriptors.map_or(u64::MAX, |limit| limit / PART_OF_DESCRIPTORS);
-        Self::at_most(usize::try_from(part).unwrap_or(usize::MAX).clamp(1, CONNECTIONS_MAX))
-    }
-
-    fn at_most(most: usize) -> Self {
+    /// With this limit.
+    pub(crate) fn at_most(most: usize) -> Self {
         Self { open: Arc::default(), most }
     }
 
@@ -53,17 +47,17 @@ impl Connections {
         self.most
     }
 
-    /// Adds a connection; at the limit, the one that has been idle for longest is closed for it. `None` if
-    /// all are busy.
-    pub(super) fn enter(&self) -> Option<Arc<Connection>> {
+    /// Adds a connection; at the limit, another user's idle one is closed for it, else the user's, the oldest first.
+    /// `None` if all are busy.
+    pub(super) fn enter(&self, peer: Peer) -> Option<Arc<Connection>> {
         let mut open = self.open();
         if open.idle.len() + open.busy >= self.most {
             let (_, leave) = open.idle.pop_first()?;
             leave.cancel();
         }
         let leave = CancellationToken::new();
-        let place = open.add(leave.clone());
-        Some(Arc::new(Connection { connections: self.clone(), place: Mutex::new(Some(place)), leave }))
+        let place = open.add(peer, leave.clone());
+        Some(Arc::new(Connection { connections: self.clone(), peer, place: Mutex::new(Some(place)), leave }))
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
@@ -72,10 +66,11 @@ impl Connections {
 }
 
 impl Open {
-    fn add(&mut self, leave: CancellationToken) -> u64 {
+    fn add(&mut self, peer: Peer, leave: CancellationToken) -> Place {
         self.last += 1;
-        self.idle.insert(self.last, leave);
-        self.last
+        let place = (peer, self.last);
+        self.idle.insert(place, leave);
+        place
     }
 }
 
@@ -85,29 +80,33 @@ impl Connection {
         self.leave.cancelled().await;
     }
 
-    /// Marks it busy: a whole request has arrived, or a head with the right token.
-    pub(super) fn busy(self: &Arc<Self>) -> Busy {
+    pub(super) fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// Marks it busy: a request has arrived that was admitted.
+    pub(super) fn hold(self: &Arc<Self>) -> Held {
         let mut open = self.connections.open();
         if let Some(place) = self.place().take()
             && open.idle.remove(&place).is_some()
         {
             open.busy += 1;
         }
-        Busy(Arc::clone(self))
+        Held(Arc::clone(self))
     }
 
-    fn place(&self) -> MutexGuard<'_, Option<u64>> {
+    fn place(&self) -> MutexGuard<'_, Option<Place>> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Busy {
+impl Drop for Held {
     fn drop(&mut self) {
         let mut open = self.0.connections.open();
         // It is closed already if it was chosen just before it became busy.
         if !self.0.leave.is_cancelled() {
             open.busy -= 1;
-            *self.0.place() = Some(open.add(self.0.leave.clone()));
+            *self.0.place() = Some(open.add(self.0.peer, self.0.leave.clone()));
         }
     }
 }
@@ -127,22 +126,34 @@ mod tests {
     #[test]
     fn who_has_been_idle_longest_leaves_for_another() {
         let connections = Connections::at_most(3);
-        let [first, second, third] = [(); 3].map(|()| connections.enter().unwrap());
-        let busy = first.busy();
-        let fourth = connections.enter().unwrap();
+        let [first, second, third] = [(); 3].map(|()| connections.enter(Peer::User).unwrap());
+        let busy = first.hold();
+        let fourth = connections.enter(Peer::User).unwrap();
         let left = |connection: &Connection| connection.leave.is_cancelled();
         assert!(!left(&first) && left(&second) && !left(&third));
         drop(busy);
-        let _fifth = connections.enter().unwrap();
+        let _fifth = connections.enter(Peer::User).unwrap();
         assert!(left(&third) && !left(&first) && !left(&fourth));
+    }
+
+    #[test]
+    fn other_users_leave_before_the_user() {
+        let connections = Connections::at_most(2);
+        let mine = connections.enter(Peer::User).unwrap();
+        for _ in 0..10 {
+            let other = connections.enter(Peer::Other).unwrap();
+            let another = connections.enter(Peer::Other).unwrap();
+            assert!(other.leave.is_cancelled() && !another.leave.is_cancelled());
+        }
+        assert!(!mine.leave.is_cancelled());
     }
 
     #[test]
     fn nobody_leaves_who_is_busy() {
         let connections = Connections::at_most(2);
-        let [first, second] = [(); 2].map(|()| connections.enter().unwrap());
-        let busy = [first.busy(), second.busy()];
-        assert!(connections.enter().is_none());
+        let [first, second] = [(); 2].map(|()| connections.enter(Peer::User).unwrap());
+        let busy = [first.hold(), second.hold()];
+        assert!(connections.enter(Peer::User).is_none());
         drop(busy);
         drop((first, second));
         let open = connections.open();
@@ -152,9 +163,9 @@ mod tests {
     #[test]
     fn who_has_left_takes_no_place() {
         let connections = Connections::at_most(1);
-        let first = connections.enter().unwrap();
-        let second = connections.enter().unwrap();
-        drop(first.busy());
+        let first = connections.enter(Peer::User).unwrap();
+        let second = connections.enter(Peer::User).unwrap();
+        drop(first.hold());
         drop((first, second));
         let open = connections.open();
         assert_eq!((open.idle.len(), open.busy), (0, 0));
