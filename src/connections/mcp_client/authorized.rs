@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use reqwest::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 
 use super::http_failure::{Refusal, RequestFailure};
@@ -93,7 +93,8 @@ fn with(request: RequestBuilder, token: Option<&Token>) -> RequestBuilder {
         Err(_) => return request,
     };
     value.set_sensitive(true);
-    request.header(AUTHORIZATION, value)
+    // In place of the header that a user name and password in the URL have become.
+    request.headers(HeaderMap::from_iter([(AUTHORIZATION, value)]))
 }
 
 fn challenge(response: &Response) -> Option<String> {

@@ -12,7 +12,7 @@ use super::oauth_parameters::Login;
 use super::parameters_error::{LONGEST_TIMEOUT_SECS, ParametersError};
 use super::pasted::{self, Adopted};
 use crate::ground::text::visible::{line, word};
-use crate::ground::web::without_user;
+use crate::ground::text::without_user;
 
 /// The parameters of an MCP server; `${NAME}` placeholders are unfilled.
 #[derive(Clone, PartialEq, Eq)]

@@ -136,7 +136,7 @@ impl Clients {
             let client = web::client(proxies, |builder| {
                 let builder = if is_encrypted { builder } else { builder.tls_certs_only([]) };
                 let resolver = Guarded { reachable, is_encrypted };
-                builder.redirect(redirect::Policy::none()).timeout(TIMEOUT).dns_resolver(resolver)
+                builder.redirect(redirect::Policy::none()).dns_resolver(resolver)
             });
             client.map_err(Error::Unavailable)
         };
@@ -322,5 +322,26 @@ mod tests {
         let http = Http::new(Clients::new(&server, reachable).unwrap(), reachable, Redactor::default());
         assert!(http.check_page("it", "http://10.0.0.1/authorize").await.is_ok());
         assert!(http.check_page("it", "http://no-such-name.invalid/authorize").await.is_err());
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_does_not_end_is_reported_with_the_time() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = Url::parse(&format!("http://{}/token", listener.local_addr().unwrap())).unwrap();
+        let answering = tokio::spawn(async move {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            socket.read_buf(&mut Vec::with_capacity(1024)).await.unwrap();
+            socket.write_all(b"HTTP/1.1 200 OK\r\n\r\n{").await.unwrap();
+            tokio::time::pause();
+            std::future::pending::<()>().await;
+        });
+        let reachable = Reachable::from(&url, false);
+        let http = Http::new(Clients::new(&url, reachable).unwrap(), reachable, Redactor::default());
+        let request = Request::post(url.as_str()).body(Vec::new()).unwrap();
+        assert_eq!(http.send(request).await.unwrap_err().to_string(), "no answer within 30 s");
+        assert_eq!(http.why("Request failed"), "no answer within 30 s");
+        answering.abort();
     }
 }

@@ -19,6 +19,7 @@ use super::Error;
 use super::token::expires_at;
 use crate::ground::env::vault::Vault;
 use crate::ground::files::{Stamp, StateFile, create_private_directory, lock};
+use crate::ground::web::bare;
 
 /// How long to wait for another process that renews the same token.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
@@ -39,7 +40,7 @@ pub(super) struct Secret {
 /// What is known of a login, without its secrets.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct KnownLogin {
-    /// The server's URL, without its query.
+    /// The server's URL, without user name, password and query.
     pub(crate) server: String,
     /// Whether there is a token.
     #[serde(default)]
@@ -227,6 +228,12 @@ impl Store {
 }
 
 impl KnownLogin {
+    /// Whether it is a login to the server with this URL, which may have placeholders.
+    pub(crate) fn is_of(&self, url: &str) -> bool {
+        let parsed = reqwest::Url::parse(url).is_ok_and(|url| bare(&url).as_str() == self.server);
+        parsed || url.split(['?', '#']).next() == Some(&self.server)
+    }
+
     fn has(&mut self, secret: &Secret) {
         let tokens = secret.credentials.token_response.as_ref();
         self.is_logged_in = tokens.is_some();

@@ -66,6 +66,16 @@ pub(crate) fn rfc3339(time: SystemTime) -> String {
     DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
+/// The URL as it is shown: `…@` in place of a user name and password. It may have placeholders.
+pub(crate) fn without_user(url: &str) -> String {
+    let start = url.find("://").map_or(0, |at| at + 3);
+    let end = url[start..].find(['/', '?', '#', '\\']).map_or(url.len(), |at| start + at);
+    match url[start..end].rfind('@') {
+        Some(at) => format!("{}…{}", &url[..start], &url[start + at..]),
+        None => url.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -76,6 +86,18 @@ mod tests {
     fn time_is_written_in_utc_to_the_millisecond() {
         let time = SystemTime::UNIX_EPOCH + Duration::from_micros(951_782_400_012_999);
         assert_eq!(rfc3339(time), "2000-02-29T00:00:00.012Z");
+    }
+
+    #[test]
+    fn urls_are_shown_without_user_names_and_passwords() {
+        for (url, shown) in [
+            ("http://me:pass@a.example:1/mcp?k=1#f", "http://…@a.example:1/mcp?k=1#f"),
+            ("https://a@b:c@d.example/x@y", "https://…@d.example/x@y"),
+            ("https://a.example/@me", "https://a.example/@me"),
+            ("https://me:${PASSWORD}@${HOST}/mcp", "https://…@${HOST}/mcp"),
+        ] {
+            assert_eq!(without_user(url), shown);
+        }
     }
 
     #[derive(Debug, thiserror::Error)]

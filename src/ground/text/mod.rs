@@ -9,7 +9,7 @@ pub(crate) mod visible;
 
 pub(crate) use self::coloured::Coloured;
 pub use self::describe::describe;
-pub(crate) use self::describe::{backticked, listed, quoted, rfc3339};
+pub(crate) use self::describe::{backticked, listed, quoted, rfc3339, without_user};
 pub(crate) use self::nearest::nearest;
 pub(crate) use self::plain::{Sequence, one_line, plain, sequence, shortened};
 pub(crate) use self::secrets::{Beginning, Redactor, Secrets};

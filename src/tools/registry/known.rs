@@ -15,8 +15,7 @@ use crate::approval::provenance::Label;
 use crate::config::{Config, Settings};
 use crate::connections::mcp_client::{self, Connector, LoginError, Reach, ServerParameters};
 use crate::connections::oauth::{self, KnownLogin, Opener, Visit, Visited};
-use crate::ground::text::{describe, listed, nearest};
-use crate::ground::web::{bare, without_user};
+use crate::ground::text::{describe, listed, nearest, without_user};
 
 /// The servers of a workspace.
 pub struct KnownServers {
@@ -196,7 +195,9 @@ impl KnownServers {
                 // A login by the URL, before the server is registered.
                 None => (login.server.clone(), login.server.clone()),
             };
-            let is_listed = |server: &KnownServer| server.name == name || server.target == target;
+            let is_listed = |server: &KnownServer| {
+                server.name == name || server.target == target || login.is_of(&server.target)
+            };
             if !servers.iter().any(is_listed) {
                 let (label, login) = (labels.of(&name), Some(LoginState::of(login)));
                 servers.push(KnownServer { name, target, tools: None, login, label });
@@ -327,12 +328,9 @@ impl std::fmt::Display for LoginState {
 /// The login to the server with these parameters.
 fn login_of<'a>(parameters: &ServerParameters, logins: &'a [KnownLogin]) -> Option<&'a KnownLogin> {
     let Reach::Http(http) = &parameters.reach else { return None };
-    let without_query = http.url.split(['?', '#']).next().unwrap_or_default();
     logins.iter().find(|login| {
-        let parsed = url::Url::parse(&http.url).map(|url| bare(&url).to_string());
-        let is_of_url = login.server == without_query || parsed.is_ok_and(|url| url == login.server);
         let is_refused = |refused: &oauth::Refused| refused.parameters == parameters.to_json();
-        is_of_url || login.refused.as_ref().is_some_and(is_refused)
+        login.is_of(&http.url) || login.refused.as_ref().is_some_and(is_refused)
     })
 }
 

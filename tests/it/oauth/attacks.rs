@@ -44,6 +44,7 @@ async fn the_password_in_a_servers_url_is_neither_sent_on_nor_shown() {
     ipybox.register("notes", json!({"url": with_password})).await.ok();
     let listed = text(&run(&place, &["servers"]).await);
     assert!(listed.contains("//…@127.0.0.1") && listed.contains("logged in"), "{listed}");
+    assert_eq!(listed.lines().count(), 1, "{listed}");
     let log = behind.log().await;
     let flow = log["requests"].as_array().unwrap().iter().filter(|request| request["path"] != "/mcp");
     let all = format!("{listed} {:?} {}", flow.collect::<Vec<_>>(), ipybox.log());
