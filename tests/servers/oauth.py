@@ -175,7 +175,10 @@ class Application:
                     await asyncio.sleep(seconds)
             finally:
                 self.refreshing -= 1
-        for fault, key in (("token-type", "token_type"), ("access-token", "access_token")):
+        for fault, key in (
+            ("token-type", "token_type"),
+            ("access-token", "access_token"),
+        ):
             if fault in self.faults:
                 answer = {"access_token": "a", "token_type": "Bearer"}
                 answer[key] = self.faults[fault][0]

@@ -71,7 +71,10 @@ class Faults(dict):
                 error = name.partition(":")[2]
         if "html-error" in self and self.argument("html-error", "authorize") == place:
             error = "access_denied" if place == "authorize" else "invalid_grant"
-        if self.argument("repeated-request", "code") == place and "repeated-request" in self:
+        if (
+            self.argument("repeated-request", "code") == place
+            and "repeated-request" in self
+        ):
             error = "temporarily_unavailable"
         if error is None or self.left == 0:
             return None
