@@ -1,5 +1,7 @@
 //! Which user a connection on this machine comes from.
 
+use std::net::SocketAddr;
+
 use tokio::net::TcpStream;
 
 /// Whose program has connected. Others leave before the user does, and are not refused for it: a browser may run as
@@ -15,20 +17,28 @@ pub(crate) enum Peer {
 impl Peer {
     /// The peer of a connection, of which this is our end.
     pub(super) fn of(stream: &TcpStream) -> Self {
-        #[cfg(target_os = "linux")]
-        if let (Ok(ours), Ok(theirs)) = (stream.local_addr(), stream.peer_addr()) {
-            return match linux::owner(theirs, ours) {
-                Ok(Some(owner)) if owner == 0 || owner == rustix::process::geteuid().as_raw() => Self::User,
-                Ok(_) => Self::Other,
-                Err(error) => {
-                    // Some systems that run Linux programs have no such question. Then all are the same.
-                    tracing::debug!(%error, "the system does not say which user has connected");
-                    Self::User
-                }
-            };
+        match (stream.local_addr(), stream.peer_addr()) {
+            (Ok(ours), Ok(theirs)) if may_be_of_user(theirs, ours) => Self::User,
+            _ => Self::Other,
         }
-        Self::User
     }
+}
+
+#[cfg(target_os = "linux")]
+fn may_be_of_user(from: SocketAddr, to: SocketAddr) -> bool {
+    match linux::owner(from, to) {
+        Ok(owner) => owner.is_some_and(|owner| owner == 0 || owner == rustix::process::geteuid().as_raw()),
+        Err(error) => {
+            // Some systems that run Linux programs have no such question. Then all are the same.
+            tracing::debug!(%error, "the system does not say which user has connected");
+            true
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn may_be_of_user(_from: SocketAddr, _to: SocketAddr) -> bool {
+    true
 }
 
 #[cfg(target_os = "linux")]
