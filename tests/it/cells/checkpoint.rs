@@ -242,7 +242,8 @@ async fn values_that_a_full_disk_has_no_room_for_are_reported_and_the_rest_comes
     let place = Place::new();
     let (states, python) = (place.states(), kernel_python());
     std::fs::create_dir_all(&states).unwrap();
-    let mount = format!("mount -t tmpfs -o size=8m tmpfs '{}' && exec \"$0\" \"$@\"", states.display());
+    let mount =
+        format!("mount -t tmpfs -o size=8m,mode=700 tmpfs '{}' && exec \"$0\" \"$@\"", states.display());
     let launcher = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", &mount];
     let flags = ["--checkpoint", "--python", python.to_str().unwrap()];
     let mut ipybox = place.start_by(&launcher, &flags, &[]).await;

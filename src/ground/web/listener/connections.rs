@@ -51,7 +51,7 @@ impl Connections {
     /// `None` if all are busy.
     pub(super) fn enter(&self, peer: Peer) -> Option<Arc<Connection>> {
         let mut open = self.open();
-        if open.idle.len() + open.busy >= self.most {
+        if open.count() >= self.most {
             let (_, leave) = open.idle.pop_first()?;
             leave.cancel();
         }
@@ -60,12 +60,21 @@ impl Connections {
         Some(Arc::new(Connection { connections: self.clone(), peer, place: Mutex::new(Some(place)), leave }))
     }
 
+    /// Whether one has to leave for the next.
+    pub(super) fn is_full(&self) -> bool {
+        self.open().count() >= self.most
+    }
+
     fn open(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Open {
+    fn count(&self) -> usize {
+        self.idle.len() + self.busy
+    }
+
     fn add(&mut self, peer: Peer, leave: CancellationToken) -> Place {
         self.last += 1;
         let place = (peer, self.last);

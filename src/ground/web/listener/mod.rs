@@ -51,6 +51,11 @@ pub(crate) struct Limits {
 /// Serves until `stop` is cancelled and all connections have ended, which takes at most the grace.
 pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: CancellationToken) {
     let tasks = TaskTracker::new();
+    // The system lets 128 wait by default, and resets those of a thousand threads that call at once.
+    let waiting = i32::try_from(limits.connections.most()).unwrap_or(i32::MAX);
+    if let Err(error) = rustix::net::listen(&listener, waiting) {
+        tracing::warn!(%error, listener = limits.name, "few connections can wait to be accepted");
+    }
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
@@ -58,14 +63,16 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits,
         };
         match accepted {
             Ok((stream, _)) => {
+                if limits.connections.is_full() {
+                    // A request that has arrived is read before its connection has to leave.
+                    tokio::task::yield_now().await;
+                }
                 match limits.connections.enter(Peer::of(&stream)) {
                     Some(connection) => {
                         tasks.spawn(attend(stream, connection, router.clone(), limits.clone(), stop.clone()));
                     }
                     None => turn_away(&stream, &limits),
                 }
-                // A request that has arrived is read before its connection has to leave for the next ones.
-                tokio::task::yield_now().await;
             }
             Err(error) => {
                 tracing::warn!(%error, listener = limits.name, "a connection could not be accepted");
