@@ -31,7 +31,7 @@ pub fn state_directory(workspace: &Path, state_dir: Option<PathBuf>) -> Result<P
     let variables = Variables::load(&workspace);
     let states = states_dir(state_dir, &variables)?;
     let directory = workspace_state_dir(&states, &workspace);
-    check(&states, &directory, &variables)?;
+    check(&states, &[&directory], &variables)?;
     Ok(directory)
 }
 
@@ -44,8 +44,7 @@ pub(crate) fn states_dir(named: Option<PathBuf>, variables: &Variables) -> Resul
     let named = named.map_or_else(|| default_state_dir(variables), Ok)?;
     // A link could lead to another place later.
     let states = real_path(&named).map_err(|source| Error::StateDir { path: named, source })?;
-    check(&states, &workspaces_dir(&states), variables)?;
-    check(&states, &sessions_dir(&states), variables)?;
+    check(&states, &[&workspaces_dir(&states), &sessions_dir(&states)], variables)?;
     Ok(states)
 }
 
@@ -57,19 +56,20 @@ pub(crate) fn create_in(states: &Path, directory: &Path, variables: &Variables) 
     let failed = |source| Error::StateDir { path: states.to_owned(), source };
     create_private_directory(directory).map_err(failed)?;
     // Another user may have created one of them meanwhile.
-    check(states, directory, variables)
+    check(states, &[directory], variables)
 }
 
-/// Checks whether only this user can change or replace `directory`, which is in `states` and may be missing.
-fn check(states: &Path, directory: &Path, variables: &Variables) -> Result<(), Error> {
+/// Checks whether only this user can change or replace `directories`, which are in `states` and may be missing.
+fn check(states: &Path, directories: &[&Path], variables: &Variables) -> Result<(), Error> {
     // The workspace, in which the image has its state, may be mounted from a system with other users; the container is
     // the boundary, and nobody else is in it.
     if variables.in_process(env::IPYBOX_CONTAINER).is_some() {
         return Ok(());
     }
-    let below = || directory.ancestors().take_while(|above| above.starts_with(states));
+    let in_states = |above: &&Path| above.starts_with(states);
+    let mut below = directories.iter().flat_map(|directory| directory.ancestors().take_while(in_states));
     check_parents(states)
-        .and_then(|()| below().try_for_each(check_private))
+        .and_then(|()| below.try_for_each(check_private))
         .map_err(|source| Error::StateDir { path: states.to_owned(), source })
 }
 

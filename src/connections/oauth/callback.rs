@@ -16,16 +16,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::{Error, foreign};
-use crate::ground::web::listener::{self, Busy, Connections, Limits};
+use crate::ground::web::listener::{self, Busy, Limits};
 
 /// How often a free port is looked for: it has to be free for both addresses of `localhost`.
 const PORTS: usize = 16;
 /// How long the browser's page waits to say how the login has ended.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(45);
-/// How many connections there may be, to both addresses together. Browsers open some ahead of their requests.
-const CONNECTIONS: usize = 64;
-/// How long the head of a request may take, and a connection may be idle. Browsers open another when they need one.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the end of a login waits for the browser to take its page. No connection outlives it.
 const LAST_PAGE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How many answers may wait to be looked at.
@@ -81,12 +77,8 @@ impl Callback {
         let page = Page { hosts: Arc::new(hosts.to_vec()), path, expected: Arc::clone(&expected), arrived };
         let router = Router::new().fallback(answered).with_state(page);
         let (stop, listening) = (CancellationToken::new(), TaskTracker::new());
-        let limits = Limits {
-            name: "listener for a login",
-            connections: Connections::at_most(CONNECTIONS),
-            head_timeout: HEAD_TIMEOUT,
-            stop_grace: LAST_PAGE_TIMEOUT,
-        };
+        // Both addresses share their connections.
+        let limits = Limits::of_browsers("listener for a login", LAST_PAGE_TIMEOUT);
         for listener in listeners {
             listening.spawn(listener::serve(listener, router.clone(), limits.clone(), stop.clone()));
         }
@@ -263,7 +255,7 @@ mod tests {
             stream
         };
         let mut held = Vec::new();
-        for _ in 0..CONNECTIONS + 10 {
+        for _ in 0..listener::BROWSER_CONNECTIONS + 10 {
             held.push(connect("GET /callback?code=a&state=s HTTP/1.1\r\n").await);
         }
         let mut first = [0];
@@ -272,7 +264,7 @@ mod tests {
         let answer = format!("GET /callback?code=c&state=s HTTP/1.1\r\nhost: {address}\r\n\r\n");
         let mut browser = connect(&answer).await;
         let arrived = callback.answer().await.unwrap();
-        for _ in 0..CONNECTIONS + 10 {
+        for _ in 0..listener::BROWSER_CONNECTIONS + 10 {
             held.push(connect("GET /callback").await);
         }
         assert_eq!(arrived.answer.unwrap().code, "c");

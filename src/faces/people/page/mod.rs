@@ -25,13 +25,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::hub::Hub;
 use self::key::Lock;
-use crate::ground::web::listener::{self, Connections, Limits};
-
-/// How many connections there may be: each tab has one for its events, and browsers open some beside.
-const CONNECTIONS: usize = 64;
-
-/// How long the head of a request may take, and a connection may be idle. Browsers open another when they need one.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+use crate::ground::web::listener::{self, Limits};
 
 /// How long browsers may take to read how the session has ended.
 const STOP_GRACE: Duration = Duration::from_millis(500);
@@ -94,7 +88,8 @@ impl Page {
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
         let hub = Hub::start(streams, Arc::clone(&on_news), ended.clone(), stop.clone());
         let router = routes::router(address, Arc::clone(&hub), Arc::clone(&lock), on_news);
-        tokio::spawn(listener::serve(listener, router, limits(), stop.clone()));
+        let limits = Limits::of_browsers("approval page", STOP_GRACE);
+        tokio::spawn(listener::serve(listener, router, limits, stop.clone()));
         Ok(Self { address, lock, hub, ended, _stop: stop.drop_guard() })
     }
 
@@ -121,14 +116,5 @@ impl Page {
     /// Waits until the session has ended, or the connection to it.
     pub async fn ended(&self) {
         self.ended.cancelled().await;
-    }
-}
-
-fn limits() -> Limits {
-    Limits {
-        name: "approval page",
-        connections: Connections::at_most(CONNECTIONS),
-        head_timeout: HEAD_TIMEOUT,
-        stop_grace: STOP_GRACE,
     }
 }

@@ -36,6 +36,12 @@ const READ_BYTES: usize = 32 * 1024;
 /// The pause after an error of accept: descriptors may have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
+/// How many connections browsers may have: each tab has one for its events, and browsers open some ahead of their requests.
+pub(crate) const BROWSER_CONNECTIONS: usize = 64;
+
+/// How long a browser may take for the head of a request, and be idle. It opens another connection when it needs one.
+const BROWSER_HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The limits of a listener. Listeners with clones of these share their connections.
 #[derive(Clone)]
 pub(crate) struct Limits {
@@ -46,6 +52,14 @@ pub(crate) struct Limits {
     pub(crate) head_timeout: Duration,
     /// How long clients may take to read their last answers after the stop.
     pub(crate) stop_grace: Duration,
+}
+
+impl Limits {
+    /// For browsers.
+    pub(crate) fn of_browsers(name: &'static str, stop_grace: Duration) -> Self {
+        let connections = Connections::at_most(BROWSER_CONNECTIONS);
+        Self { name, connections, head_timeout: BROWSER_HEAD_TIMEOUT, stop_grace }
+    }
 }
 
 /// Serves until `stop` is cancelled and all connections have ended, which takes at most the grace.
