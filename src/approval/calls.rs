@@ -1,8 +1,9 @@
 //! The calls that code has made in a cell, noted for the notebook of its session.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -79,8 +80,8 @@ impl Calls {
 
     /// The calls since the last ones were taken.
     pub(crate) fn take(&self) -> CellCalls {
-        let Noted { calls, left_out, .. } = std::mem::take(&mut *lock(&self.noted));
-        CellCalls { calls: calls.iter().map(|call| lock(call).clone()).collect(), left_out }
+        let Noted { calls, left_out, .. } = std::mem::take(&mut *self.noted.lock());
+        CellCalls { calls: calls.iter().map(|call| call.lock().clone()).collect(), left_out }
     }
 
     /// Notes a call that was decided about. Returns what notes its end, if that is to be noted.
@@ -89,7 +90,7 @@ impl Calls {
         if action.target == Target::Host {
             return None;
         }
-        let mut noted = lock(&self.noted);
+        let mut noted = self.noted.lock();
         if noted.calls.len() >= MOST_CALLS {
             noted.left_out += 1;
             return None;
@@ -130,7 +131,7 @@ impl Ongoing {
 
     /// The call has ended.
     pub(super) fn end(&self, outcome: &'static str, error: Option<&str>) {
-        let mut note = lock(&self.note);
+        let mut note = self.note.lock();
         note.outcome = Some(outcome);
         note.error = error.map(|error| message(&self.redactor, error));
         note.duration_ms = Some(millis(self.begun.elapsed()));
@@ -139,10 +140,6 @@ impl Ongoing {
 
 fn message(redactor: &Redactor, text: &str) -> String {
     crate::ground::text::shortened(&shown_text(redactor, text), MESSAGE_CHARS)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::action::Action;
 use super::like::Like;
@@ -33,7 +34,7 @@ impl Standing {
     /// The standing answer for `action`, if there is one. An unusable file counts as empty. Blocks.
     pub(super) fn find(&self, action: &Action) -> Option<Answer> {
         let like = Like::of(action);
-        if self.session.lock().unwrap_or_else(PoisonError::into_inner).contains(&like) {
+        if self.session.lock().contains(&like) {
             return Some(Answer::Session);
         }
         let is_saved = self.saved.as_ref()?.contains(&like).unwrap_or_else(|error| {
@@ -46,7 +47,7 @@ impl Standing {
     /// Whether there was a standing answer for the tool as it was defined earlier. Blocks.
     pub(super) fn had_earlier(&self, action: &Action) -> bool {
         let now = Like::of(action);
-        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = self.session.lock();
         session.iter().any(|like| like.is_of_earlier(&now))
             || self.saved.as_ref().is_some_and(|saved| saved.has_earlier(&now).unwrap_or_default())
     }
@@ -78,7 +79,7 @@ impl Standing {
             (Answer::Always, Some(saved)) => saved.add(action)?,
             (Answer::Always, None) | (Answer::Session, _) => {
                 let like = Like::of(action);
-                let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut session = self.session.lock();
                 if !session.contains(&like) {
                     session.push(like);
                 }
@@ -92,7 +93,7 @@ impl Standing {
 impl Standing {
     /// As if another session had begun.
     fn forget_session(&self) {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.session.lock().clear();
     }
 }
 

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::cell::{Author, Outcome};
@@ -119,7 +120,7 @@ impl Audience {
     /// Watches from now on, as long as the mailbox lives.
     pub(crate) fn join(&self) -> Arc<Mailbox> {
         let mailbox = Arc::new(Mailbox::default());
-        let mut watchers = self.watchers();
+        let mut watchers = self.watchers.lock();
         watchers.retain(|watcher| watcher.strong_count() > 0);
         watchers.push(Arc::downgrade(&mailbox));
         self.count.store(watchers.len(), Ordering::Relaxed);
@@ -136,7 +137,7 @@ impl Audience {
         if !self.is_watched() {
             return;
         }
-        let mut watchers = self.watchers();
+        let mut watchers = self.watchers.lock();
         watchers.retain(|watcher| match watcher.upgrade() {
             Some(mailbox) => {
                 mailbox.put(event.clone());
@@ -193,10 +194,6 @@ impl Audience {
             written.map(|(notebook, author)| notebook.begin(code, is_counted.then_some(number), author));
         Live { audience: Arc::clone(self), cell, is_shown, written }
     }
-
-    fn watchers(&self) -> MutexGuard<'_, Vec<Weak<Mailbox>>> {
-        self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Live {
@@ -241,7 +238,7 @@ impl Live {
 impl Mailbox {
     /// Adds an event, and leaves out the oldest text if too much waits.
     pub(crate) fn put(&self, event: Event) {
-        self.lock().put(event);
+        self.state.lock().put(event);
         self.came.notify_one();
     }
 
@@ -249,7 +246,7 @@ impl Mailbox {
     pub(crate) async fn next(&self) -> Option<Event> {
         loop {
             {
-                let mut waiting = self.lock();
+                let mut waiting = self.state.lock();
                 if waiting.is_given_up {
                     return None;
                 }
@@ -262,10 +259,6 @@ impl Mailbox {
             }
             self.came.notified().await;
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -325,7 +318,7 @@ mod tests {
 
     async fn taken(mailbox: &Mailbox) -> Vec<String> {
         let mut taken = Vec::new();
-        while !mailbox.lock().events.is_empty() {
+        while !mailbox.state.lock().events.is_empty() {
             taken.push(match mailbox.next().await {
                 Some(Event::Text { cell, text }) => format!("{cell}: {} bytes", text.len()),
                 Some(Event::LeftOut { cell, bytes }) => format!("{cell}: left out {bytes}"),
@@ -352,7 +345,7 @@ mod tests {
 
         let mut bytes = 0;
         let mut kept = String::new();
-        while !mailbox.lock().events.is_empty() {
+        while !mailbox.state.lock().events.is_empty() {
             match mailbox.next().await.unwrap() {
                 Event::LeftOut { cell: 1, bytes: left_out } if kept.is_empty() => bytes += left_out,
                 Event::Text { text, .. } => kept.push_str(&text),

@@ -27,9 +27,10 @@ mod worker;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -402,7 +403,7 @@ impl Session {
             notebook.close().await;
         }
         // Here and not only by dropping: calls under way may hold the session for as long as the program runs.
-        let directory = self.directory.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let directory = self.directory.lock().take();
         if let Some(Err(error)) = directory.map(TemporaryDirectory::close) {
             tracing::warn!(%error, "could not remove the session's temporary files");
         }

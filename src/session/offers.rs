@@ -4,8 +4,9 @@
 //! timeout goes on to start, and the answer of a later cell reports it.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -110,7 +111,7 @@ impl Offers {
         });
         for server in servers.into_iter().map(Arc::new) {
             if offers.registrar.gate.asks_about(&server.action(), server.chosen_by()) {
-                offers.asking().push(server);
+                offers.asking.lock().push(server);
             } else {
                 offers.spawn(&server, None);
             }
@@ -121,7 +122,7 @@ impl Offers {
     /// Waits until all servers are registered or have failed; `approver` answers for those that need it, and `report`
     /// receives what is waited for. Dropping the future leaves undecided what has not been decided.
     pub(super) async fn come(self: &Arc<Self>, approver: &Approver, report: &(dyn Fn(String) + Sync)) {
-        let asking = self.asking().clone();
+        let asking = self.asking.lock().clone();
         let deciding = asking.iter().map(|server| self.ask(server, approver));
         let deciding = futures::future::join_all(deciding);
         let mut status = self.status.subscribe();
@@ -150,13 +151,13 @@ impl Offers {
 
     /// The names of the servers that are not registered yet.
     pub(super) fn names(&self) -> Vec<String> {
-        let asking = self.asking().iter().map(|server| server.name.clone()).collect::<Vec<_>>();
+        let asking = self.asking.lock().iter().map(|server| server.name.clone()).collect::<Vec<_>>();
         asking.into_iter().chain(self.status.borrow().names.iter().cloned()).collect()
     }
 
     /// What has happened since this was asked last.
     pub(super) fn news(&self) -> News {
-        std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.news.lock())
     }
 
     /// Ends what is under way, and waits.
@@ -181,7 +182,7 @@ impl Offers {
             _ => approver,
         };
         let permitted = self.permit(server, approver).await;
-        self.asking().retain(|other| other.name != server.name);
+        self.asking.lock().retain(|other| other.name != server.name);
         match permitted {
             Ok(on_record) => self.spawn(server, Some(on_record)),
             Err(denied) => self.failed(&server.name, &describe(&denied)),
@@ -272,13 +273,9 @@ impl Offers {
     async fn adopt(&self, name: &str, (registration, open): Done) {
         registration.log(name);
         self.registrar.keep(name, open, || self.stop.is_cancelled()).await;
-        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut news = self.news.lock();
         news.changed.extend(registration.changed(name).map(str::to_owned));
         news.ready.push((name.to_owned(), registration.modules.len()));
-    }
-
-    fn asking(&self) -> std::sync::MutexGuard<'_, Vec<Arc<StartServer>>> {
-        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn begun(&self, name: &str) {
@@ -300,7 +297,7 @@ impl Offers {
     fn failed(&self, name: &str, why: &str) {
         tracing::warn!(server = %name, "not registered: {why}");
         let why = why.replace('\n', "\n  ");
-        self.news.lock().unwrap_or_else(PoisonError::into_inner).troubles.push(format!("`{name}`: {why}"));
+        self.news.lock().troubles.push(format!("`{name}`: {why}"));
     }
 }
 

@@ -1,9 +1,10 @@
 //! The queue of one kernel: work is put here, and a task does it, one thing at a time.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -85,7 +86,7 @@ impl Queue {
 
     /// Waits until the first kernel is ready or has failed to start.
     pub(super) async fn started(&self) -> Result<(), Error> {
-        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let started = self.started.lock().take();
         let Some(started) = started else { return Ok(()) };
         started.await.unwrap_or(Err(Error::Crashed))
     }
@@ -97,7 +98,7 @@ impl Queue {
 
     /// Queues a cell. Its outcome comes from the returned [`Pending`]; the order of calls is the order of execution.
     pub(super) async fn submit(&self, cell: Cell) -> Pending<Outcome> {
-        let generation = self.generation.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let generation = self.generation.lock().clone();
         self.cells_open.fetch_add(1, Ordering::Relaxed);
         let context = Context::current();
         self.send(|reply| Command::Execute { cell, generation, context, reply }).await
@@ -119,7 +120,7 @@ impl Queue {
     /// The running cell and those queued before end at once; those queued later run in the fresh kernel.
     pub(super) async fn submit_reset(&self) -> Pending<()> {
         {
-            let mut generation = self.generation.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut generation = self.generation.lock();
             std::mem::take(&mut *generation).cancel();
         }
         self.send(|reply| Command::Reset { reply }).await
@@ -145,12 +146,12 @@ impl Queue {
 
     /// A token that ends a cell: cancelled by [`cancel`](Self::cancel) too.
     pub(super) fn cell_token(&self) -> CancellationToken {
-        self.cells.lock().unwrap_or_else(PoisonError::into_inner).child_token()
+        self.cells.lock().child_token()
     }
 
     /// Interrupts the running cell and cancels the queued ones.
     pub(super) fn cancel(&self) {
-        std::mem::take(&mut *self.cells.lock().unwrap_or_else(PoisonError::into_inner)).cancel();
+        std::mem::take(&mut *self.cells.lock()).cancel();
     }
 
     /// Whether the queue is stopping or stopped.

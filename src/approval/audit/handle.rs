@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 
 use super::event::{Event, Face, Keep};
@@ -176,7 +177,7 @@ impl Log {
     ///
     /// `tool` is `None` if the server has no such tool; these count as one tool.
     pub(super) fn keep_of_policy(&self, server: &str, tool: Option<&str>) -> Keep {
-        let mut decisions = self.decisions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut decisions = self.decisions.lock();
         let count = decisions.entry((server.to_owned(), tool.map(str::to_owned))).or_default();
         *count = count.saturating_add(1);
         if *count <= FIRST_DECISIONS { Keep::Evidence } else { Keep::Traffic }

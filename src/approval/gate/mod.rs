@@ -1,8 +1,10 @@
 //! The gate: all decisions about actions are made here.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::action::Action;
 use super::audit::{Audit, OpenCall};
@@ -96,7 +98,7 @@ impl Gate {
     /// A cell begins: its code makes calls in `context`, and `approver` answers for them.
     pub(crate) fn begin_cell(&self, approver: Approver, context: Context) {
         self.grants.change_cell();
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = (approver, context);
+        *self.current.lock() = (approver, context);
     }
 
     /// The cell ends: calls that need approval are denied.
@@ -116,7 +118,7 @@ impl Gate {
 
     /// The same, with the context of the cell that runs.
     pub(super) fn current(&self) -> (Approver, Context) {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.lock().clone()
     }
 
     /// Decides about a call of code in the kernel.

@@ -1,8 +1,9 @@
 //! The grants of a session: given, counted down, ended. And what was permitted in the current cell, to propose others.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -88,7 +89,7 @@ pub(in crate::approval) enum Granting {
 impl Grants {
     /// Begins a cell, or ends it: what holds for a cell ends.
     pub(in crate::approval) fn change_cell(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.cell += 1;
         state.permitted.clear();
         state.given.retain(|given| given.grant.life == Life::Session);
@@ -98,7 +99,7 @@ impl Grants {
 
     /// The current cell.
     pub(in crate::approval) fn cell(&self) -> u64 {
-        self.lock().cell
+        self.state.lock().cell
     }
 
     /// Remembers that the user permitted a call of `cell`, once.
@@ -106,7 +107,7 @@ impl Grants {
         if !can_be_granted(action) || !is_small(action) {
             return;
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.cell == cell {
             if state.permitted.len() == REMEMBERED {
                 state.permitted.pop_front();
@@ -122,7 +123,7 @@ impl Grants {
         }
         let like = Like::of(action);
         let permitted: Vec<Arc<Action>> = {
-            let state = self.lock();
+            let state = self.state.lock();
             let alike = state.permitted.iter().filter(|(permitted, _)| *permitted == like);
             alike.map(|(_, action)| Arc::clone(action)).collect()
         };
@@ -144,7 +145,7 @@ impl Grants {
         cell: u64,
     ) -> Result<GivenGrant, Outside> {
         grant.check(action)?;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.last_id += 1;
         let (id, left, grant) = (state.last_id, grant.count() - 1, Arc::new(grant));
         // A cell that has ended has no more calls.
@@ -160,7 +161,7 @@ impl Grants {
 
     /// Has a grant hold for other calls.
     pub(in crate::approval) fn hold(&self, id: u64) {
-        if let Some(given) = self.lock().given.iter_mut().find(|given| given.id == id) {
+        if let Some(given) = self.state.lock().given.iter_mut().find(|given| given.id == id) {
             given.holds = true;
         }
         self.begun.send_modify(|count| *count += 1);
@@ -172,7 +173,7 @@ impl Grants {
         if !can_be_granted(action) {
             return None;
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let mut like = None;
         let covers = |given: &&mut Given| {
             given.holds
@@ -214,7 +215,7 @@ impl Grants {
         if !can_be_granted(action) {
             return None;
         }
-        let state = self.lock();
+        let state = self.state.lock();
         let like = Like::of(action);
         let why = |given: &Given| {
             let id = given.id;
@@ -239,7 +240,7 @@ impl Grants {
 
     /// The grants that hold.
     pub(in crate::approval) fn list(&self) -> Vec<GivenGrant> {
-        let state = self.lock();
+        let state = self.state.lock();
         let holding = state.given.iter().filter(|given| given.holds);
         let given =
             |given: &Given| GivenGrant { id: given.id, left: given.left, grant: Arc::clone(&given.grant) };
@@ -248,7 +249,7 @@ impl Grants {
 
     /// Ends a grant. Returns whether there was one.
     pub(in crate::approval) fn revoke(&self, id: u64) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let before = state.given.len();
         state.given.retain(|given| given.id != id);
         let is_revoked = state.given.len() < before;
@@ -264,10 +265,6 @@ impl Grants {
 
     fn changed(&self) {
         self.changes.send_modify(|count| *count += 1);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -407,9 +404,9 @@ mod tests {
         let grants = Grants::default();
         let large = Arc::new(action("send", json!({"body": "x ".repeat(10_000)})));
         (0..4).for_each(|_| grants.note_permit(&large, grants.cell()));
-        assert!(grants.lock().permitted.is_empty());
+        assert!(grants.state.lock().permitted.is_empty());
         (0..100).for_each(|_| grants.note_permit(&send(1), grants.cell()));
-        assert_eq!(grants.lock().permitted.len(), REMEMBERED);
+        assert_eq!(grants.state.lock().permitted.len(), REMEMBERED);
     }
 
     #[test]

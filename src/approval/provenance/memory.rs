@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::{self, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use super::decoded::decoded;
@@ -65,13 +65,13 @@ impl Memory {
 
     /// A server has this label from now on, and with it what the session has from it already.
     pub(crate) fn label(&self, server: &str, label: Label) {
-        self.lock().sources.label(server, label);
+        self.state.lock().sources.label(server, label);
     }
 
     /// The labels that a session has which begins now hold from now on.
     pub(crate) fn label_as(&self, other: &Self) {
-        let labels = other.lock().sources.labels().clone();
-        self.lock().sources.label_all(&labels);
+        let labels = other.state.lock().sources.labels().clone();
+        self.state.lock().sources.label_all(&labels);
     }
 
     /// The session gets something that a tool has returned: its texts.
@@ -87,7 +87,7 @@ impl Memory {
 
     /// The session is about to call a tool. The label of its server holds from now on, whatever becomes of the rest.
     pub(crate) fn begin(&self, server: &str, tool: &str) -> Reading {
-        Reading(self.lock().sources.begin(server, tool))
+        Reading(self.state.lock().sources.begin(server, tool))
     }
 
     /// Enters what `write` writes: the texts of the result, those that belong together without anything between them.
@@ -95,7 +95,7 @@ impl Memory {
         let mut pieces = Pieces::new(|piece| {
             let (mut of_text, mut of_values) = (Vec::new(), Vec::new());
             fingerprints(piece, DECODED, &mut of_text, &mut of_values);
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let State { grams, tokens, sources } = &mut *state;
             let label = |number: u32| sources.label_of(number);
             of_text.iter().for_each(|hash| grams.insert(*hash, number, label));
@@ -108,7 +108,7 @@ impl Memory {
 
     /// The session gets values that an earlier one had: nobody knows what that has read, so all that there is.
     pub(crate) fn restored(&self) {
-        self.lock().sources.restored();
+        self.state.lock().sources.restored();
     }
 
     /// What is known of a call with these arguments.
@@ -130,7 +130,7 @@ impl Memory {
             }
         }
         keep_first(&mut origins, ORIGINS);
-        Provenance { origins, read: self.lock().sources.read().clone() }
+        Provenance { origins, read: self.state.lock().sources.read().clone() }
     }
 
     /// Where the texts come from that `write` writes of an argument.
@@ -142,7 +142,7 @@ impl Memory {
         pieces.finish();
         let mut found: Vec<(u32, Found)> = found.into_iter().collect();
         found.sort_by_key(|(number, _)| *number);
-        let state = self.lock();
+        let state = self.state.lock();
         let origin = |(number, found)| state.sources.origin(argument, number, found);
         let mut origins: Vec<Origin> = found.into_iter().filter_map(origin).collect();
         keep_first(&mut origins, ORIGINS_OF_ARGUMENT);
@@ -157,7 +157,7 @@ impl Memory {
         let mut values = Vec::new();
         tokens(text, |hash| values.push(hash));
         let mut runs: HashMap<u32, Run> = HashMap::new();
-        let state = self.lock();
+        let state = self.state.lock();
         for (last, hash) in hashes {
             for number in state.grams.find(hash) {
                 runs.entry(number).or_default().add(last);
@@ -183,12 +183,8 @@ impl Memory {
 
     /// How much memory the fingerprints take, in bytes.
     pub fn bytes(&self) -> usize {
-        let state = self.lock();
+        let state = self.state.lock();
         state.grams.bytes() + state.tokens.bytes()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,9 +4,9 @@
 //! its prompt. The bell's own message shows nothing, so that one that comes too late does no harm.
 
 use std::io::Write as _;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use rustyline::ExternalPrinter;
 
 /// How much may wait to be shown, in bytes. When more comes, the older half is left out.
@@ -52,7 +52,7 @@ impl Screen {
 
     /// Shows text, which is safe for a terminal.
     pub(super) fn show(&self, text: &str) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         match state.is_editing {
             true => state.put(text),
             false => state.write(text),
@@ -66,7 +66,7 @@ impl Screen {
             return;
         }
         let needs_break = {
-            let state = self.lock();
+            let state = self.state.lock();
             match state.is_editing && !state.waiting.is_empty() {
                 true => !state.waiting.ends_with('\n'),
                 false => !state.is_editing && state.is_in_line,
@@ -78,7 +78,7 @@ impl Screen {
 
     /// From now on the editor has the terminal.
     pub(super) fn begin_to_edit(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.is_in_line {
             state.write("\n");
         }
@@ -87,7 +87,7 @@ impl Screen {
 
     /// The editor has left the terminal.
     pub(super) fn end_editing(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.is_editing = false;
         let waiting = state.take();
         state.write(&waiting);
@@ -96,7 +96,7 @@ impl Screen {
 
     /// What the editor is to show before its prompt.
     pub(super) fn above_prompt(&self) -> String {
-        self.lock().take()
+        self.state.lock().take()
     }
 
     /// Rings the bell whenever something waits. Never returns, unless the terminal is gone.
@@ -105,22 +105,18 @@ impl Screen {
             {
                 let is_quiet =
                     |state: &mut State| !state.is_editing || state.has_rung || state.waiting.is_empty();
-                let state = self.lock();
-                let state = self.changed.wait_while(state, is_quiet).unwrap_or_else(PoisonError::into_inner);
+                let mut state = self.state.lock();
+                self.changed.wait_while(&mut state, is_quiet);
                 if !state.waiting.ends_with('\n') {
                     drop(state);
                     std::thread::sleep(LINE_WAIT);
                 }
             }
-            self.lock().has_rung = true;
+            self.state.lock().has_rung = true;
             if printer.print(BELL.to_owned()).is_err() {
                 return;
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

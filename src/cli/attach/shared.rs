@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ipybox::Label;
 use ipybox::lasting::{By, Heard, Hears, PromptAnswer, Said, Says};
+use parking_lot::{Condvar, Mutex};
 
 use super::end_of;
 use super::questions::{Asked, Decided, Question, Questions};
@@ -80,13 +81,13 @@ impl Shared {
 
     /// The prompt, with the number that the next cell should have.
     pub(super) fn prompt(&self) -> String {
-        format!("In [{}]: ", self.lock().number + 1)
+        format!("In [{}]: ", self.state.lock().number + 1)
     }
 
     /// Runs a cell of the person's.
     pub(super) fn run(&self, code: String) -> io::Result<()> {
         {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             (state.is_running, state.own, state.was_left_out) = (true, None, false);
         }
         self.says.say(&Said::Run { code })
@@ -95,8 +96,8 @@ impl Shared {
     /// Waits until the prompt has something to do.
     pub(super) fn due(&self) -> Due {
         let is_quiet = |state: &mut State| !state.has_ended && state.is_running && !state.questions.is_due();
-        let state = self.changed.wait_while(self.lock(), is_quiet);
-        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
+        self.changed.wait_while(&mut state, is_quiet);
         if state.has_ended {
             return Due::End;
         }
@@ -111,19 +112,19 @@ impl Shared {
 
     /// Whether the question that the person is asked is still open.
     pub(super) fn is_asking(&self) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.is_answering = state.questions.is_asking();
         state.is_answering
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        self.lock().has_ended
+        self.state.lock().has_ended
     }
 
     /// Answers the questions that the person is asked, each by its number.
     pub(super) fn answer(&self, answer: impl Fn(u64) -> (PromptAnswer, Option<Label>)) -> io::Result<()> {
         let answered = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.is_answering = false;
             state.questions.answer()
         };
@@ -136,7 +137,7 @@ impl Shared {
 
     /// Asks one by one what the person was asked together.
     pub(super) fn ask_each(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.is_answering = false;
         state.questions.ask_each();
     }
@@ -146,8 +147,8 @@ impl Shared {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         self.says.say(&said(id)).ok()?;
         let is_missing = |state: &mut State| !state.has_ended && !state.answers.contains_key(&id);
-        let waited = self.changed.wait_timeout_while(self.lock(), ANSWER_TIME, is_missing);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
+        self.changed.wait_while_for(&mut state, is_missing, ANSWER_TIME);
         let answer = state.answers.remove(&id);
         // Those that came too late.
         state.answers.clear();
@@ -158,7 +159,7 @@ impl Shared {
 
     pub(super) fn begin_to_edit(&self) {
         self.screen.begin_to_edit();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.is_editing = true;
         state.line = (String::new(), 0);
         self.changed.notify_all();
@@ -167,7 +168,7 @@ impl Shared {
     /// Returns the line, and the position in it.
     pub(super) fn end_editing(&self) -> (String, usize) {
         let line = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.is_editing = false;
             std::mem::take(&mut state.line)
         };
@@ -176,7 +177,7 @@ impl Shared {
     }
 
     pub(super) fn note_line(&self, line: &str, position: usize) {
-        self.lock().line = (line.to_owned(), position);
+        self.state.lock().line = (line.to_owned(), position);
     }
 
     /// Whether the editor was stopped by us, and not by the person.
@@ -188,7 +189,7 @@ impl Shared {
     pub(super) fn break_when_due(&self) {
         loop {
             let is_quiet = |state: &mut State| !state.is_editing || !state.has_to_stop();
-            drop(self.changed.wait_while(self.lock(), is_quiet));
+            self.changed.wait_while(&mut self.state.lock(), is_quiet);
             self.is_breaking.store(true, Ordering::SeqCst);
             if let Err(error) =
                 rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::INT)
@@ -204,7 +205,7 @@ impl Shared {
         if self.was_broken() {
             return;
         }
-        if self.lock().is_running && self.says.say(&Said::Interrupt).is_err() {
+        if self.state.lock().is_running && self.says.say(&Said::Interrupt).is_err() {
             self.end();
         }
     }
@@ -227,27 +228,27 @@ impl Shared {
     }
 
     fn end(&self) {
-        self.lock().has_ended = true;
+        self.state.lock().has_ended = true;
         self.changed.notify_all();
     }
 
     fn take(&self, heard: Heard) {
         match heard {
             Heard::Ready { number } => {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 (state.number, state.is_running) = (number, false);
                 self.changed.notify_all();
             }
             Heard::Began { cell, number, by, code } => self.began(cell, number, by, &code),
             Heard::Text { text, .. } => self.screen.show(&text),
             Heard::LeftOut { bytes, .. } => {
-                self.lock().was_left_out = true;
+                self.state.lock().was_left_out = true;
                 self.screen.show_line(&left_out_note(bytes));
             }
             Heard::Ended { cell, error, words, images, files, file } => {
                 let error = error.map(|error| self.traceback(&error));
                 let mut text = end_of(error.as_deref(), &words, &images, &files);
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 if std::mem::take(&mut state.was_left_out)
                     && let Some(file) = file
                 {
@@ -262,23 +263,23 @@ impl Shared {
             }
             Heard::Done { notes, .. } => {
                 notes.iter().for_each(|note| self.screen.show_line(&self.screen.styled(note, YELLOW)));
-                self.lock().is_running = false;
+                self.state.lock().is_running = false;
                 self.changed.notify_all();
             }
             Heard::Question { question: number, text, grant, call, .. } => {
                 let grant = grant.map(|offer| offer.choice);
                 let question = Question { number, text, grant, takes_label: call.takes_label() };
-                self.lock().questions.add(question);
+                self.state.lock().questions.add(question);
                 self.changed.notify_all();
             }
-            Heard::Together { questions, text } => self.lock().questions.announce(questions, text),
+            Heard::Together { questions, text } => self.state.lock().questions.announce(questions, text),
             Heard::Asked { text, .. } => {
                 self.screen
                     .show_line(&self.screen.styled(&format!("the agent's user is asked: {text}"), DIM));
             }
             Heard::Decided { question, how } => self.decided(question, &how),
             Heard::Completions { id, .. } | Heard::Checked { id, .. } => {
-                self.lock().answers.insert(id, heard);
+                self.state.lock().answers.insert(id, heard);
                 self.changed.notify_all();
             }
             _ => {}
@@ -287,7 +288,7 @@ impl Shared {
 
     fn began(&self, cell: u64, number: u64, by: By, code: &str) {
         {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.number = number;
             if by == By::You {
                 state.own = Some(cell);
@@ -299,7 +300,7 @@ impl Shared {
             By::Agent | By::You => "agent",
         };
         let mark = format!("{who} [{number}]: ");
-        self.lock().others.insert(cell, mark.clone());
+        self.state.lock().others.insert(cell, mark.clone());
         let code = code.trim_end().replace('\n', &format!("\n{}", " ".repeat(mark.len())));
         let lines = format!("{mark}{code}");
         let dimmed: Vec<_> = lines.lines().map(|line| self.screen.styled(line, DIM)).collect();
@@ -307,7 +308,7 @@ impl Shared {
     }
 
     fn decided(&self, question: u64, how: &str) {
-        let decided = self.lock().questions.decide(question, how);
+        let decided = self.state.lock().questions.decide(question, how);
         self.changed.notify_all();
         let words = match decided {
             Decided::Own(None) => return,
@@ -327,10 +328,6 @@ impl Shared {
             _ => line.to_owned(),
         });
         coloured.collect::<Vec<_>>().join("\n")
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -9,10 +9,10 @@ mod show;
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context as _;
 use ipybox::{Import, ImportEvent, ImportServer, ImportState, Importer, SandboxSettings, Settings};
+use parking_lot::Mutex;
 
 pub(super) use self::args::ImportArgs;
 use self::show::Outcome;
@@ -105,7 +105,7 @@ fn register(args: &ImportArgs, servers: &[ImportServer]) -> anyhow::Result<BTree
     let outcomes = Mutex::new(BTreeMap::new());
     let report = |server: &ImportServer, event: ImportEvent<'_>| {
         if let Some(outcome) = show_event(server, event, args.json) {
-            let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut outcomes = outcomes.lock();
             outcomes.insert(server.name.clone(), outcome);
         }
     };
@@ -118,7 +118,7 @@ fn register(args: &ImportArgs, servers: &[ImportServer]) -> anyhow::Result<BTree
         importer.stop().await;
         anyhow::Ok(())
     })?;
-    Ok(outcomes.into_inner().unwrap_or_else(PoisonError::into_inner))
+    Ok(outcomes.into_inner())
 }
 
 /// Shows the user what happens, and returns how it ended.

@@ -5,8 +5,9 @@
 //! fails its request.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use rmcp::RoleClient;
 use rmcp::model::{ErrorCode, ErrorData, GetExtensions, JsonRpcMessage, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
@@ -59,7 +60,7 @@ impl Answers {
     pub(super) fn expect(&self, message: &TxJsonRpcMessage<RoleClient>) {
         let JsonRpcMessage::Request(request) = message else { return };
         let Some(place) = request.request.extensions().get::<AnswerPlace>() else { return };
-        let mut places = self.places();
+        let mut places = self.0.lock();
         // Calls that were cancelled are never answered.
         places.retain(|_, place| place.strong_count() > 0);
         places.insert(request.id.clone(), Arc::downgrade(&place.0));
@@ -78,7 +79,7 @@ impl Answers {
     }
 
     fn admit_answer(&self, id: RequestId, message: Message) -> RxJsonRpcMessage<RoleClient> {
-        let place = self.places().remove(&id).and_then(|place| place.upgrade());
+        let place = self.0.lock().remove(&id).and_then(|place| place.upgrade());
         let document = match message.text {
             Ok(document) => document,
             Err(excess) => return fail(id, place, format!("the server's answer is refused: {excess}")),
@@ -115,10 +116,6 @@ impl Answers {
             },
         }
     }
-
-    fn places(&self) -> MutexGuard<'_, HashMap<RequestId, Weak<Inner>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl AnswerPlace {
@@ -128,13 +125,13 @@ impl AnswerPlace {
 
     /// Takes the answer; `None` if none has arrived.
     pub(super) fn take(&self) -> Option<Arrived> {
-        self.0.answer.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.answer.lock().take()
     }
 }
 
 impl Inner {
     fn put(&self, arrived: Arrived) {
-        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(arrived);
+        *self.answer.lock() = Some(arrived);
     }
 }
 

@@ -1,9 +1,10 @@
 //! From parameters to a live connection.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use rmcp::RoleClient;
 use rmcp::service::{RunningService, serve_client_with_ct};
 use rmcp::transport::IntoTransport;
@@ -148,7 +149,7 @@ impl Connector {
 
     /// Sets the guard for starting servers, also for clones.
     pub(crate) fn keep_apart(&self, guard: Option<Guard>) {
-        self.guards.write().unwrap_or_else(PoisonError::into_inner).extend(guard);
+        self.guards.write().extend(guard);
     }
 
     /// Whether a server may be started at all, as far as that shows without starting it.
@@ -157,7 +158,7 @@ impl Connector {
     /// As for [`connect`](Self::connect), of its parameters.
     pub(crate) fn check(&self, name: &str, parameters: &ServerParameters) -> Result<(), Error> {
         let Reach::Stdio(parameters) = &parameters.reach else { return Ok(()) };
-        let guards = self.guards.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let guards = self.guards.read().clone();
         if guards.is_empty() {
             return Ok(());
         }
@@ -270,7 +271,7 @@ impl Connector {
     /// Starts a server in the background.
     fn begin(&self, name: &str, parameters: &StdioParameters, limit: Duration) -> Result<Arc<Start>, Error> {
         let (filled, secrets) = FilledStdio::fill(parameters, &self.variables, &self.workspace)?;
-        let guards = self.guards.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let guards = self.guards.read().clone();
         let place = (self.workspace.as_path(), guards.as_slice());
         let answers = Answers::default();
         let (process, pipes) =

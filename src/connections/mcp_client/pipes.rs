@@ -3,8 +3,9 @@
 //! Not rmcp's: that one drops a line over its limit, and what it cannot parse, and the call waits for ever.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -116,18 +117,18 @@ impl Drop for Pipes {
 
 impl Opening {
     fn take(&self, read: &[u8]) {
-        let bytes = &mut self.0.lock().unwrap_or_else(PoisonError::into_inner).bytes;
+        let bytes = &mut self.0.lock().bytes;
         let room = OPENING_BYTES - bytes.len();
         bytes.extend_from_slice(&read[..read.len().min(room)]);
     }
 
     fn is_endless(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_endless = true;
+        self.0.lock().is_endless = true;
     }
 
     /// What is wrong with it, if anything is.
     pub(super) fn note(&self, secrets: &Secrets) -> Option<String> {
-        let beginning = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let beginning = self.0.lock();
         if beginning.is_endless {
             return Some(format!("it wrote a message of more than {READ_BYTES} bytes"));
         }

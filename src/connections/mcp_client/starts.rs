@@ -3,9 +3,10 @@
 //! A start goes on when no caller waits any more: killing a program that downloads a server loses the
 //! download, and may leave a broken cache behind. The next call for the same server joins the start.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -39,7 +40,7 @@ pub(super) struct Start {
 impl Starts {
     /// The start of this server that is under way, or has ended and was not reported yet.
     pub(super) fn find(&self, name: &str, parameters: &StdioParameters) -> Option<Arc<Start>> {
-        let mut running = self.lock();
+        let mut running = self.running.lock();
         let position =
             running.iter().position(|start| start.name == name && start.parameters == *parameters)?;
         if running[position].is_worth_joining() {
@@ -70,22 +71,22 @@ impl Starts {
             ended: CancellationToken::new(),
             is_promised: AtomicBool::new(false),
         });
-        self.lock().push(Arc::clone(&start));
+        self.running.lock().push(Arc::clone(&start));
         self.tasks.spawn(Arc::clone(&start).run(connecting(start.stop.clone())));
         start
     }
 
     /// Takes the outcome of a start that is done; `None` if another caller has it.
     pub(super) fn take(&self, start: &Arc<Start>) -> Option<Result<Connection, Error>> {
-        self.lock().retain(|other| !Arc::ptr_eq(other, start));
-        let outcome = start.outcome().take();
+        self.running.lock().retain(|other| !Arc::ptr_eq(other, start));
+        let outcome = start.outcome.lock().take();
         start.stop.cancel();
         outcome
     }
 
     /// Ends the servers that start as `name`, but for the one with these parameters. Does not wait.
     pub(super) fn end_others(&self, name: &str, parameters: Option<&StdioParameters>) {
-        self.lock().retain(|start| {
+        self.running.lock().retain(|start| {
             let is_kept = start.name != name || parameters == Some(&start.parameters);
             if !is_kept {
                 start.end();
@@ -96,17 +97,13 @@ impl Starts {
 
     /// Ends all servers that are starting. Does not wait.
     pub(super) fn end_all(&self) {
-        self.lock().drain(..).for_each(|start| start.end());
+        self.running.lock().drain(..).for_each(|start| start.end());
     }
 
     /// Waits until the ended servers have exited.
     pub(super) async fn ended(&self) {
         self.tasks.close();
         self.tasks.wait().await;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Start>>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -156,11 +153,11 @@ impl Start {
             Err(error) => tracing::debug!(name = self.name, %error, "an MCP server did not start"),
             Ok(_) => {}
         }
-        *self.outcome() = Some(outcome);
+        *self.outcome.lock() = Some(outcome);
         self.done.cancel();
         // Until a caller takes the connection, this task has to close it.
         self.stop.cancelled().await;
-        let left = self.outcome().take();
+        let left = self.outcome.lock().take();
         if let Some(Ok(connection)) = left {
             connection.close().await;
         }
@@ -168,15 +165,11 @@ impl Start {
 
     /// Whether it is under way, has succeeded, or has failed without that being reported.
     fn is_worth_joining(&self) -> bool {
-        match &*self.outcome() {
+        match &*self.outcome.lock() {
             Some(Ok(connection)) => connection.is_alive(),
             Some(Err(_)) => self.is_promised.load(Ordering::Relaxed),
             // If it is done, a caller has taken the outcome.
             None => !self.done.is_cancelled(),
         }
-    }
-
-    fn outcome(&self) -> MutexGuard<'_, Option<Result<Connection, Error>>> {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

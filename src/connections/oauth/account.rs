@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use oauth2::TokenResponse as _;
+use parking_lot::Mutex;
 use reqwest::Url;
 use rmcp::transport::auth::{AuthError, OAuthClientConfig};
 use tokio::sync::Mutex as AsyncMutex;
@@ -73,7 +74,7 @@ impl Accounts {
     pub(crate) fn with(&self, url: &Url, settings: Settings) -> Arc<Account> {
         let server = bare(url);
         let key = settings.key(&server);
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         match open.get(&key) {
             Some(account) if account.server.settings == settings => Arc::clone(account),
             _ => {

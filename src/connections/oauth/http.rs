@@ -1,10 +1,10 @@
 //! The HTTP requests of the protocol: to which addresses they may go, and how long and large answers may be.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::Request;
+use parking_lot::Mutex;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Url, redirect};
 use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientFuture, OAuthHttpRequest};
@@ -172,7 +172,7 @@ impl Http {
 
     /// Why the last request has no answer that can be used, or else `error`, which is rmcp's: it names no causes.
     pub(super) fn why(&self, error: &str) -> String {
-        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let failure = self.failure.lock().clone();
         failure.unwrap_or_else(|| foreign(error))
     }
 
@@ -188,7 +188,7 @@ impl Http {
             None => Ok(answer),
         });
         let failure = answer.as_ref().err().map(|error| with_causes(error.as_ref()));
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+        *self.failure.lock() = failure;
         answer
     }
 

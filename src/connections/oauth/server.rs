@@ -1,8 +1,9 @@
 //! An MCP server behind a login, and its authorization server: found, checked, and spoken to within its bounds.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use reqwest::Url;
 use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetadata};
 
@@ -113,7 +114,7 @@ impl Server {
     /// For one conversation.
     pub(super) fn http(&self) -> Result<Arc<Http>, Error> {
         let reachable = Reachable::from(&self.url, self.settings.private_addresses);
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.clients.lock();
         let made = match &*clients {
             Some(clients) => clients.clone(),
             None => Clients::new(&self.url, reachable)?,

@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use oauth2::TokenResponse as _;
+use parking_lot::Mutex;
 use rmcp::transport::auth::{AuthError, CredentialStore, StoredCredentials};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -117,9 +118,7 @@ impl Store {
                 // What an earlier version has left there is as good as none.
                 Ok(serde_json::from_str(&text).ok())
             }
-            Place::Memory(secret) => {
-                Ok(secret.lock().unwrap_or_else(PoisonError::into_inner).as_deref().cloned())
-            }
+            Place::Memory(secret) => Ok(secret.lock().as_deref().cloned()),
         }
     }
 
@@ -131,7 +130,7 @@ impl Store {
                 self.change(directory, |login| login.has(&secret))
             }
             Place::Memory(place) => {
-                *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(secret));
+                *place.lock() = Some(Box::new(secret));
                 Ok(())
             }
         }
@@ -146,7 +145,7 @@ impl Store {
                     .change(|document: &mut Document| drop(document.logins.remove(&self.key)))?;
                 Ok(was_there)
             }
-            Place::Memory(place) => Ok(place.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()),
+            Place::Memory(place) => Ok(place.lock().take().is_some()),
         }
     }
 

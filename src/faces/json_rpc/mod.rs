@@ -21,9 +21,10 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
 use std::os::fd::AsFd as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures::FutureExt as _;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::pipe;
@@ -164,7 +165,7 @@ impl Host {
         let (host, responses) = (Arc::clone(self), responses.clone());
         let answering = async move {
             let answer = cancel.run_until_cancelled(host.answer(&method, params)).await;
-            host.running().remove(&id);
+            host.running.lock().remove(&id);
             if let Some(answer) = answer {
                 responses.send(wire::response(&id.into(), answer)).ok();
             }
@@ -177,7 +178,7 @@ impl Host {
 
     /// Enters a request; not if another one with its id runs.
     fn begin(&self, id: u64, cancel: &CancellationToken) -> bool {
-        match self.running().entry(id) {
+        match self.running.lock().entry(id) {
             Entry::Vacant(place) => {
                 place.insert(cancel.clone());
                 true
@@ -190,7 +191,7 @@ impl Host {
     fn notice(&self, method: &str, params: Value) {
         match read(params) {
             Ok(Cancelled { id }) if method == "cancel" => {
-                if let Some(cancel) = self.running().remove(&id) {
+                if let Some(cancel) = self.running.lock().remove(&id) {
                     cancel.cancel();
                 }
             }
@@ -198,10 +199,6 @@ impl Host {
                 "a notification is ignored: only `cancel`, with the `id` of a request, is known"
             ),
         }
-    }
-
-    fn running(&self) -> std::sync::MutexGuard<'_, HashMap<u64, CancellationToken>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn answer(&self, method: &str, params: Value) -> Result<Value, Failure> {
@@ -245,7 +242,7 @@ impl Host {
     }
 
     async fn stop(&self) {
-        for (_, cancel) in self.running().drain() {
+        for (_, cancel) in self.running.lock().drain() {
             cancel.cancel();
         }
         tokio::join!(self.sessions.stop_all(), self.tools.stop_all());

@@ -1,8 +1,8 @@
 //! Approval requests that the other program has not answered yet.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -65,7 +65,7 @@ impl Requests {
         ];
         let mut written: Map<_, _> =
             members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        let mut requests = self.lock();
+        let mut requests = self.0.lock();
         // Nobody answers those that have expired or whose code has ended.
         requests.open.retain(|_, request| !request.is_closed());
         requests.last += 1;
@@ -80,7 +80,7 @@ impl Requests {
         &self,
         Answered { request, answer, content, grant }: Answered,
     ) -> Result<Value, Failure> {
-        let Some(request) = self.lock().open.remove(&request) else { return Ok(json!(false)) };
+        let Some(request) = self.0.lock().open.remove(&request) else { return Ok(json!(false)) };
         let in_time = match answer {
             Answer::Accept => request.accept(),
             Answer::AcceptForSession => request.accept_for_session(),
@@ -95,9 +95,5 @@ impl Requests {
             Answer::Reject => request.reject(),
         };
         Ok(json!(in_time))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Numbered> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

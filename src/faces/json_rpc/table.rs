@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::wire::Failure;
 
@@ -36,7 +37,7 @@ impl<T> Table<T> {
     /// # Errors
     /// Another thing has it.
     pub(super) fn begin(&self, number: u64) -> Result<Opening<'_, T>, Failure> {
-        match self.entries().entry(number) {
+        match self.entries.lock().entry(number) {
             Slot::Vacant(slot) => {
                 slot.insert(Entry::Opening);
                 Ok(Opening { table: self, number })
@@ -47,7 +48,7 @@ impl<T> Table<T> {
 
     /// Takes it out, now or when it is put in.
     pub(super) fn take(&self, number: u64) -> Option<T> {
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         match entries.remove(&number)? {
             Entry::Open(thing) => Some(thing),
             Entry::Opening | Entry::Closed => {
@@ -63,17 +64,13 @@ impl<T> Table<T> {
             Entry::Open(thing) => Some(thing),
             Entry::Opening | Entry::Closed => None,
         };
-        self.entries().drain().filter_map(open).collect()
-    }
-
-    fn entries(&self) -> MutexGuard<'_, HashMap<u64, Entry<T>>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().drain().filter_map(open).collect()
     }
 }
 
 impl<T: Clone> Table<T> {
     pub(super) fn get(&self, number: u64) -> Result<T, Failure> {
-        match self.entries().get(&number) {
+        match self.entries.lock().get(&number) {
             Some(Entry::Open(thing)) => Ok(thing.clone()),
             _ => Err(Failure::closed(self.kind)),
         }
@@ -83,7 +80,7 @@ impl<T: Clone> Table<T> {
 impl<T> Opening<'_, T> {
     /// Puts the thing in. Drops it if it has been closed already.
     pub(super) fn put(self, thing: T) {
-        if let Some(entry @ Entry::Opening) = self.table.entries().get_mut(&self.number) {
+        if let Some(entry @ Entry::Opening) = self.table.entries.lock().get_mut(&self.number) {
             *entry = Entry::Open(thing);
         }
     }
@@ -91,7 +88,7 @@ impl<T> Opening<'_, T> {
 
 impl<T> Drop for Opening<'_, T> {
     fn drop(&mut self) {
-        let mut entries = self.table.entries();
+        let mut entries = self.table.entries.lock();
         if let Some(Entry::Opening | Entry::Closed) = entries.get(&self.number) {
             entries.remove(&self.number);
         }
@@ -140,6 +137,6 @@ mod tests {
         let closed = table.begin(3).unwrap();
         table.take(3);
         drop(closed);
-        assert!(table.entries().is_empty());
+        assert!(table.entries.lock().is_empty());
     }
 }

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 use super::Error;
@@ -135,7 +136,7 @@ impl Says {
     /// The session has ended, or does not listen.
     pub fn say(&self, said: &Said) -> io::Result<()> {
         let line = line(said)?;
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line)
+        self.0.lock().write_all(&line)
     }
 }
 

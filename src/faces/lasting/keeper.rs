@@ -3,9 +3,10 @@
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
@@ -230,7 +231,7 @@ impl Keeper {
             self.serving.add_note(note);
         }
         let closed = self.stop.child_token();
-        self.closed.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&closed);
+        self.closed.lock().clone_from(&closed);
         if let Err(error) = self.serving.client((input, output), closed, Some(self.stop.clone())).await {
             tracing::warn!(%error, "a client has ended");
         }
@@ -291,7 +292,7 @@ impl Keeper {
         }
         // The end of its connection came before this one's beginning, and is noticed by then.
         tokio::time::sleep(NOTICE).await;
-        let is_closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner).is_cancelled();
+        let is_closed = self.closed.lock().is_cancelled();
         if is_closed {
             let alone = async { self.alone_since.subscribe().wait_for(Option::is_some).await.is_ok() };
             tokio::time::timeout(GREETING_TIME / 2, alone).await.ok();
@@ -398,20 +399,20 @@ impl Keeper {
     }
 
     fn keep(&self) -> Duration {
-        *self.keep.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.keep.lock()
     }
 
     fn keep_for(&self, time: Duration) {
-        *self.keep.lock().unwrap_or_else(PoisonError::into_inner) = time;
+        *self.keep.lock() = time;
         self.describe(|description| description.keep_seconds = time.as_secs());
     }
 
     fn set_reason(&self, why: String) {
-        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        *self.ended.lock() = Some(why);
     }
 
     fn describe(&self, change: impl FnOnce(&mut Description)) {
-        let mut description = self.description.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut description = self.description.lock();
         change(&mut description);
         if let Err(error) = self.entry.describe(&description) {
             tracing::warn!(%error, "could not write the entry of the session");
@@ -423,7 +424,7 @@ impl Keeper {
         self.serving.stop().await;
         tokio::time::sleep(DRAIN_GRACE).await;
         self.serving.close().await;
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let ended = self.ended.lock().take();
         match ended {
             Some(why) => {
                 self.describe(|description| description.ended = Some(why));

@@ -3,9 +3,10 @@
 //! Handlers run as tasks of their own, so that two calls sent one after the other may start in either
 //! order. Each request gets a turn when it is read, and waits for the turn before it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use rmcp::model::{ClientRequest, Extensions, JsonRpcMessage};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -64,7 +65,7 @@ impl Turn {
     /// The turn of the request with these extensions.
     pub(super) fn of(extensions: &Extensions) -> Self {
         let stamp = extensions.get::<Stamp>();
-        let turn = stamp.and_then(|stamp| stamp.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let turn = stamp.and_then(|stamp| stamp.0.lock().take());
         turn.unwrap_or_default()
     }
 

@@ -8,9 +8,9 @@
 //! cell without code returns the last answers again.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rmcp::RoleServer;
 use rmcp::model::{CallToolRequestParams, CallToolResult, ProtocolVersion, RequestId};
 use rmcp::service::RequestContext;
@@ -111,29 +111,29 @@ impl Deliveries {
                 .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28),
             is_overtaken: false,
         };
-        self.state().begin(id.clone(), call);
+        self.state.lock().begin(id.clone(), call);
     }
 
     /// Removes a request that is answered with something else than a result.
     pub(super) fn forget(&self, id: &CallId) {
-        self.state().under_way.remove(id);
+        self.state.lock().under_way.remove(id);
         self.settled.notify_waiters();
     }
 
     /// Handles a cancellation after the answer. [`answer`](Self::answer) handles one that comes before.
     pub(super) fn cancelled(&self, id: &CallId) {
-        self.state().take_back(id);
+        self.state.lock().take_back(id);
     }
 
     /// Whether there has been a call.
     pub(super) fn has_begun(&self) -> bool {
-        self.state().newest.is_some()
+        self.state.lock().newest.is_some()
     }
 
     /// Ends a connection: what was sent on it after the last request may not have been read. Its client may have been stopped
     /// long before its end, as by a sleeping machine.
     pub(super) fn disconnected(&self, connection: u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.under_way.retain(|call, _| call.connection != connection);
         let newest = state.newest;
         let is_last = |sent: &Sent| sent.id.connection == connection && Some(sent.at) > newest;
@@ -151,7 +151,7 @@ impl Deliveries {
 
     /// Keeps an answer whose client has not come back for it.
     pub(super) fn keep(&self, earlier: Earlier) {
-        self.state().keep(earlier);
+        self.state.lock().keep(earlier);
     }
 
     /// Adds the answers that may not have reached the client to the answer to a request, and keeps this
@@ -174,12 +174,12 @@ impl Deliveries {
             .chain([text_of(&result).as_str()])
             .collect::<Vec<_>>()
             .join("\n\n");
-        let (why, after) = self.state().judge(id, Instant::now());
+        let (why, after) = self.state.lock().judge(id, Instant::now());
         let own = match why {
             Why::Sent => Earlier::new(&call, &text, why, after),
             _ => Earlier::with_file(&call, &text, why, after, session).await,
         };
-        let repeated = self.state().send(id, why, own, is_recall(request));
+        let repeated = self.state.lock().send(id, why, own, is_recall(request));
         prepend(&repeated, &mut result);
         prepend(&news, &mut result);
         self.settled.notify_waiters();
@@ -191,15 +191,11 @@ impl Deliveries {
         loop {
             let mut settled = std::pin::pin!(self.settled.notified());
             settled.as_mut().enable();
-            if !self.state().has_to_wait(id) {
+            if !self.state.lock().has_to_wait(id) {
                 return;
             }
             settled.await;
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

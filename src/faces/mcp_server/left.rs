@@ -2,9 +2,9 @@
 //! begun.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rmcp::model::{CallToolResult, Task};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -77,7 +77,7 @@ impl Drop for Lent<'_> {
 impl Left {
     /// The number of a new cell.
     pub(super) fn number(&self) -> u64 {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.newest += 1;
         state.newest
     }
@@ -88,7 +88,7 @@ impl Left {
         ongoing.send_progress_to(None);
         ongoing.attend(true);
         self.came.notify_waiters();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let place = state.calls.partition_point(|call| call.about().begun <= ongoing.about().begun);
         state.calls.insert(place, ongoing);
         if state.calls.len() > KEPT {
@@ -121,14 +121,14 @@ impl Left {
     pub(super) fn give_back(&self, questions: impl Iterator<Item = ApprovalRequest>) {
         let questions: Vec<_> = questions.inspect(ApprovalRequest::take_back).collect();
         if !questions.is_empty() {
-            self.lock().questions.extend(questions);
+            self.state.lock().questions.extend(questions);
             self.came.notify_waiters();
         }
     }
 
     /// Takes out a call that was the task of a client which is gone.
     pub(super) fn take_task(&self, id: &str) -> Option<(Ongoing, Task)> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let task_of = |call: &Ongoing| call.about().task.clone().filter(|task| task.task_id == id);
         let (place, task) =
             state.calls.iter().enumerate().find_map(|(place, call)| Some((place, task_of(call)?)))?;
@@ -137,7 +137,7 @@ impl Left {
 
     /// The questions, and whether there are calls that may have some later.
     fn take_questions(&self) -> (VecDeque<ApprovalRequest>, bool) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let mut questions: VecDeque<_> = std::mem::take(&mut state.questions).into();
         for call in &mut state.calls {
             questions.extend(call.take_questions());
@@ -156,15 +156,15 @@ impl Left {
         cell: u64,
         given_up: &CancellationToken,
     ) -> Result<(Ongoing, Awaited<'_>), String> {
-        let earlier = self.lock().awaited.get(&cell).cloned();
+        let earlier = self.state.lock().awaited.get(&cell).cloned();
         if let Some(earlier) = earlier {
             earlier.cancel();
             let deadline = Instant::now() + GIVING_WAY;
-            while self.lock().awaited.contains_key(&cell) && Instant::now() < deadline {
+            while self.state.lock().awaited.contains_key(&cell) && Instant::now() < deadline {
                 tokio::time::sleep(LOOK_INTERVAL).await;
             }
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let place = state.calls.iter().position(|call| number_of(call) == Some(cell));
         let Some(place) = place else { return Err(state.why_not(cell)) };
         let ongoing = state.calls.remove(place);
@@ -179,7 +179,7 @@ impl Left {
             _ => reply::success(text_of(answer)),
         };
         prepend(&[format!("[`{}` was answered before. Its answer again:]", id(cell))], &mut again);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.fetched.push_back((cell, again));
         if state.fetched.len() > FETCHED {
             state.fetched.pop_front();
@@ -188,7 +188,7 @@ impl Left {
 
     /// What was fetched for a cell.
     pub(super) fn fetched(&self, cell: u64) -> Option<CallToolResult> {
-        let state = self.lock();
+        let state = self.state.lock();
         state.fetched.iter().find(|(number, _)| *number == cell).map(|(_, answer)| answer.clone())
     }
 
@@ -200,14 +200,14 @@ impl Left {
             let (call, after) = (about.call.clone(), about.begun.elapsed());
             Some(Done { call, text, why: Why::ClientGone, after })
         };
-        self.lock().calls.extract_if(.., is_done).filter_map(done).collect()
+        self.state.lock().calls.extract_if(.., is_done).filter_map(done).collect()
     }
 
     /// Waits, not for long, until the cells that came before a queued request that is done are done too.
     pub(super) async fn settle(&self) {
         let deadline = Instant::now() + SETTLING;
         let is_open = |call: &Ongoing| number_of(call).is_none() && call.about().is_queued && !call.is_done();
-        while self.lock().calls.iter().any(is_open) && Instant::now() < deadline {
+        while self.state.lock().calls.iter().any(is_open) && Instant::now() < deadline {
             tokio::time::sleep(LOOK_INTERVAL).await;
         }
     }
@@ -227,11 +227,7 @@ impl Left {
                 (false, false, _) => format!("{name}: has not ended, {seconds} s after it was sent"),
             }
         };
-        self.lock().calls.iter().map(words).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().calls.iter().map(words).collect()
     }
 }
 
@@ -259,7 +255,7 @@ impl State {
 
 impl Drop for Awaited<'_> {
     fn drop(&mut self) {
-        self.left.lock().awaited.remove(&self.cell);
+        self.left.state.lock().awaited.remove(&self.cell);
     }
 }
 

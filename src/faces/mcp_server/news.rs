@@ -1,8 +1,8 @@
 //! What the next answer says first.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 /// How long an answer waits for news that are almost there.
@@ -27,35 +27,35 @@ struct State {
 impl News {
     /// The next answer says `note`.
     pub(super) fn add(&self, note: String) {
-        self.lock().notes.push(note);
+        self.state.lock().notes.push(note);
     }
 
     /// The next answer says `notes`.
     pub(super) fn add_all(&self, notes: Vec<String>) {
-        self.lock().notes.extend(notes);
+        self.state.lock().notes.extend(notes);
     }
 
     /// The next answer says that the session was taken over.
     pub(super) fn set_takeover(&self, words: String) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.takeover = Some(words);
         state.is_due = true;
     }
 
     /// Whether the kernel is to be asked about itself: once after a takeover, by the first call, since clients may only look.
     pub(super) fn is_due(&self) -> bool {
-        std::mem::take(&mut self.lock().is_due)
+        std::mem::take(&mut self.state.lock().is_due)
     }
 
     /// The next answer after its end says what comes of `coming`.
     pub(super) fn expect(&self, coming: JoinHandle<String>) {
-        self.lock().coming = Some(coming);
+        self.state.lock().coming = Some(coming);
     }
 
     /// The texts for an answer. `is_ready` if the kernel has done all that it was asked before.
     pub(super) async fn take(&self, is_ready: bool) -> Vec<String> {
         let (mut texts, coming) = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let mut texts = std::mem::take(&mut state.notes);
             texts.extend(state.takeover.take());
             (texts, state.coming.take())
@@ -64,12 +64,8 @@ impl News {
         let limit = if is_ready { ALMOST } else { Duration::ZERO };
         match tokio::time::timeout(limit, &mut coming).await {
             Ok(came) => texts.extend(came),
-            Err(_) => self.lock().coming = Some(coming),
+            Err(_) => self.state.lock().coming = Some(coming),
         }
         texts
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,9 +1,10 @@
 //! Progress notifications for one request.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
 use rmcp::{Peer, RoleServer};
@@ -52,11 +53,11 @@ impl Listener {
 
     /// Replaces the client.
     pub(super) fn set(&self, client: Option<ProgressClient>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = client;
+        *self.0.lock() = client;
     }
 
     fn get(&self) -> Option<ProgressClient> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 }
 

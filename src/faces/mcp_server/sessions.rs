@@ -1,9 +1,10 @@
 //! The sessions of a server: the client's own, and others for agents that share the client.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio_util::task::TaskTracker;
 
 use crate::approval::{Effect, Face, Policy, PolicyError};
@@ -62,7 +63,7 @@ impl OpenSession {
     }
 
     fn idle_for(&self) -> Duration {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+        self.used.lock().elapsed()
     }
 }
 
@@ -98,12 +99,12 @@ impl Sessions {
             }
             Some(handle) => (self.find(handle)?, Some(format!("[Session `{handle}`]"))),
         };
-        *open.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *open.used.lock() = Instant::now();
         Ok(Chosen { open, note })
     }
 
     fn find(&self, handle: &str) -> Result<OpenSession, String> {
-        let others = self.lock();
+        let others = self.others.lock();
         others.sessions.get(handle).cloned().ok_or_else(|| {
             let why = match others.ended.contains(handle) {
                 true => format!(
@@ -120,12 +121,12 @@ impl Sessions {
             idle.session.close().await;
         }
         let opened = open_session(&self.config, Some(Arc::clone(&self.own.session))).await;
-        self.lock().opening -= 1;
+        self.others.lock().opening -= 1;
         let session = opened.map_err(|error| format!("Failed to open a session: {}", describe(&error)))?;
         let open = OpenSession::new(session);
         let handle = uuid::Uuid::new_v4().simple().to_string()[..6].to_owned();
         let is_stopping = {
-            let mut others = self.lock();
+            let mut others = self.others.lock();
             others.sessions.insert(handle.clone(), open.clone());
             others.is_stopping
         };
@@ -137,7 +138,7 @@ impl Sessions {
 
     /// Reserves a place for another session. Returns one that has to be stopped for it.
     fn reserve(&self) -> Result<Option<OpenSession>, String> {
-        let mut others = self.lock();
+        let mut others = self.others.lock();
         if others.sessions.len() + others.opening < MOST_OTHERS {
             others.opening += 1;
             return Ok(None);
@@ -160,17 +161,18 @@ impl Sessions {
 
     /// The handles of the sessions beside the client's own.
     pub(super) fn others(&self) -> Vec<String> {
-        self.lock().sessions.keys().cloned().collect()
+        self.others.lock().sessions.keys().cloned().collect()
     }
 
     /// How many cells have not ended.
     pub(super) fn open_cells(&self) -> usize {
-        self.own.cells.len() + self.lock().sessions.values().map(|open| open.cells.len()).sum::<usize>()
+        self.own.cells.len()
+            + self.others.lock().sessions.values().map(|open| open.cells.len()).sum::<usize>()
     }
 
     /// Lets the other sessions find packages that were installed or generated for the client's own.
     pub(super) async fn refresh_others(&self, server: Option<&str>) {
-        let sessions: Vec<OpenSession> = self.lock().sessions.values().cloned().collect();
+        let sessions: Vec<OpenSession> = self.others.lock().sessions.values().cloned().collect();
         for open in sessions {
             open.session.refresh_imports(server).await;
         }
@@ -187,14 +189,10 @@ impl Sessions {
     }
 
     fn all(&self) -> Vec<Arc<Session>> {
-        let mut others = self.lock();
+        let mut others = self.others.lock();
         others.is_stopping = true;
         let sessions = others.sessions.values().map(|open| Arc::clone(&open.session));
         sessions.chain([Arc::clone(&self.own.session)]).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Others> {
-        self.others.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

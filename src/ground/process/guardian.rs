@@ -7,7 +7,9 @@ use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
+
+use parking_lot::Mutex;
 
 const SCRIPT: &str = include_str!("guardian.sh");
 
@@ -49,7 +51,7 @@ pub(crate) fn guard_directory(directory: &Path) {
 }
 
 fn send(line: &str) {
-    let mut guardian = GUARDIAN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut guardian = GUARDIAN.lock();
     let Some(pipe) = guardian.as_mut() else { return };
     if let Err(error) = pipe.write_all(line.as_bytes()) {
         tracing::warn!(%error, "child processes would survive a sudden end of this one");

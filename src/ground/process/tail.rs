@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 use crate::ground::text::plain;
@@ -53,18 +54,18 @@ impl Tail {
 
     /// The kept lines, joined; empty if the child wrote nothing.
     pub(crate) fn text(&self) -> String {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.lines.lock();
         Vec::from_iter(lines.iter().map(String::as_str)).join("\n")
     }
 
     /// The last line that is not empty.
     pub(crate) fn last_line(&self) -> Option<String> {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.lines.lock();
         lines.iter().rev().find(|line| !line.trim().is_empty()).cloned()
     }
 
     fn push(&self, line: String) {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock();
         if lines.len() == TAIL_LINES {
             lines.pop_front();
         }

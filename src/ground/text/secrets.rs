@@ -7,9 +7,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use aho_corasick::{AhoCorasick, MatchKind};
+use parking_lot::Mutex;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde_json::Value;
@@ -146,7 +147,7 @@ struct Known {
 impl Redactor {
     /// From now on `value` is shown as `${name}`.
     pub(crate) fn note(&self, name: &str, value: &str) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         if !known.names.contains_key(value) {
             known.names.insert(value.to_owned(), name.to_owned());
             known.secrets = None;
@@ -159,7 +160,7 @@ impl Redactor {
     }
 
     fn secrets(&self) -> Secrets {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         let Known { names, secrets } = &mut *known;
         let variables = names.iter().map(|(value, name)| (name.as_str(), value.as_str()));
         secrets.get_or_insert_with(|| Secrets::new(variables)).clone()

@@ -17,9 +17,9 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -139,13 +139,9 @@ impl Checkpoint {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A fresh kernel has started, of this version of Python. What earlier ones have saved is offered to it.
     pub(crate) fn kernel_started(&self, (major, minor): (u32, u32)) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         self.give_up_saving(&mut state);
         state.is_due = false;
         let python = format!("{major}.{minor}");
@@ -192,7 +188,7 @@ impl Checkpoint {
 
     /// Notes for the next cell: what can be restored, and what does not work.
     pub(crate) fn notes(&self) -> Vec<String> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         // The session that has held the directory may have ended.
         if state.open.is_none()
             && let Some(python) = state.python.clone()
@@ -204,7 +200,7 @@ impl Checkpoint {
 
     /// Forgets all variables, as the user has asked for: nothing is offered to the next kernel.
     pub(crate) fn discard(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         self.give_up_saving(&mut state);
         state.notes.clear();
         let Some(open) = &mut state.open else { return };
@@ -216,21 +212,21 @@ impl Checkpoint {
 
     /// No kernel follows: another session may save its variables here.
     pub(crate) fn close(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         self.give_up_saving(&mut state);
         (state.open, state.python) = (None, None);
     }
 
     /// A cell has ended, so that variables may have changed.
     pub(crate) fn cell_ended(&self) {
-        self.state().is_due = true;
+        self.state.lock().is_due = true;
     }
 
     /// Waits until variables are to be saved, which [`begin`](Self::begin) does. Cancellation safe.
     pub(crate) async fn due(&self) {
         loop {
             let until = {
-                let state = self.state();
+                let state = self.state.lock();
                 match &state.saving {
                     _ if !state.is_due || state.open.is_none() => None,
                     Some(saving) => Some(saving.until),
@@ -241,7 +237,7 @@ impl Checkpoint {
             let mut is_saving = self.is_saving.subscribe();
             let ended = tokio::time::timeout_at(until, is_saving.wait_for(|is_saving| !is_saving)).await;
             if ended.is_err() {
-                let mut state = self.state();
+                let mut state = self.state.lock();
                 tracing::warn!("the kernel has not sent its variables in time");
                 self.give_up_saving(&mut state);
                 state.note_once(SILENT.to_owned());
@@ -251,7 +247,7 @@ impl Checkpoint {
 
     /// The number by which the kernel is to send its variables now; `None` if it is not to.
     pub(crate) fn begin(&self) -> Option<u64> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.open.is_none() || state.saving.is_some() || !state.is_due {
             return None;
         }
@@ -271,7 +267,7 @@ impl Checkpoint {
 
     /// What can be restored.
     pub(crate) fn saved(&self) -> Saved {
-        let state = self.state();
+        let state = self.state.lock();
         let Some(open) = &state.open else {
             let (variables, missing, kept) = Default::default();
             return Saved { python: String::new(), variables, missing, kept };
@@ -295,7 +291,7 @@ impl Checkpoint {
     /// # Errors
     /// It is not offered, or its file is gone or damaged in a way that shows without reading it.
     pub(crate) fn load(&self, name: &str, digest: &str) -> Result<(File, u64), Error> {
-        let state = self.state();
+        let state = self.state.lock();
         let open = state.open.as_ref().ok_or(Error::Unknown)?;
         let mut variables = open.earlier.variables.iter();
         let found = variables.find(|variable| variable.name == name && variable.digest == digest);
@@ -313,7 +309,7 @@ impl Checkpoint {
     /// # Errors
     /// The host has not asked for them, or the document cannot be written. Then the earlier one holds on.
     pub(crate) fn end(&self, number: u64, report: Report) -> Result<(), Error> {
-        let mut guard = self.state();
+        let mut guard = self.state.lock();
         let state = &mut *guard;
         let mut saving = state.saving.as_ref();
         saving = saving.filter(|saving| saving.number == number && !saving.is_receiving);

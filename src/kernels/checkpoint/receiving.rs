@@ -25,7 +25,7 @@ impl Receiving {
     /// # Errors
     /// It was not, another value is arriving, or there is no room for a file.
     pub(crate) fn begin(checkpoint: &Arc<Checkpoint>, number: u64) -> Result<Self, Error> {
-        let mut guard = checkpoint.state();
+        let mut guard = checkpoint.state.lock();
         let state = &mut *guard;
         let saving = state.saving.as_mut().filter(|saving| saving.number == number).ok_or(Error::NotAsked)?;
         let open = state.open.as_ref().ok_or(Error::NotAsked)?;
@@ -55,7 +55,7 @@ impl Receiving {
             return Err(Error::TooLarge);
         }
         {
-            let mut state = self.checkpoint.state();
+            let mut state = self.checkpoint.state.lock();
             let saving = state.saving.as_mut().filter(|saving| saving.number == self.number);
             let saving = saving.ok_or(Error::NotAsked)?;
             saving.room = saving.room.checked_sub(length).ok_or(Error::TooLarge)?;
@@ -73,7 +73,7 @@ impl Receiving {
         // A checkpoint is to outlive the machine's sudden end.
         self.file.sync_data().await.map_err(Error::Disk)?;
         let digest = format!("{:x}", std::mem::take(&mut self.digest).finalize());
-        let state = self.checkpoint.state();
+        let state = self.checkpoint.state.lock();
         let is_asked = state.saving.as_ref().is_some_and(|saving| saving.number == self.number);
         let open = state.open.as_ref().filter(|_| is_asked).ok_or(Error::NotAsked)?;
         if let Some(path) = self.path.take() {
@@ -86,7 +86,7 @@ impl Receiving {
 
 impl Drop for Receiving {
     fn drop(&mut self) {
-        let mut state = self.checkpoint.state();
+        let mut state = self.checkpoint.state.lock();
         if let Some(saving) = state.saving.as_mut().filter(|saving| saving.number == self.number) {
             saving.is_receiving = false;
         }

@@ -57,7 +57,7 @@ fn offered(checkpoint: &Checkpoint) -> Vec<String> {
 }
 
 fn values(checkpoint: &Checkpoint) -> usize {
-    let state = checkpoint.state();
+    let state = checkpoint.state.lock();
     let place = state.open.as_ref().unwrap().directory.value("");
     std::fs::read_dir(place)
         .unwrap()
@@ -105,7 +105,7 @@ async fn only_what_was_asked_for_is_taken() {
     assert!(matches!(send(&checkpoint, number, "x").await, Err(Error::Occupied)));
     assert!(checkpoint.end(number, report(&json!([]), &[])).is_err(), "a value is under way");
     drop(first);
-    checkpoint.state().saving.as_mut().unwrap().room = 3;
+    checkpoint.state.lock().saving.as_mut().unwrap().room = 3;
     assert!(matches!(send(&checkpoint, number, "four").await, Err(Error::TooLarge)));
     assert_eq!(values(&checkpoint), 0);
     send(&checkpoint, number, "two").await.unwrap();

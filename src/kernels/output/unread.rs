@@ -1,7 +1,8 @@
 //! The output of a running cell that no answer has reported yet.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::excerpt::Excerpt;
 use crate::kernels::kernel::plain;
@@ -39,12 +40,12 @@ impl Unread {
 
     /// Appends text.
     pub(crate) fn push(&self, text: &str) {
-        self.lock().text.push(text);
+        self.state.lock().text.push(text);
     }
 
     /// The text since the last time, as a screen would show it.
     pub(crate) fn take_shown(&self) -> String {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.was_taken = true;
         let text = std::mem::replace(&mut state.text, Excerpt::new(self.limit)).into_string();
         plain(&text).trim_end().to_owned()
@@ -52,12 +53,8 @@ impl Unread {
 
     /// The rest, if a part was taken before.
     pub(crate) fn rest(&self) -> Option<String> {
-        let was_taken = self.lock().was_taken;
+        let was_taken = self.state.lock().was_taken;
         was_taken.then(|| self.take_shown())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

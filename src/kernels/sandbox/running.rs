@@ -5,10 +5,11 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use rustix::process::Signal;
 use tokio::process::Command;
@@ -141,7 +142,7 @@ impl Sandbox {
     ) -> Result<KernelControl, Error> {
         let kernel = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, state) = watch::channel(KernelState::default());
-        lock(&self.inside).kernels.insert(kernel, sender);
+        self.inside.lock().kernels.insert(kernel, sender);
         self.requests.send(Request::KernelOutput, Some(output))?;
         self.requests.send(Request::StartKernel { kernel, program }, Some(stdin))?;
         Ok(KernelControl {
@@ -157,7 +158,7 @@ impl Sandbox {
     pub(crate) async fn run(&self, program: Program, output: OwnedFd) -> Result<ExitStatus, Error> {
         let run = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, status) = oneshot::channel();
-        lock(&self.inside).runs.insert(run, sender);
+        self.inside.lock().runs.insert(run, sender);
         self.requests.send(Request::Run { run, program }, Some(output))?;
         let mut ended = self.ended.clone();
         tokio::select! {
@@ -226,18 +227,18 @@ impl Supervisor {
         loop {
             match self.channel.receive().await {
                 Ok(Some((Notice::Ended { run, wait_status }, None))) => {
-                    if let Some(sender) = lock(&self.inside).runs.remove(&run) {
+                    if let Some(sender) = self.inside.lock().runs.remove(&run) {
                         // Whoever waited has given up.
                         sender.send(ExitStatus::from_raw(wait_status)).ok();
                     }
                 }
                 Ok(Some((Notice::Signalled { kernel }, None))) => {
-                    if let Some(state) = lock(&self.inside).kernels.get(&kernel) {
+                    if let Some(state) = self.inside.lock().kernels.get(&kernel) {
                         state.send_modify(|state| state.signals += 1);
                     }
                 }
                 Ok(Some((Notice::KernelEnded { kernel, wait_status }, None))) => {
-                    if let Some(state) = lock(&self.inside).kernels.remove(&kernel) {
+                    if let Some(state) = self.inside.lock().kernels.remove(&kernel) {
                         state.send_modify(|state| state.status = Some(ExitStatus::from_raw(wait_status)));
                     }
                 }
@@ -248,10 +249,6 @@ impl Supervisor {
             }
         }
     }
-}
-
-fn lock(inside: &Mutex<RunningInside>) -> MutexGuard<'_, RunningInside> {
-    inside.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes the listeners and the report that the gateway begins with.

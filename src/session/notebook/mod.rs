@@ -18,11 +18,12 @@ mod writer;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use chrono::{DateTime, Utc};
+use parking_lot::Mutex;
 
 pub use self::export::{Export, ExportError, ExportFormat, export};
 use self::place::Place;
@@ -143,7 +144,7 @@ impl OpenCell {
 
     /// It has ended.
     pub(crate) fn ended(&self, end: Arc<Ended>, error: Option<&PythonError>) {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let running = self.running.lock().take();
         let Some((tape, code)) = running else { return };
         let notebook = &self.notebook;
         let is_fresh = notebook.kernels.compare_exchange(FRESH, SAME, Ordering::Relaxed, Ordering::Relaxed);
@@ -161,7 +162,7 @@ impl OpenCell {
     }
 
     fn with_tape(&self, work: impl FnOnce(&mut Tape)) {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
         if let Some((tape, _)) = running.as_mut() {
             work(tape);
         }

@@ -6,9 +6,10 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 use super::place::Place;
@@ -83,7 +84,7 @@ impl Writer {
 
     /// Has a cell written.
     pub(super) fn put(&self, record: Record) {
-        let mut waiting = self.queue.lock();
+        let mut waiting = self.queue.waiting.lock();
         let bytes = record.bytes();
         if waiting.is_closing || waiting.bytes + bytes > WAITING_BYTES {
             waiting.left_out += 1;
@@ -97,14 +98,14 @@ impl Writer {
 
     /// Why cells cannot be written; once.
     pub(super) fn trouble(&self) -> Option<String> {
-        self.queue.lock().trouble.take()
+        self.queue.waiting.lock().trouble.take()
     }
 
     /// Writes what waits, and nothing from then on. Takes at most 3 seconds.
     pub(super) async fn close(&self) {
         let (sender, closed) = oneshot::channel();
         {
-            let mut waiting = self.queue.lock();
+            let mut waiting = self.queue.waiting.lock();
             if waiting.is_closing {
                 return;
             }
@@ -119,14 +120,8 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.queue.lock().is_closing = true;
+        self.queue.waiting.lock().is_closing = true;
         self.queue.came.notify_one();
-    }
-}
-
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -144,30 +139,27 @@ impl Work {
             }
             self.pause(begun.elapsed() * PAUSE_FACTOR);
         }
-        let closed = self.queue.lock().closed.take();
+        let closed = self.queue.waiting.lock().closed.take();
         // The session may have given up.
         closed.map(|closed| closed.send(()));
     }
 
     /// The cells that wait, as soon as there is one or the session ends.
     fn next(&self) -> (VecDeque<Record>, bool) {
-        let mut waiting = self.queue.lock();
+        let mut waiting = self.queue.waiting.lock();
         while waiting.records.is_empty() && !waiting.is_closing {
-            waiting = self.queue.came.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            self.queue.came.wait(&mut waiting);
         }
         (std::mem::take(&mut waiting.records), waiting.is_closing)
     }
 
     fn pause(&self, time: Duration) {
         let deadline = Instant::now() + time.min(LONGEST_PAUSE);
-        let mut waiting = self.queue.lock();
+        let mut waiting = self.queue.waiting.lock();
         while !waiting.is_closing {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if self.queue.came.wait_until(&mut waiting, deadline).timed_out() {
                 return;
             }
-            let woken = self.queue.came.wait_timeout(waiting, left);
-            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -193,7 +185,7 @@ impl Work {
             }
             Err(error) => self.complain(&error),
         }
-        let mut waiting = self.queue.lock();
+        let mut waiting = self.queue.waiting.lock();
         waiting.bytes = self.texts.iter().map(String::len).sum::<usize>()
             + waiting.records.iter().map(Record::bytes).sum::<usize>();
         let left_out = std::mem::take(&mut waiting.left_out);
@@ -209,7 +201,7 @@ impl Work {
         }
         let words = not_written(&self.place.path(), error);
         tracing::warn!("{words}");
-        self.queue.lock().trouble = Some(words);
+        self.queue.waiting.lock().trouble = Some(words);
     }
 }
 

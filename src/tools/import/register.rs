@@ -1,8 +1,7 @@
 //! Registers imported servers, side by side, without a session.
 
-use std::sync::{Mutex, PoisonError};
-
 use futures::StreamExt as _;
+use parking_lot::Mutex;
 
 use super::{ImportServer, Kept};
 use crate::config::{self, Config, Settings};
@@ -109,12 +108,12 @@ impl Importer {
     }
 
     fn begun(&self, name: &str, kept: &Kept) {
-        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut under_way = self.under_way.lock();
         under_way.push((name.to_owned(), kept.clone()));
     }
 
     fn ended(&self, name: &str) {
-        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut under_way = self.under_way.lock();
         under_way.retain(|(known, _)| known != name);
     }
 
@@ -122,7 +121,7 @@ impl Importer {
     pub async fn stop(&self) {
         self.connector.end_starts();
         self.connector.starts_ended().await;
-        let left = std::mem::take(&mut *self.under_way.lock().unwrap_or_else(PoisonError::into_inner));
+        let left = std::mem::take(&mut *self.under_way.lock());
         for (name, kept) in left {
             let is_registered = |name: &str| {
                 let registered = self.registry.parameters_of(name);

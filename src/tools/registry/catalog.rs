@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::definitions::{DefinitionStore, Version};
 use super::search::{Error, Index};
@@ -63,7 +65,7 @@ impl Catalog {
 
     /// Answers a query. Blocks.
     pub(super) fn search(&self, query: &Query) -> Result<String, Error> {
-        let mut indexed = self.indexed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut indexed = self.indexed.lock();
         self.renew(&mut indexed).map_err(Error::Store)?;
         indexed.index.search(query)
     }

@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::drift;
@@ -100,7 +101,7 @@ impl DefinitionStore {
                 if_there(std::fs::remove_file(directory.join(format!("{server}.json")))).map(drop)
             }
             Self::Memory(servers) => {
-                servers.lock().unwrap_or_else(PoisonError::into_inner).remove(server);
+                servers.lock().remove(server);
                 Ok(())
             }
         }
@@ -111,7 +112,7 @@ impl DefinitionStore {
         match self {
             Self::Directory(directory) => file(directory, server).read(),
             Self::Memory(servers) => {
-                let servers = servers.lock().unwrap_or_else(PoisonError::into_inner);
+                let servers = servers.lock();
                 Ok(servers.get(server).map(|held| Definitions::clone(held)).unwrap_or_default())
             }
         }
@@ -122,7 +123,7 @@ impl DefinitionStore {
         match self {
             Self::Directory(directory) => Ok(file(directory, server).stamp()?.map(Version::File)),
             Self::Memory(servers) => {
-                let servers = servers.lock().unwrap_or_else(PoisonError::into_inner);
+                let servers = servers.lock();
                 Ok(servers.get(server).map(|held| Version::Memory(Arc::clone(held))))
             }
         }
@@ -136,7 +137,7 @@ impl DefinitionStore {
                 file(directory, server).change(|document| *document = definitions)
             }
             Self::Memory(servers) => {
-                let mut servers = servers.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut servers = servers.lock();
                 servers.insert(server.to_owned(), Arc::new(definitions));
                 Ok(())
             }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -83,7 +83,7 @@ impl Store {
         match self {
             Self::File(_) => Ok(self.entries()?.into_keys().collect()),
             Self::Memory(document) => {
-                let document = document.lock().unwrap_or_else(PoisonError::into_inner);
+                let document = document.lock();
                 Ok(document.servers.keys().cloned().collect())
             }
         }
@@ -111,7 +111,7 @@ impl Store {
         match self {
             Self::File(file) => file.change(put),
             Self::Memory(document) => {
-                put(&mut document.lock().unwrap_or_else(PoisonError::into_inner));
+                put(&mut document.lock());
                 Ok(())
             }
         }
@@ -121,9 +121,7 @@ impl Store {
     fn entries(&self) -> io::Result<BTreeMap<String, Entry>> {
         match self {
             Self::File(file) => Ok(file.read::<Document>()?.servers),
-            Self::Memory(document) => {
-                Ok(document.lock().unwrap_or_else(PoisonError::into_inner).servers.clone())
-            }
+            Self::Memory(document) => Ok(document.lock().servers.clone()),
         }
     }
 }

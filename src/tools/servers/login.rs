@@ -1,9 +1,10 @@
 //! A user logs in while a registration or a call waits.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::approval::{Action, ApprovalQueue, Approver, Denied, Gate, LOGIN, OnPage, Target};
@@ -33,7 +34,7 @@ pub(crate) async fn log_in(
     };
     let user = User { gate, queue, name, page: Mutex::default() };
     let login = connector.log_in(parameters, Some(&refusal), &[], &user, LOGIN_TIMEOUT).await;
-    let page = user.page.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let page = user.page.into_inner();
     match (login, page) {
         (Ok(()), page) => {
             if let Some(page) = page {
@@ -66,7 +67,7 @@ impl Opener for User<'_> {
             let action = Action::ours(LOGIN, arguments, Target::Url(visit.url.clone()));
             let opened = self.gate.send_to_page(action, self.queue).await;
             let page = opened.map_err(|denied: Denied| denied.to_string())?;
-            *self.page.lock().unwrap_or_else(PoisonError::into_inner) = Some(page);
+            *self.page.lock() = Some(page);
             Ok(Visited::Opened)
         })
     }

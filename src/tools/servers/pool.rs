@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
@@ -267,7 +268,7 @@ impl Pool {
     /// What is different in the tools of the servers that say so, as notes for the author of the code.
     pub(crate) async fn changes(&self) -> Vec<String> {
         let slots: Vec<_> = {
-            let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            let slots = self.slots.lock();
             slots.iter().map(|(name, slot)| (name.clone(), Arc::clone(slot))).collect()
         };
         let mut notes = Vec::new();
@@ -300,7 +301,7 @@ impl Pool {
 
     /// Closes the connection to `name`, which refers to another server now.
     pub(crate) async fn close(&self, name: &str) {
-        let slot = self.slots.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        let slot = self.slots.lock().remove(name);
         if let Some(slot) = slot {
             slot.close().await;
         }
@@ -321,14 +322,14 @@ impl Pool {
 
     /// Closes all connections, all at the same time. Servers that were still starting end in the background.
     pub(crate) async fn close_all(&self) {
-        let slots = std::mem::take(&mut *self.slots.lock().unwrap_or_else(PoisonError::into_inner));
+        let slots = std::mem::take(&mut *self.slots.lock());
         let closing = slots.into_values().map(|slot| async move { slot.close().await });
         futures::future::join_all(closing).await;
         self.connector.end_starts();
     }
 
     fn slot(&self, server: &str) -> Arc<Slot> {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.slots.lock();
         Arc::clone(slots.entry(server.to_owned()).or_default())
     }
 
@@ -380,7 +381,7 @@ impl Pool {
     }
 
     fn existing_slot(&self, server: &str) -> Option<Arc<Slot>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner).get(server).cloned()
+        self.slots.lock().get(server).cloned()
     }
 }
 

@@ -1,12 +1,13 @@
 //! Access control: one of two bearer tokens, from this machine only, and no browsers.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use parking_lot::RwLock;
 use subtle::ConstantTimeEq as _;
 
 use crate::ground::web::listener::Busy;
@@ -67,14 +68,14 @@ impl Keys {
 
     /// Makes a new token for callers; the earlier one is invalid from now on.
     pub(super) fn renew_caller(&self) -> String {
-        let mut token = self.caller.write().unwrap_or_else(PoisonError::into_inner);
+        let mut token = self.caller.write();
         *token = Token::new();
         token.0.clone()
     }
 
     fn role_of(&self, shown: &[u8]) -> Option<Role> {
         let is_host = self.host.as_ref().is_some_and(|token| token.matches(shown));
-        let is_caller = self.caller.read().unwrap_or_else(PoisonError::into_inner).matches(shown);
+        let is_caller = self.caller.read().matches(shown);
         match (is_host, is_caller) {
             (true, _) => Some(Role::Host),
             (_, true) => Some(Role::Caller),

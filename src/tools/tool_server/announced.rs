@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::connections::mcp_client::ServerParameters;
@@ -23,7 +23,7 @@ impl Announced {
             for_apps: BTreeSet::new(),
             definitions: BTreeMap::new(),
         };
-        let mut servers = self.lock();
+        let mut servers = self.0.lock();
         match servers.get(name) {
             Some(before) if *before == server => false,
             before => {
@@ -36,25 +36,21 @@ impl Announced {
 
     /// Removes `name`. Returns whether it was registered.
     pub(super) fn remove(&self, name: &str) -> bool {
-        self.lock().remove(name).is_some()
+        self.0.lock().remove(name).is_some()
     }
 
     pub(super) fn all(&self) -> BTreeMap<String, Registered> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Registered>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().clone()
     }
 }
 
 impl ServerLookup for Announced {
     fn find(&self, name: &str) -> io::Result<Option<Registered>> {
-        Ok(self.lock().get(name).cloned())
+        Ok(self.0.lock().get(name).cloned())
     }
 
     fn names(&self) -> io::Result<Vec<String>> {
-        Ok(self.lock().keys().cloned().collect())
+        Ok(self.0.lock().keys().cloned().collect())
     }
 
     fn how_to_register(&self) -> &'static str {

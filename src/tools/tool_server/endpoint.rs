@@ -1,12 +1,13 @@
 //! The tool server of a session: in the session's process, for calls of its kernel only.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode, header};
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
@@ -76,7 +77,7 @@ impl Endpoint {
 
     async fn replace(&self, listener: Option<Listener>) {
         let earlier = {
-            let mut place = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut place = self.listener.lock();
             std::mem::replace(&mut *place, listener)
         };
         if let Some(earlier) = earlier {
@@ -91,7 +92,7 @@ impl Endpoint {
 
     /// Its address, as the kernel sees it.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
-        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        let listener = self.listener.lock();
         listener.as_ref().map(Listener::address)
     }
 

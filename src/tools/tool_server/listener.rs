@@ -1,7 +1,6 @@
 //! The socket: listens on a loopback address until it is stopped.
 
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -9,6 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -81,7 +81,7 @@ impl Listener {
     /// Stops listening. Requests under way are answered with an error.
     pub(super) async fn stop(&self) {
         self.stop.cancel();
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let task = self.task.lock().take();
         if let Some(Err(error)) = futures::future::OptionFuture::from(task).await {
             tracing::error!(%error, "the tool server's task failed");
         }

@@ -4,9 +4,9 @@
 //! must have the same tool and arguments, and it can be resumed once.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ElicitRequest, ElicitResult, InputRequest,
     InputRequiredResult, InputResponses, JsonObject,
@@ -74,7 +74,7 @@ impl Parking {
 
     /// Takes out the calls that wait for a client which is gone; their questions can be asked again.
     pub(in crate::faces::mcp_server) fn abandon(&self) -> Vec<Ongoing> {
-        let calls = std::mem::take(&mut *self.calls.lock().unwrap_or_else(PoisonError::into_inner));
+        let calls = std::mem::take(&mut *self.calls.lock());
         let mut parked: Vec<Parked> = calls.into_values().filter(|parked| !parked.is_sent).collect();
         parked.sort_by_key(|parked| parked.number);
         let leave = |Parked { mut ongoing, questions, .. }: Parked| {
@@ -87,7 +87,7 @@ impl Parking {
     /// The results of calls whose clients have not come back, each once. A client that comes back later still
     /// gets its result.
     pub(in crate::faces::mcp_server) fn done_meanwhile(&self) -> Vec<Done> {
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = self.calls.lock();
         let mut parked: Vec<&mut Parked> = calls.values_mut().filter(|parked| !parked.is_sent).collect();
         parked.sort_by_key(|parked| parked.number);
         let done = |parked: &mut Parked| {
@@ -147,7 +147,7 @@ impl Parking {
         request: &CallToolRequestParams,
     ) -> String {
         let state = unguessable();
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = self.calls.lock();
         if calls.len() >= PARKED_CALLS {
             // Finished calls first: their clients have not come back for the result.
             let oldest = calls.iter().min_by_key(|(_, parked)| (!parked.ongoing.is_done(), parked.number));
@@ -166,7 +166,7 @@ impl Parking {
     }
 
     fn take(&self, state: &str, request: &CallToolRequestParams) -> Result<Parked, ErrorData> {
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = self.calls.lock();
         let Some(parked) = calls.get(state) else {
             let message = "no call waits under this `requestState`: it was taken up already, or given up";
             return Err(ErrorData::invalid_params(message, None));

@@ -5,9 +5,9 @@
 //! result for ever.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rmcp::ErrorData;
 use rmcp::model::{
     CallToolResponse, CallToolResult, CreateTaskResult, DetailedTask, ElicitRequest, InputRequest,
@@ -100,7 +100,7 @@ impl Tasks {
         connection: u64,
         left: &Left,
     ) -> Result<DetailedTask, ErrorData> {
-        let mut kept = self.lock();
+        let mut kept = self.kept.lock();
         let kept = find(&mut kept, id, left)?;
         kept.connection = connection;
         kept.last_asked = Instant::now();
@@ -137,7 +137,7 @@ impl Tasks {
         responses: &InputResponses,
         left: &Left,
     ) -> Result<(), ErrorData> {
-        let mut kept = self.lock();
+        let mut kept = self.kept.lock();
         let kept = find(&mut kept, id, left)?;
         answer(&mut kept.questions, Some(responses));
         Ok(())
@@ -145,7 +145,7 @@ impl Tasks {
 
     /// Interrupts a task. Its client need not ask again, so that its result comes with the next answer.
     pub(in crate::faces::mcp_server) fn cancel(&self, id: &str, left: &Left) -> Result<(), ErrorData> {
-        let mut kept = self.lock();
+        let mut kept = self.kept.lock();
         let kept = find(&mut kept, id, left)?;
         if kept.end.is_none() {
             kept.is_cancelled = true;
@@ -157,7 +157,7 @@ impl Tasks {
 
     /// The results that no client has fetched and that none will, each once.
     pub(in crate::faces::mcp_server) fn done_meanwhile(&self, left: &Left) -> Vec<Done> {
-        let mut kept = self.lock();
+        let mut kept = self.kept.lock();
         kept.iter_mut().for_each(|kept| kept.look(left));
         kept.iter_mut().filter_map(Kept::forgotten).collect()
     }
@@ -165,7 +165,7 @@ impl Tasks {
     /// Takes out the tasks of a client that is gone whose results it does not have; their questions can be asked again.
     pub(in crate::faces::mcp_server) fn abandon(&self, connection: u64) -> Vec<Ongoing> {
         let is_open = |kept: &mut Kept| kept.connection == connection && !kept.is_delivered;
-        let open: Vec<Kept> = self.lock().extract_if(.., is_open).collect();
+        let open: Vec<Kept> = self.kept.lock().extract_if(.., is_open).collect();
         let leave = |Kept { mut ongoing, questions, task, .. }: Kept| {
             ongoing.give_back(requests_of(questions));
             ongoing.name_task(task);
@@ -176,7 +176,7 @@ impl Tasks {
 
     /// Keeps a call as a task, or gives it back if there are too many.
     fn keep(&self, ongoing: Ongoing, connection: u64) -> Result<Task, Box<Ongoing>> {
-        let mut kept = self.lock();
+        let mut kept = self.kept.lock();
         if kept.len() >= KEPT {
             match kept.iter().position(|kept| kept.end.is_some() && kept.is_delivered) {
                 Some(oldest) => drop(kept.remove(oldest)),
@@ -191,10 +191,6 @@ impl Tasks {
         let task = Task::new(id, TaskStatus::Working, now.clone(), now).with_poll_interval_ms(POLL_MS);
         kept.push(Kept::new(ongoing, task.clone(), connection));
         Ok(task)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Kept>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

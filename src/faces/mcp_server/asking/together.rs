@@ -2,9 +2,10 @@
 //! the next question, whichever call asks it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{self, Notify};
 
 use super::gathering::GATHER;
@@ -65,15 +66,11 @@ pub(super) struct Turn<'a> {
 
 impl Together {
     pub(super) fn caller<'a>(&'a self, left: &'a Left) -> Caller<'a> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.last += 1;
         let number = state.last;
         state.callers.insert(number, Presence::Here);
         Caller { together: self, left, number }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -81,7 +78,7 @@ impl<'a> Caller<'a> {
     /// Has questions of this call asked, by this one or another.
     pub(super) fn share(&self, requests: impl IntoIterator<Item = ApprovalRequest>) {
         let shared = requests.into_iter().map(|request| Shared { caller: self.number, request });
-        self.together.state().waiting.extend(shared);
+        self.together.state.lock().waiting.extend(shared);
         self.together.came.notify_waiters();
     }
 
@@ -92,7 +89,7 @@ impl<'a> Caller<'a> {
     }
 
     fn end(&self, presence: Option<Presence>) -> Vec<ApprovalRequest> {
-        let mut state = self.together.state();
+        let mut state = self.together.state.lock();
         if state.callers.get(&self.number) == Some(&Presence::Here) {
             match presence {
                 Some(presence) => state.callers.insert(self.number, presence),
@@ -123,8 +120,8 @@ impl<'a> Caller<'a> {
                 continue;
             }
             let (mut questions, mut callers) = (VecDeque::new(), Vec::new());
-            self.together.state().asked = self.number;
-            for Shared { caller, request } in std::mem::take(&mut self.together.state().waiting) {
+            self.together.state.lock().asked = self.number;
+            for Shared { caller, request } in std::mem::take(&mut self.together.state.lock().waiting) {
                 callers.push((request.shared_action(), caller));
                 questions.push_back(request);
             }
@@ -138,7 +135,7 @@ impl<'a> Caller<'a> {
 
     /// Whether no other call has asked last.
     fn is_alone(&self) -> bool {
-        [0, self.number].contains(&self.together.state().asked)
+        [0, self.number].contains(&self.together.state.lock().asked)
     }
 
     async fn has_questions(&self) {
@@ -154,7 +151,7 @@ impl<'a> Caller<'a> {
 
     /// Whether a question of this call waits. Those that are over by now are dropped.
     fn is_waiting(&self) -> bool {
-        let mut state = self.together.state();
+        let mut state = self.together.state.lock();
         state.waiting.retain(|shared| !shared.request.is_closed());
         state.waiting.iter().any(|shared| shared.caller == self.number)
     }
@@ -188,7 +185,7 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let (mut of_none, mut ended) = (Vec::new(), Vec::new());
         {
-            let mut state = self.together.state();
+            let mut state = self.together.state.lock();
             for request in self.questions.drain(..) {
                 let caller = caller_of(&self.callers, &request);
                 match (caller, caller.and_then(|caller| state.callers.get(&caller))) {

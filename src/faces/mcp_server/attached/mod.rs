@@ -3,9 +3,10 @@
 mod person;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 pub(super) use self::person::serve;
@@ -94,13 +95,13 @@ impl Attached {
 
     /// Asks this person what the client's user is asked, too.
     fn ask_all(&self, number: u64) {
-        self.lock().asked_all.insert(number);
+        self.state.lock().asked_all.insert(number);
         self.queue.ask_people_all(true);
     }
 
     /// Notes whether somebody looks at the page of this number.
     fn look(&self, number: u64, is_looking: bool) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         match is_looking {
             true => state.looked_at.insert(number),
             false => state.looked_at.remove(&number),
@@ -114,12 +115,12 @@ impl Attached {
 
     /// Whether somebody has run a cell.
     pub(super) fn has_worked(&self) -> bool {
-        self.lock().has_worked
+        self.state.lock().has_worked
     }
 
     /// What the agent's next answer says of their cells, once.
     pub(super) fn news(&self) -> Vec<String> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let cells = match std::mem::take(&mut state.ran) {
             0 => return Vec::new(),
             1 => "a cell".to_owned(),
@@ -133,7 +134,7 @@ impl Attached {
 
     /// Notes that a person has run a cell. What its outcome says of earlier cells and of the kernel is for the agent too.
     fn ran(&self, outcome: &Outcome) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.ran += 1;
         state.has_worked = true;
         let mut notes = outcome.notes.clone();
@@ -148,7 +149,7 @@ impl Attached {
 
     /// Counts a person. Returns the questions that are open, too, if they can answer.
     fn arrive(&self, can_answer: bool) -> (Presence<'_>, Vec<Event>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.numbers += 1;
         let presence = Presence { attached: self, number: state.numbers, can_answer };
         if !can_answer {
@@ -162,12 +163,8 @@ impl Attached {
 
     /// Takes an answer. Returns whether it is the first one.
     fn answer(&self, question: u64, answer: Answered) -> bool {
-        let open = self.lock().open.remove(&question);
+        let open = self.state.lock().open.remove(&question);
         open.is_some_and(|open| open.answer.send(answer).is_ok())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
     }
 }
 
@@ -176,7 +173,7 @@ impl Drop for Presence<'_> {
         if !self.can_answer {
             return;
         }
-        let mut state = self.attached.lock();
+        let mut state = self.attached.state.lock();
         state.people -= 1;
         state.looked_at.remove(&self.number);
         state.asked_all.remove(&self.number);
@@ -189,10 +186,6 @@ impl Drop for Presence<'_> {
             state.open.clear();
         }
     }
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Asks all who are there what the queue brings. What comes at once can be asked together.
@@ -242,7 +235,7 @@ fn open(
     let outside = request.outside_of_grants();
     let (number, action, scope) = (next_question(), request.shared_action(), scope(&request));
     let (answer, answered) = oneshot::channel();
-    let mut state = lock(state);
+    let mut state = state.lock();
     if state.people == 0 {
         return None;
     }
@@ -266,7 +259,7 @@ async fn follow(
         answer = answered => answer.ok(),
         () = request.closed() => None,
     };
-    lock(&state).open.remove(&question);
+    state.lock().open.remove(&question);
     let fate = request.fate();
     let how = match answer {
         Some((answer, label)) if give(request, answer, label) => answer_in_words(answer),

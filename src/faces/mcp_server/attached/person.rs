@@ -1,10 +1,11 @@
 //! One person at a prompt: their cells, and all that they see.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tokio_util::codec::{FramedRead, LinesCodec};
@@ -131,7 +132,7 @@ impl Person {
     }
 
     fn interrupt(&self) {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let running = self.running.lock().clone();
         if let Some(running) = running {
             running.cancel();
         }
@@ -141,7 +142,7 @@ impl Person {
     fn run(self: &Arc<Self>, code: String) {
         let cancel = self.session().cell_token();
         {
-            let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut running = self.running.lock();
             if running.is_some() {
                 return;
             }
@@ -181,7 +182,7 @@ impl Person {
             {
                 person.attached().ran(outcome);
             }
-            *person.running.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *person.running.lock() = None;
             // Fails only if the person has left.
             person.answers.send(done(&outcome)).await.ok();
         });

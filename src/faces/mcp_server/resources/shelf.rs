@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use rmcp::model::Resource;
 
 use super::address::Address;
@@ -23,7 +23,7 @@ impl Shelf {
     /// Lists the resources of a cell, and returns them.
     pub(in crate::faces::mcp_server) fn add(&self, outcome: &Outcome) -> Vec<Resource> {
         let resources = resources_of(outcome);
-        let mut newest = self.lock();
+        let mut newest = self.newest.lock();
         for resource in &resources {
             newest.push_front(resource.clone());
         }
@@ -33,11 +33,7 @@ impl Shelf {
 
     /// Those that are listed.
     pub(super) fn all(&self) -> Vec<Resource> {
-        self.lock().iter().cloned().collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Resource>> {
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+        self.newest.lock().iter().cloned().collect()
     }
 }
 

@@ -1,9 +1,10 @@
 //! Between the session and the browsers: passes what the session says to all browsers, and what people answer back.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures::StreamExt as _;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{broadcast, mpsc};
@@ -122,11 +123,11 @@ impl Hub {
     }
 
     pub(super) fn scene(&self) -> MutexGuard<'_, Scene> {
-        self.scene.lock().unwrap_or_else(PoisonError::into_inner)
+        self.scene.lock()
     }
 
     fn count(&self) -> MutexGuard<'_, usize> {
-        self.browsers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.browsers.lock()
     }
 
     /// Reports how many browsers there are.

@@ -4,10 +4,9 @@
 //! the page's script keeps in its memory. Browsers send cookies to every port of a host, so that a server of the code that
 //! is decided about could see the cookie; the key belongs to the page's own port. The key is in no file and no URL.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use subtle::ConstantTimeEq as _;
 
@@ -64,7 +63,7 @@ impl Lock {
 
     /// The code that opens the page now.
     pub(super) fn code(&self) -> String {
-        self.state().code.clone()
+        self.state.lock().code.clone()
     }
 
     /// What the browser gets for the right code: the value of its cookie, and the key.
@@ -74,14 +73,14 @@ impl Lock {
 
     /// How often the page was entered.
     pub(super) fn entries(&self) -> usize {
-        self.state().entries
+        self.state.lock().entries
     }
 
     /// Tries a code. Blanks and hyphens in it, and the case of its letters, do not matter.
     pub(super) fn enter(&self, tried: &str) -> Result<Tried, NoChance> {
         let is_part = |character: &char| !matches!(character, '-' | ' ');
         let tried: String = tried.chars().filter(is_part).map(|char| char.to_ascii_uppercase()).collect();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let expected: String = state.code.chars().filter(is_part).collect();
         if expected.as_bytes().ct_eq(tried.as_bytes()).into() {
             *state = State { code: code()?, wrong: 0, entries: state.entries + 1 };
@@ -94,10 +93,6 @@ impl Lock {
     /// Whether a request has both secrets.
     pub(super) fn admits(&self, cookie: &[u8], key: &[u8]) -> bool {
         (self.cookie.as_bytes().ct_eq(cookie) & self.key.as_bytes().ct_eq(key)).into()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,8 +1,9 @@
 //! The connections of listeners: their limit, and which idle one is closed for a new one.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::peer::Peer;
@@ -50,7 +51,7 @@ impl Connections {
     /// Adds a connection; at the limit, another user's idle one is closed for it, else the user's, the oldest first.
     /// `None` if all are busy.
     pub(super) fn enter(&self, peer: Peer) -> Option<Arc<Connection>> {
-        let mut open = self.open();
+        let mut open = self.open.lock();
         if open.count() >= self.most {
             let (_, leave) = open.idle.pop_first()?;
             leave.cancel();
@@ -62,11 +63,7 @@ impl Connections {
 
     /// Whether one has to leave for the next.
     pub(super) fn is_full(&self) -> bool {
-        self.open().count() >= self.most
-    }
-
-    fn open(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().count() >= self.most
     }
 }
 
@@ -95,35 +92,31 @@ impl Connection {
 
     /// Marks it busy: a request has arrived that was admitted.
     pub(super) fn hold(self: &Arc<Self>) -> Held {
-        let mut open = self.connections.open();
-        if let Some(place) = self.place().take()
+        let mut open = self.connections.open.lock();
+        if let Some(place) = self.place.lock().take()
             && open.idle.remove(&place).is_some()
         {
             open.busy += 1;
         }
         Held(Arc::clone(self))
     }
-
-    fn place(&self) -> MutexGuard<'_, Option<Place>> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let mut open = self.0.connections.open();
+        let mut open = self.0.connections.open.lock();
         // It is closed already if it was chosen just before it became busy.
         if !self.0.leave.is_cancelled() {
             open.busy -= 1;
-            *self.0.place() = Some(open.add(self.0.peer, self.0.leave.clone()));
+            *self.0.place.lock() = Some(open.add(self.0.peer, self.0.leave.clone()));
         }
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if let Some(place) = self.place().take() {
-            self.connections.open().idle.remove(&place);
+        if let Some(place) = self.place.lock().take() {
+            self.connections.open.lock().idle.remove(&place);
         }
     }
 }
@@ -165,7 +158,7 @@ mod tests {
         assert!(connections.enter(Peer::User).is_none());
         drop(busy);
         drop((first, second));
-        let open = connections.open();
+        let open = connections.open.lock();
         assert_eq!((open.idle.len(), open.busy), (0, 0));
     }
 
@@ -176,7 +169,7 @@ mod tests {
         let second = connections.enter(Peer::User).unwrap();
         drop(first.hold());
         drop((first, second));
-        let open = connections.open();
+        let open = connections.open.lock();
         assert_eq!((open.idle.len(), open.busy), (0, 0));
     }
 }

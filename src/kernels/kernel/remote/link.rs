@@ -1,10 +1,11 @@
 //! The connection to a remote kernel, reopened after a break, and shared by cells and calls.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Sink, SinkExt as _, StreamExt as _};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::{Notify, mpsc, watch};
@@ -347,30 +348,26 @@ impl Outgoing {
         Self { queue: Mutex::new(queue), has_more: Notify::new() }
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn push(&self, frame: Frame) {
-        self.queue().frames.push_back(frame);
+        self.queue.lock().frames.push_back(frame);
         self.has_more.notify_one();
     }
 
     fn is_empty(&self) -> bool {
-        self.queue().frames.is_empty()
+        self.queue.lock().frames.is_empty()
     }
 
     /// When the network last accepted a message while others waited. A message accepted with an empty queue
     /// may be in a buffer of ours.
     fn last_progress(&self) -> Option<Instant> {
-        let queue = self.queue();
+        let queue = self.queue.lock();
         (!queue.frames.is_empty()).then_some(queue.last_written)
     }
 
     /// Writes queued messages until that fails.
     async fn write(&self, mut sink: impl Sink<Frame, Error = tungstenite::Error> + Unpin) -> String {
         loop {
-            let frame = self.queue().frames.front().cloned();
+            let frame = self.queue.lock().frames.front().cloned();
             let Some(frame) = frame else {
                 self.has_more.notified().await;
                 continue;
@@ -380,7 +377,7 @@ impl Outgoing {
                 Ok(Err(error)) => return error.to_string(),
                 Err(_) => return "the network takes nothing any more".to_owned(),
             }
-            let mut queue = self.queue();
+            let mut queue = self.queue.lock();
             queue.frames.pop_front();
             queue.last_written = Instant::now();
         }

@@ -4,7 +4,7 @@
 //! that was judged. Each has a connection of its own, so that none can end in another's.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{self, HeaderName};
@@ -17,6 +17,7 @@ use hyper::server::conn::http1 as server;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 
 use super::Server;
@@ -80,7 +81,7 @@ pub(super) async fn serve(client: impl Client, server: &Arc<Server>) -> io::Resu
         .with_upgrades()
         .await
         .map_err(io::Error::other)?;
-    let tunnel: Option<Tunnel> = tunnel.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let tunnel: Option<Tunnel> = tunnel.lock().take();
     if let Some((upgrade, mut server)) = tunnel {
         let mut client = TokioIo::new(upgrade.await.map_err(io::Error::other)?);
         tokio::io::copy_bidirectional(&mut client, &mut server).await?;
@@ -112,7 +113,7 @@ async fn connect(
     let (host, port) = target(authority, port)?;
     let stream = server.dialer.dial(&host, port).await?;
     let upgrade = hyper::upgrade::on(&mut request);
-    *tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some((upgrade, stream));
+    *tunnel.lock() = Some((upgrade, stream));
     Ok(Response::new(Either::Right(Full::default())))
 }
 
