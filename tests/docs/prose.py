@@ -3,6 +3,7 @@
 - links between the Markdown files of the repository lead to files, and to headings that are there;
 - every page is in the summary, and only pages are;
 - every decision is in the list of decisions, by its title;
+- files of Rust that texts for developers name are there;
 - ARCHITECTURE.md is short, links every page about the architecture, and its glossary has words of the program;
 - the table of flags has the flags of `--help` (with `--binary`);
 - the messages in the tables of troubleshooting are the program's;
@@ -144,6 +145,21 @@ def problems_of_the_decisions():
             yield f"docs/decisions/README.md calls {name} `{title}`, which is not its title"
     for name in sorted(every):
         yield f"docs/decisions/README.md has no line for {name}"
+
+
+def problems_of_named_files():
+    sources = [
+        f"/{file.relative_to(REPOSITORY).as_posix()}"
+        for directory in ("benches", "examples", "src", "tests")
+        for file in (REPOSITORY / directory).rglob("*.rs")
+    ]
+    texts = [REPOSITORY / "ARCHITECTURE.md", REPOSITORY / "CONTRIBUTING.md"]
+    for file in texts + [
+        file for directory in FOR_DEVELOPERS for file in directory.rglob("*.md")
+    ]:
+        for name in re.findall(r"`([\w./-]+\.rs)`", file.read_text()):
+            if not any(it.endswith(f"/{name}") for it in sources):
+                yield f"{file.relative_to(REPOSITORY)} names {name}, which is not there"
 
 
 def problems_of_the_architecture():
@@ -328,6 +344,7 @@ def main():
         "links lead somewhere": problems_of_links(),
         "every page is in the summary": problems_of_the_summary(),
         "every decision is in the list": problems_of_the_decisions(),
+        "files of Rust that texts name are there": problems_of_named_files(),
         "ARCHITECTURE.md is a short way in": problems_of_the_architecture(),
         "messages are the program's": problems_of_messages(),
         "texts for models are whole": problems_of_texts_for_models(),
