@@ -124,14 +124,20 @@ def of_called_module(error):
     while tb.tb_next is not None:
         tb = tb.tb_next
     frame = tb.tb_frame
+    known = {**frame.f_globals, **frame.f_locals}
+    modules = {}
     for name in frame.f_code.co_names + frame.f_code.co_varnames:
-        value = frame.f_locals.get(name, frame.f_globals.get(name))
-        if (
-            isinstance(value, type(sys))
-            and hasattr(value, "CLIENT")
-            and hasattr(value, "run")
-        ):
-            return f"a tool is called by the function of its module: `{name}.run(...)`"
+        # A variable, or an attribute of a module that was named before.
+        owners = [(f"{path}.{name}", vars(module)) for path, module in modules.items()]
+        for path, names in [(name, known), *owners]:
+            value = names.get(name)
+            if not isinstance(value, type(sys)):
+                continue
+            if hasattr(value, "CLIENT") and hasattr(value, "run"):
+                return (
+                    f"a tool is called by the function of its module: `{path}.run(...)`"
+                )
+            modules[path] = value
     return None
 
 

@@ -247,6 +247,10 @@ pub(crate) async fn wrong_names_are_answered_with_the_right_ones() {
             "a tool is called by the function of its module: `say.run(...)`",
         ),
         (
+            "from mcptools import probe\nprobe.echo(text='a')",
+            "a tool is called by the function of its module: `probe.echo.run(...)`",
+        ),
+        (
             "from mcptools.probe import CLIENT\nCLIENT.run_sync(tool_name='eco', tool_args={})",
             "`probe` was registered without it; did you mean `echo`?",
         ),

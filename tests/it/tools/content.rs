@@ -145,6 +145,8 @@ async fn wrong_names_are_answered_with_the_right_ones() {
     assert!(text.contains("no tool 'pictures'; did you mean 'picture'"), "{text}");
     let text = ipybox.cell("import mcptools.probe\nmcptools.probe.echo.run(txt='x')").await.error();
     assert!(text.contains("Field required; 'txt' is no field"), "{text}");
+    let text = ipybox.cell("mcptools.probe.echo.run('x')").await.error();
+    assert!(text.contains("instance of Params; the fields are: text"), "{text}");
     let text = ipybox.cell("print(mcptools.probe.echo)").await.ok();
     assert!(text.contains("Gives the text back.\n\nrun(text: str) -> ToolResult"), "{text}");
     let text = ipybox.cell("mcptools.probe.echo.run?").await.ok();

@@ -214,7 +214,10 @@ def _with_hints(
     faults = []
     for fault in error.errors(include_url=False):
         message = fault["msg"]
-        if len(fault["loc"]) == 1:
+        if fault["type"] == "model_type" and not fault["loc"]:
+            # Such as the value of the only field, without its name.
+            message += f"; {_or_all('', fields)}"
+        elif len(fault["loc"]) == 1:
             name = str(fault["loc"][0])
             if fault["type"] == "extra_forbidden":
                 message += f"; {_or_all(name, fields)}"
