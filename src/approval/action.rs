@@ -13,7 +13,7 @@ use crate::ground::text::visible::line;
 /// An action that needs a decision before it runs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Action {
-    /// The name under which the MCP server is registered; [`OURSELVES`](super::OURSELVES) for actions that
+    /// The name under which the MCP server is registered; [`OURSELVES`] for actions that
     /// are no MCP tool.
     pub(crate) server_name: String,
     /// The tool's name on its server.

@@ -86,7 +86,7 @@ pub struct KernelSettings {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SandboxSettings {
-    /// The program that makes it. Default: [`SandboxBackend::Srt`](crate::SandboxBackend::Srt).
+    /// The program that makes it. Default: [`SandboxBackend::Srt`].
     pub backend: SandboxBackend,
     /// What code in it may do: a file in the settings format of sandbox-runtime. Default: the policy
     /// `sandbox-default.json`, which is part of the program.

@@ -4,8 +4,8 @@
 //! for the lock of a file that was renamed meanwhile starts over with the new file. So no line is torn, none
 //! is lost in a file that is removed, and no two processes rotate at the same time.
 //!
-//! Under the same lock the [chain](super::chain) is continued: from the last line of the file, or if the file is new, of
-//! the one that had its name before.
+//! Under the same lock the [`chain`] is continued: from the last line of the file, or if the file is new, of the one that
+//! had its name before.
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata, OpenOptions};

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use super::excerpt::Excerpt;
 use crate::kernels::kernel::plain;
 
-/// The newest text of a cell, from its beginning or from the last [`take`](Self::take) on.
+/// The newest text of a cell, from its beginning or from the last [`take_shown`](Self::take_shown) on.
 #[derive(Debug)]
 pub(crate) struct Unread {
     limit: usize,

@@ -1,6 +1,6 @@
 //! Where a session's kernels run: on this machine, in a sandbox on it, or where a Jupyter server runs them.
 //!
-//! [`config::Site`](crate::config::Site) decides it; [`open`] makes the starter of kernels and the installer
+//! [`config::Site`](crate::config::Site) decides it; [`open()`] makes the starter of kernels and the installer
 //! of packages for it.
 
 mod installer;
