@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Error;
 use super::audience::Audience;
-use super::cell::{Cell, Outcome};
+use super::cell::{Author, Cell, Outcome};
 use super::end::{End, KernelState};
 use super::follow::{Followed, follow};
 use super::offers::Offers;
@@ -21,7 +21,7 @@ use crate::approval::Gate;
 use crate::ground::telemetry::{self, Context};
 use crate::ground::text::describe;
 use crate::kernels::checkpoint::Checkpoint;
-use crate::kernels::kernel::{self, Death, Event, Inquiry, Insight, Kernel};
+use crate::kernels::kernel::{self, Death, Event, ExecuteRequest, Inquiry, Insight, Kernel};
 use crate::kernels::output::Late;
 use crate::session::site::{self, Kernels};
 use crate::tools::servers::Pool;
@@ -254,9 +254,14 @@ impl Worker {
     }
 
     /// Sends code to the kernel, or to a fresh one if the kernel has died since the last cell.
-    async fn send(&mut self, Cell { code, has_views, .. }: &Cell) -> Result<String, Error> {
+    async fn send(&mut self, cell: &Cell) -> Result<String, Error> {
+        let request = ExecuteRequest {
+            code: cell.code.clone(),
+            store_history: cell.author != Author::Ourselves,
+            has_views: cell.has_views,
+        };
         if let Some(kernel) = self.kernel.as_mut() {
-            match kernel.execute(code.clone(), *has_views).await {
+            match kernel.execute(&request).await {
                 Ok(request) => return Ok(request),
                 // The remote kernel runs on, and may be reachable again later.
                 Err(error @ kernel::Error::Disconnected(_)) => return Err(site::Error::Kernel(error).into()),
@@ -274,7 +279,7 @@ impl Worker {
         }
         self.start_kernel().await?;
         let Some(kernel) = self.kernel.as_mut() else { return Err(Error::Stopped) };
-        Ok(kernel.execute(code.clone(), *has_views).await.map_err(site::Error::Kernel)?)
+        Ok(kernel.execute(&request).await.map_err(site::Error::Kernel)?)
     }
 
     /// Reads the remaining messages of a kernel that accepts no requests any more. Returns how it ended if

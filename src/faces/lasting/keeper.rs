@@ -36,7 +36,7 @@ const CONNECTIONS: usize = 16;
 const PEOPLE: usize = 8;
 
 /// How long it takes at most to notice that a client is gone.
-const NOTICE: Duration = Duration::from_millis(20);
+const NOTICE: Duration = Duration::from_millis(50);
 
 /// How often the memory of a session without a client is looked at.
 const MEMORY_INTERVAL: Duration = Duration::from_secs(60);

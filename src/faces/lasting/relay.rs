@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rmcp::transport::stdio_pipes;
@@ -12,6 +13,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::Command;
+use tokio_util::io::InspectWriter;
 use tokio_util::sync::CancellationToken;
 
 use super::entry::Entry;
@@ -20,7 +22,7 @@ use super::likeness::Likeness;
 use super::list::{Found, find};
 use super::{Error, GREETING_TIME};
 use crate::config::{Settings, create_in, create_workspace, sessions_dir, states_dir};
-use crate::faces::mcp_server::{Error as ServeError, end_on_signals};
+use crate::faces::mcp_server::{Error as ServeError, end_on_signals, receipt};
 use crate::ground::env::Variables;
 
 /// How much is passed on at once.
@@ -31,6 +33,9 @@ const ENDING: Duration = Duration::from_secs(1);
 
 /// How long a client that has ended its input may take to read what is left.
 const LAST_READING: Duration = Duration::from_secs(2);
+
+/// How long a client that dies may take to close all that it has open.
+const CLOSING: Duration = Duration::from_millis(5);
 
 /// How often the log of the session is looked at, for messages to show.
 const LOG_INTERVAL: Duration = Duration::from_millis(250);
@@ -93,7 +98,7 @@ async fn take_over(
             )),
             // It is ending, or does not answer: a new session does not depend on it.
             Err(error) => {
-                tracing::warn!(%error, session = %id, "a kept session could not be taken over");
+                tracing::debug!(%error, session = %id, "a kept session could not be taken over");
                 failed.push(entry_again);
             }
         }
@@ -211,7 +216,11 @@ impl Attended {
     /// Passes bytes on in both directions until either side ends, and shows the log meanwhile.
     async fn pass(self) -> Result<(), Error> {
         let Self { entry, mut input, mut output, mut log } = self;
-        let (stdin, mut stdout) = stdio_pipes();
+        let (stdin, stdout) = stdio_pipes();
+        let read = AtomicU64::new(0);
+        let mut stdout = InspectWriter::new(stdout, |bytes| {
+            read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        });
         let mut stdin = BufReader::with_capacity(BUFFER_BYTES, stdin);
         let (mut is_sending, mut has_client_ended) = (true, false);
         let to_client = async {
@@ -221,6 +230,13 @@ impl Attended {
         };
         let to_session = async {
             let copied = tokio::io::copy_buf(&mut stdin, &mut output).await;
+            // A client that dies closes stdin and stdout one after the other.
+            tokio::time::sleep(CLOSING).await;
+            let bytes = read.load(Ordering::Relaxed);
+            if copied.is_ok() && bytes > 0 && is_all_read() {
+                // Without it, the session repeats the last answer.
+                output.write_all(receipt(bytes).as_bytes()).await.ok();
+            }
             output.shutdown().await.ok();
             copied
         };
@@ -251,6 +267,26 @@ impl Attended {
             Err(source) => Err(Error::Connection { id: entry.id(), source }),
         }
     }
+}
+
+/// Whether somebody who lives has read all that was written to stdout, as far as that can be known.
+fn is_all_read() -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        use rustix::fs::{FileType, fstat};
+
+        let stdout = rustix::stdio::stdout();
+        let is_pipe = fstat(stdout).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
+        let mut polled = [PollFd::from_borrowed_fd(stdout, PollFlags::OUT)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        is_pipe
+            && poll(&mut polled, Some(&now)).is_ok()
+            && !polled[0].revents().contains(PollFlags::ERR)
+            && rustix::io::ioctl_fionread(stdout).is_ok_and(|unread| unread == 0)
+    }
+    #[cfg(not(target_os = "linux"))]
+    false
 }
 
 /// The log of a session, which is shown on stderr as it grows.

@@ -130,11 +130,14 @@ impl Deliveries {
         self.state.lock().newest.is_some()
     }
 
-    /// Ends a connection: what was sent on it after the last request may not have been read. Its client may have been stopped
-    /// long before its end, as by a sleeping machine.
-    pub(super) fn disconnected(&self, connection: u64) {
+    /// Ends a connection: unless all `was_read`, what was sent on it after the last request may not have been. Its client
+    /// may have been stopped long before its end, as by a sleeping machine.
+    pub(super) fn disconnected(&self, connection: u64, was_read: bool) {
         let mut state = self.state.lock();
         state.under_way.retain(|call, _| call.connection != connection);
+        if was_read {
+            return;
+        }
         let newest = state.newest;
         let is_last = |sent: &Sent| sent.id.connection == connection && Some(sent.at) > newest;
         let last: Vec<CallId> =

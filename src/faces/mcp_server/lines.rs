@@ -16,6 +16,8 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Mutex;
 use tokio_util::codec::{Decoder, FramedRead};
 
+use super::receipt::Receipt;
+
 /// The longest message accepted from the client.
 const MAX_MESSAGE_BYTES: usize = 256 * 1024 * 1024;
 
@@ -32,15 +34,16 @@ const BEGIN: &str = "the session has not begun: send `initialize` first. A reque
 pub(super) struct Lines<R, W> {
     input: FramedRead<R, LineDecoder>,
     output: Arc<Mutex<W>>,
+    receipt: Arc<Receipt>,
     /// An error response still to be written. Kept, because `receive` may be cancelled at any await.
     refusal: Option<Value>,
     has_begun: bool,
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Lines<R, W> {
-    pub(super) fn new(input: R, output: W) -> Self {
+    pub(super) fn new(input: R, output: W, receipt: Arc<Receipt>) -> Self {
         let input = FramedRead::new(input, LineDecoder::default());
-        Self { input, output: Arc::new(Mutex::new(output)), refusal: None, has_begun: false }
+        Self { input, output: Arc::new(Mutex::new(output)), receipt, refusal: None, has_begun: false }
     }
 
     /// What to do with a message before the session has begun: rmcp would end at the first that is no request.
@@ -83,14 +86,14 @@ where
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
-        let output = Arc::clone(&self.output);
-        async move { write(&output, &message).await }
+        let (output, receipt) = (Arc::clone(&self.output), Arc::clone(&self.receipt));
+        async move { write(&output, &receipt, &message).await }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
             if let Some(refusal) = &self.refusal {
-                write(&self.output, refusal).await.ok()?;
+                write(&self.output, &self.receipt, refusal).await.ok()?;
                 self.refusal = None;
             }
             let line = match self.input.next().await? {
@@ -105,6 +108,7 @@ where
                 understood => understood,
             };
             match understood {
+                Understood::Message(message) if self.receipt.understand(&message) => {}
                 Understood::Message(message) => return Some(*message),
                 Understood::Nothing => {}
                 Understood::Refused { id, code, reason } => {
@@ -121,10 +125,15 @@ where
     }
 }
 
-async fn write<W: AsyncWrite + Unpin>(output: &Mutex<W>, message: &impl serde::Serialize) -> io::Result<()> {
+async fn write<W: AsyncWrite + Unpin>(
+    output: &Mutex<W>,
+    receipt: &Receipt,
+    message: &impl serde::Serialize,
+) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     let mut output = output.lock().await;
+    receipt.send(line.len());
     output.write_all(&line).await?;
     output.flush().await
 }

@@ -17,6 +17,7 @@ mod lines;
 mod news;
 mod pictures;
 mod progress;
+mod receipt;
 mod register;
 mod reply;
 mod reset;
@@ -58,6 +59,7 @@ use self::earlier::{Done, Earlier, Why, name_of, text_of};
 use self::left::Left;
 use self::news::News;
 use self::progress::Progress;
+pub(crate) use self::receipt::receipt;
 use self::resources::Shelf;
 pub use self::serving::Error;
 pub(crate) use self::serving::{Codes, Serving};
@@ -171,11 +173,11 @@ impl McpServer {
     }
 
     /// Keeps what a client that is gone waited for.
-    fn put_aside(&self, connection: u64) {
+    fn put_aside(&self, connection: u64, was_read: bool) {
         for call in self.parking.abandon().into_iter().chain(self.tasks.abandon(connection)) {
             self.left.put(call);
         }
-        self.deliveries.disconnected(connection);
+        self.deliveries.disconnected(connection, was_read);
     }
 
     /// Adds news, and earlier answers that may not have reached the client, to an answer.

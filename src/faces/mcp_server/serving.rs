@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use super::arrivals::Arrivals;
 use super::attached;
 use super::lines::Lines;
+use super::receipt::Receipt;
 use super::sessions::open_session;
 use super::traced::Traced;
 use super::{Connection, Handler, McpServer};
@@ -102,7 +103,9 @@ impl Serving {
         let calls = TaskTracker::new();
         let is_outlived = outlived_by.is_some();
         let connection = Connection { number, closed: closed.clone(), outlived_by, calls: calls.clone() };
-        let transport = Arrivals::new(Lines::new(input, output), closed.clone());
+        let receipt = Arc::<Receipt>::default();
+        let lines = Lines::new(input, output, Arc::clone(&receipt));
+        let transport = Arrivals::new(lines, closed.clone());
         let handler = Handler { server: Arc::clone(&self.server), connection };
         // What rmcp ends cancels its requests; those of a session that is outlived must be put aside before.
         let end = if is_outlived { CancellationToken::new() } else { closed.clone() };
@@ -131,7 +134,7 @@ impl Serving {
             if tokio::time::timeout(PUT_ASIDE, calls.wait()).await.is_err() {
                 tracing::warn!("calls of a client that is gone are still under way");
             }
-            self.server.put_aside(number);
+            self.server.put_aside(number, receipt.is_complete());
         }
         ended
     }

@@ -156,7 +156,7 @@ class Kernel:
             request = self._next_request()
             if request["type"] == "execute_request":
                 self._has_views = request["content"]["has_views"]
-                self._execute(request["cell"].encode(), request["content"]["code"])
+                self._execute(request["cell"].encode(), request["content"])
             elif request["type"] in ipybox_inquiry.ANSWERS:
                 self._answer(request)
             elif request["type"] == "refresh_imports":
@@ -213,7 +213,7 @@ class Kernel:
 
     # Cells
 
-    def _execute(self, cell, code):
+    def _execute(self, cell, content):
         self._host.begin(cell)
         self._is_interrupted = False
         self.shell._last_traceback = None
@@ -222,7 +222,9 @@ class Kernel:
             try:
                 self._is_in_cell = True
                 signal.signal(signal.SIGINT, self._handler)
-                result = self.shell.run_cell(code, store_history=True)
+                result = self.shell.run_cell(
+                    content["code"], store_history=content["store_history"]
+                )
                 error = result.error_before_exec or result.error_in_exec
             finally:
                 self._end_of_code()

@@ -58,6 +58,23 @@ const SHARED_MODULES: [(&str, &str); 12] = python_modules![
     "ipybox_viewing", "ipybox_views",
 ];
 
+/// Code to run.
+#[derive(Debug)]
+pub(crate) struct ExecuteRequest {
+    pub(crate) code: String,
+    /// Whether IPython's history has it, and counts it.
+    pub(crate) store_history: bool,
+    /// Whether objects that a client can show as more than text come with their views.
+    pub(crate) has_views: bool,
+}
+
+impl ExecuteRequest {
+    /// The code without a byte order mark, which Python leaves out in files, too.
+    fn code(&self) -> &str {
+        self.code.strip_prefix('\u{feff}').unwrap_or(&self.code)
+    }
+}
+
 /// Why a kernel could not be started or communicated with.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -180,7 +197,8 @@ impl Kernel {
 
     /// Runs code of our own to its end and returns other messages that arrived meanwhile.
     async fn run(&mut self, code: String) -> Result<Vec<Message>, Error> {
-        let mut fold = Fold::new(self.execute(code, false).await?);
+        let request = ExecuteRequest { code, store_history: false, has_views: false };
+        let mut fold = Fold::new(self.execute(&request).await?);
         let mut others = Vec::new();
         while !fold.is_complete() {
             match self.next().await? {
@@ -194,17 +212,11 @@ impl Kernel {
         Ok(others)
     }
 
-    /// Sends `code` to be run and returns the id that its messages will carry.
-    ///
-    /// A byte order mark at its beginning is left out, as Python does in files. If `has_views`, objects that a client can
-    /// show as more than text come with their views.
-    pub(crate) async fn execute(&mut self, mut code: String, has_views: bool) -> Result<String, Error> {
-        if code.starts_with('\u{feff}') {
-            code.remove(0);
-        }
+    /// Sends code to be run and returns the id that its messages will carry.
+    pub(crate) async fn execute(&mut self, request: &ExecuteRequest) -> Result<String, Error> {
         match self {
-            Self::Own(kernel) => kernel.execute(&code, has_views),
-            Self::Remote(kernel) => kernel.execute(&code, has_views).await,
+            Self::Own(kernel) => kernel.execute(request),
+            Self::Remote(kernel) => kernel.execute(request).await,
         }
     }
 

@@ -25,7 +25,7 @@ use super::death::Manner;
 use super::launch::KernelProcess;
 use super::message::{Content, Message, Shown};
 use super::output::{Output, Piece};
-use super::{Death, Error, Event, Launch, Limits};
+use super::{Death, Error, Event, ExecuteRequest, Launch, Limits};
 use crate::ground::budget::{MESSAGE_BYTES, Scan};
 use crate::kernels::sandbox::{KernelControl, KernelNews, Sandbox};
 
@@ -160,13 +160,18 @@ impl OwnKernel {
         Ok(kernel)
     }
 
-    /// Sends `code` to be run and returns the id that its messages will carry.
-    pub(super) fn execute(&mut self, code: &str, has_views: bool) -> Result<String, Error> {
+    /// Sends code to be run and returns the id that its messages will carry.
+    pub(super) fn execute(&mut self, request: &ExecuteRequest) -> Result<String, Error> {
         if let Some(status) = self.has_ended()? {
             return Err(Error::Ended(self.death(status)));
         }
         let id = uuid::Uuid::new_v4().simple().to_string();
-        self.request("execute_request", &id, &json!({ "code": code, "has_views": has_views }))?;
+        let content = json!({
+            "code": request.code(),
+            "store_history": request.store_history,
+            "has_views": request.has_views,
+        });
+        self.request("execute_request", &id, &content)?;
         Ok(id)
     }
 

@@ -28,6 +28,8 @@ async fn the_next_client_goes_on_after_any_end_of_the_one_before() {
     assert!(text.contains("[Variables of the session: `os`, `pid`, `x`.]"), "{text}");
     assert!(text.ends_with("\n42"), "{text}");
     assert_eq!(client.cell("x").await.ok(), "42");
+    // What we ask the kernel ourselves is not in its history.
+    assert_eq!(client.cell("print(In[2:])").await.ok(), r"['x += 1\nprint(x)', 'x', 'print(In[2:])']");
     client.stop().await;
 
     let mut client = kept.client(&[]).await;
@@ -302,7 +304,10 @@ async fn clients_that_come_for_one_call_do_not_pile_up_answers() {
         let mut client = kept.client(&[]).await;
         let text = client.cell(&format!("'answer {number}'")).await.ok();
         let answers = text.matches("[Answer of an earlier call").count();
-        assert!(answers <= 2, "{text}");
+        // Only on Linux it is known whether the client has read them.
+        let expected = if cfg!(target_os = "linux") { 0..=0 } else { 0..=2 };
+        assert!(expected.contains(&answers), "{text}");
+        assert!(text.ends_with(&format!("'answer {number}'")), "{text}");
         client.close_input();
         client.ended().await;
         kept.left_session().await;

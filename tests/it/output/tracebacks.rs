@@ -312,5 +312,7 @@ pub(crate) async fn a_package_that_changes_is_imported_anew() {
     assert_eq!(ipybox.cell(code).await.ok(), "True new");
     let shown = ipybox.cell("from mcptools.s import two").await.error();
     assert!(shown.contains("cannot import name 'two'"), "{shown}");
+    // What we have the kernel do after registrations is not in its history.
+    assert_eq!(ipybox.cell("len(In)").await.ok(), "6");
     ipybox.stop().await;
 }

@@ -11,7 +11,9 @@ use serde::Deserialize;
 
 use super::recordings::{assert_snapshot, directory, summary};
 use crate::kernels::kernel::message::Shown;
-use crate::kernels::kernel::{Content, Event, Kernel, Launch, Limits, Message, ShellCommands};
+use crate::kernels::kernel::{
+    Content, Event, ExecuteRequest, Kernel, Launch, Limits, Message, ShellCommands,
+};
 use crate::kernels::sandbox::KernelProgram;
 
 /// Prints the scenarios as JSON.
@@ -69,7 +71,8 @@ async fn messages(steps: &[Step], place: &Path) -> Vec<Message> {
     for step in steps {
         if let Some(code) = &step.code {
             let name = format!("cell-{}", names.len() + 1);
-            names.insert(kernel.execute(code.clone(), false).await.unwrap(), name);
+            let request = ExecuteRequest { code: code.clone(), store_history: true, has_views: false };
+            names.insert(kernel.execute(&request).await.unwrap(), name);
         }
         let mut until = step.until.as_deref();
         let mut said = String::new();

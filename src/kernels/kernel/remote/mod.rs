@@ -27,7 +27,7 @@ use self::running::{Running, obtain, settle};
 use super::fold::Fold;
 use super::jupyter::{self, Channels, KernelId, Server};
 use super::message::{Content, KernelInfo, Message};
-use super::{Death, Error, Event, Limits, SHARED_MODULES, ShellCommands};
+use super::{Death, Error, Event, ExecuteRequest, Limits, SHARED_MODULES, ShellCommands};
 use crate::ground::text::describe;
 
 /// The comm target of the kernel's calls, beside those of other code.
@@ -235,7 +235,7 @@ impl RemoteKernel {
     }
 
     /// Sends a request to run code. A broken connection gets a while to be reopened.
-    pub(super) async fn execute(&mut self, code: &str, has_views: bool) -> Result<String, Error> {
+    pub(super) async fn execute(&mut self, request: &ExecuteRequest) -> Result<String, Error> {
         let back = self.state.wait_for(|state| matches!(state, State::Connected));
         if tokio::time::timeout(SHORT_PATIENCE, back).await.is_err()
             && let State::Broken(why) = &*self.state.borrow()
@@ -248,14 +248,14 @@ impl RemoteKernel {
             interrupting.abort();
         }
         let content = json!({
-            "code": code,
+            "code": request.code(),
             "silent": false,
-            "store_history": true,
+            "store_history": request.store_history,
             "user_expressions": {},
             "allow_stdin": false,
             "stop_on_error": false,
             // For `ipybox_ipykernel.py`.
-            "has_views": has_views,
+            "has_views": request.has_views,
         });
         let (id, request) = Parts::request(Channel::Shell, "execute_request", &content);
         self.ask(Request::Execute(request))?;
