@@ -78,7 +78,8 @@ pub(super) struct Counted(Arc<ApprovalQueue>);
 impl ApprovalQueue {
     /// A queue, and its receiver.
     pub(crate) fn new() -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
-        Self::make(false, true, false, None)
+        let (queue, receiver) = Self::make();
+        (Arc::new(queue), receiver)
     }
 
     /// A queue whose requests are shown in dialogs: a request that is too long for one is denied. The readers of `people`
@@ -87,37 +88,32 @@ impl ApprovalQueue {
         opens_pages: bool,
         people: Arc<ApprovalQueue>,
     ) -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
-        Self::make(true, opens_pages, false, Some(people))
+        let (queue, receiver) = Self::make();
+        (Arc::new(Self { shows_dialogs: true, opens_pages, people: Some(people), ..queue }), receiver)
     }
 
     /// A queue that people read who may come and go. At first nobody is there.
     pub(crate) fn of_attached() -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
-        let (queue, receiver) = Self::make(true, false, true, None);
+        let (queue, receiver) = Self::make();
         queue.attend(false);
-        (queue, receiver)
+        let queue = Self { shows_dialogs: true, opens_pages: false, is_of_attached: true, ..queue };
+        (Arc::new(queue), receiver)
     }
 
-    fn make(
-        shows_dialogs: bool,
-        opens_pages: bool,
-        is_of_attached: bool,
-        people: Option<Arc<ApprovalQueue>>,
-    ) -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
+    fn make() -> (Self, mpsc::Receiver<ApprovalRequest>) {
         let (requests, receiver) = mpsc::channel(CAPACITY);
-        (
-            Arc::new(Self {
-                requests,
-                waiting: watch::Sender::new(0),
-                expired: AtomicUsize::new(0),
-                is_attended: watch::Sender::new(true),
-                shows_dialogs,
-                opens_pages,
-                is_of_attached,
-                asks_people_all: AtomicBool::new(false),
-                people,
-            }),
-            receiver,
-        )
+        let queue = Self {
+            requests,
+            waiting: watch::Sender::new(0),
+            expired: AtomicUsize::new(0),
+            is_attended: watch::Sender::new(true),
+            shows_dialogs: false,
+            opens_pages: true,
+            is_of_attached: false,
+            asks_people_all: AtomicBool::new(false),
+            people: None,
+        };
+        (queue, receiver)
     }
 
     /// Whether a request for `action` could be shown.

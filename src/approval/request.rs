@@ -286,9 +286,12 @@ impl ApprovalRequest {
         }
     }
 
-    /// Answers a registration; the data of the server has this label from now on.
-    pub(crate) fn answer_with_label(self, answer: Answer, label: Label) -> bool {
-        self.reply(Reply { label: Some(label), ..Reply::from(answer) })
+    /// Answers a registration; the data of the server has this label, if there is one, from now on.
+    pub(crate) fn answer_with_label(self, answer: Answer, label: Option<Label>) -> bool {
+        match label {
+            Some(_) => self.reply(Reply { label, ..Reply::from(answer) }),
+            None => self.answer(answer),
+        }
     }
 
     pub(crate) fn reply(self, reply: Reply) -> bool {

@@ -75,10 +75,7 @@ pub(crate) fn argument(value: &Value, is_ours: bool, longest: usize) -> String {
 pub(super) fn literal(action: &Action, value: &Value, longest: usize) -> String {
     let longest = if action.server_name == OURSELVES { usize::MAX } else { longest };
     let used = used(action);
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    Writer { to: &mut text, used, longest }.value(value, used).ok();
-    text
+    written(used, longest, usize::MAX, |writer| writer.value(value, used))
 }
 
 /// The name of a server, tool or argument as a call shows it: unchanged if it looks like one, else quoted.

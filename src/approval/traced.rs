@@ -20,10 +20,9 @@ pub(crate) struct Expected {
 impl Gate {
     /// Looks where the data in an action comes from.
     pub(super) async fn with_known(&self, action: Action) -> Action {
-        if self.memory().is_none() || weight(&action) < APART_BYTES {
+        let Some(memory) = self.memory().filter(|_| weight(&action) >= APART_BYTES).map(Arc::clone) else {
             return self.with_known_at_once(action);
-        }
-        let Some(memory) = self.memory().map(Arc::clone) else { return action };
+        };
         let looking = tokio::task::spawn_blocking(move || with_known(&memory, action));
         // As if it had panicked here: a rule must not be passed by because nobody could look.
         looking.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))

@@ -184,14 +184,9 @@ impl Audience {
             let code = if end < code.len() { &format!("{}\n…", &code[..end]) } else { code };
             self.send(&Event::Began { cell, number, author, code: code.into() });
         }
-        let author = match author {
-            Author::Agent => Some("agent"),
-            Author::Person(_) => Some("person"),
-            Author::Ourselves => None,
-        };
-        let written = self.notebook.as_ref().zip(author);
+        let notebook = self.notebook.as_ref().filter(|_| is_shown);
         let written =
-            written.map(|(notebook, author)| notebook.begin(code, is_counted.then_some(number), author));
+            notebook.map(|notebook| notebook.begin(code, is_counted.then_some(number), author.word()));
         Live { audience: Arc::clone(self), cell, is_shown, written }
     }
 }

@@ -75,7 +75,7 @@ pub(crate) enum Error {
 pub(crate) enum InstallError {
     /// It is not permitted.
     #[error(transparent)]
-    Denied(Denied),
+    Denied(#[from] Denied),
     /// The client no longer wants it.
     #[error("install: cancelled")]
     Cancelled,
@@ -95,7 +95,7 @@ pub(crate) enum InstallError {
 pub(crate) enum RegisterError {
     /// It is not permitted.
     #[error(transparent)]
-    Denied(Denied),
+    Denied(#[from] Denied),
     /// The client no longer wants it.
     #[error("register: cancelled")]
     Cancelled,

@@ -343,8 +343,7 @@ impl Session {
             Some(Client { approver, .. }) => {
                 let action =
                     Action::ours("install_package", [("package_name", json!(package))], Target::Host);
-                let permitted = permit(&self.gate, action, approver, ChosenBy::Trusted).await;
-                Some(permitted.map_err(InstallError::Denied)?)
+                Some(permit(&self.gate, action, approver, ChosenBy::Trusted).await?)
             }
             None => None,
         };

@@ -41,11 +41,7 @@ impl Registrar {
         let on_record = match approver {
             Some(approver) => {
                 let action = registration(name, parameters);
-                Some(
-                    permit(&self.gate, action, approver, ChosenBy::Trusted)
-                        .await
-                        .map_err(RegisterError::Denied)?,
-                )
+                Some(permit(&self.gate, action, approver, ChosenBy::Trusted).await?)
             }
             None => None,
         };

@@ -154,22 +154,11 @@ impl Worker {
     }
 
     async fn execute(&mut self, cell: &Cell, generation: &CancellationToken) -> Result<Outcome, Error> {
-        let (mut spent, mut has_failed) = (Duration::ZERO, false);
-        let before = self.phase.borrow().clone();
-        let come = tokio::select! {
-            biased;
-            () = cell.cancel.cancelled() => Err(End::NotRun),
-            () = generation.cancelled() => Err(End::Reset),
-            () = self.offered_servers(cell) => Ok(()),
-        };
-        if *self.phase.borrow() != before {
-            self.phase.send_replace(before);
-        }
-        if let Err(end) = come {
+        if let Some(end) = self.offered_servers(cell, generation).await {
             return Ok(Outcome::not_run(end));
         }
         let mut notes = self.news_of_servers(cell).await;
-        let mut live = None;
+        let (mut spent, mut has_failed, mut live) = (Duration::ZERO, false, None);
         let Followed { recorded, error, end, .. } = loop {
             let request = tokio::select! {
                 // What was cancelled while it waited must not run.
@@ -200,14 +189,7 @@ impl Worker {
         if KernelState::of(&end) == KernelState::Lost {
             self.give_up_kernel().await;
             // The next caller may be another one, and a caller that cancelled gets no outcome.
-            self.lost = match &end {
-                End::Reset => None,
-                End::Died(death) => {
-                    Some(lost_note(&format!("it died while running an earlier cell ({})", death.manner)))
-                }
-                End::Unreachable(_) => Some(lost_note("the connection to it failed during an earlier cell")),
-                _ => Some(lost_note("an earlier cell did not react to its interruption")),
-            };
+            self.lost = lost_by(&end);
         }
         let (mut shown, late) = recorded.after(self.late.drain().await);
         notes.append(&mut shown.troubles);
@@ -231,11 +213,21 @@ impl Worker {
         self.tools.as_ref()?.checkpoint.as_deref()
     }
 
-    /// Waits for the servers that are offered to the session.
-    async fn offered_servers(&self, cell: &Cell) {
-        let Some(offers) = self.tools_of(cell).and_then(|tools| tools.offers.as_ref()) else { return };
+    /// Waits for the servers that are offered to the session. Returns how the cell has ended if it was cancelled meanwhile.
+    async fn offered_servers(&self, cell: &Cell, generation: &CancellationToken) -> Option<End> {
+        let offers = self.tools_of(cell)?.offers.as_ref()?;
+        let before = self.phase.borrow().clone();
         let report = |words: String| drop(self.phase.send_replace(Phase::Preparing(words)));
-        offers.come(&cell.approver, &report).await;
+        let end = tokio::select! {
+            biased;
+            () = cell.cancel.cancelled() => Some(End::NotRun),
+            () = generation.cancelled() => Some(End::Reset),
+            () = offers.come(&cell.approver, &report) => None,
+        };
+        if *self.phase.borrow() != before {
+            self.phase.send_replace(before);
+        }
+        end
     }
 
     /// Notes about the servers that have been registered since the last cell, or have failed.
@@ -451,6 +443,16 @@ fn ended_with(death: &Death) -> String {
     } else {
         format!("it had ended ({manner}{causes}):\n{stderr}\n")
     }
+}
+
+/// The note for the next cell about variables that are gone with the kernel; `None` if its author has reset it.
+fn lost_by(end: &End) -> Option<String> {
+    Some(match end {
+        End::Reset => return None,
+        End::Died(death) => lost_note(&format!("it died while running an earlier cell ({})", death.manner)),
+        End::Unreachable(_) => lost_note("the connection to it failed during an earlier cell"),
+        _ => lost_note("an earlier cell did not react to its interruption"),
+    })
 }
 
 fn lost_note(why: &str) -> String {

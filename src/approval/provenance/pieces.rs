@@ -1,7 +1,6 @@
 //! Texts in pieces, so that neither memory nor a lock is taken for all of a long one at once.
 
 use std::fmt;
-use std::io;
 
 /// How long a piece is, in bytes.
 const PIECE: usize = 64 * 1024;
@@ -22,7 +21,15 @@ impl<F: FnMut(&str)> Pieces<F> {
         Self { text: String::new(), old: 0, each }
     }
 
-    pub(super) fn push(&mut self, mut text: &str) {
+    pub(super) fn finish(mut self) {
+        if self.text.len() > self.old {
+            (self.each)(&self.text);
+        }
+    }
+}
+
+impl<F: FnMut(&str)> fmt::Write for Pieces<F> {
+    fn write_str(&mut self, mut text: &str) -> fmt::Result {
         while !text.is_empty() {
             let room = PIECE.saturating_sub(self.text.len()).max(4);
             let (now, rest) = text.split_at(text.floor_char_boundary(room));
@@ -34,35 +41,14 @@ impl<F: FnMut(&str)> Pieces<F> {
                 self.old = self.text.len();
             }
         }
-    }
-
-    pub(super) fn finish(mut self) {
-        if self.text.len() > self.old {
-            (self.each)(&self.text);
-        }
-    }
-}
-
-impl<F: FnMut(&str)> io::Write for Pieces<F> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.push(&String::from_utf8_lossy(bytes));
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<F: FnMut(&str)> fmt::Write for Pieces<F> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.push(text);
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
 
     #[test]
@@ -76,7 +62,7 @@ mod tests {
                 break;
             }
             let (now, later) = rest.split_at(rest.floor_char_boundary(length.min(rest.len())));
-            pieces.push(now);
+            pieces.write_str(now).unwrap();
             rest = later;
         }
         pieces.finish();
@@ -91,7 +77,7 @@ mod tests {
     fn nothing_comes_twice_that_ends_with_a_piece() {
         let mut count = 0;
         let mut pieces = Pieces::new(|_: &str| count += 1);
-        pieces.push("short");
+        pieces.write_str("short").unwrap();
         pieces.finish();
         assert_eq!(count, 1);
         let mut count = 0;

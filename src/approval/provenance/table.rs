@@ -19,7 +19,10 @@ pub(super) const LAST_SOURCE: u32 = (1 << SOURCE_BITS) - 1;
 /// that old has long left. Each label has a clock of its own, since only entries of the same one are compared.
 const UNITS: u64 = (1 << TIME_BITS) / 4;
 
-/// Data without a label, and with each.
+/// A label, or none.
+type Class = Option<Label>;
+
+/// How many there are.
 const CLASSES: usize = 1 + Label::ALL.len();
 
 /// How many buckets a table begins with.
@@ -45,21 +48,21 @@ impl Table {
 
     /// Notes that a source has this fingerprint. Of those with the same label the first is kept; one without a label gives
     /// way to one that has any.
-    pub(super) fn insert(&mut self, hash: u64, source: u32, label: impl Fn(u32) -> Option<Label>) {
+    pub(super) fn insert(&mut self, hash: u64, source: u32, class_of: impl Fn(u32) -> Class) {
         // Those that are chosen of a text are small: as they are they would all be in the first buckets.
         let hash = mixed(hash);
         let source = source.clamp(1, LAST_SOURCE);
-        let new = label(source);
-        self.counts[class(new)] += 1;
+        let new = class_of(source);
+        self.counts[index(new)] += 1;
         if self.buckets == 0 {
-            self.resize(FIRST_BUCKETS.min(self.most), &label);
+            self.resize(FIRST_BUCKETS.min(self.most), &class_of);
         }
         let now = self.now(new) << SOURCE_BITS;
         let entry = |source: u32| tag(hash) | now | u64::from(source);
         let range = self.range(hash);
         let mut unlabelled = None;
         for other in self.entries[range].iter_mut().filter(|other| is_of(**other, hash)) {
-            match label(source_of(*other)) {
+            match class_of(source_of(*other)) {
                 earlier if earlier == new => {
                     *other = entry(source_of(*other));
                     return;
@@ -75,10 +78,10 @@ impl Table {
         }
         while !self.place(entry(source)) {
             if self.buckets == self.most {
-                self.replace(entry(source), &label);
+                self.replace(entry(source), &class_of);
                 return;
             }
-            self.resize((self.buckets * 2).min(self.most), &label);
+            self.resize((self.buckets * 2).min(self.most), &class_of);
         }
     }
 
@@ -104,18 +107,18 @@ impl Table {
         free.map(|free| *free = entry).is_some()
     }
 
-    /// The time of a label, which goes round.
-    fn now(&self, label: Option<Label>) -> u64 {
+    /// The time of a class, which goes round.
+    fn now(&self, class: Class) -> u64 {
         let unit = (self.most * WAYS) as u64 / UNITS;
-        self.counts[class(label)] / unit.max(1) % (1 << TIME_BITS)
+        self.counts[index(class)] / unit.max(1) % (1 << TIME_BITS)
     }
 
     /// Puts an entry into the place of another one in its full bucket, or leaves it out.
-    fn replace(&mut self, entry: u64, label: &impl Fn(u32) -> Option<Label>) {
+    fn replace(&mut self, entry: u64, class_of: &impl Fn(u32) -> Class) {
         let range = self.range(entry);
-        let class_of = |entry: u64| label(source_of(entry));
+        let class_of = |entry: u64| class_of(source_of(entry));
         let mut counts = [0; CLASSES];
-        self.entries[range.clone()].iter().for_each(|other| counts[class(class_of(*other))] += 1);
+        self.entries[range.clone()].iter().for_each(|other| counts[index(class_of(*other))] += 1);
         let Some(leaving) = leaving(class_of(entry), &counts) else { return };
         let now = self.now(leaving);
         let age = |other: u64| now.wrapping_sub(time(other)) % (1 << TIME_BITS);
@@ -126,7 +129,7 @@ impl Table {
     }
 
     /// Grows in its place: twice as much memory would be taken otherwise.
-    fn resize(&mut self, buckets: usize, label: &impl Fn(u32) -> Option<Label>) {
+    fn resize(&mut self, buckets: usize, class_of: &impl Fn(u32) -> Class) {
         let before = std::mem::replace(&mut self.buckets, buckets);
         self.entries.reserve_exact((buckets - before) * WAYS);
         self.entries.resize(buckets * WAYS, 0);
@@ -138,7 +141,7 @@ impl Table {
             self.entries[range].fill(0);
             for entry in moving.into_iter().filter(|entry| *entry != 0) {
                 if !self.place(entry) {
-                    self.replace(entry, label);
+                    self.replace(entry, class_of);
                 }
             }
         }
@@ -153,18 +156,18 @@ impl Table {
 ///
 /// What has no label, or a trusted one, never takes the place of the rest, and of that the larger share gives way: neither a
 /// flood of numbers from an echo nor one of web pages drives out what is confidential.
-fn leaving(new: Option<Label>, counts: &[usize; CLASSES]) -> Option<Option<Label>> {
-    const SHARING: [Option<Label>; 2] = [Some(Label::Untrusted), Some(Label::Confidential)];
-    let is_there = |label: &Option<Label>| counts[class(*label)] > 0;
+fn leaving(new: Class, counts: &[usize; CLASSES]) -> Option<Class> {
+    const SHARING: [Class; 2] = [Some(Label::Untrusted), Some(Label::Confidential)];
+    let is_there = |class: &Class| counts[index(*class)] > 0;
     if let Some(lowest) = [None, Some(Label::Trusted)].into_iter().find(is_there) {
         return Some(lowest).filter(|lowest| *lowest <= new);
     }
-    let larger = SHARING.into_iter().max_by_key(|label| (counts[class(*label)], *label == new));
+    let larger = SHARING.into_iter().max_by_key(|class| (counts[index(*class)], *class == new));
     larger.filter(|_| SHARING.contains(&new))
 }
 
-fn class(label: Option<Label>) -> usize {
-    label.map_or(0, |label| 1 + label as usize)
+fn index(class: Class) -> usize {
+    class.map_or(0, |label| 1 + label as usize)
 }
 
 fn is_of(entry: u64, hash: u64) -> bool {

@@ -103,9 +103,9 @@ impl Verifier {
     /// Looks at a line; `record` is what could be read of it.
     pub(super) fn line(&mut self, place: Place, line: &Line<'_>, record: Option<&Record>) {
         self.line += 1;
-        let is_old = record.is_some() && self.linked.is_none() && chain::split(line.bytes).is_none();
-        self.last = Some((place, !line.is_ended && !is_old));
         let split = if line.is_too_long { None } else { chain::split(line.bytes) };
+        let is_old = record.is_some() && self.linked.is_none() && split.is_none();
+        self.last = Some((place, !line.is_ended && !is_old));
         match split {
             Some((hashed, hash)) => {
                 self.linked(place, chain::is_intact(hashed, hash), hash, record);
@@ -168,12 +168,13 @@ impl Verifier {
         } else if let Some((_, copied)) = self.earlier(hash) {
             self.breaks.add(place, Kind::Inserted, format!("it is a copy of {}", copied.line_words()));
         } else if let Some(first) = self.between.first {
-            let words = match Some(previous) == self.linked {
-                true => (Kind::Inserted, "it has no hash, and the next record does not follow it"),
-                false => (Kind::Edited, "it is not what the next record follows"),
-            };
-            self.breaks.add(first, words.0, words.1);
-            self.unplaced += u64::from(words.0 == Kind::Edited);
+            if Some(previous) == self.linked {
+                let words = "it has no hash, and the next record does not follow it";
+                self.breaks.add(first, Kind::Inserted, words);
+            } else {
+                self.breaks.add(first, Kind::Edited, "it is not what the next record follows");
+                self.unplaced += 1;
+            }
         } else if let Some(found) = self.pending.iter().position(|pending| pending.missing == hash) {
             let early = self.pending.remove(found);
             self.moved.push(self.line);

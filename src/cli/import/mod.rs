@@ -36,19 +36,20 @@ pub(super) fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
     for problem in &import.unreadable {
         print_message(&format!("failed to {problem}"));
     }
-    let chosen = match () {
-        () if args.dry_run || wanted.is_empty() => Vec::new(),
-        () if args.yes => wanted.clone(),
-        () if !args.json && ask::can_ask() => ask::choose(&wanted).context("ask")?,
-        () => {
-            print_message(
-                "nothing was imported, since nobody can be asked here: `--yes` imports all of the list, or only the names that you give",
-            );
-            if args.json {
-                show::json(&import, &BTreeMap::new()).context("print the servers")?;
-            }
-            return Ok(ExitCode::FAILURE);
+    let chosen = if args.dry_run || wanted.is_empty() {
+        Vec::new()
+    } else if args.yes {
+        wanted
+    } else if !args.json && ask::can_ask() {
+        ask::choose(&wanted).context("ask")?
+    } else {
+        print_message(
+            "nothing was imported, since nobody can be asked here: `--yes` imports all of the list, or only the names that you give",
+        );
+        if args.json {
+            show::json(&import, &BTreeMap::new()).context("print the servers")?;
         }
+        return Ok(ExitCode::FAILURE);
     };
     if chosen.is_empty() {
         if args.json {

@@ -87,11 +87,8 @@ impl Authorized {
 
 fn with(request: RequestBuilder, token: Option<&Token>) -> RequestBuilder {
     let Some(token) = token else { return request };
-    let mut value = match HeaderValue::from_str(&token.header()) {
-        Ok(value) => value,
-        // Never happens: the characters of a token are checked when it comes.
-        Err(_) => return request,
-    };
+    // It always can: the characters of a token are checked when it comes.
+    let Ok(mut value) = HeaderValue::from_str(&token.header()) else { return request };
     value.set_sensitive(true);
     // In place of the header that a user name and password in the URL have become.
     request.headers(HeaderMap::from_iter([(AUTHORIZATION, value)]))

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::ground::text::visible::{self, Use, line};
 use crate::ground::text::{plain, shortened};
+use crate::ground::web;
 
 /// The longest question of a server, in characters, and the longest form, in bytes: a user reads them in a dialog.
 const QUESTION_CHARS: usize = 4_000;
@@ -187,15 +188,10 @@ fn with_plain_texts(mut schema: Value) -> Value {
 
 /// Whether a user may be sent to `url`: a page of the internet, or of this machine if the server is on it.
 fn is_page(url: &url::Url, is_local: bool) -> bool {
-    let address = match url.host() {
-        Some(url::Host::Ipv4(address)) => Some(address.into()),
-        Some(url::Host::Ipv6(address)) => Some(address.into()),
-        _ => None,
-    };
-    !crate::ground::web::has_user(url)
-        && match (url.scheme(), crate::ground::web::is_loopback(url)) {
+    !web::has_user(url)
+        && match (url.scheme(), web::is_loopback(url)) {
             ("http" | "https", true) => is_local,
-            ("https", false) => address.and_then(crate::ground::web::closed).is_none(),
+            ("https", false) => web::literal(url).and_then(web::closed).is_none(),
             _ => false,
         }
 }

@@ -129,12 +129,6 @@ enum ListFailure {
     Silent { after: Duration },
 }
 
-impl From<Failure> for ListFailure {
-    fn from(failure: Failure) -> Self {
-        Self::Request(failure)
-    }
-}
-
 impl Connection {
     /// The server's tools. A server that knows no such list has none.
     ///
@@ -232,7 +226,8 @@ impl Connection {
         for _ in 0..LIST_PAGES {
             let asked = cursor.clone();
             let params = asked.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
-            let page = request::<P>(&self.peer, &self.traced, P::request(params)).await?;
+            let page = request::<P>(&self.peer, &self.traced, P::request(params)).await;
+            let page = page.map_err(ListFailure::Request)?;
             all.weight += page.weight;
             if all.weight > LIST_BYTES {
                 return Err(ListFailure::Large);

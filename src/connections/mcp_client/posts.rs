@@ -60,26 +60,6 @@ impl Posts {
         self.authorized.send(request).await.map_err(StreamableHttpError::Client)
     }
 
-    async fn post(
-        &self,
-        uri: &str,
-        message: ClientJsonRpcMessage,
-        session: Option<Arc<str>>,
-        headers: Headers,
-    ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let asked = request_id(&message);
-        let body = outgoing::encode(message).await.map_err(StreamableHttpError::Io)?;
-        let request =
-            self.authorized.client.post(uri).header(ACCEPT, ACCEPTED).header(CONTENT_TYPE, JSON_MIME_TYPE);
-        let response = self.send(request.body(body), session.as_deref(), headers).await?;
-        match response.status() {
-            StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(StreamableHttpPostResponse::Accepted),
-            StatusCode::NOT_FOUND if session.is_some() => Err(StreamableHttpError::SessionExpired),
-            status if status.is_success() => self.succeeded(response, asked).await,
-            _ => refused(response, asked, session.is_some()).await,
-        }
-    }
-
     /// The content of a successful answer.
     async fn succeeded(
         &self,
@@ -142,7 +122,21 @@ impl StreamableHttpClient for Posts {
         _token: Option<String>,
         headers: Headers,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
-        self.post(&uri, message, session, headers).await
+        let asked = request_id(&message);
+        let body = outgoing::encode(message).await.map_err(StreamableHttpError::Io)?;
+        let request = self
+            .authorized
+            .client
+            .post(uri.as_ref())
+            .header(ACCEPT, ACCEPTED)
+            .header(CONTENT_TYPE, JSON_MIME_TYPE);
+        let response = self.send(request.body(body), session.as_deref(), headers).await?;
+        match response.status() {
+            StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(StreamableHttpPostResponse::Accepted),
+            StatusCode::NOT_FOUND if session.is_some() => Err(StreamableHttpError::SessionExpired),
+            status if status.is_success() => self.succeeded(response, asked).await,
+            _ => refused(response, asked, session.is_some()).await,
+        }
     }
 
     async fn delete_session(

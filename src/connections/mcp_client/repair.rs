@@ -4,10 +4,9 @@
 //! Python's `json.dumps` writes `NaN`; programs copy bytes of files that are not UTF-8. What ran has run: its answer is
 //! worth more than the letter.
 
-use memchr::{memchr, memchr2, memmem};
+use memchr::{memchr2, memmem};
 
-/// How long the escape of a UTF-16 unit is: `\u` and four digits.
-const ESCAPE: usize = 6;
+use crate::ground::text::replace_lone_surrogates;
 
 /// The byte order mark with which some servers begin.
 pub(super) const MARK: &[u8] = "\u{feff}".as_bytes();
@@ -23,40 +22,12 @@ pub(super) fn repaired(text: Vec<u8>) -> Vec<u8> {
         text.drain(..MARK.len());
     }
     if memmem::find(&text, br"\ud").or_else(|| memmem::find(&text, br"\uD")).is_some() {
-        replace_halves(&mut text);
+        replace_lone_surrogates(&mut text);
     }
     if memmem::find(&text, b"NaN").or_else(|| memmem::find(&text, b"Infinity")).is_some() {
         text = without_strange_numbers(&text);
     }
     text
-}
-
-/// Replaces the escapes of UTF-16 surrogates that are alone. Backslashes are in strings only.
-fn replace_halves(text: &mut [u8]) {
-    let mut at = 0;
-    while let Some(found) = memchr(b'\\', &text[at..]) {
-        at += found;
-        at += match unit(&text[at..]) {
-            None => 2,
-            Some(0xD800..=0xDBFF) if matches!(unit(&text[at + ESCAPE..]), Some(0xDC00..=0xDFFF)) => {
-                2 * ESCAPE
-            }
-            Some(0xD800..=0xDFFF) => {
-                text[at + 2..at + ESCAPE].copy_from_slice(b"fffd");
-                ESCAPE
-            }
-            Some(_) => ESCAPE,
-        };
-        at = at.min(text.len());
-    }
-}
-
-/// The UTF-16 unit whose escape `text` begins with.
-fn unit(text: &[u8]) -> Option<u16> {
-    let digits = text.strip_prefix(br"\u")?.get(..ESCAPE - 2)?;
-    // `from_str_radix` takes a sign.
-    let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
-    u16::from_str_radix(digits, 16).ok()
 }
 
 /// The text with `null` for `NaN`, `Infinity` and `-Infinity` outside of strings.

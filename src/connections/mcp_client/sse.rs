@@ -33,7 +33,7 @@ pub(super) struct SseTransport {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SseFailure {
     #[error(transparent)]
-    Request(RequestFailure),
+    Request(#[from] RequestFailure),
     #[error("{}", http_failure::status(*.0))]
     Status(StatusCode),
     #[error("{0}")]
@@ -48,18 +48,6 @@ pub(super) enum SseFailure {
     InvalidEndpoint,
     #[error("a message could not be written as JSON")]
     Encode(#[from] std::io::Error),
-}
-
-impl From<reqwest::Error> for SseFailure {
-    fn from(error: reqwest::Error) -> Self {
-        Self::Request(error.into())
-    }
-}
-
-impl From<RequestFailure> for SseFailure {
-    fn from(failure: RequestFailure) -> Self {
-        Self::Request(failure)
-    }
 }
 
 impl SseTransport {
@@ -135,10 +123,7 @@ impl Drop for SseTransport {
 
 fn succeeded(response: Response) -> Result<Response, SseFailure> {
     let status = response.status();
-    match status {
-        status if status.is_success() => Ok(response),
-        status => Err(SseFailure::Status(status)),
-    }
+    if status.is_success() { Ok(response) } else { Err(SseFailure::Status(status)) }
 }
 
 /// Waits for the event that names the endpoint, which must be of the origin of `base`.

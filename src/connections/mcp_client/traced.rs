@@ -30,7 +30,7 @@ impl Traced {
 
     /// The handshake.
     pub(super) fn handshake(&self) -> Operation {
-        Operation::to_server("initialize", Target::None, &self.link)
+        self.about("initialize", Target::None)
     }
 
     /// A connection.
@@ -46,7 +46,10 @@ impl Traced {
         let mut operation = match &*request {
             ClientRequest::CallToolRequest(call) => {
                 let name = self.redactor.redact(&call.params.name);
-                self.about("tools/call", Target::Tool(&name))
+                let operation = self.about("tools/call", Target::Tool(&name));
+                let arguments = &call.params.arguments;
+                operation.has_arguments(|length| self.redactor.redact_json_beginning(arguments, length));
+                operation
             }
             ClientRequest::GetPromptRequest(getting) => {
                 let name = self.redactor.redact(&getting.params.name);
@@ -58,10 +61,6 @@ impl Traced {
             }
             other => self.about(other.method(), Target::None),
         };
-        if let ClientRequest::CallToolRequest(call) = &*request {
-            let arguments = &call.params.arguments;
-            operation.has_arguments(|length| self.redactor.redact_json_beginning(arguments, length));
-        }
         operation.is_of_version(|| Some(peer.peer_info()?.protocol_version.to_string()));
         operation.context().write_to(&mut request.get_meta_mut().0.0);
         operation

@@ -12,7 +12,7 @@ use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientFuture, OAuthHttpReq
 use super::token_request::TokenRequest;
 use super::{Error, foreign, with_causes};
 use crate::ground::text::Redactor;
-use crate::ground::web::{self, Closed, Proxies, closed};
+use crate::ground::web::{self, Closed, Proxies, closed, literal};
 
 /// The timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -90,14 +90,6 @@ impl Reachable {
 /// The URL as far as it holds no values.
 pub(super) fn shown(url: &Url) -> String {
     foreign(web::bare(url).as_str())
-}
-
-fn literal(url: &Url) -> Option<IpAddr> {
-    match url.host() {
-        Some(url::Host::Ipv4(address)) => Some(address.into()),
-        Some(url::Host::Ipv6(address)) => Some(address.into()),
-        Some(url::Host::Domain(_)) | None => None,
-    }
 }
 
 /// Sends the requests of one conversation with a server and its authorization server.

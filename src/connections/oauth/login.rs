@@ -27,11 +27,11 @@ const LONGEST_SCOPES: usize = 16 * 1024;
 
 /// Sends a user to a page.
 pub(crate) trait Opener: Send + Sync {
-    /// Has the user visit the page. The login goes on after it, until the browser has brought its answer.
+    /// Has the user visit the authorization URL. The login goes on after it, until the browser has brought its answer.
     ///
     /// # Errors
     /// The user was not sent there; the error is a text.
-    fn open<'a>(&'a self, visit: &'a Visit) -> BoxFuture<'a, Result<Visited, String>>;
+    fn open<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Visited, String>>;
 }
 
 /// A request that the server has refused for want of a login.
@@ -41,13 +41,6 @@ pub(crate) struct RefusedRequest<'a> {
     pub(crate) token: Option<&'a Token>,
     /// The header `WWW-Authenticate` of the answer.
     pub(crate) challenge: Option<&'a str>,
-}
-
-/// A page to visit.
-#[derive(Debug, Clone)]
-pub(crate) struct Visit {
-    /// The authorization URL.
-    pub(crate) url: String,
 }
 
 /// What came of a visit.
@@ -145,8 +138,7 @@ impl Account {
         url: &Url,
         opener: &dyn Opener,
     ) -> Result<(), Error> {
-        let visit = Visit { url: url.to_string() };
-        let mut opening = Some(opener.open(&visit));
+        let mut opening = Some(opener.open(url.as_str()));
         loop {
             let opened = async {
                 match &mut opening {

@@ -28,15 +28,14 @@ use std::time::Duration;
 
 pub(crate) use self::account::{Account, Accounts};
 pub(crate) use self::callback::check_redirect_uri;
-pub(crate) use self::login::{Opener, RefusedRequest, Visit, Visited};
+pub(crate) use self::login::{Opener, RefusedRequest, Visited};
 pub(crate) use self::settings::{
     CLIENT_METADATA_URL, Grant, IdentityProvider, MachineClient, Settings, SigningAlgorithm,
 };
 pub(crate) use self::store::{KnownLogin, Refused, Store};
 pub(crate) use self::token::Token;
-use crate::ground::text::describe;
 use crate::ground::text::visible::line;
-use crate::ground::text::{one_line, plain};
+use crate::ground::text::{describe, one_line, shortened};
 
 /// The longest part of a foreign error that is shown, in characters.
 const FOREIGN_CHARS: usize = 400;
@@ -123,10 +122,7 @@ pub(crate) enum Error {
 
 /// A text of a foreign server: short, on one line, and with nothing in it that is invisible.
 fn foreign(text: &str) -> String {
-    let text = line(&one_line(&plain(text.trim())));
-    let mut characters = text.chars();
-    let short: String = characters.by_ref().take(FOREIGN_CHARS).collect();
-    if characters.next().is_some() { format!("{short}…") } else { short }
+    shortened(&line(&one_line(text)), FOREIGN_CHARS)
 }
 
 /// An error of rmcp with its causes, as a foreign text: it may hold what a server answered.

@@ -86,7 +86,7 @@ impl From<Audit> for AuditSettings {
 }
 
 /// Calls a builder's method with a value, if there is one.
-fn set<B, V>(builder: B, value: Option<V>, method: impl FnOnce(B, V) -> B) -> B {
+pub(super) fn set<B, V>(builder: B, value: Option<V>, method: impl FnOnce(B, V) -> B) -> B {
     match value {
         Some(value) => method(builder, value),
         None => builder,

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 
-use super::options::policy;
+use super::options::{policy, set};
 use super::requests::Requests;
 use super::table::Table;
 use super::wire::{Failure, Seconds};
@@ -17,7 +17,7 @@ use crate::faces::doctor;
 use crate::ground::env::{ProcessEnvironment, Variables};
 use crate::tools::codegen;
 use crate::tools::registry::{ApigenSource, Registry, apigen, generate_mcp_sources};
-use crate::tools::tool_server::{ApprovalClient, ToolRunner, ToolServer};
+use crate::tools::tool_server::{ApprovalClient, ToolRunner, ToolServer, ToolServerBuilder};
 
 pub(super) struct Tools {
     registries: Table<Registry>,
@@ -233,17 +233,11 @@ impl Tools {
             .port(port)
             .approval_required(approval_required)
             .approval_timeout(start.approval_timeout.0);
-        if let Some(timeout) = place.connect_timeout {
-            builder = builder.connect_timeout(timeout.0);
-        }
+        builder = set(builder, place.connect_timeout, |builder, time| builder.connect_timeout(time.0));
+        builder = set(builder, start.token, ToolServerBuilder::token);
+        builder = set(builder, start.host_token, ToolServerBuilder::host_token);
         if let Some(text) = start.approval_policy {
             builder = builder.approval_policy(policy(&text)?);
-        }
-        if let Some(token) = start.token {
-            builder = builder.token(token);
-        }
-        if let Some(token) = start.host_token {
-            builder = builder.host_token(token);
         }
         let server = builder.start().await?;
         let (token, host_token) = (server.token().to_owned(), server.host_token().to_owned());

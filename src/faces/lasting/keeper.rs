@@ -194,36 +194,36 @@ impl Keeper {
                 let process = peer.pid().and_then(|process| u32::try_from(process).ok());
                 if process.is_some_and(|process| descends_from(process, std::process::id())) {
                     let why = "code of a session cannot answer for its user".to_owned();
-                    return output.write_all(&line(&Answer::Refused { why })?).await;
+                    return answer(&mut output, &Answer::Refused { why }).await;
                 }
                 return self.join(&program, can_answer, (input, output)).await;
             }
-            Wish::Status => return output.write_all(&line(&Answer::Status(self.status()))?).await,
+            Wish::Status => return answer(&mut output, &Answer::Status(self.status())).await,
             Wish::End { why, only_alone } => {
                 if only_alone {
                     if *self.people.borrow() > 0 {
-                        return output.write_all(&line(&Answer::Taken)?).await;
+                        return answer(&mut output, &Answer::Taken).await;
                     }
                     let Some(attended) = self.attend_after_another().await else {
-                        return output.write_all(&line(&Answer::Taken)?).await;
+                        return answer(&mut output, &Answer::Taken).await;
                     };
                     // Nobody attends it any more.
                     std::mem::forget(attended);
                 }
                 self.set_reason(why);
-                output.write_all(&line(&Answer::Ending)?).await?;
+                answer(&mut output, &Answer::Ending).await?;
                 self.stop.cancel();
                 return Ok(());
             }
         };
         if let Some(why) = self.refusal(&likeness) {
-            return output.write_all(&line(&Answer::Refused { why })?).await;
+            return answer(&mut output, &Answer::Refused { why }).await;
         }
         let Some(attended) = self.attend_after_another().await else {
-            return output.write_all(&line(&Answer::Taken)?).await;
+            return answer(&mut output, &Answer::Taken).await;
         };
         self.keep_for(Duration::from_secs_f64(keep.clamp(0.0, LONGEST_SECS)));
-        output.write_all(&line(&Answer::Attended)?).await?;
+        answer(&mut output, &Answer::Attended).await?;
         if self.serving.has_served() {
             self.serving.note_takeover(attended.alone_for);
         }
@@ -257,7 +257,7 @@ impl Keeper {
             let why = format!(
                 "it was begun by another ipybox, of version {version}; use that one, or end the session"
             );
-            return output.write_all(&line(&Answer::Refused { why })?).await;
+            return answer(&mut output, &Answer::Refused { why }).await;
         }
         let is_admitted = self.people.send_if_modified(|people| {
             let is_admitted = *people < PEOPLE;
@@ -266,10 +266,10 @@ impl Keeper {
         });
         if !is_admitted {
             let why = format!("{PEOPLE} prompts are attached to it already");
-            return output.write_all(&line(&Answer::Refused { why })?).await;
+            return answer(&mut output, &Answer::Refused { why }).await;
         }
         let _present = Present(Arc::clone(self));
-        output.write_all(&line(&Answer::Joined)?).await?;
+        answer(&mut output, &Answer::Joined).await?;
         Box::pin(self.serving.person((input, output), can_answer, self.stop.child_token())).await
     }
 
@@ -437,6 +437,10 @@ impl Keeper {
             None => self.entry.remove(),
         }
     }
+}
+
+async fn answer(output: &mut OwnedWriteHalf, answer: &Answer) -> io::Result<()> {
+    output.write_all(&line(answer)?).await
 }
 
 /// A person at a prompt, as long as this lives. The time that the session is kept for begins when the last one leaves.

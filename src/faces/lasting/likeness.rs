@@ -86,7 +86,7 @@ fn digest(parts: &[impl AsRef<[u8]>]) -> String {
         digest.update((part.len() as u64).to_le_bytes());
         digest.update(part);
     }
-    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", digest.finalize())
 }
 
 /// The files that decide what a session may do, but for the sandbox's policy.

@@ -143,7 +143,7 @@ async fn begin(
     let entry = Entry::create(states)?;
     let begun = start(&entry, arguments).await;
     if begun.is_err() {
-        show_log(&entry);
+        Log::open(&entry).show();
         entry.remove();
     }
     begun?;
@@ -312,8 +312,4 @@ impl Log {
         file.read_to_end(&mut text).ok();
         io::stderr().write_all(&text).ok();
     }
-}
-
-fn show_log(entry: &Entry) {
-    Log::open(entry).show();
 }

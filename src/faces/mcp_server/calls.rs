@@ -12,7 +12,7 @@ use super::arrivals::{Arrival, Turn};
 use super::asking::{About, AskVia, Followed, Leave, Ongoing, Waiting, has_tasks};
 use super::earlier::name_of;
 use super::progress::{self, Listener, Progress};
-use super::{Call, Handler, execute, reply, reset, resources, traced, uploads, views, wait};
+use super::{Call, Handler, execute, is_queued, reply, resources, traced, uploads, views, wait};
 use crate::ground::telemetry::Operation;
 
 impl Handler {
@@ -45,7 +45,7 @@ impl Handler {
         let about = About {
             call: name_of(&request.name, request.arguments.as_ref()),
             begun: Arrival::of(&context.extensions).at,
-            is_queued: [execute::NAME, reset::NAME].contains(&&*request.name),
+            is_queued: is_queued(&request.name),
             cell: cell.clone(),
             task: None,
         };

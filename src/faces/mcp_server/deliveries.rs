@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::arrivals::Arrival;
 use super::earlier::{Earlier, Why, name_of, prepend, text_of};
-use super::{execute, reset};
+use super::{execute, is_queued};
 use crate::session::Session;
 
 /// A call that arrives this long after another one means that the client may have given up on the first:
@@ -104,7 +104,7 @@ impl Deliveries {
     ) {
         let call = UnderWay {
             arrival: Arrival::of(&context.extensions),
-            is_queued: [execute::NAME, reset::NAME].contains(&&*request.name),
+            is_queued: is_queued(&request.name),
             cancelled: context.ct.clone(),
             must_cancel: context
                 .protocol_version()

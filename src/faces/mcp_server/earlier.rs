@@ -152,16 +152,12 @@ pub(super) fn prepend(earlier: &[String], result: &mut CallToolResult) {
     if earlier.is_empty() {
         return;
     }
-    let repeated = earlier.join("\n\n");
-    let first = result.content.iter().position(|block| block.as_text().is_some());
-    let text = match first.map(|place| result.content.remove(place)) {
-        Some(block) => match block.as_text().map(|block| block.text.as_str()) {
-            Some(own) if !own.is_empty() => format!("{repeated}\n\n{own}"),
-            _ => repeated,
-        },
-        None => repeated,
-    };
-    result.content.insert(0, ContentBlock::text(text));
+    let mut texts = earlier.to_vec();
+    if let Some(place) = result.content.iter().position(|block| block.as_text().is_some()) {
+        let own = result.content.remove(place).as_text().map(|block| block.text.clone());
+        texts.extend(own.filter(|own| !own.is_empty()));
+    }
+    result.content.insert(0, ContentBlock::text(texts.join("\n\n")));
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use tokio::sync::Mutex;
 use tokio_util::codec::{Decoder, FramedRead};
 
 use super::receipt::Receipt;
+use crate::ground::text::replace_lone_surrogates;
 
 /// The longest message accepted from the client.
 const MAX_MESSAGE_BYTES: usize = 256 * 1024 * 1024;
@@ -162,12 +163,13 @@ fn understand(line: &[u8]) -> Understood {
     if let Ok(message) = serde_json::from_slice(line) {
         return Understood::Message(Box::new(message));
     }
-    let text = without_lone_surrogates(&String::from_utf8_lossy(line));
-    let error = match serde_json::from_str(&text) {
+    let mut text = String::from_utf8_lossy(line).into_owned().into_bytes();
+    replace_lone_surrogates(&mut text);
+    let error = match serde_json::from_slice(&text) {
         Ok(message) => return Understood::Message(Box::new(message)),
         Err(error) => error,
     };
-    let (id, code, reason) = match serde_json::from_str::<Value>(&text) {
+    let (id, code, reason) = match serde_json::from_slice::<Value>(&text) {
         Err(error) => (Value::Null, PARSE_ERROR, format!("the message is not JSON: {error}")),
         Ok(Value::Array(_)) => {
             (Value::Null, INVALID_REQUEST, "batches are not supported: send one message a line".to_owned())
@@ -184,37 +186,6 @@ fn understand(line: &[u8]) -> Understood {
         },
     };
     Understood::Refused { id, code, reason }
-}
-
-/// Replaces lone surrogates such as `\ud800`. JavaScript writes them for broken strings, and no Rust string
-/// can hold them.
-fn without_lone_surrogates(text: &str) -> String {
-    let mut whole = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(start) = rest.find('\\') {
-        let (before, escape) = rest.split_at(start);
-        whole.push_str(before);
-        let length = match (surrogate(escape), escape.get(6..).and_then(surrogate)) {
-            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
-            (Some(_), _) => {
-                whole.push('\u{fffd}');
-                rest = &escape[6..];
-                continue;
-            }
-            // `\"`, `\\`, … or the `\` at the very end.
-            (None, _) => escape.chars().take(2).map(char::len_utf8).sum(),
-        };
-        whole.push_str(&escape[..length]);
-        rest = &escape[length..];
-    }
-    whole.push_str(rest);
-    whole
-}
-
-/// The value of the escaped surrogate that `text` begins with, if any.
-fn surrogate(text: &str) -> Option<u16> {
-    let digits = text.strip_prefix("\\u")?.get(..4)?;
-    u16::from_str_radix(digits, 16).ok().filter(|value| (0xd800..=0xdfff).contains(value))
 }
 
 /// Splits a stream of bytes into lines; `None` is a line that is too long.
@@ -263,22 +234,6 @@ impl Decoder for LineDecoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[track_caller]
-    fn check_surrogates(text: &str, expected: &str) {
-        assert_eq!(without_lone_surrogates(text), expected);
-    }
-
-    #[test]
-    fn only_lone_surrogates_are_replaced() {
-        check_surrogates(r#""plain""#, r#""plain""#);
-        check_surrogates(r"a\ud83d\ude00b", r"a\ud83d\ude00b");
-        check_surrogates(r"a\ud800b", "a\u{fffd}b");
-        check_surrogates(r"\udc00\ud800", "\u{fffd}\u{fffd}");
-        check_surrogates(r"\\ud800", r"\\ud800");
-        check_surrogates(r"\n\u0041\ud8", r"\n\u0041\ud8");
-        check_surrogates("é\\", "é\\");
-    }
 
     #[track_caller]
     fn refused(line: &str, expected_id: Value, expected_code: i32) {

@@ -187,7 +187,7 @@ impl McpServer {
         call: &CallId,
         result: CallToolResult,
     ) -> CallToolResult {
-        let is_queued = [execute::NAME, reset::NAME].contains(&&*request.name);
+        let is_queued = is_queued(&request.name);
         if is_queued {
             self.left.settle().await;
         }
@@ -413,6 +413,11 @@ fn definitions(has_long_cells: bool) -> Vec<Tool> {
             tool.with_icons(icons)
         })
         .collect()
+}
+
+/// Whether calls of this tool wait in the session's queue for the cells before them.
+fn is_queued(tool: &str) -> bool {
+    [execute::NAME, reset::NAME].contains(&tool)
 }
 
 /// The schema of a tool's arguments, written as a JSON literal.

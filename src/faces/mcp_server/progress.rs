@@ -97,12 +97,7 @@ impl Progress {
                         progress.send(phase).await;
                         tokio::time::sleep(INTERVAL).await;
                     }
-                    Ok(()) = questions.changed() => {
-                        let count = *questions.borrow_and_update();
-                        if count > 0 {
-                            progress.send(progress.waiting(count)).await;
-                        }
-                    }
+                    Ok(()) = questions.changed() => progress.send_waiting(&mut questions).await,
                     () = progress.silence() => progress.beat().await,
                 }
             }
@@ -142,12 +137,7 @@ impl Progress {
                         self.send(words).await;
                     }
                 }
-                Ok(()) = questions.changed() => {
-                    let count = *questions.borrow_and_update();
-                    if count > 0 {
-                        self.send(self.waiting(count)).await;
-                    }
-                }
+                Ok(()) = questions.changed() => self.send_waiting(&mut questions).await,
                 Ok(()) = servers.changed() => {
                     of_servers = Some(servers.borrow_and_update().clone());
                 }
@@ -180,15 +170,19 @@ impl Progress {
         self.send(format!("still running after {} s", self.begun.elapsed().as_secs())).await;
     }
 
-    /// That so many calls wait, and where they are decided.
-    fn waiting(&self, count: usize) -> String {
-        let calls = if count == 1 { "a call".to_owned() } else { format!("{count} calls") };
+    /// Sends how many calls wait, if any do, and where they are decided.
+    async fn send_waiting(&mut self, questions: &mut watch::Receiver<usize>) {
+        let calls = match *questions.borrow_and_update() {
+            0 => return,
+            1 => "a call".to_owned(),
+            count => format!("{count} calls"),
+        };
         let place = match &self.page {
             Some(page) if page.is_open() => format!(", on the page {}", page.url()),
             Some(page) => format!(", on the page {}, which asks for the code {}", page.url(), page.code()),
             None => String::new(),
         };
-        format!("waiting for approval of {calls}{place}")
+        self.send(format!("waiting for approval of {calls}{place}")).await;
     }
 
     /// Sends one notification.

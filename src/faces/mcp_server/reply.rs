@@ -1,6 +1,5 @@
 //! Makes tool results of outcomes and errors: pure.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use rmcp::model::{CallToolResult, ContentBlock};
@@ -90,26 +89,19 @@ fn cut_notice(cut: Option<&Cut>) -> String {
 }
 
 fn image_links(images: &[SavedImage]) -> String {
-    if images.is_empty() {
-        return String::new();
-    }
-    let mut links = "Generated images:\n\n".to_owned();
-    for SavedImage { path, .. } in images {
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        let _infallible = writeln!(links, "- {}", link(&stem, path));
-    }
-    links
+    let stem = |image: &SavedImage| image.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    list("Generated images", images.iter().map(|image| link(&stem(image), &image.path)))
 }
 
 fn file_links(files: &[SavedFile]) -> String {
-    if files.is_empty() {
-        return String::new();
-    }
-    let mut links = "Shown files (copies):\n\n".to_owned();
-    for file in files {
-        let _infallible = writeln!(links, "- {}, {} bytes", link(&file.name(), &file.path), file.bytes);
-    }
-    links
+    let line = |file: &SavedFile| format!("{}, {} bytes", link(&file.name(), &file.path), file.bytes);
+    list("Shown files (copies)", files.iter().map(line))
+}
+
+/// A list in Markdown; nothing if it is empty.
+fn list(heading: &str, lines: impl Iterator<Item = String>) -> String {
+    let lines: String = lines.map(|line| format!("- {line}\n")).collect();
+    if lines.is_empty() { lines } else { format!("{heading}:\n\n{lines}") }
 }
 
 fn link(name: &str, path: &Path) -> String {

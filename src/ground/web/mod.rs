@@ -3,6 +3,7 @@
 mod address;
 pub(crate) mod listener;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use reqwest::{Client, ClientBuilder};
@@ -36,9 +37,16 @@ pub(crate) fn is_loopback(url: &reqwest::Url) -> bool {
             let name = name.trim_end_matches('.');
             name == "localhost" || name.ends_with(".localhost")
         }
-        Some(url::Host::Ipv4(address)) => address.is_loopback(),
-        Some(url::Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
+        _ => literal(url).is_some_and(|address| address.is_loopback()),
+    }
+}
+
+/// The address that the URL has in place of a name.
+pub(crate) fn literal(url: &reqwest::Url) -> Option<IpAddr> {
+    match url.host()? {
+        url::Host::Ipv4(address) => Some(address.into()),
+        url::Host::Ipv6(address) => Some(address.into()),
+        url::Host::Domain(_) => None,
     }
 }
 

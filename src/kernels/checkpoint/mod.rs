@@ -111,7 +111,7 @@ struct Saving {
 }
 
 /// What code in the kernel gets to know of saved variables.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Saved {
     python: String,
     variables: Vec<Offered>,
@@ -268,10 +268,7 @@ impl Checkpoint {
     /// What can be restored.
     pub(crate) fn saved(&self) -> Saved {
         let state = self.state.lock();
-        let Some(open) = &state.open else {
-            let (variables, missing, kept) = Default::default();
-            return Saved { python: String::new(), variables, missing, kept };
-        };
+        let Some(open) = &state.open else { return Saved::default() };
         let offered = |variable: &manifest::Variable| Offered {
             name: variable.name.clone(),
             digest: variable.digest.clone(),

@@ -6,7 +6,7 @@ use super::create;
 use super::installer::Installer;
 use super::managed_place::ManagedPlace;
 use super::named;
-use super::probe::{self, Facts, NEWEST, Version, dotted};
+use super::probe::{self, Facts, dotted};
 use super::record::Recalled;
 use super::search;
 use super::{Attempts, EnvironmentSettings, Error};
@@ -50,7 +50,7 @@ pub(crate) async fn examine(settings: &EnvironmentSettings) -> Result<Outlook, E
     let python = place.directory.join("bin/python");
     let known = match place.record.recall(&python) {
         Recalled::True(record) => return Ok(ready(&record.facts)),
-        Recalled::Stale(record) if record.python == python => Some(record.facts.version),
+        Recalled::Stale(record) if record.python == python => Some(record.facts.minor_version()),
         Recalled::Unreadable => None,
         Recalled::Missing | Recalled::Stale(_) => return made(&place, &installer).await,
     };
@@ -59,17 +59,12 @@ pub(crate) async fn examine(settings: &EnvironmentSettings) -> Result<Outlook, E
     }
     match probe::probe(&python, installer.environment()).await {
         Ok(facts)
-            if facts.lacking().is_empty()
-                && known.is_none_or(|known| is_same_minor(known, facts.version)) =>
+            if facts.lacking().is_empty() && known.is_none_or(|known| known == facts.minor_version()) =>
         {
             Ok(ready(&facts))
         }
         _ => made(&place, &installer).await,
     }
-}
-
-fn is_same_minor(one: Version, other: Version) -> bool {
-    (one.0, one.1) == (other.0, other.1)
 }
 
 /// How an environment would be made.
@@ -94,7 +89,7 @@ fn ready(facts: &Facts) -> Outlook {
     let packages =
         packages.into_iter().filter_map(|(name, found)| Some(format!("{name} {}", found.as_ref()?.version)));
     let words = format!("{}, {}", described(facts), Vec::from_iter(packages).join(", "));
-    Outlook::Ready { words, is_untested: (facts.version.0, facts.version.1) > NEWEST }
+    Outlook::Ready { words, is_untested: facts.is_untested() }
 }
 
 fn described(facts: &Facts) -> String {

@@ -6,7 +6,7 @@ use super::contents::requested_packages;
 use super::create;
 use super::lock::Turn;
 use super::managed_place::ManagedPlace;
-use super::probe::{self, Facts, ProbeError, Version};
+use super::probe::{self, Facts, ProbeError};
 use super::record::{Recalled, Tool};
 use super::{Attempt, Attempts, Error, Progress};
 
@@ -39,7 +39,9 @@ impl ManagedPlace<'_> {
             Recalled::Stale(_) | Recalled::Unreadable if self.is_sandboxed => {
                 Need::Rebuild("its Python has changed")
             }
-            Recalled::Stale(record) => self.examine(&python, record.tool, Some(record.facts.version)).await?,
+            Recalled::Stale(record) => {
+                self.examine(&python, record.tool, Some(record.facts.minor_version())).await?
+            }
             Recalled::Unreadable => self.examine(&python, self.installer.default_tool(), None).await?,
         };
         let (tool, facts) = match need {
@@ -53,14 +55,12 @@ impl ManagedPlace<'_> {
     }
 
     /// Runs the interpreter, whose version was `known` when the record was written.
-    async fn examine(&self, python: &Path, tool: Tool, known: Option<Version>) -> Result<Need, Error> {
+    async fn examine(&self, python: &Path, tool: Tool, known: Option<(u32, u32)>) -> Result<Need, Error> {
         let tool = self.installer.available(tool);
         let error = match probe::probe(python, self.installer.environment()).await {
             // A link to `python3` may lead to a newer Python by now, which looks for packages in another
             // directory.
-            Ok(facts)
-                if known.is_some_and(|known| (known.0, known.1) != (facts.version.0, facts.version.1)) =>
-            {
+            Ok(facts) if known.is_some_and(|known| known != facts.minor_version()) => {
                 return Ok(Need::Rebuild("its Python is of another version now"));
             }
             Ok(facts) if facts.lacking().is_empty() => return Ok(Need::Nothing(tool, facts)),

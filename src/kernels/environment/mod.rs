@@ -201,7 +201,7 @@ impl Environment {
 
     /// The major and the minor version of that Python.
     pub(crate) fn python_version(&self) -> (u32, u32) {
-        (self.facts.version.0, self.facts.version.1)
+        self.facts.minor_version()
     }
 
     /// The variables by which `!pip`, `%pip`, `!python` and the console scripts of installed packages use

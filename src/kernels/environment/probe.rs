@@ -111,6 +111,16 @@ fn parse(output: &str) -> Result<Facts, ProbeError> {
 }
 
 impl Facts {
+    /// The major and the minor version.
+    pub(super) fn minor_version(&self) -> (u32, u32) {
+        (self.version.0, self.version.1)
+    }
+
+    /// Whether it is newer than what ipybox is tested with.
+    pub(super) fn is_untested(&self) -> bool {
+        self.minor_version() > NEWEST
+    }
+
     /// The requirements that its environment does not meet.
     pub(super) fn lacking(&self) -> Vec<String> {
         let installed = [&self.details.ipython, &self.details.pydantic];
@@ -131,7 +141,7 @@ impl Facts {
 
     /// Logs if this Python is newer than the ones that ipybox is tested with.
     pub(super) fn note_newer_than_tested(&self) {
-        if (self.version.0, self.version.1) > NEWEST {
+        if self.is_untested() {
             tracing::warn!(version = %dotted(self.version), "this Python is newer than what ipybox is tested with");
         }
     }

@@ -6,6 +6,8 @@
 
 use bytes::{Buf as _, BytesMut};
 
+use crate::ground::text::unfinished_character;
+
 /// No mark is longer.
 const MARK_BYTES_MAX: usize = 128;
 const EDGE: u8 = 0;
@@ -147,14 +149,6 @@ fn read_body(body: &str) -> Option<Body> {
 
 /// The size of a write that is atomic on every system.
 const PIECE_BYTES_MAX: usize = 4096;
-
-/// How many bytes at the end may be the beginning of a character.
-fn unfinished_character(bytes: &[u8]) -> usize {
-    let last = bytes.len().saturating_sub(3);
-    (last..bytes.len())
-        .find(|&start| matches!(str::from_utf8(&bytes[start..]), Err(error) if error.valid_up_to() == 0 && error.error_len().is_none()))
-        .map_or(0, |start| bytes.len() - start)
-}
 
 /// Bytes that are not UTF-8 become replacement characters: output must not be lost over them.
 fn decode(bytes: &[u8]) -> String {

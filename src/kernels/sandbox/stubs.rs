@@ -89,13 +89,9 @@ impl Stub {
         }
         let ours = self.file.metadata()?;
         let Some(found) = if_there(self.path.symlink_metadata())? else { return Ok(()) };
-        if (found.dev(), found.ino()) != (ours.dev(), ours.ino()) {
+        if (found.dev(), found.ino()) != (ours.dev(), ours.ino()) || !is_stub(&found) {
             return Ok(());
         }
-        match () {
-            () if !is_stub(&found) => Ok(()),
-            () if found.is_dir() => std::fs::remove_dir(&self.path),
-            () => std::fs::remove_file(&self.path),
-        }
+        if found.is_dir() { std::fs::remove_dir(&self.path) } else { std::fs::remove_file(&self.path) }
     }
 }

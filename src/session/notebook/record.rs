@@ -95,32 +95,30 @@ impl Record {
         fresh.into_iter().chain([document::cell_text(self.into_cell(setting))]).collect()
     }
 
-    fn into_cell(self, setting: &Setting) -> Cell {
-        let text = |text: &str, chars| excerpt(&setting.redactor.redact(text), chars);
-        let Self { number, author, begun, took, end, shown, calls, .. } = self;
+    fn metadata(&self, setting: &Setting) -> CellMetadata {
+        let Self { author, begun, took, end, shown, calls, .. } = self;
         let has_error = shown.outputs.iter().any(|output| matches!(output, Output::Error(_)));
-        let tags = match end.word {
-            "finished" | "error" if has_error => vec![RAISES.to_owned()],
-            "finished" | "error" => Vec::new(),
+        let tag = match end.word {
+            "finished" | "error" => has_error.then_some(RAISES),
             // Again it would run into its timeout, or end its kernel.
-            _ => vec![SKIPPED.to_owned()],
+            _ => Some(SKIPPED),
         };
-        let mut ours = Map::new();
-        ours.insert("session".to_owned(), setting.session.into());
-        ours.insert("author".to_owned(), author.into());
-        ours.insert("end".to_owned(), end.word.into());
-        ours.insert("duration_ms".to_owned(), json!(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)));
+        let mut ours = json!({
+            "session": setting.session,
+            "author": author,
+            "end": end.word,
+            "duration_ms": u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        });
         if !end.notes.is_empty() {
-            let notes: Vec<String> = end.notes.iter().map(|note| text(note, NOTE_CHARS)).collect();
-            ours.insert("notes".to_owned(), json!(notes));
+            ours["notes"] = end.notes.iter().map(|note| setting.text(note, NOTE_CHARS)).collect();
         }
         if !calls.calls.is_empty() {
-            ours.insert("calls".to_owned(), json!(calls.calls));
+            ours["calls"] = json!(calls.calls);
         }
         if calls.left_out > 0 {
-            ours.insert("calls_left_out".to_owned(), json!(calls.left_out));
+            ours["calls_left_out"] = json!(calls.left_out);
         }
-        let [began, ended] = [begun, begun + took].map(|time| Some(rfc3339(time)));
+        let [began, ended] = [*begun, *begun + *took].map(|time| Some(rfc3339(time)));
         let execution = ExecutionMetadata {
             iopub_execute_input: began.clone(),
             iopub_status_busy: began,
@@ -129,14 +127,19 @@ impl Record {
             iopub_status_idle: ended,
             additional: Default::default(),
         };
-        let metadata = CellMetadata {
-            tags: (!tags.is_empty()).then_some(tags),
+        CellMetadata {
+            tags: tag.map(|tag| vec![tag.to_owned()]),
             execution: Some(execution),
-            additional: [("ipybox".to_owned(), Value::Object(ours))].into(),
+            additional: [("ipybox".to_owned(), ours)].into(),
             ..CellMetadata::default()
-        };
+        }
+    }
+
+    fn into_cell(self, setting: &Setting) -> Cell {
+        let metadata = self.metadata(setting);
+        let Self { number, end, shown, code, .. } = self;
         let mut outputs = Vec::new();
-        if let Some(late) = late_section(text(&end.late, NOTE_CHARS).trim_end()) {
+        if let Some(late) = late_section(setting.text(&end.late, NOTE_CHARS).trim_end()) {
             outputs.push(stream(late + "\n"));
         }
         let number = number.and_then(|number| i32::try_from(number).ok());
@@ -156,15 +159,22 @@ impl Record {
             outputs.push(link("The whole output", file, setting.directory));
         }
         if !end.words.is_empty() {
-            outputs.push(stream(format!("[{}]\n", text(&end.words, NOTE_CHARS))));
+            outputs.push(stream(format!("[{}]\n", setting.text(&end.words, NOTE_CHARS))));
         }
         Cell::Code {
             id: uuid::Uuid::new_v4().into(),
             metadata,
             execution_count: number,
-            source: lines(&text(&self.code, CODE_CHARS)),
+            source: lines(&setting.text(&code, CODE_CHARS)),
             outputs,
         }
+    }
+}
+
+impl Setting<'_> {
+    /// A text within a limit, secrets replaced.
+    fn text(&self, text: &str, chars: usize) -> String {
+        excerpt(&self.redactor.redact(text), chars)
     }
 }
 

@@ -15,11 +15,10 @@ use std::sync::Arc;
 use self::installer::LocalInstaller;
 pub(crate) use self::installer::{InstallError, Installer};
 use self::local::Local;
-use self::remote::Remote;
 use self::sandboxed::Sandboxed;
 use crate::config::{Config, Site};
 use crate::ground::files::TemporaryDirectory;
-use crate::kernels::kernel::{self, Kernel};
+use crate::kernels::kernel::{self, Kernel, RemoteLaunch};
 use crate::kernels::{environment, sandbox};
 use crate::tools::tool_server::Endpoint;
 
@@ -50,7 +49,7 @@ pub(crate) enum Kernels {
     /// On this machine, in a sandbox or not.
     Local(Box<Local>),
     /// Where a Jupyter server runs them.
-    Remote(Box<Remote>),
+    Remote(Box<RemoteLaunch>),
 }
 
 /// An open site.
@@ -64,7 +63,7 @@ pub(crate) struct Open {
 /// Prepares the site that `config` names.
 pub(crate) fn open(config: &Config, tool_server: Option<&Arc<Endpoint>>) -> std::io::Result<Open> {
     if let Site::Remote(server) = &config.site {
-        let remote = Remote::new(config, server, tool_server.cloned());
+        let remote = remote::launch(config, server, tool_server.cloned());
         let installer = Installer::Remote { workspace: config.workspace.clone() };
         return Ok(Open { kernels: Kernels::Remote(Box::new(remote)), installer, directory: None });
     }
@@ -92,7 +91,12 @@ impl Kernels {
     pub(crate) async fn start(&mut self, report: &(dyn Fn(&str) + Send + Sync)) -> Result<Kernel, Error> {
         match self {
             Self::Local(local) => local.start_kernel(report).await,
-            Self::Remote(remote) => remote.start_kernel(report).await,
+            Self::Remote(remote) => {
+                report("starting the IPython kernel on the Jupyter server");
+                let kernel = Kernel::start_remote(remote).await?;
+                tracing::info!(server = remote.server.name(), "the kernel is ready");
+                Ok(kernel)
+            }
         }
     }
 
@@ -114,7 +118,7 @@ impl Kernels {
         }
     }
 
-    /// Kills a kernel that another one replaces at once.
+    /// Kills a kernel that another one replaces at once; a Jupyter server restarts it instead.
     pub(crate) async fn replace(&mut self, kernel: Kernel) {
         match self {
             Self::Local(_) => self.kill(kernel).await,
@@ -133,7 +137,10 @@ impl Kernels {
                     kernel.kill().await;
                 }
             }
-            Self::Remote(remote) => remote.end(kernel).await,
+            Self::Remote(remote) => {
+                drop(kernel);
+                remote.end().await;
+            }
         }
     }
 }

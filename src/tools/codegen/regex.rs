@@ -297,29 +297,17 @@ impl Translation<'_> {
         let mut range_start: Option<char> = None;
         loop {
             let character = self.next().ok_or("unfinished character class")?;
+            if character == ']' {
+                break;
+            }
             let is_hyphen = character == '-';
-            let set = match character {
-                ']' => break,
-                '\\' => match self.next().ok_or("ends in a backslash")? {
-                    'd' => Err("0-9"),
-                    'w' => Err("A-Za-z0-9_"),
-                    's' => Err(SPACE),
-                    'D' => Err(r"\x00-/:-\U0010ffff"),
-                    'W' => Err(r"\x00-/:-@\[-\^`{-\U0010ffff"),
-                    'S' => return Err("not-a-space inside a character class"),
-                    'b' => Ok('\u{8}'),
-                    '-' => Ok('-'),
-                    other => Ok(self.escaped(other)?),
-                },
-                other => Ok(other),
-            };
-            let character = match set {
-                Err(set) => {
+            let character = match self.class_item(character)? {
+                Item::Set(set) => {
                     items.push_str(set);
                     range_start = None;
                     continue;
                 }
-                Ok(character) => character,
+                Item::Character(character) => character,
             };
             let is_range = is_hyphen && range_start.is_some() && self.peek().is_some_and(|next| next != ']');
             if !is_range {
@@ -328,23 +316,15 @@ impl Translation<'_> {
                 continue;
             }
             let mark = self.rest;
-            let end = match self.next().ok_or("unfinished character class")? {
-                '\\' => match self.next().ok_or("ends in a backslash")? {
-                    'd' | 'w' | 's' | 'D' | 'W' | 'S' => None,
-                    'b' => Some('\u{8}'),
-                    '-' => Some('-'),
-                    other => Some(self.escaped(other)?),
-                },
-                other => Some(other),
-            };
-            match (range_start.take(), end) {
-                (Some(start), Some(end)) if start <= end => {
+            let end = self.next().ok_or("unfinished character class")?;
+            match (range_start.take(), self.class_item(end)?) {
+                (Some(start), Item::Character(end)) if start <= end => {
                     items.push('-');
                     push_literal(&mut items, end, SPECIAL_IN_CLASS);
                 }
-                (_, Some(_)) => return Err("range out of order"),
+                (_, Item::Character(_)) => return Err("range out of order"),
                 // `[a-\d]`: the hyphen is itself.
-                (_, None) => {
+                (_, Item::Set(_)) => {
                     self.rest = mark;
                     push_literal(&mut items, '-', SPECIAL_IN_CLASS);
                 }
@@ -359,6 +339,31 @@ impl Translation<'_> {
         }
         Ok(Last::Atom)
     }
+
+    /// A part of a character class, whose first character is `character`.
+    fn class_item(&mut self, character: char) -> Result<Item, &'static str> {
+        if character != '\\' {
+            return Ok(Item::Character(character));
+        }
+        Ok(match self.next().ok_or("ends in a backslash")? {
+            'd' => Item::Set("0-9"),
+            'w' => Item::Set("A-Za-z0-9_"),
+            's' => Item::Set(SPACE),
+            'D' => Item::Set(r"\x00-/:-\U0010ffff"),
+            'W' => Item::Set(r"\x00-/:-@\[-\^`{-\U0010ffff"),
+            'S' => return Err("not-a-space inside a character class"),
+            'b' => Item::Character('\u{8}'),
+            '-' => Item::Character('-'),
+            other => Item::Character(self.escaped(other)?),
+        })
+    }
+}
+
+/// A part of a character class.
+enum Item {
+    Character(char),
+    /// Several characters, in Python's syntax.
+    Set(&'static str),
 }
 
 fn is_group_name(name: &str) -> bool {

@@ -35,7 +35,7 @@ impl Kept {
 /// The tools of all servers that code can call.
 pub(super) struct Catalog {
     /// The first that has a name says what it means.
-    places: Vec<Kept>,
+    pub(super) places: Vec<Kept>,
     /// One search at a time, since the first has to make the index.
     indexed: Mutex<Indexed>,
 }

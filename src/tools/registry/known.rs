@@ -14,7 +14,7 @@ use crate::approval::Standing;
 use crate::approval::provenance::Label;
 use crate::config::{Config, Settings};
 use crate::connections::mcp_client::{self, Connector, LoginError, Reach, ServerParameters};
-use crate::connections::oauth::{self, KnownLogin, Opener, Visit, Visited};
+use crate::connections::oauth::{self, KnownLogin, Opener, Visited};
 use crate::ground::text::{describe, listed, nearest, without_user};
 
 /// The servers of a workspace.
@@ -113,8 +113,8 @@ pub type OpenPage<'a> = &'a (dyn Fn(String) -> BoxFuture<'a, Result<Option<Strin
 struct ByFunction<'a>(OpenPage<'a>);
 
 impl Opener for ByFunction<'_> {
-    fn open<'a>(&'a self, visit: &'a Visit) -> BoxFuture<'a, Result<Visited, String>> {
-        Box::pin(async { Ok((self.0)(visit.url.clone()).await?.map_or(Visited::Opened, Visited::Pasted)) })
+    fn open<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Visited, String>> {
+        Box::pin(async move { Ok((self.0)(url.to_owned()).await?.map_or(Visited::Opened, Visited::Pasted)) })
     }
 }
 

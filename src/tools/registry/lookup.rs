@@ -8,9 +8,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::catalog::{Catalog, Kept};
-use super::definitions::DefinitionStore;
 use super::packages::Packages;
-use super::store::{Store, StoredServer};
+use super::store::StoredServer;
 use super::{Registry, drift, generate};
 use crate::connections::mcp_client;
 use crate::ground::text::describe;
@@ -20,32 +19,24 @@ use crate::tools::servers::{Query, Registered, ServerLookup};
 pub(super) struct Lookup {
     registry: Registry,
     packages: Packages,
-    others: Vec<(Arc<Store>, Arc<DefinitionStore>)>,
     catalog: Catalog,
 }
 
 impl Lookup {
     /// `others` are the state directories of other workspaces.
     pub(super) fn new(registry: Registry, packages: Packages, others: &[PathBuf]) -> Self {
-        let others: Vec<_> = others.iter().map(|state| Kept::in_directory(state)).collect();
-        let stores = others.iter().map(|kept| (Arc::clone(&kept.servers), Arc::clone(&kept.definitions)));
-        let stores = stores.collect();
+        let others = others.iter().map(|state| Kept::in_directory(state));
         let own =
             Kept { servers: Arc::clone(&registry.store), definitions: Arc::clone(&registry.definitions) };
         let catalog = Catalog::new(std::iter::once(own).chain(others));
-        Self { registry, packages, others: stores, catalog }
-    }
-
-    fn stores(&self) -> impl Iterator<Item = (&Store, &DefinitionStore)> {
-        let own = (&*self.registry.store, &*self.registry.definitions);
-        std::iter::once(own).chain(self.others.iter().map(|(store, definitions)| (&**store, &**definitions)))
+        Self { registry, packages, catalog }
     }
 }
 
 impl ServerLookup for Lookup {
     fn find(&self, name: &str) -> io::Result<Option<Registered>> {
-        for (store, definitions) in self.stores() {
-            if let Some(StoredServer { parameters, annotations, for_apps }) = store.get(name)? {
+        for Kept { servers, definitions } in &self.catalog.places {
+            if let Some(StoredServer { parameters, annotations, for_apps }) = servers.get(name)? {
                 // Without them no earlier answer holds.
                 let definitions =
                     definitions.get(name).map(|known| known.by_tool()).unwrap_or_else(|error| {
@@ -60,8 +51,8 @@ impl ServerLookup for Lookup {
 
     fn names(&self) -> io::Result<Vec<String>> {
         let mut names = BTreeSet::new();
-        for (store, _) in self.stores() {
-            names.extend(store.tools()?.into_keys());
+        for place in &self.catalog.places {
+            names.extend(place.servers.names()?);
         }
         Ok(names.into_iter().collect())
     }

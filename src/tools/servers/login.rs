@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::approval::{Action, ApprovalQueue, Approver, Denied, Gate, LOGIN, OnPage, Target};
 use crate::connections::mcp_client::{Connector, Refusal, ServerParameters};
-use crate::connections::oauth::{Opener, Visit, Visited};
+use crate::connections::oauth::{Opener, Visited};
 use crate::ground::text::describe;
 
 /// How long a login may take.
@@ -61,10 +61,10 @@ struct User<'a> {
 }
 
 impl Opener for User<'_> {
-    fn open<'a>(&'a self, visit: &'a Visit) -> BoxFuture<'a, Result<Visited, String>> {
-        Box::pin(async {
-            let arguments = [("server_name", json!(self.name)), ("url", json!(visit.url))];
-            let action = Action::ours(LOGIN, arguments, Target::Url(visit.url.clone()));
+    fn open<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Visited, String>> {
+        Box::pin(async move {
+            let arguments = [("server_name", json!(self.name)), ("url", json!(url))];
+            let action = Action::ours(LOGIN, arguments, Target::Url(url.to_owned()));
             let opened = self.gate.send_to_page(action, self.queue).await;
             let page = opened.map_err(|denied: Denied| denied.to_string())?;
             *self.page.lock() = Some(page);

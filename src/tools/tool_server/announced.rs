@@ -23,15 +23,8 @@ impl Announced {
             for_apps: BTreeSet::new(),
             definitions: BTreeMap::new(),
         };
-        let mut servers = self.0.lock();
-        match servers.get(name) {
-            Some(before) if *before == server => false,
-            before => {
-                let is_change = before.is_some();
-                servers.insert(name.to_owned(), server);
-                is_change
-            }
-        }
+        let before = self.0.lock().insert(name.to_owned(), server.clone());
+        before.is_some_and(|before| before != server)
     }
 
     /// Removes `name`. Returns whether it was registered.

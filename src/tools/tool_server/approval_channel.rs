@@ -132,10 +132,7 @@ impl Client {
 
     async fn attend(mut self, stop: CancellationToken, ping_interval: Duration) {
         tracing::info!("an approval client is connected");
-        let gone = match self.converse(&stop, ping_interval).await {
-            Ok(never) => match never {},
-            Err(gone) => gone,
-        };
+        let Err(gone) = self.converse(&stop, ping_interval).await;
         tracing::info!(
             why = crate::ground::text::describe(&gone),
             open = self.open.len(),

@@ -64,10 +64,7 @@ impl Endpoint {
             Ok(request) => request,
             Err(error) => return (StatusCode::BAD_REQUEST.as_u16(), error.to_string().into()),
         };
-        let response = match self.calls.clone().oneshot(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
-        };
+        let Ok(response) = self.calls.clone().oneshot(request).await;
         let status = response.status();
         match to_bytes(response.into_body(), usize::MAX).await {
             Ok(bytes) => (status.as_u16(), bytes),

@@ -40,8 +40,7 @@ pub(super) fn find<'a>(
         };
     }
     // A server under its name, without the key around it.
-    let are_servers = |value: &Value| value.as_object().is_some_and(is_server);
-    if !object.is_empty() && object.values().all(are_servers) {
+    if has_only_servers(object) {
         return choose(name, "server_params", object.iter().map(|(name, entry)| (name.as_str(), entry)));
     }
     Ok(object)
@@ -67,11 +66,8 @@ pub(crate) fn all(object: &Map<String, Value>) -> Option<Vec<(String, Value)>> {
             Some(named.map(|(name, entry)| (name.to_owned(), entry.clone())).collect())
         }
         Some(_) => None,
-        None => {
-            let are_servers = |value: &Value| value.as_object().is_some_and(is_server);
-            let is_flat = !object.is_empty() && object.values().all(are_servers);
-            is_flat.then(|| object.iter().map(|(name, entry)| (name.clone(), entry.clone())).collect())
-        }
+        None => has_only_servers(object)
+            .then(|| object.iter().map(|(name, entry)| (name.clone(), entry.clone())).collect()),
     }
 }
 
@@ -92,6 +88,11 @@ fn choose<'a>(
         crate::connections::mcp_client::fields::wrong_type(&format!("{wrapper}.{entry}"), "an object", value)
     };
     value.as_object().ok_or_else(wrong)
+}
+
+/// Whether each of its members, of which there are some, is a server.
+fn has_only_servers(object: &Map<String, Value>) -> bool {
+    !object.is_empty() && object.values().all(|value| value.as_object().is_some_and(is_server))
 }
 
 /// Whether one of its members says how to reach a server.

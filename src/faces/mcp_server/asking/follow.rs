@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use rmcp::model::CallToolResult;
-use rmcp::{Peer, RoleServer};
+use rmcp::{ErrorData, Peer, RoleServer};
 use tokio_util::sync::CancellationToken;
 
 use super::elicit;
@@ -11,7 +11,7 @@ use super::gathering::GATHER;
 use super::ongoing::{Followed, Next, Ongoing, bug};
 use super::sheet::{Asked, Sheet};
 use super::together::Caller;
-use super::waiting::Waiting;
+use super::waiting::{Leave, Waiting};
 use crate::approval::ApprovalRequest;
 
 impl Ongoing {
@@ -41,37 +41,17 @@ impl Ongoing {
                 let may_give_grant = sheet.may_give_grant();
                 let over = CancellationToken::new();
                 let page = self.page.clone();
-                let mut ask = std::pin::pin!(elicit::ask(peer, sheet, &over, page.as_deref()));
-                let (mut done, mut is_left) = (None, false);
-                let asked = loop {
-                    tokio::select! {
-                        biased;
-                        asked = &mut ask => break asked,
-                        end = &mut self.task, if done.is_none() => {
-                            // Approval requests of threads that outlive the call are dropped.
-                            done = Some(end);
-                            over.cancel();
-                        }
-                        () = leave.come(), if !is_left => {
-                            is_left = true;
-                            over.cancel();
-                        }
-                        () = cancelled.cancelled(), if !is_left && !self.cancel.is_cancelled() => {
-                            self.cancel.cancel();
-                        }
-                    }
-                };
+                let asking = elicit::ask(peer, sheet, &over, page.as_deref());
+                let (asked, done) = self.asked(asking, &over, cancelled, leave).await;
                 let is_answered = matches!(asked, Asked::Answered);
-                let is_taken_back = match asked {
-                    Asked::TakenBack(sheet) => {
-                        take_back(&mut turn.questions, sheet);
-                        true
-                    }
-                    Asked::Answered | Asked::Unanswered => false,
-                };
+                let is_taken_back = matches!(asked, Asked::TakenBack(_));
+                if let Asked::TakenBack(sheet) = asked {
+                    take_back(&mut turn.questions, sheet);
+                }
                 if let Some(done) = done {
+                    // Approval requests of threads that outlive the call are dropped.
                     turn.drop_of(&caller);
-                    return Followed::Answered(done.unwrap_or_else(|_| Err(bug())));
+                    return Followed::Answered(done);
                 }
                 if is_taken_back {
                     drop(turn);
@@ -90,6 +70,34 @@ impl Ongoing {
                     // A grant may answer what waits, so that it is not shown.
                     tokio::time::sleep(GATHER).await;
                 }
+            }
+        }
+    }
+
+    /// Waits for the end of `asking`, and has it be `over` when the work is done, whose result is returned too, or when it is
+    /// time to leave.
+    async fn asked(
+        &mut self,
+        asking: impl Future<Output = Asked>,
+        over: &CancellationToken,
+        cancelled: &CancellationToken,
+        leave: &Leave,
+    ) -> (Asked, Option<Result<CallToolResult, ErrorData>>) {
+        let mut asking = std::pin::pin!(asking);
+        let (mut done, mut is_left) = (None, false);
+        loop {
+            tokio::select! {
+                biased;
+                asked = &mut asking => return (asked, done),
+                end = &mut self.task, if done.is_none() => {
+                    done = Some(end.unwrap_or_else(|_| Err(bug())));
+                    over.cancel();
+                }
+                () = leave.come(), if !is_left => {
+                    is_left = true;
+                    over.cancel();
+                }
+                () = cancelled.cancelled(), if !is_left && !self.cancel.is_cancelled() => self.cancel.cancel(),
             }
         }
     }

@@ -149,8 +149,7 @@ pub(super) fn give(request: ApprovalRequest, result: &ElicitResult) -> bool {
         (false, _) => {
             let answer = answer(&choices(&request), result);
             match label(&request, result) {
-                Ok(None) => request.answer(answer),
-                Ok(Some(label)) => request.answer_with_label(answer, label),
+                Ok(label) => request.answer_with_label(answer, label),
                 Err(error) => {
                     tracing::warn!(%error, "the answer to a registration");
                     request.reject()

@@ -246,11 +246,12 @@ fn batch_of(request: &ApprovalRequest) -> Option<&str> {
 
 /// Whether two requests are rows of one table.
 fn is_of_one_tool(one: &Action, other: &Action) -> bool {
-    let key = |action: &Action| {
-        let Action { server_name, tool_name, target, definition, changes, annotations, .. } = action.clone();
-        (server_name, tool_name, target, definition, changes, annotations)
-    };
-    key(one) == key(other)
+    one.server_name == other.server_name
+        && one.tool_name == other.tool_name
+        && one.target == other.target
+        && one.definition == other.definition
+        && one.changes == other.changes
+        && one.annotations == other.annotations
 }
 
 /// The requests, those of one tool after each other.

@@ -262,17 +262,9 @@ async fn follow(
     state.lock().open.remove(&question);
     let fate = request.fate();
     let how = match answer {
-        Some((answer, label)) if give(request, answer, label) => answer_in_words(answer),
+        Some((answer, label)) if request.answer_with_label(answer, label) => answer_in_words(answer),
         // What the client's user has answered, or nobody.
         _ => fate.get().copied().unwrap_or("taken back"),
     };
     audience.send(&Event::Decided { question, how });
-}
-
-/// Returns whether the answer came in time.
-fn give(request: ApprovalRequest, answer: Answer, label: Option<Label>) -> bool {
-    match label {
-        Some(label) => request.answer_with_label(answer, label),
-        None => request.answer(answer),
-    }
 }

@@ -12,6 +12,7 @@ use serde_json::json;
 use super::address::{Address, Part};
 use super::media::{is_text, media_type};
 use crate::ground::files::inside;
+use crate::ground::text::unfinished_character;
 
 /// How much of a resource is read at once, in bytes: the longest file that a cell can show.
 pub(super) const MOST_BYTES: u64 = 24 * 1024 * 1024;
@@ -88,9 +89,7 @@ fn content(address: &Address, part: Part, from: u64, size: u64, mut bytes: Vec<u
 fn cut_characters(bytes: &mut Vec<u8>) -> usize {
     let is_continued = |byte: &u8| byte & 0xc0 == 0x80;
     let head = bytes.iter().take(3).take_while(|byte| is_continued(byte)).count();
-    let last = bytes.len().saturating_sub(3);
-    let is_unfinished = |bytes: &[u8]| matches!(str::from_utf8(bytes), Err(error) if error.valid_up_to() == 0 && error.error_len().is_none());
-    let end = (last..bytes.len()).find(|&start| is_unfinished(&bytes[start..])).unwrap_or(bytes.len());
+    let end = bytes.len() - unfinished_character(bytes);
     if head >= end {
         return 0;
     }

@@ -61,7 +61,7 @@ impl Hub {
         let hearing = Arc::clone(&hub);
         tokio::spawn(async move {
             let done = tokio::select! {
-                done = hearing.hear(input, &on_news) => done,
+                done = hearing.hear(input, &*on_news) => done,
                 done = say(output, said) => done,
                 () = stop.cancelled() => Ok(()),
             };

@@ -55,7 +55,7 @@ pub enum News {
 }
 
 /// Receives the news.
-pub(crate) type OnNews = Box<dyn Fn(News) + Send + Sync>;
+pub(crate) type OnNews = dyn Fn(News) + Send + Sync;
 
 /// A page, as long as this lives.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl Page {
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await.map_err(Error::Listen)?;
         let address = listener.local_addr().map_err(Error::Listen)?;
         let lock = Arc::new(Lock::new().map_err(|_| Error::NoChance)?);
-        let on_news: Arc<OnNews> = Arc::new(Box::new(on_news));
+        let on_news: Arc<OnNews> = Arc::new(on_news);
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
         let hub = Hub::start(streams, Arc::clone(&on_news), ended.clone(), stop.clone());
         let router = routes::router(address, Arc::clone(&hub), Arc::clone(&lock), on_news);

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{self, Message as Frame};
 
+use super::super::Error;
 use super::super::jupyter::{self, Channels, KernelId, Server};
 use super::super::message::{Content, Message, RateLimit, Shown};
 use super::calls::{CallHandler, CallMessage, Calls};
@@ -166,14 +167,12 @@ impl Link {
 
     /// Forwards messages until the kernel has ended or its handle is dropped.
     pub(super) async fn run(mut self, mut channels: Channels) {
-        let mut is_first = true;
         loop {
-            let why = match self.converse(channels, is_first).await {
+            let why = match self.converse(channels).await {
                 End::Dropped => return,
                 End::Kernel(words) => return self.report(Heard::Ended(words)).await,
                 End::Broken(why) => why,
             };
-            is_first = false;
             tracing::info!(why, "the connection to the remote kernel broke");
             self.state.send_replace(State::Broken(why));
             channels = match self.reopen().await {
@@ -182,6 +181,7 @@ impl Link {
                 Err(None) => return,
             };
             tracing::info!("the connection to the remote kernel is back");
+            self.connections += 1;
             self.state.send_replace(State::Connected);
         }
     }
@@ -201,11 +201,11 @@ impl Link {
                 State::Connected => String::new(),
             };
             self.report(Heard::Disconnected(why)).await;
-            std::future::pending::<std::convert::Infallible>().await
+            std::future::pending().await
         };
         tokio::select! {
             reopened = self.try_to_reopen() => reopened.map_err(Some),
-            never = reporting => match never {},
+            never = reporting => never,
             () = self.heard.closed() => Err(None),
         }
     }
@@ -231,8 +231,25 @@ impl Link {
         }
     }
 
+    /// What is to be sent after a reconnection: the newest request to run code once more, and what was
+    /// requested meanwhile.
+    fn queued(&mut self) -> Vec<Parts> {
+        let mut queued = Vec::new();
+        while let Ok(request) = self.requests.try_recv() {
+            match request {
+                Request::Execute(parts) => self.last_execution = Some(parts),
+                Request::Forget => self.last_execution = None,
+                Request::Other(parts) => queued.push(parts),
+            }
+        }
+        if let Some(execution) = &self.last_execution {
+            queued.insert(0, execution.again(self.connections));
+        }
+        queued
+    }
+
     /// Forwards messages while the connection lasts.
-    async fn converse(&mut self, channels: Channels, is_first: bool) -> End {
+    async fn converse(&mut self, channels: Channels) -> End {
         let Channels { socket, is_binary } = channels;
         let (sink, mut stream) = socket.split();
         let outgoing = Outgoing::new();
@@ -243,20 +260,8 @@ impl Link {
             Err(error) => tracing::warn!(%error, "could not send a message to the remote kernel"),
         };
         let alive = Parts::request(Channel::Control, "ipybox_alive", &json!({})).1;
-        if !is_first {
-            let mut others = Vec::new();
-            while let Ok(request) = self.requests.try_recv() {
-                match request {
-                    Request::Execute(parts) => self.last_execution = Some(parts),
-                    Request::Forget => self.last_execution = None,
-                    Request::Other(parts) => others.push(parts),
-                }
-            }
-            self.connections += 1;
-            if let Some(execution) = &self.last_execution {
-                say(&execution.again(self.connections));
-            }
-            others.iter().for_each(say);
+        if self.connections > 0 {
+            self.queued().iter().for_each(say);
             say(&alive);
         }
         let mut pings = tokio::time::interval(PING);
@@ -275,25 +280,11 @@ impl Link {
                 (permit, frame) = next => {
                     let Ok(permit) = permit else { return End::Dropped };
                     last_heard = Instant::now();
-                    let frame = match frame {
-                        Some(Ok(Frame::Close(close))) => {
-                            let why = close.map_or_else(String::new, |close| format!(": {close}"));
-                            return End::Broken(format!("the server closed it{why}"));
-                        }
-                        Some(Ok(frame)) => frame,
-                        Some(Err(error)) => return End::Broken(error.to_string()),
-                        None => return End::Broken("it ended".to_owned()),
+                    let frame = match received(frame) {
+                        Ok(frame) => frame,
+                        Err(why) => return End::Broken(why),
                     };
-                    let parts = match frames::decode(frame, is_binary) {
-                        None => continue,
-                        Some(Ok(parts)) => parts,
-                        Some(Err(error)) => {
-                            tracing::debug!(%error, "ignored a message of the remote kernel");
-                            permit.send(Heard::Torn);
-                            continue;
-                        }
-                    };
-                    match sort(&parts, &self.session) {
+                    match sort(frame, is_binary, &self.session) {
                         // Until the queue is written, its answer may be on its way.
                         Sorted::Call(_, CallMessage::Waiting { .. }) if !outgoing.is_empty() => {}
                         Sorted::Call(id, message) => self.calls.take(id, message).iter().for_each(say),
@@ -319,7 +310,8 @@ impl Link {
                         // Reading was paused, so silence proves nothing.
                         last_heard = Instant::now();
                     }
-                    if outgoing.last_progress().map_or(last_heard, |written| written.max(last_heard)).elapsed() > SILENCE {
+                    let last_written = outgoing.last_progress().unwrap_or(last_heard);
+                    if last_heard.max(last_written).elapsed() > SILENCE {
                         return End::Broken(format!("nothing was heard for {} seconds", SILENCE.as_secs()));
                     }
                     outgoing.push(Frame::Ping(bytes::Bytes::new()));
@@ -392,61 +384,64 @@ enum Sorted {
     Nothing,
 }
 
-fn sort(parts: &Parts, session: &str) -> Sorted {
-    let Ok(header) = serde_json::from_slice::<Header>(parts.header()) else {
-        return Sorted::Heard(Heard::Torn);
-    };
-    // The server's own messages carry our session's id.
-    let is_of_server = header.session == session;
+/// What has been read from the connection; an error is why there will be no more.
+fn received(frame: Option<Result<Frame, tungstenite::Error>>) -> Result<Frame, String> {
+    match frame {
+        Some(Ok(Frame::Close(Some(close)))) => Err(format!("the server closed it: {close}")),
+        Some(Ok(Frame::Close(None))) => Err("the server closed it".to_owned()),
+        Some(Ok(frame)) => Ok(frame),
+        Some(Err(error)) => Err(error.to_string()),
+        None => Err("it ended".to_owned()),
+    }
+}
+
+fn sort(frame: Frame, is_binary: bool, session: &str) -> Sorted {
+    let Some(parts) = frames::decode(frame, is_binary) else { return Sorted::Nothing };
+    parts.and_then(|parts| sort_parts(&parts, session)).unwrap_or_else(|error| {
+        tracing::debug!(%error, "ignored a message of the remote kernel");
+        Sorted::Heard(Heard::Torn)
+    })
+}
+
+fn sort_parts(parts: &Parts, session: &str) -> Result<Sorted, Error> {
+    let header: Header = serde_json::from_slice(parts.header()).map_err(Error::Message)?;
+    let ended = |words: &str| Ok(Sorted::Heard(Heard::Ended(words.to_owned())));
     match header.msg_type.as_str() {
         "comm_open" if parts.channel == Channel::Iopub => {
-            match serde_json::from_slice::<CommOpen>(parts.content()) {
-                Ok(open) if open.target_name == super::COMM_TARGET => {
-                    return Sorted::Call(open.comm_id, open.data);
-                }
-                _ => return Sorted::Nothing,
-            }
+            return Ok(match serde_json::from_slice::<CommOpen>(parts.content()) {
+                Ok(open) if open.target_name == super::COMM_TARGET => Sorted::Call(open.comm_id, open.data),
+                _ => Sorted::Nothing,
+            });
         }
         "ipybox_answer_reply" => {
-            return serde_json::from_slice(parts.content()).map_or(Sorted::Nothing, Sorted::Received);
+            return Ok(serde_json::from_slice(parts.content()).map_or(Sorted::Nothing, Sorted::Received));
         }
         // The only sign that another client has had the server end the kernel: the connection stays.
         "shutdown_reply" => {
-            let is_restart =
-                serde_json::from_slice::<ShutdownReply>(parts.content()).is_ok_and(|reply| reply.restart);
-            let words = if is_restart {
-                "somebody had its Jupyter server restart it"
-            } else {
-                "somebody had its Jupyter server shut it down"
+            return match serde_json::from_slice(parts.content()) {
+                Ok(ShutdownReply { restart: true }) => ended("somebody had its Jupyter server restart it"),
+                _ => ended("somebody had its Jupyter server shut it down"),
             };
-            return Sorted::Heard(Heard::Ended(words.to_owned()));
         }
         "status" => {
-            if let Ok(Status { execution_state }) = serde_json::from_slice(parts.content())
-                && matches!(execution_state.as_str(), "restarting" | "autorestarting" | "dead")
-            {
-                let words = if execution_state == "dead" {
-                    "its Jupyter server says that it is dead"
-                } else {
-                    "its Jupyter server says that its process ended, and restarted it"
-                };
-                return Sorted::Heard(Heard::Ended(words.to_owned()));
+            let status = serde_json::from_slice(parts.content());
+            match status.as_ref().map_or("", |Status { execution_state }| execution_state) {
+                "dead" => return ended("its Jupyter server says that it is dead"),
+                "restarting" | "autorestarting" => {
+                    return ended("its Jupyter server says that its process ended, and restarted it");
+                }
+                _ => {}
             }
         }
         _ => {}
     }
-    match parts.message() {
-        Ok(Message { content: Content::Shown(Shown::Stream(text)), parent }) if is_of_server => {
-            let content = match RateLimit::read(&text) {
-                Some(limit) => Content::Limited(limit),
-                None => Content::Shown(Shown::Stream(text)),
-            };
-            Sorted::Heard(Heard::Message(Message { parent, content }))
-        }
-        Ok(message) => Sorted::Heard(Heard::Message(message)),
-        Err(error) => {
-            tracing::debug!(%error, "ignored a message of the remote kernel");
-            Sorted::Heard(Heard::Torn)
-        }
+    let Message { parent, mut content } = parts.message()?;
+    // The server's own messages carry our session's id.
+    if header.session == session
+        && let Content::Shown(Shown::Stream(text)) = &content
+        && let Some(limit) = RateLimit::read(text)
+    {
+        content = Content::Limited(limit);
     }
+    Ok(Sorted::Heard(Heard::Message(Message { parent, content })))
 }

@@ -66,10 +66,12 @@ impl Mounts {
         let is_in = |set: &BTreeSet<PathBuf>| path.ancestors().any(|ancestor| set.contains(ancestor));
         let is_readable =
             path.ancestors().find_map(|ancestor| self.reading.get(ancestor)).is_none_or(|&read| read);
-        match () {
-            () if !is_readable => State::Hidden,
-            () if is_in(&self.allow_write) && !is_in(&self.deny_write) => State::Writable,
-            () => State::ReadOnly,
+        if !is_readable {
+            State::Hidden
+        } else if is_in(&self.allow_write) && !is_in(&self.deny_write) {
+            State::Writable
+        } else {
+            State::ReadOnly
         }
     }
 

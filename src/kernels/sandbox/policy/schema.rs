@@ -168,29 +168,20 @@ impl Position {
 
 impl Shape {
     fn check(&self, value: &Value, position: &Position) -> Result<(), Fault> {
-        match self {
-            Self::List(least, shape) => match value {
-                Value::Array(list) if list.len() >= *least => list
-                    .iter()
-                    .enumerate()
-                    .try_for_each(|(index, entry)| shape.check(entry, &position.entry(index))),
-                _ => Err(position.fault(not_allowed(value, self))),
-            },
-            Self::Table(shape) => match value {
-                Value::Object(table) => {
-                    table.iter().try_for_each(|(name, entry)| shape.check(entry, &position.key(name)))
-                }
-                _ => Err(position.fault(not_allowed(value, self))),
-            },
-            Self::Section(keys) => match value {
-                Value::Object(section) => check_section(section, keys, position),
-                _ => Err(position.fault(not_allowed(value, self))),
-            },
+        match (self, value) {
+            (Self::List(least, shape), Value::Array(list)) if list.len() >= *least => list
+                .iter()
+                .enumerate()
+                .try_for_each(|(index, entry)| shape.check(entry, &position.entry(index))),
+            (Self::Table(shape), Value::Object(table)) => {
+                table.iter().try_for_each(|(name, entry)| shape.check(entry, &position.key(name)))
+            }
+            (Self::Section(keys), Value::Object(section)) => check_section(section, keys, position),
             _ => self.check_plain(value).map_err(|problem| position.fault(problem)),
         }
     }
 
-    /// A value without others in it.
+    /// A value without others in it, or of another type than it should have.
     fn check_plain(&self, value: &Value) -> Result<(), Problem> {
         let text = value.as_str();
         let fits = match self {
