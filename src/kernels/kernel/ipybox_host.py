@@ -165,6 +165,12 @@ class Host:
             rest = rest[self._socket.send(rest) :]
         self._put(b"%bm%d\0" % (self._mark, self._numbers))
 
+    def wait(self):
+        """Wait for a message or the end. Here an exception of a signal handler costs no part of a message."""
+        waiting = select.poll()
+        waiting.register(self._socket, select.POLLIN)
+        waiting.poll()
+
     def receive(self, is_waiting=True):
         """The next message of the host; `None` if there is none yet. Ends the process if the connection is closed."""
         flags = 0 if is_waiting else socket.MSG_DONTWAIT

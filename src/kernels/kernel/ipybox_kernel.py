@@ -322,13 +322,16 @@ class Kernel:
 
     def _next_request(self):
         while not self._requests:
+            try:
+                if self._loop is None:
+                    self._host.wait()
+                else:
+                    self._living_loop().run_forever()
+            except BaseException:  # noqa: BLE001 - of a task that ends with SystemExit, or a signal handler of the code's
+                traceback.print_exc()
+                continue
             if self._loop is None:
                 return self._host.receive()
-            loop = self._living_loop()
-            try:
-                loop.run_forever()
-            except BaseException:  # noqa: BLE001 - of a task that ends with SystemExit, say
-                traceback.print_exc()
         return self._requests.pop(0)
 
     def _use_loop(self, asyncio):
