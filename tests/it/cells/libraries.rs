@@ -51,3 +51,14 @@ async fn output_of_c_code_comes_once_with_wurlitzer_too() {
     all_say(&mut ipybox, &[("%load_ext wurlitzer", "[no output]"), (put, "by C"), ("print(1)", "1")]).await;
     ipybox.stop().await;
 }
+
+#[tokio::test]
+async fn lines_of_c_code_come_in_order_and_before_a_crash() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let code = "import ctypes\nlibrary = ctypes.CDLL(None)\nprint('one'); size = library.puts(b'two'); print('three')";
+    assert_eq!(ipybox.cell(code).await.ok(), "one\ntwo\nthree");
+    let text = ipybox.cell("library.puts(b'last'); ctypes.string_at(0)").await.error();
+    assert!(text.starts_with("last\n") && text.contains("SIGSEGV"), "{text}");
+    ipybox.stop().await;
+}
