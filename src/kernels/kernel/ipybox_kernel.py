@@ -153,7 +153,10 @@ class Kernel:
         self._ignored = -math.inf
         self.shell = InteractiveShell.instance(config=ipybox_shell.configuration())
         self.shell.kernel = self
-        self.shell.loop_runner = self._run_in_loop
+        # `%autoawait` knows it by this name.
+        asyncio_runner = {"asyncio": (self._run_in_loop, True)}
+        self.shell.loop_runner_map = self.shell.loop_runner_map | asyncio_runner
+        self.shell.loop_runner = "asyncio"
         # Set by `boot.py`, if variables are saved at all.
         self.save_variables = None
         os.environ.setdefault("MPLBACKEND", INLINE_BACKEND)
