@@ -21,6 +21,9 @@ pub(crate) async fn processes_and_threads_work_together() {
             (&pool("fork"), "[0, 1, 4, 9]"),
             (&pool("spawn"), "[0, 1, 4, 9]"),
             (&pool("forkserver"), "[0, 1, 4, 9]"),
+            // A worker that goes on: what it has printed does not wait for its end.
+            ("pool = multiprocessing.get_context('spawn').Pool(1); pool.apply(print, ['from a worker'])", "from a worker"),
+            ("pool.terminate()", "[no output]"),
             ("with ProcessPoolExecutor(2) as pool: print(list(pool.map(square, range(4))))", "[0, 1, 4, 9]"),
             ("with ThreadPoolExecutor(2) as pool: print(list(pool.map(square, range(4))))", "[0, 1, 4, 9]"),
             ("child = os.fork()\nif child == 0: os._exit(5)\nos.waitstatus_to_exitcode(os.waitpid(child, 0)[1])", "5"),
