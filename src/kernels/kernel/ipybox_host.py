@@ -67,7 +67,7 @@ class Host:
         # Held from the first piece of a line to its last one, by the thread that prints it.
         self._line = threading.Lock()
         self._line_owner = None
-        self._writing = set()
+        self._waiting_threads = set()
         # What a forked process has printed of a line: it cannot wait for lines of other processes.
         self._begun = ""
 
@@ -95,28 +95,39 @@ class Host:
     def write(self, text):
         """Write a text to the pipe before returning; a forked process writes whole lines."""
         thread = threading.get_ident()
-        if thread in self._writing:
-            # A signal handler, which must not wait for its own thread.
-            self._write_lines(text)
-            return
-        self._writing.add(thread)
-        try:
-            if self._line_owner != thread:
-                # In vain if the line of the other thread stays open.
-                self._line.acquire(timeout=LINE_SECS)
+        if self._line_owner != thread:
+            if self._line.acquire(False):
                 self._line_owner = thread
+            else:
+                self._await_line(thread)
+        if self.is_fork:
             self._write_lines(text)
-            if text.endswith("\n"):
-                self._release_line()
-        finally:
-            self._writing.discard(thread)
+        else:
+            self._write(text)
+        if text[-1:] == "\n":
+            self._release_line(thread)
 
-    def _release_line(self):
-        if self._line_owner == threading.get_ident():
-            self._line_owner = None
-            # Another thread has released it if both have taken over an open line.
-            with contextlib.suppress(RuntimeError):
-                self._line.release()
+    def _await_line(self, thread):
+        """Wait for the end of another thread's line: in vain if it stays open."""
+        if thread in self._waiting_threads:
+            # A signal handler, which would be interrupted by the next one while it waits.
+            return
+        self._waiting_threads.add(thread)
+        try:
+            self._line.acquire(timeout=LINE_SECS)
+            self._line_owner = thread
+        finally:
+            self._waiting_threads.discard(thread)
+
+    def _release_line(self, thread):
+        if self._line_owner != thread:
+            return
+        self._line_owner = None
+        try:
+            self._line.release()
+        except RuntimeError:
+            # Another thread has released it: both have taken over an open line.
+            pass
 
     def _write_lines(self, text):
         if self.is_fork:
@@ -129,7 +140,7 @@ class Host:
         """Take the line for whole: progress bars do so. A forked process writes what it has of it."""
         text, self._begun = self._begun, ""
         self._write(text)
-        self._release_line()
+        self._release_line(threading.get_ident())
 
     def _write(self, text):
         if not text:
