@@ -130,32 +130,29 @@ enum ListFailure {
 }
 
 impl Connection {
-    /// The server's tools. A server that knows no such list has none.
+    /// The server's tools.
     ///
     /// # Errors
     /// [`Error`] when the server is gone, does not answer in time, or answers with an error.
     pub(crate) async fn list_tools(&self) -> Result<Vec<Tool>, Error> {
-        match self.pages::<ListToolsResult>(LIST_TIMEOUT).await {
-            Ok(tools) => Ok(tools.items.into_iter().map(Tool::from_rmcp).collect()),
-            Err(ListFailure::Request(Failure::Answered { code: METHOD_NOT_FOUND, .. })) => Ok(Vec::new()),
-            Err(failure) => Err(self.list_error::<ListToolsResult>(failure).await),
-        }
+        let tools = self.list::<ListToolsResult>(LIST_TIMEOUT).await?;
+        Ok(tools.into_iter().map(Tool::from_rmcp).collect())
     }
 
     /// The templates of the server's resources.
     ///
     /// # Errors
-    /// As [`list_tools`](Self::list_tools), and when the server knows no such list.
+    /// As [`list_tools`](Self::list_tools).
     pub(crate) async fn list_resource_templates(&self) -> Result<Vec<ResourceTemplate>, Error> {
-        self.list::<ListResourceTemplatesResult>().await
+        self.list::<ListResourceTemplatesResult>(OPTIONAL_LIST_TIMEOUT).await
     }
 
     /// The server's prompts.
     ///
     /// # Errors
-    /// As [`list_resource_templates`](Self::list_resource_templates).
+    /// As [`list_tools`](Self::list_tools).
     pub(crate) async fn list_prompts(&self) -> Result<Vec<Prompt>, Error> {
-        self.list::<ListPromptsResult>().await
+        self.list::<ListPromptsResult>(OPTIONAL_LIST_TIMEOUT).await
     }
 
     /// Whether the server has any resource now, by the first page of the list. In doubt it has.
@@ -169,9 +166,11 @@ impl Connection {
         }
     }
 
-    async fn list<P: Page>(&self) -> Result<Vec<P::Item>, Error> {
-        match self.pages::<P>(OPTIONAL_LIST_TIMEOUT).await {
+    /// All items. A server that knows no such list has none: many have resources, and no templates.
+    async fn list<P: Page>(&self, limit: Duration) -> Result<Vec<P::Item>, Error> {
+        match self.pages::<P>(limit).await {
             Ok(listed) => Ok(listed.items),
+            Err(ListFailure::Request(Failure::Answered { code: METHOD_NOT_FOUND, .. })) => Ok(Vec::new()),
             Err(failure) => Err(self.list_error::<P>(failure).await),
         }
     }

@@ -38,6 +38,9 @@ MARK_BYTES = 128
 PIECE_BYTES = select.PIPE_BUF
 # The most characters whose encoding always fits in one atomic write behind a mark.
 PIECE_CHARS = (PIECE_BYTES - MARK_BYTES) // 4
+# How long a thread waits for the end of the line that another one prints, in seconds: `print` writes it in pieces, and
+# other threads may compute between them.
+LINE_SECS = 0.1
 
 
 class Host:
@@ -57,11 +60,21 @@ class Host:
         # Messages that a signal handler sends while another one is being sent.
         self._waiting = collections.deque()
         self.is_fork = False
+        self._begin_line()
         os.register_at_fork(after_in_child=self._forked)
+
+    def _begin_line(self):
+        # Held from the first piece of a line to its last one, by the thread that prints it.
+        self._line = threading.Lock()
+        self._line_owner = None
+        self._waiting_threads = set()
+        # What a forked process has printed of a line: it cannot wait for lines of other processes.
+        self._begun = ""
 
     def _forked(self):
         self.is_fork = True
         self._current = None
+        self._begin_line()
 
     def open_output(self, mark):
         """From here on text is written to the pipe, with this mark."""
@@ -80,7 +93,58 @@ class Host:
         self._put(b"%bb%b\0" % (self._mark, cell))
 
     def write(self, text):
-        """Write a text to the pipe before returning."""
+        """Write a text to the pipe before returning; a forked process writes whole lines."""
+        thread = threading.get_ident()
+        if self._line_owner != thread:
+            if self._line.acquire(False):
+                self._line_owner = thread
+            else:
+                self._await_line(thread)
+        if self.is_fork:
+            self._write_lines(text)
+        else:
+            self._write(text)
+        if text[-1:] == "\n":
+            self._release_line(thread)
+
+    def _await_line(self, thread):
+        """Wait for the end of another thread's line: in vain if it stays open."""
+        if thread in self._waiting_threads:
+            # A signal handler, which would be interrupted by the next one while it waits.
+            return
+        self._waiting_threads.add(thread)
+        try:
+            self._line.acquire(timeout=LINE_SECS)
+            self._line_owner = thread
+        finally:
+            self._waiting_threads.discard(thread)
+
+    def _release_line(self, thread):
+        if self._line_owner != thread:
+            return
+        self._line_owner = None
+        try:
+            self._line.release()
+        except RuntimeError:
+            # Another thread has released it: both have taken over an open line.
+            pass
+
+    def _write_lines(self, text):
+        if self.is_fork:
+            text = self._begun + text
+            end = text.rfind("\n") + 1 if len(text) <= PIECE_CHARS else len(text)
+            text, self._begun = text[:end], text[end:]
+        self._write(text)
+
+    def flush(self):
+        """Take the line for whole: progress bars do so. A forked process writes what it has of it."""
+        text, self._begun = self._begun, ""
+        self._write(text)
+        self._release_line(threading.get_ident())
+
+    def _write(self, text):
+        if not text:
+            return
         cell = CELL.get()
         # Threads that Python did not start belong to no cell.
         if not cell or cell == self._current:
@@ -95,7 +159,8 @@ class Host:
             )
 
     def write_bytes(self, data):
-        """As `write`."""
+        """Write bytes to the pipe before returning."""
+        self.flush()
         cell = CELL.get()
         if not cell or cell == self._current:
             self._put_pieces(data)
@@ -164,6 +229,12 @@ class Host:
         while rest:
             rest = rest[self._socket.send(rest) :]
         self._put(b"%bm%d\0" % (self._mark, self._numbers))
+
+    def wait(self):
+        """Wait for a message or the end. Here an exception of a signal handler costs no part of a message."""
+        waiting = select.poll()
+        waiting.register(self._socket, select.POLLIN)
+        waiting.poll()
 
     def receive(self, is_waiting=True):
         """The next message of the host; `None` if there is none yet. Ends the process if the connection is closed."""
@@ -265,6 +336,9 @@ class Text(io.TextIOWrapper):
     def writelines(self, lines):
         for line in lines:
             self.write(line)
+
+    def flush(self):
+        self._host.flush()
 
     def detach(self):
         return Bytes(self._host, self.fileno())

@@ -21,6 +21,7 @@ def refuse_input():
     builtins.input = refuse
     after_import("getpass", refuse_passwords)
     after_import("pdb", refuse_debuggers)
+    refuse_debugger_of_exceptions()
 
 
 def refuse(*args, **kwargs):
@@ -48,3 +49,16 @@ def refuse_debuggers(pdb):
         return ask_for_commands(self, *args, **kwargs)
 
     base.cmdloop = cmdloop
+
+
+def refuse_debugger_of_exceptions():
+    """Make `%pdb on` raise an exception: each later exception would be shown with several of the debugger's own."""
+    from IPython.core.error import StdinNotImplementedError
+    from IPython.core.interactiveshell import InteractiveShell
+
+    def set_call_pdb(shell, is_wanted):
+        if is_wanted:
+            raise StdinNotImplementedError(NOBODY_DEBUGS)
+        InteractiveShell._set_call_pdb(shell, is_wanted)
+
+    InteractiveShell.call_pdb = property(InteractiveShell._get_call_pdb, set_call_pdb)

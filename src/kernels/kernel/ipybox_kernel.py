@@ -33,6 +33,8 @@ from traitlets import Type
 INSISTENCE_SECONDS = 10
 # The matplotlib backend for notebooks.
 INLINE_BACKEND = "module://matplotlib_inline.backend_inline"
+# `_IOLBF` of the C library, on Linux and macOS.
+LINE_BUFFERED = 1
 
 
 class Publisher(DisplayPublisher):
@@ -120,6 +122,18 @@ def show_output_once(wurlitzer):
     wurlitzer.load_ipython_extension = lambda shell: None
 
 
+def write_lines_of_c(ctypes):
+    """Have the C library write each line of stdout at once, as to a terminal: in order, and before a crash.
+
+    Only ctypes makes this quick.
+    """
+    name = "__stdoutp" if sys.platform == "darwin" else "stdout"
+    with contextlib.suppress(Exception):
+        library = ctypes.CDLL(None)
+        stdout = ctypes.c_void_p.in_dll(library, name)
+        library.setvbuf(stdout, None, LINE_BUFFERED, 0)
+
+
 class Kernel:
     """Handles the host's requests. `get_ipython().kernel` for libraries that look for one."""
 
@@ -139,7 +153,10 @@ class Kernel:
         self._ignored = -math.inf
         self.shell = InteractiveShell.instance(config=ipybox_shell.configuration())
         self.shell.kernel = self
-        self.shell.loop_runner = self._run_in_loop
+        # `%autoawait` knows it by this name.
+        asyncio_runner = {"asyncio": (self._run_in_loop, True)}
+        self.shell.loop_runner_map = self.shell.loop_runner_map | asyncio_runner
+        self.shell.loop_runner = "asyncio"
         # Set by `boot.py`, if variables are saved at all.
         self.save_variables = None
         os.environ.setdefault("MPLBACKEND", INLINE_BACKEND)
@@ -147,6 +164,7 @@ class Kernel:
         after_import("asyncio", self._use_loop)
         after_import("mcptools", ImportingPackage.adopt)
         after_import("wurlitzer", show_output_once)
+        after_import("ctypes", write_lines_of_c)
         ipybox_views.install(self.shell, after_import, self._wants_views)
 
     def serve(self):
@@ -324,13 +342,16 @@ class Kernel:
 
     def _next_request(self):
         while not self._requests:
+            try:
+                if self._loop is None:
+                    self._host.wait()
+                else:
+                    self._living_loop().run_forever()
+            except BaseException:  # noqa: BLE001 - of a task that ends with SystemExit, or a signal handler of the code's
+                traceback.print_exc()
+                continue
             if self._loop is None:
                 return self._host.receive()
-            loop = self._living_loop()
-            try:
-                loop.run_forever()
-            except BaseException:  # noqa: BLE001 - of a task that ends with SystemExit, say
-                traceback.print_exc()
         return self._requests.pop(0)
 
     def _use_loop(self, asyncio):

@@ -67,6 +67,10 @@ class ImportingPackage(types.ModuleType):
         message = f"module {self.__name__!r} has no attribute {name!r}"
         raise AttributeError(message, name=name, obj=self)
 
+    def __reduce__(self):
+        # By name, for `cloudpickle`, which does so for plain modules only.
+        return importlib.import_module, (self.__name__,)
+
     def __dir__(self):
         import pkgutil
 

@@ -67,6 +67,8 @@ def be_no_terminal():
     for name in ("CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR"):
         os.environ.pop(name, None)
     os.environ.update(TERM="dumb", NO_COLOR="1", PAGER="cat", GIT_PAGER="cat")
+    # Workers that outlive their cell, as those of joblib do, would keep what they print.
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")
 
 
 def refresh_imports(package=None):

@@ -17,7 +17,14 @@ _BEGIN = "\n\nrun("
 _SUPPORT = ("_base", "_rules", "_values")
 
 
-class ToolPackage(types.ModuleType):
+class _Module(types.ModuleType):
+    """A module that `cloudpickle`, and with it joblib, takes to other processes as it takes plain modules: by name."""
+
+    def __reduce__(self):
+        return importlib.import_module, (self.__name__,)
+
+
+class ToolPackage(_Module):
     """The package of an MCP server. Its modules, one for each tool, are imported on first access."""
 
     def __getattr__(self, name):
@@ -52,7 +59,7 @@ class ToolPackage(types.ModuleType):
         package.__others__ = others
 
 
-class ToolModule(types.ModuleType):
+class ToolModule(_Module):
     """The module of a tool."""
 
     @classmethod

@@ -21,6 +21,9 @@ pub(crate) async fn processes_and_threads_work_together() {
             (&pool("fork"), "[0, 1, 4, 9]"),
             (&pool("spawn"), "[0, 1, 4, 9]"),
             (&pool("forkserver"), "[0, 1, 4, 9]"),
+            // A worker that goes on: what it has printed does not wait for its end.
+            ("pool = multiprocessing.get_context('spawn').Pool(1); pool.apply(print, ['from a worker'])", "from a worker"),
+            ("pool.terminate()", "[no output]"),
             ("with ProcessPoolExecutor(2) as pool: print(list(pool.map(square, range(4))))", "[0, 1, 4, 9]"),
             ("with ThreadPoolExecutor(2) as pool: print(list(pool.map(square, range(4))))", "[0, 1, 4, 9]"),
             ("child = os.fork()\nif child == 0: os._exit(5)\nos.waitstatus_to_exitcode(os.waitpid(child, 0)[1])", "5"),
@@ -32,6 +35,44 @@ pub(crate) async fn processes_and_threads_work_together() {
         ],
     )
     .await;
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn lines_of_threads_and_forks_are_whole() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let code = "
+import multiprocessing, threading, time
+def work(name):
+    for i in range(200): print('line', i, 'of', name)
+def run(kind):
+    workers = [kind(target=work, args=[name]) for name in 'abcd']
+    for worker in workers: worker.start()
+    for worker in workers: worker.join()";
+    ipybox.cell(code).await.ok();
+    let mut expected: Vec<_> =
+        "abcd".chars().flat_map(|name| (0..200).map(move |i| format!("line {i} of {name}"))).collect();
+    expected.sort();
+    for kind in ["threading.Thread", "multiprocessing.get_context('fork').Process"] {
+        let call = json!({"code": format!("run({kind})"), "max_output_chars": 100_000});
+        let text = ipybox.call("execute_ipython_cell", call).await.ok();
+        let mut lines: Vec<_> = text.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, expected, "{kind}");
+    }
+    // A line that stays open holds nobody up.
+    let code = "
+print('open', end='')
+thread = threading.Thread(target=lambda: [print('.') for _ in range(100)])
+thread.start(); thread.join(60); thread.is_alive()";
+    assert_eq!(ipybox.cell(code).await.ok(), format!("open{}False", ".\n".repeat(100)));
+    let code = "
+def begin(): print('begun', end='', flush=True); time.sleep(60)
+process = multiprocessing.get_context('fork').Process(target=begin); process.start()
+while True: time.sleep(0.01)";
+    let text = ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 1})).await.error();
+    assert!(text.starts_with("begun"), "{text}");
     ipybox.stop().await;
 }
 

@@ -75,6 +75,8 @@ async fn asking_for_a_debugger_fails_at_once_and_leaves_nothing_behind() {
         "import pdb; pdb.run('1')",
         "import pdb; pdb.pm()",
         "%debug",
+        "%pdb on",
+        "%pdb",
     ] {
         let text = ipybox.cell(code).await.error();
         assert!(text.contains("StdinNotImplementedError: nobody can give commands"), "{code}: {text}");

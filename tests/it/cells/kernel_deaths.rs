@@ -152,6 +152,25 @@ print('end', end='')";
 }
 
 #[tokio::test]
+async fn a_signal_handler_that_raises_between_cells_costs_nothing() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let code = "
+import signal, sys
+def fail(*_):
+    open('failed', 'w').close()
+    raise TimeoutError('too late')
+previous = signal.signal(signal.SIGALRM, fail), signal.setitimer(signal.ITIMER_REAL, 1)
+x = 5
+'asyncio' in sys.modules";
+    assert_eq!(ipybox.cell(code).await.ok(), "False");
+    eventually("the handler has run", || place.workspace().join("failed").exists()).await;
+    let text = ipybox.cell("x").await.ok();
+    assert!(text.contains("TimeoutError: too late") && text.ends_with("\n5"), "{text}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn a_kernel_that_dies_at_every_start_ends_in_an_error_and_is_not_started_in_a_loop() {
     let place = Place::new();
     let python = place.workspace().join("layer");

@@ -14,6 +14,10 @@ async fn event_loops_run_as_in_a_script() {
             ("import uvloop\nuvloop.run(five())", "5"),
             ("import trio\nasync def nap():\n    await trio.sleep(0.01)\n    return 7\ntrio.run(nap)", "7"),
             ("await five()", "5"),
+            ("%autoawait trio", "[no output]"),
+            ("await nap()", "7"),
+            ("%autoawait asyncio\ntask = asyncio.create_task(five())", "[no output]"),
+            ("await task", "5"),
             ("import nest_asyncio\nnest_asyncio.apply()", "[no output]"),
             ("asyncio.get_event_loop().run_until_complete(five())", "5"),
             ("async def nested(): return asyncio.run(five())\nawait nested()", "5"),
@@ -49,5 +53,16 @@ async fn output_of_c_code_comes_once_with_wurlitzer_too() {
     let mut ipybox = place.ipybox().await;
     let put = "import ctypes\nstatus = ctypes.CDLL(None).puts(b'by C'), ctypes.CDLL(None).fflush(None)";
     all_say(&mut ipybox, &[("%load_ext wurlitzer", "[no output]"), (put, "by C"), ("print(1)", "1")]).await;
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn lines_of_c_code_come_in_order_and_before_a_crash() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let code = "import ctypes\nlibrary = ctypes.CDLL(None)\nprint('one'); size = library.puts(b'two'); print('three')";
+    assert_eq!(ipybox.cell(code).await.ok(), "one\ntwo\nthree");
+    let text = ipybox.cell("library.puts(b'last'); ctypes.string_at(0)").await.error();
+    assert!(text.starts_with("last\n") && text.contains("SIGSEGV"), "{text}");
     ipybox.stop().await;
 }

@@ -28,6 +28,13 @@ pub(crate) async fn tools_are_called_from_every_kind_of_code() {
             "!python -c \"from mcptools.probe import echo; print(echo.run(echo.Params(text='child')))\"",
             "child",
         ),
+        (
+            "import cloudpickle, mcptools, sys\nfrom mcptools import probe\n\
+             def call(): return echo.run(text='a'), probe.echo.run(text='b'), mcptools.probe.echo.run(text='c')\n\
+             load = 'import pickle, sys; print(pickle.load(sys.stdin.buffer)())'\n\
+             import subprocess; end = subprocess.run([sys.executable, '-c', load], input=cloudpickle.dumps(call))",
+            "('a', 'b', 'c')",
+        ),
         ("await echo.run_async(echo.Params(text='async'))", "'async'"),
         (
             "try:\n    echo.run(text='\\udcff')\nexcept Exception as error:\n    print(type(error).__name__, 'no Unicode' in str(error))",

@@ -169,7 +169,9 @@ def serve():
                 list_items(message)
             case "prompts/get":
                 get_prompt(message)
-            case "tools/list" | "prompts/list" if MODE == "no-tools":
+            case "tools/list" | "prompts/list" | "resources/templates/list" if (
+                MODE == "no-tools"
+            ):
                 send(
                     {"id": message["id"], "error": {"code": -32601, "message": "what?"}}
                 )
