@@ -1,8 +1,8 @@
 //! Repairs what is almost JSON, so that one wrong letter of a server does not cost its whole answer. Pure.
 //!
 //! JavaScript's `slice` cuts characters of two UTF-16 units in half, and `JSON.stringify` escapes the half that is left;
-//! Python's `json.dumps` writes `NaN`, and integers of any size; programs copy bytes of files that are not UTF-8. What ran
-//! has run: its answer is worth more than the letter.
+//! Python's `json.dumps` writes `NaN`, and integers of any size; programs copy bytes of files that are not UTF-8. What
+//! ran has run: its answer is worth more than the letter.
 
 use memchr::{memchr, memchr2, memmem};
 
