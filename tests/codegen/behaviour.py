@@ -40,11 +40,13 @@ from mcptools.demo import (
     anything,
     branches,
     closed,
+    code,
     either,
     endless,
     patterns,
     send,
     shapes,
+    state,
     strict,
     table_row,
 )
@@ -213,6 +215,13 @@ assert unexpected(None).result is None
 assert unexpected([1]).result == [1]
 assert unexpected({}).result == {}
 
+# Results that are one of some values.
+for tool, values in ((state, ["open", "shut"]), (code, ["a", 1])):
+    for value in values:
+        ANSWER["value"] = ToolResult("", [], value)
+        assert tool.run().root == value
+assert state.Result.model_validate(None).root is None
+
 # A declared result that comes as text.
 ANSWER["value"] = '{"id": 5}'
 assert send.run(to="x").id == 5
@@ -317,6 +326,7 @@ assert sent(closed.run, a="x", b="y") == {"a": "x", "b": "y"}
 assert sent(either.run, path="p") == {"path": "p"}
 assert refused(either.Params, text="t") and refused(either.Params, path="p", url="u")
 assert sent(anything.run) == {} and sent(anything.run, a=1) == {"a": 1}
+assert sent(anything.run, root={"a": 1}) == {"root": {"a": 1}}
 for right in (
     {"digits": "x1"},
     {"pair": ["a", 1]},

@@ -110,8 +110,11 @@ fn fits<T: DeserializeOwned>(value: &Value) -> bool {
 /// Content that cannot be read otherwise is shown as it came.
 fn fix_content(content: &mut Value) -> bool {
     name_link(content);
-    if !fix::<ContentBlock>(content, &CONTENT) {
-        *content = json!({"type": "text", "text": content.to_string()});
+    if !fits::<ContentBlock>(content) {
+        let sent = content.to_string();
+        if !fix::<ContentBlock>(content, &CONTENT) {
+            *content = json!({"type": "text", "text": sent});
+        }
     }
     true
 }
@@ -182,13 +185,13 @@ mod tests {
     fn good_content_survives_beside_odd_content() {
         let result = json!({"isError": "true", "content": [
             {"type": "text", "text": "good", "annotations": {"priority": "high"}},
-            {"type": "hologram", "data": 1},
+            {"type": "hologram", "data": 1, "depth": 2},
             {"type": "resource_link", "uri": "a://b"},
             {"type": "text", "text": 5},
         ]});
         let read = fixed::<CallToolResult>(ResultKind::Call, result);
         assert_eq!(read["content"][0], json!({"type": "text", "text": "good"}));
-        assert_eq!(read["content"][1]["text"], r#"{"type":"hologram","data":1}"#);
+        assert_eq!(read["content"][1]["text"], r#"{"type":"hologram","data":1,"depth":2}"#);
         assert_eq!(
             (&read["content"][2]["name"], &read["content"][2]["uri"]),
             (&json!("a://b"), &json!("a://b"))

@@ -1,18 +1,24 @@
 //! Repairs what is almost JSON, so that one wrong letter of a server does not cost its whole answer. Pure.
 //!
 //! JavaScript's `slice` cuts characters of two UTF-16 units in half, and `JSON.stringify` escapes the half that is left;
-//! Python's `json.dumps` writes `NaN`; programs copy bytes of files that are not UTF-8. What ran has run: its answer is
-//! worth more than the letter.
+//! Python's `json.dumps` writes `NaN`, and integers of any size; programs copy bytes of files that are not UTF-8. What
+//! ran has run: its answer is worth more than the letter.
 
 use memchr::{memchr2, memmem};
 
 use crate::ground::text::replace_lone_surrogates;
 
+/// How many digits an integer has at least that 64 bits do not hold.
+const LONG_DIGITS: usize = 19;
+
+/// How many significant digits JavaScript writes of a number at most: followed by zeros, they name a float.
+const FLOAT_DIGITS: usize = 17;
+
 /// The byte order mark with which some servers begin.
 pub(super) const MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// The text without a byte order mark, with U+FFFD for each half of a character and each byte that is not UTF-8, and with `null` for numbers that
-/// JSON does not have.
+/// The text without a byte order mark, with U+FFFD for each half of a character and each byte that is not UTF-8, with
+/// `null` for numbers that JSON does not have, and with texts for integers that would become other numbers.
 pub(super) fn repaired(text: Vec<u8>) -> Vec<u8> {
     let mut text = match String::from_utf8(text) {
         Ok(valid) => valid.into_bytes(),
@@ -24,32 +30,67 @@ pub(super) fn repaired(text: Vec<u8>) -> Vec<u8> {
     if memmem::find(&text, br"\ud").or_else(|| memmem::find(&text, br"\uD")).is_some() {
         replace_lone_surrogates(&mut text);
     }
-    if memmem::find(&text, b"NaN").or_else(|| memmem::find(&text, b"Infinity")).is_some() {
+    let has_strange = memmem::find(&text, b"NaN").or_else(|| memmem::find(&text, b"Infinity")).is_some();
+    if has_strange || has_long_digits(&text) {
         text = without_strange_numbers(&text);
     }
     text
 }
 
-/// The text with `null` for `NaN`, `Infinity` and `-Infinity` outside of strings.
+/// Whether so many digits follow each other somewhere that they may be an integer of more than 64 bits.
+fn has_long_digits(text: &[u8]) -> bool {
+    let digits = |part: &mut dyn Iterator<Item = &u8>| {
+        part.take(LONG_DIGITS).take_while(|byte| byte.is_ascii_digit()).count()
+    };
+    // One of these places is within them.
+    (LONG_DIGITS - 1..text.len()).step_by(LONG_DIGITS).any(|at| {
+        text[at].is_ascii_digit()
+            && digits(&mut text[..at].iter().rev()) + digits(&mut text[at..].iter()) >= LONG_DIGITS
+    })
+}
+
+/// The text with `null` for `NaN`, `Infinity` and `-Infinity`, and with texts for long integers, outside of strings.
 fn without_strange_numbers(text: &[u8]) -> Vec<u8> {
     let mut written = Vec::with_capacity(text.len() + text.len() / 8);
     let mut rest = text;
     while let Some((&first, after)) = rest.split_first() {
         let strange =
             [&b"NaN"[..], b"Infinity", b"-Infinity"].into_iter().find(|name| rest.starts_with(name));
-        let taken = match (first, strange) {
-            (b'"', _) => 1 + end_of_string(after),
-            (_, Some(name)) => {
-                written.extend_from_slice(b"null");
-                rest = &rest[name.len()..];
-                continue;
-            }
+        if let Some(name) = strange {
+            written.extend_from_slice(b"null");
+            rest = &rest[name.len()..];
+            continue;
+        }
+        let taken = match first {
+            b'"' => 1 + end_of_string(after),
+            b'-' | b'0'..=b'9' => 1 + after.iter().take_while(|byte| is_of_number(**byte)).count(),
             _ => 1,
         };
-        written.extend_from_slice(&rest[..taken]);
-        rest = &rest[taken..];
+        let (token, others) = rest.split_at(taken);
+        if first != b'"' && changes(token) {
+            written.extend([b"\"", token, b"\""].concat());
+        } else {
+            written.extend_from_slice(token);
+        }
+        rest = others;
     }
     written
+}
+
+fn is_of_number(byte: u8) -> bool {
+    byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'+' | b'-')
+}
+
+/// Whether `token` is an integer that 64 bits do not hold, and that no float names.
+fn changes(token: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(token) else { return false };
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_short = digits.trim_end_matches('0').len() <= FLOAT_DIGITS;
+    if is_short || digits.contains(|character: char| !character.is_ascii_digit()) {
+        return false;
+    }
+    let is_float = |float: f64| float.is_finite() && format!("{float:.0}") == text;
+    text.parse::<i64>().is_err() && text.parse::<u64>().is_err() && !text.parse().is_ok_and(is_float)
 }
 
 /// How long a string is, with its closing quote, that began before `text`.
@@ -109,6 +150,24 @@ mod tests {
             br#"{"a": [NaN, -Infinity,Infinity], "b\"": "NaN \" NaN"}"#,
             r#"{"a": [null, null,null], "b\"": "NaN \" NaN"}"#,
         );
+    }
+
+    #[test]
+    fn integers_that_would_become_other_numbers_are_texts() {
+        let long = "9".repeat(400);
+        check(
+            format!(
+                r#"{{"a": [123456789012345678901234567890,-9223372036854775809, {long}], "b": "{long}"}}"#
+            )
+            .as_bytes(),
+            &format!(
+                r#"{{"a": ["123456789012345678901234567890","-9223372036854775809", "{long}"], "b": "{long}"}}"#
+            ),
+        );
+        // 64 bits hold the first three, and the others are how Python and JavaScript write floats.
+        let kept = "[18446744073709551615, -9223372036854775808, 0.12345678901234567890, 1180591620717411303424, \
+                    123456789012345670000, 1e30]";
+        check(kept.as_bytes(), kept);
     }
 
     #[test]

@@ -15,6 +15,9 @@ pub(super) const ALSO: &str = "$also";
 /// Keywords whose value is itself data or names, never a schema: a search for `$id` must not descend into them.
 const DATA_KEYWORDS: [&str; 5] = ["const", "default", "enum", "examples", "required"];
 
+/// The longest `$id` to which references are relative, in bytes: it is written into each of them.
+const MAX_BASE_BYTES: usize = 200;
+
 /// A schema document with the places in it that references can name.
 pub(super) struct Document<'a> {
     root: &'a Value,
@@ -35,7 +38,7 @@ impl<'a> Document<'a> {
     /// Reads the anchors of `root`.
     pub(super) fn new(root: &'a Value) -> Self {
         let mut anchors = HashMap::new();
-        collect_anchors(root, &mut anchors);
+        collect_anchors(root, "", &mut anchors);
         Self { root, anchors }
     }
 
@@ -53,9 +56,10 @@ impl<'a> Document<'a> {
             None => return None,
         };
         if !fragment.is_empty() && !fragment.starts_with('/') {
-            let schema =
-                *self.anchors.get(reference).or_else(|| self.anchors.get(&format!("#{fragment}")))?;
-            return Some(Target { key: format!("#{fragment}"), name: fragment.to_owned(), schema });
+            let plain = format!("#{fragment}");
+            let key = if self.anchors.contains_key(reference) { reference.to_owned() } else { plain };
+            let schema = *self.anchors.get(&key)?;
+            return Some(Target { key, name: fragment.to_owned(), schema });
         }
         let steps: Vec<String> = fragment.split('/').skip(1).map(unescape).collect();
         let schema = steps.iter().try_fold(start, |at, step| match at {
@@ -75,27 +79,67 @@ fn unescape(step: &str) -> String {
     percent_decode_str(step).decode_utf8_lossy().replace("~1", "/").replace("~0", "~")
 }
 
-/// Finds every schema under `schema` that has a name of its own.
-fn collect_anchors<'a>(schema: &'a Value, anchors: &mut HashMap<String, &'a Value>) {
+/// Finds every schema under `schema` that has a name of its own. `base` is the `$id` that holds for `schema`.
+fn collect_anchors<'a>(schema: &'a Value, base: &str, anchors: &mut HashMap<String, &'a Value>) {
+    // Outer schemas come first: of several dynamic anchors of one name, the outermost is meant.
+    let text = |keyword: &str| schema.get(keyword).and_then(Value::as_str);
+    if let Some(id) = text("$id") {
+        anchors.entry(id.trim_end_matches('#').to_owned()).or_insert(schema);
+        anchors.entry(id.to_owned()).or_insert(schema);
+    }
+    for anchor in [text("$anchor"), text("$dynamicAnchor")].into_iter().flatten() {
+        anchors.entry(format!("{base}#{anchor}")).or_insert(schema);
+    }
+    if let Some(anchor) = text("$dynamicAnchor") {
+        anchors.entry(format!("#{anchor}")).or_insert(schema);
+    }
     match schema {
         Value::Object(object) => {
-            for (keyword, value) in object {
-                match (keyword.as_str(), value) {
-                    ("$id", Value::String(id)) => {
-                        anchors.entry(id.trim_end_matches('#').to_owned()).or_insert(schema);
-                        anchors.entry(id.clone()).or_insert(schema);
+            let schemas = object.iter().filter(|(keyword, _)| !DATA_KEYWORDS.contains(&keyword.as_str()));
+            schemas.for_each(|(_, inner)| collect_anchors(inner, base_of(inner).unwrap_or(base), anchors));
+        }
+        Value::Array(items) => {
+            items.iter().for_each(|inner| collect_anchors(inner, base_of(inner).unwrap_or(base), anchors));
+        }
+        _ => {}
+    }
+}
+
+/// Completes the references below `schema` that begin with `#` and do not mean the whole document, but the schema around
+/// them that has an `$id`.
+pub(super) fn complete_references(schema: &mut Value) {
+    complete_below(schema, "");
+}
+
+fn complete_below(schema: &mut Value, base: &str) {
+    match schema {
+        Value::Object(object) => {
+            let schemas = object.iter_mut().filter(|(keyword, _)| !DATA_KEYWORDS.contains(&keyword.as_str()));
+            for (keyword, inner) in schemas {
+                match inner {
+                    Value::String(reference) if keyword == "$ref" && reference.starts_with('#') => {
+                        reference.insert_str(0, base);
                     }
-                    ("$anchor" | "$dynamicAnchor", Value::String(anchor)) => {
-                        anchors.entry(format!("#{anchor}")).or_insert(schema);
-                    }
-                    (keyword, _) if DATA_KEYWORDS.contains(&keyword) => {}
-                    _ => collect_anchors(value, anchors),
+                    _ => complete_in(inner, base),
                 }
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| collect_anchors(item, anchors)),
+        Value::Array(items) => items.iter_mut().for_each(|inner| complete_in(inner, base)),
         _ => {}
     }
+}
+
+fn complete_in(schema: &mut Value, base: &str) {
+    match base_of(schema).map(str::to_owned) {
+        Some(own) => complete_below(schema, &own),
+        None => complete_below(schema, base),
+    }
+}
+
+/// The `$id` of a schema to which the references in it are relative. Up to draft-07 one with `#` was an anchor.
+fn base_of(schema: &Value) -> Option<&str> {
+    let id = schema.get("$id")?.as_str()?.trim_end_matches('#');
+    (!id.is_empty() && !id.starts_with('#') && id.len() <= MAX_BASE_BYTES).then_some(id)
 }
 
 #[cfg(test)]
@@ -119,5 +163,35 @@ mod tests {
         assert_eq!(kind("#/$defs/missing"), None);
         assert_eq!(kind("other.json#/a"), None);
         assert!(document.resolve("#").is_some_and(|target| target.schema == &root));
+    }
+    #[test]
+    fn references_in_a_schema_with_an_id_are_relative_to_it() {
+        let mut root = json!({
+            "properties": {"a": {"$ref": "order"}, "b": {"$ref": "#/$defs/item"}},
+            "$defs": {
+                "order": {
+                    "$id": "order",
+                    "properties": {"x": {"$ref": "#/$defs/item"}, "y": {"$ref": "#key"}},
+                    "const": {"$ref": "#/$defs/item"},
+                    "$defs": {"item": {"type": "string"}, "key": {"$anchor": "key", "type": "null"}},
+                    "$dynamicAnchor": "node",
+                },
+                "item": {"type": "integer"},
+                "key": {"$anchor": "key", "type": "boolean"},
+            },
+            "$dynamicAnchor": "node",
+        });
+        complete_references(&mut root);
+        let order = &root["$defs"]["order"];
+        let reference = |at: &Value| at["$ref"].as_str().unwrap().to_owned();
+        assert_eq!(reference(&order["properties"]["x"]), "order#/$defs/item");
+        assert_eq!(reference(&root["properties"]["b"]), "#/$defs/item");
+        assert_eq!(reference(&order["const"]), "#/$defs/item");
+        let document = Document::new(&root);
+        let kind = |reference: &str| document.resolve(reference).unwrap().schema["type"].clone();
+        assert_eq!(kind(&reference(&order["properties"]["x"])), "string");
+        assert_eq!(kind(&reference(&order["properties"]["y"])), "null");
+        assert_eq!((kind("#/$defs/item"), kind("#key")), (json!("integer"), json!("boolean")));
+        assert_eq!(document.resolve("#node").unwrap().schema, &root);
     }
 }

@@ -277,7 +277,8 @@ fn classes(tool: &Tool) -> (Vec<Classes>, Vec<Degradation>) {
 
 /// One schema of a tool as classes, the first of which is called `name`. Reports give its path as `place`.
 fn schema(schema: &Map<String, Value>, name: &str, side: Side, place: &str) -> Lowered {
-    let bounded = bounded::bounded(schema);
+    let mut bounded = bounded::bounded(schema);
+    document::complete_references(&mut bounded.value);
     let mut lowered = lower(&bounded.value, bounded.nodes, name, side);
     if bounded.is_cut {
         let what = "nested too deeply; left as Any below".to_owned();

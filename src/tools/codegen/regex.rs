@@ -35,14 +35,11 @@ pub(super) fn to_python(pattern: &str) -> Result<String, &'static str> {
         depth: 0,
         groups: 0,
         names: Vec::new(),
-        back_references: Vec::new(),
+        complete: Vec::new(),
     };
     translation.alternatives()?;
     if !translation.rest.is_empty() {
         return Err("unbalanced parenthesis");
-    }
-    if translation.back_references.iter().any(|number| *number > translation.groups) {
-        return Err("reference to a group that is not there");
     }
     Ok(translation.python)
 }
@@ -53,7 +50,8 @@ struct Translation<'p> {
     depth: usize,
     groups: usize,
     names: Vec<String>,
-    back_references: Vec<usize>,
+    /// The numbers and names of the groups that have ended.
+    complete: Vec<String>,
 }
 
 /// What was read last, as far as a quantifier may follow it.
@@ -163,6 +161,7 @@ impl Translation<'_> {
             return Err("nested too deeply");
         }
         let mut is_assertion = false;
+        let mut complete = Vec::new();
         if self.skip("?:") {
             self.python.push_str("(?:");
         } else if self.skip("?=") {
@@ -180,18 +179,21 @@ impl Translation<'_> {
             }
             self.groups += 1;
             let _ = write!(self.python, "(?P<{name}>");
-            self.names.push(name);
+            self.names.push(name.clone());
+            complete = vec![self.groups.to_string(), name];
         } else if self.peek() == Some('?') {
             return Err("group syntax that Python does not share");
         } else {
             self.groups += 1;
             self.python.push('(');
+            complete.push(self.groups.to_string());
         }
         self.alternatives()?;
         if self.next() != Some(')') {
             return Err("unbalanced parenthesis");
         }
         self.python.push(')');
+        self.complete.append(&mut complete);
         self.depth -= 1;
         Ok(if is_assertion { Last::Nothing } else { Last::Atom })
     }
@@ -225,10 +227,8 @@ impl Translation<'_> {
             }
             'k' => {
                 let name = if self.skip("<") { self.until('>') } else { None };
-                let name = name
-                    .filter(|name| self.names.contains(name))
-                    .ok_or("reference to a group that is not there")?;
-                let _ = write!(self.python, "(?P={name})");
+                let name = name.unwrap_or_default();
+                self.back_reference(&name, &format!("(?P={name})"))?;
             }
             '1'..='9' => {
                 let mut number = character.to_digit(10).unwrap_or_default() as usize;
@@ -236,11 +236,7 @@ impl Translation<'_> {
                     number = number * 10 + digit as usize;
                     self.next();
                 }
-                if number > 99 {
-                    return Err("reference to a group that is not there");
-                }
-                self.back_references.push(number);
-                let _ = write!(self.python, r"(?:\{number})");
+                self.back_reference(&number.to_string(), &format!(r"\{number}"))?;
             }
             other => {
                 let literal = self.escaped(other)?;
@@ -248,6 +244,16 @@ impl Translation<'_> {
             }
         }
         Ok(Last::Atom)
+    }
+
+    /// A reference to a group, which `python` writes. Where the group has matched nothing it matches the empty text, as in
+    /// ECMAScript.
+    fn back_reference(&mut self, group: &str, python: &str) -> Result<(), &'static str> {
+        if !self.complete.iter().any(|complete| complete == group) {
+            return Err("reference to a group that has not ended there");
+        }
+        let _ = write!(self.python, "(?:(?({group}){python}))");
+        Ok(())
     }
 
     /// The character that an escape means, in a class or outside.
@@ -389,8 +395,8 @@ mod tests {
 
     #[test]
     fn what_both_share_is_left_alone() {
-        for pattern in [r"^[a-z]+\Z", "(a|b)*?c{2,3}", r"^(?:x|y)?\Z", r"(?P<a>x)(?P=a)"] {
-            let ecma = pattern.replace(r"\Z", "$").replace("(?P=a)", r"\k<a>");
+        for pattern in [r"^[a-z]+\Z", "(a|b)*?c{2,3}", r"^(?:x|y)?\Z"] {
+            let ecma = pattern.replace(r"\Z", "$");
             assert_eq!(to_python(&ecma).as_deref(), Ok(pattern));
         }
     }
@@ -408,6 +414,8 @@ mod tests {
             (r"\u0041\x42\u{43}", "ABC"),
             (r"[^]", r"[\x00-\U0010ffff]"),
             (r"\cA", r"\x01"),
+            (r"(a)?\1b", r"(a)?(?:(?(1)\1))b"),
+            (r"(?<a>x)\k<a>", "(?P<a>x)(?:(?(a)(?P=a)))"),
         ] {
             assert_eq!(to_python(pattern).as_deref(), Ok(expected), "{pattern}");
         }
@@ -415,7 +423,9 @@ mod tests {
 
     #[test]
     fn what_python_cannot_say_has_a_reason() {
-        for pattern in [r"\p{L}", "(", ")", "a**", "[a", r"(?<=a+)b", "(?i)a", r"\2(a)", "[z-a]", r"\k<no>"] {
+        let unknown = [r"\2(a)", r"\2(a)(b)", r"(a\1)", r"(?<n>a\k<n>)", r"\k<no>"];
+        for pattern in [r"\p{L}", "(", ")", "a**", "[a", r"(?<=a+)b", "(?i)a", "[z-a]"].iter().chain(&unknown)
+        {
             assert!(to_python(pattern).is_err(), "{pattern}");
         }
     }

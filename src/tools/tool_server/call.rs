@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use super::answer::Answer;
 use super::body::Refused;
-use crate::approval::{Action, Expected, Gate, OpenCall, Permit, ToolAnnotations};
-use crate::connections::mcp_client::Received;
+use crate::approval::{Action, ELICITATION, Expected, Gate, OpenCall, Permit, ToolAnnotations};
+use crate::connections::mcp_client::{ListKind, Received};
 use crate::ground::budget::apart;
 use crate::ground::text::describe;
 use crate::tools::servers::{Pool, Registered, Request};
@@ -16,6 +16,12 @@ use crate::tools::servers::{Pool, Registered, Request};
 /// The longest name of a server or a tool, in bytes. Names appear in errors and approval requests, and are
 /// compared with others.
 const NAME_BYTES: usize = 1024;
+
+/// The tool name for approving and recording that a resource is read: MCP's method.
+pub(super) const READ_RESOURCE: &str = "resources/read";
+
+/// The same for getting a prompt.
+pub(super) const GET_PROMPT: &str = "prompts/get";
 
 /// What all routes of code share.
 #[derive(Clone)]
@@ -47,12 +53,23 @@ pub(super) async fn resolve(
     tool_name: &str,
     request: Request,
 ) -> Result<Arc<Registered>, Answer> {
+    if request == Request::Tool && is_method(tool_name) {
+        let reason = "it has the name of a request of MCP";
+        return Err(Answer::failed(format!("`{server_name}.{tool_name}` cannot be called: {reason}")));
+    }
     let server = shared.pool.resolve(server_name).await.map_err(|error| Answer::failed(describe(&error)))?;
     if request == Request::Tool && server.for_apps.contains(tool_name) {
         let reason = "it is for the server's own user interface, and not for models";
         return Err(Answer::failed(format!("`{server_name}.{tool_name}` cannot be called: {reason}")));
     }
     Ok(server)
+}
+
+/// Whether a tool's name is that of another action in approval requests, policies and answers: code could show the user a
+/// form or a page in the name of a server.
+fn is_method(tool_name: &str) -> bool {
+    let lists = [ListKind::Resources, ListKind::ResourceTemplates, ListKind::Prompts].map(ListKind::method);
+    [ELICITATION, READ_RESOURCE, GET_PROMPT].into_iter().chain(lists).any(|method| method == tool_name)
 }
 
 /// Decides about a call, and makes it if it is permitted.

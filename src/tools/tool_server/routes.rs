@@ -14,16 +14,10 @@ use serde_json::{Map, Value};
 use super::answer::{Answer, Form};
 use super::batch;
 use super::body::{Refused, Text};
-use super::call::{Call, Shared, answer, check_name, resolve};
+use super::call::{Call, GET_PROMPT, READ_RESOURCE, Shared, answer, check_name, resolve};
 use crate::approval::{Action, Gate, Target};
 use crate::connections::mcp_client::ListKind;
 use crate::tools::servers::{Pool, Query, Request};
-
-/// The tool name for approving and recording that a resource is read: MCP's method.
-const READ_RESOURCE: &str = "resources/read";
-
-/// The same for getting a prompt.
-const GET_PROMPT: &str = "prompts/get";
 
 /// The largest request body with a server to list something of.
 const LISTING_LIMIT_BYTES: usize = 16 * 1024;
@@ -236,7 +230,9 @@ mod tests {
 
     use super::super::announced::Announced;
     use super::*;
-    use crate::approval::{ApprovalQueue, Approver, Audit, Effect, OURSELVES, Policy, Standing};
+    use crate::approval::{
+        ApprovalQueue, ApprovalRequest, Approver, Audit, Effect, OURSELVES, Policy, Standing,
+    };
     use crate::connections::mcp_client::Connector;
     use crate::ground::env::Variables;
 
@@ -282,34 +278,67 @@ mod tests {
         assert_eq!(judged, json!({"error": {"kind": "rejected", "message": message}}));
     }
 
-    #[tokio::test]
-    async fn calls_that_wait_take_no_more_memory_than_there_is() {
+    /// The routes with a server `a`, and what their user is asked.
+    fn asking() -> (Router, tokio::sync::mpsc::Receiver<ApprovalRequest>) {
         let servers = Arc::new(Announced::default());
         let parameters = Map::from_iter([("command".to_owned(), json!("no-such-program"))]);
         servers.put("a", crate::tools::servers::read("a", &parameters, &|_| true).unwrap().0);
         let variables = Arc::new(Variables::from_pairs::<&str, &str>([]));
         let pool = Arc::new(Pool::new(servers, Connector::new(variables, "/".into())));
-        let (queue, mut questions) = ApprovalQueue::new();
+        let (queue, questions) = ApprovalQueue::new();
         let gate = Arc::new(gate(Effect::Ask));
         gate.set_approver(Approver::User(queue));
-        let router = router(pool, gate);
+        (router(pool, gate), questions)
+    }
+
+    async fn posted(router: &Router, path: &str, body: Value) -> Response {
+        let request = axum::http::Request::post(path).header("content-type", "application/json");
+        router.clone().oneshot(request.body(axum::body::Body::from(body.to_string())).unwrap()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn no_call_of_code_is_taken_for_another_request() {
+        let (router, mut questions) = asking();
+        for tool_name in [
+            "elicitation/create",
+            "resources/read",
+            "resources/list",
+            "resources/templates/list",
+            "prompts/list",
+            "prompts/get",
+        ] {
+            let arguments = json!({"message": "Log in again", "url": "https://example.com/?data"});
+            let call = json!({"server_name": "a", "tool_name": tool_name, "tool_args": arguments});
+            let batch = json!({"title": "t", "calls": [call]});
+            for (path, body) in [("/run", call), ("/batch", batch)] {
+                let answer = posted(&router, path, body).await.into_body();
+                let answer = axum::body::to_bytes(answer, 10_000).await.unwrap();
+                let answer = String::from_utf8_lossy(&answer);
+                assert!(answer.contains("cannot be called"), "{path} {tool_name}: {answer}");
+            }
+        }
+        assert!(questions.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn calls_that_wait_take_no_more_memory_than_there_is() {
+        let (router, mut questions) = asking();
         let call = |server: &str, bytes: usize| {
-            let text = "x".repeat(bytes);
+            let (router, text) = (router.clone(), "x".repeat(bytes));
             let body = json!({"server_name": server, "tool_name": "t", "tool_args": {"text": text}});
-            let request = axum::http::Request::post("/run").header("content-type", "application/json");
-            router.clone().oneshot(request.body(axum::body::Body::from(body.to_string())).unwrap())
+            async move { posted(&router, "/run", body).await }
         };
         let large = 15 << 20;
         let waiting: Vec<_> = [(); 2].map(|()| tokio::spawn(call("a", large))).into();
         let asked = [questions.recv().await.unwrap(), questions.recv().await.unwrap()];
-        assert_eq!(call("a", large).await.unwrap().status(), 503);
-        assert_eq!(call("a", 41 << 20).await.unwrap().status(), 413);
-        assert_eq!(call("no", 1000).await.unwrap().status(), 200);
+        assert_eq!(call("a", large).await.status(), 503);
+        assert_eq!(call("a", 41 << 20).await.status(), 413);
+        assert_eq!(call("no", 1000).await.status(), 200);
         drop(asked);
         for answer in waiting {
-            assert_eq!(answer.await.unwrap().unwrap().status(), 200);
+            assert_eq!(answer.await.unwrap().status(), 200);
         }
-        assert_eq!(call("no", large).await.unwrap().status(), 200);
+        assert_eq!(call("no", large).await.status(), 200);
     }
 
     #[test]

@@ -77,6 +77,8 @@ CONFIGURATIONS = [
     ".cargo/config.toml",
     ".tool-versions",
     "mise.toml",
+    "mise.local.toml",
+    ".config/mise.toml",
     ".pre-commit-config.yaml",
     ".husky/pre-commit",
     ".githooks/pre-commit",
@@ -96,6 +98,9 @@ CONFIGURATIONS = [
     ".nvim.lua",
     ".pdbrc",
     ".Rprofile",
+    ".Renviron",
+    ".iex.exs",
+    ".ocamlinit",
 ]
 for path in CONFIGURATIONS:
     for act in (write, replace):

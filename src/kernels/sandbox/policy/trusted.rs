@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Directories of tools. Missing ones must not be created.
 #[rustfmt::skip]
-const DIRECTORIES: [&str; 37] = [
+const DIRECTORIES: [&str; 38] = [
     // Editors.
     ".vscode", ".idea", ".zed", ".fleet", ".helix", ".devcontainer", ".run", ".settings",
     // Agents.
@@ -17,15 +17,16 @@ const DIRECTORIES: [&str; 37] = [
     // Version control, and what it runs.
     ".hg", ".jj", ".husky", ".githooks",
     // Shells' extensions, package managers and build tools.
-    ".direnv", ".mise", ".yarn", ".bundle", ".cargo", ".mvn",
+    ".direnv", ".mise", ".yarn", ".bundle", ".cargo", ".mvn", ".config",
 ];
 
 /// Files of tools. Missing ones are replaced by empty stubs, which their programs accept.
 #[rustfmt::skip]
-const FILES: [&str; 52] = [
+const FILES: [&str; 59] = [
     // Shells, and what they run in a directory.
     ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zprofile", ".zshenv",
-    ".zlogin", ".zlogout", ".envrc", ".tool-versions", ".mise.toml", "mise.toml", ".rvmrc",
+    ".zlogin", ".zlogout", ".envrc", ".tool-versions", ".mise.toml", "mise.toml", ".mise.local.toml",
+    "mise.local.toml", ".rvmrc",
     // Version control, and what it runs.
     ".gitconfig", ".gitmodules", ".gitattributes", ".pre-commit-config.yaml", ".overcommit.yml",
     "lefthook.yml", ".lefthook.yml", "lefthook-local.yml", ".lefthook-local.yml",
@@ -34,16 +35,17 @@ const FILES: [&str; 52] = [
     ".pdm-python", "pip.conf", ".bazelrc", ".bazeliskrc",
     // Agents and editors.
     ".mcp.json", ".aider.conf.yml", ".devcontainer.json", ".exrc", ".vimrc", ".nvimrc", ".nvim.lua",
-    ".dir-locals.el",
+    ".dir-locals.el", ".dir-locals-2.el",
     // Interpreters and debuggers, which read them where they are started.
-    ".ripgreprc", ".gdbinit", ".lldbinit", ".pdbrc", ".irbrc", ".pryrc", ".Rprofile", ".octaverc", ".ghci",
+    ".ripgreprc", ".gdbinit", ".lldbinit", ".pdbrc", ".irbrc", ".pryrc", ".Rprofile", ".Renviron", ".octaverc",
+    ".ghci", ".iex.exs", ".ocamlinit", ".perldb",
 ];
 
 /// The same, but programs refuse empty ones: protected only if they exist.
 #[rustfmt::skip]
-const FILES_IF_THERE: [&str; 8] = [
+const FILES_IF_THERE: [&str; 9] = [
     "rust-toolchain", "rust-toolchain.toml", "pnpm-workspace.yaml", "opencode.json", "opencode.jsonc",
-    "crush.json", ".RData", ".buckconfig",
+    "crush.json", ".crush.json", ".RData", ".buckconfig",
 ];
 
 /// The file by which git recognises a bare repository, without `.git`.

@@ -104,6 +104,9 @@ impl<'s> Site<'s> {
     }
 }
 
+/// The class of the schema itself.
+const ROOT: ClassId = ClassId(0);
+
 /// The kind of class to be named: it decides the name of an item whose list has no plural name.
 #[derive(Clone, Copy)]
 enum ClassKind {
@@ -131,6 +134,7 @@ impl Lowering<'_> {
     /// Lowers the root: an object becomes a model even without properties, all else a named type.
     fn root(&mut self, name: &str, side: Side) {
         let slot = self.new_class(name.to_owned());
+        debug_assert_eq!(slot, ROOT);
         self.known.insert("#/".to_owned(), Type::Class(slot));
         let site = Site { name, is_item: false, slot: Some(slot), depth: 0 };
         let root = self.document.root();
@@ -247,9 +251,11 @@ impl Lowering<'_> {
         if lowered.is_empty() { Type::Any } else { Type::union(lowered) }
     }
 
-    /// The class for `site`: the one that waits for it, or a new one.
+    /// The class for `site`: the one that waits for it, or a new one. The schema itself is no enum: results are
+    /// instances of models.
     fn claim(&mut self, site: Site<'_>, kind: ClassKind) -> ClassId {
-        site.slot.unwrap_or_else(|| self.new_class(self.class_name(site, kind)))
+        let slot = site.slot.filter(|slot| matches!(kind, ClassKind::Model) || *slot != ROOT);
+        slot.unwrap_or_else(|| self.new_class(self.class_name(site, kind)))
     }
 
     fn class_name(&self, site: Site<'_>, kind: ClassKind) -> String {

@@ -25,7 +25,11 @@ impl Lowering<'_> {
         if let Some(Folded::Schema(whole)) = self.fold_all_of(&object) {
             object = whole;
         }
-        let is_object = object.get("type").is_none_or(|names| type_names(names) == ["object"]);
+        let is_listed = object.contains_key("const") || object.contains_key("enum");
+        let is_object = match object.get("type") {
+            Some(names) => type_names(names) == ["object"],
+            None => super::implied_type(&object).is_none_or(|name| name == "object"),
+        };
         let is_union = object.contains_key("anyOf") || object.contains_key("oneOf");
         let is_map =
             properties(&object).is_none() && object.get("additionalProperties").is_some_and(Value::is_object);
@@ -34,7 +38,7 @@ impl Lowering<'_> {
             Side::Arguments if super::validating(&object).is_empty() => None,
             Side::Arguments if is_union => Some(self.join_branches(object)),
             Side::Arguments => Some(object),
-            Side::Output => (is_object && !is_union && !is_map).then_some(object),
+            Side::Output => (is_object && !is_listed && !is_union && !is_map).then_some(object),
         }
     }
 

@@ -363,9 +363,7 @@ def arguments(
     if params is None and set(fields) == {"params"} and is_params:
         params, fields = named, {}
     if params is None:
-        params = (
-            model(**fields) if fields or not issubclass(model, RootModel) else model({})
-        )
+        params = model(fields) if issubclass(model, RootModel) else model(**fields)
     elif fields:
         raise TypeError("run() takes Params or keyword arguments, not both")
     elif not isinstance(params, model):
