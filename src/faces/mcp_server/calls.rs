@@ -12,8 +12,13 @@ use super::arrivals::{Arrival, Turn};
 use super::asking::{About, AskVia, Followed, Leave, Ongoing, Waiting, has_tasks};
 use super::earlier::name_of;
 use super::progress::{self, Listener, Progress};
-use super::{Call, Handler, execute, is_queued, reply, resources, traced, uploads, views, wait};
+use super::{Call, Handler, execute, reply, reset, resources, traced, uploads, views, wait};
 use crate::ground::telemetry::Operation;
+
+/// Whether calls of this tool wait in the session's queue for the cells before them.
+pub(super) fn is_queued(tool: &str) -> bool {
+    [execute::NAME, reset::NAME].contains(&tool)
+}
 
 impl Handler {
     /// Begins a call, and runs it until it is done, the client must ask its user, or the request does not wait longer.

@@ -18,8 +18,9 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::arrivals::Arrival;
+use super::calls::is_queued;
 use super::earlier::{Earlier, Why, name_of, prepend, text_of};
-use super::{execute, is_queued};
+use super::execute;
 use crate::session::Session;
 
 /// A call that arrives this long after another one means that the client may have given up on the first:

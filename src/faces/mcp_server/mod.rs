@@ -54,6 +54,7 @@ use tokio_util::task::TaskTracker;
 use self::arrivals::Turn;
 use self::asking::{Parking, Tasks, Together, bug};
 use self::attached::Attached;
+use self::calls::is_queued;
 use self::deliveries::{CallId, Deliveries};
 use self::earlier::{Done, Earlier, Why, name_of, text_of};
 use self::left::Left;
@@ -413,11 +414,6 @@ fn definitions(has_long_cells: bool) -> Vec<Tool> {
             tool.with_icons(icons)
         })
         .collect()
-}
-
-/// Whether calls of this tool wait in the session's queue for the cells before them.
-fn is_queued(tool: &str) -> bool {
-    [execute::NAME, reset::NAME].contains(&tool)
 }
 
 /// The schema of a tool's arguments, written as a JSON literal.
