@@ -42,8 +42,9 @@ def refuse_debuggers(pdb):
     ask_for_commands = base.cmdloop
 
     def cmdloop(self, *args, **kwargs):
-        # A debugger with a file of commands may work.
-        if self.use_rawinput and not self.cmdqueue:
+        # A debugger with a file of commands may work. Python 3.13 queues one of its own, to print the frame.
+        commands = [name for name in self.cmdqueue if not name.startswith("_pdbcmd_")]
+        if self.use_rawinput and not commands:
             sys.settrace(None)
             raise StdinNotImplementedError(NOBODY_DEBUGS)
         return ask_for_commands(self, *args, **kwargs)
