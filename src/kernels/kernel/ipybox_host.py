@@ -68,6 +68,8 @@ class Host:
         self._line = threading.Lock()
         self._line_owner = None
         self._waiting_threads = set()
+        # Those that have left a line open, as for a row of dots: nobody waits for them again in this cell.
+        self._leaving_open = set()
         # What a forked process has printed of a line: it cannot wait for lines of other processes.
         self._begun = ""
 
@@ -90,12 +92,13 @@ class Host:
         """From here on, running code belongs to this cell."""
         CELL.set(cell)
         self._current = cell
+        self._leaving_open.clear()
         self._put(b"%bb%b\0" % (self._mark, cell))
 
     def write(self, text):
         """Write a text to the pipe before returning; a forked process writes whole lines."""
         thread = threading.get_ident()
-        if self._line_owner != thread:
+        if self._line_owner != thread and thread not in self._leaving_open:
             if self._line.acquire(False):
                 self._line_owner = thread
             else:
@@ -114,7 +117,9 @@ class Host:
             return
         self._waiting_threads.add(thread)
         try:
-            self._line.acquire(timeout=LINE_SECS)
+            owner = self._line_owner
+            if not self._line.acquire(timeout=LINE_SECS) and self._line_owner == owner:
+                self._leaving_open.add(owner)
             self._line_owner = thread
         finally:
             self._waiting_threads.discard(thread)
@@ -130,10 +135,9 @@ class Host:
             pass
 
     def _write_lines(self, text):
-        if self.is_fork:
-            text = self._begun + text
-            end = text.rfind("\n") + 1 if len(text) <= PIECE_CHARS else len(text)
-            text, self._begun = text[:end], text[end:]
+        text = self._begun + text
+        end = text.rfind("\n") + 1 if len(text) <= PIECE_CHARS else len(text)
+        text, self._begun = text[:end], text[end:]
         self._write(text)
 
     def flush(self):

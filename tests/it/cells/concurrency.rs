@@ -67,6 +67,18 @@ print('open', end='')
 thread = threading.Thread(target=lambda: [print('.') for _ in range(100)])
 thread.start(); thread.join(60); thread.is_alive()";
     assert_eq!(ipybox.cell(code).await.ok(), format!("open{}False", ".\n".repeat(100)));
+    // Nor does a thread that leaves one open again and again: a wait for each would take 20 s.
+    let code = "
+stop = threading.Event()
+def dots():
+    while not stop.wait(0.001): print('.', end='')
+thread = threading.Thread(target=dots); thread.start()
+begun = time.perf_counter()
+for i in range(200): print('line'); time.sleep(0.003)
+stop.set(); thread.join()
+time.perf_counter() - begun < 10";
+    let text = ipybox.cell(code).await.ok();
+    assert!(text.ends_with("True"), "{text}");
     let code = "
 def begin(): print('begun', end='', flush=True); time.sleep(60)
 process = multiprocessing.get_context('fork').Process(target=begin); process.start()
