@@ -14,6 +14,7 @@ A message is its length in bytes (32 bits, little-endian) and a JSON object of `
 `content`. Standard library only.
 """
 
+import _thread
 import collections
 import contextlib
 import contextvars
@@ -26,6 +27,7 @@ import signal
 import socket
 import struct
 import threading
+import time
 
 # The cell of the running code. Threads and tasks inherit it from the code that started them.
 CELL = contextvars.ContextVar("cell", default=b"")
@@ -41,6 +43,8 @@ PIECE_CHARS = (PIECE_BYTES - MARK_BYTES) // 4
 # How long a thread waits for the end of the line that another one prints, in seconds: `print` writes it in pieces, and
 # other threads may compute between them.
 LINE_SECS = 0.1
+# How often it looks.
+LINE_INTERVAL_SECS = 0.0005
 
 
 class Host:
@@ -64,8 +68,7 @@ class Host:
         os.register_at_fork(after_in_child=self._forked)
 
     def _begin_line(self):
-        # Held from the first piece of a line to its last one, by the thread that prints it.
-        self._line = threading.Lock()
+        # The thread that has begun a line and not ended it. No lock: one for each piece would cost more than writing it.
         self._line_owner = None
         self._waiting_threads = set()
         # Those that have left a line open, as for a row of dots: nobody waits for them again in this cell.
@@ -96,43 +99,43 @@ class Host:
         self._put(b"%bb%b\0" % (self._mark, cell))
 
     def write(self, text):
-        """Write a text to the pipe before returning; a forked process writes whole lines."""
+        """Write a text to the pipe before returning, lines of several threads and of forked processes whole."""
+        # How many threads there are beside the main one: mostly none.
+        if _thread._count() or self.is_fork:
+            self._write_in_turn(text)
+        else:
+            self._write(text)
+
+    def _write_in_turn(self, text):
         thread = threading.get_ident()
-        if self._line_owner != thread and thread not in self._leaving_open:
-            if self._line.acquire(False):
+        owner = self._line_owner
+        if owner != thread:
+            if owner is not None:
+                self._await_line(owner, thread)
+            if thread not in self._leaving_open:
                 self._line_owner = thread
-            else:
-                self._await_line(thread)
         if self.is_fork:
             self._write_lines(text)
         else:
             self._write(text)
-        if text[-1:] == "\n":
-            self._release_line(thread)
+        if text[-1:] == "\n" and self._line_owner == thread:
+            self._line_owner = None
 
-    def _await_line(self, thread):
+    def _await_line(self, owner, thread):
         """Wait for the end of another thread's line: in vain if it stays open."""
-        if thread in self._waiting_threads:
-            # A signal handler, which would be interrupted by the next one while it waits.
+        if thread in self._waiting_threads or thread in self._leaving_open:
+            # The first is a signal handler, which would be interrupted by the next one while it waits.
             return
         self._waiting_threads.add(thread)
         try:
-            owner = self._line_owner
-            if not self._line.acquire(timeout=LINE_SECS) and self._line_owner == owner:
-                self._leaving_open.add(owner)
-            self._line_owner = thread
+            deadline = time.monotonic() + LINE_SECS
+            while self._line_owner is not None:
+                if time.monotonic() > deadline:
+                    self._leaving_open.add(owner)
+                    return
+                time.sleep(LINE_INTERVAL_SECS)
         finally:
             self._waiting_threads.discard(thread)
-
-    def _release_line(self, thread):
-        if self._line_owner != thread:
-            return
-        self._line_owner = None
-        try:
-            self._line.release()
-        except RuntimeError:
-            # Another thread has released it: both have taken over an open line.
-            pass
 
     def _write_lines(self, text):
         text = self._begun + text
@@ -144,7 +147,8 @@ class Host:
         """Take the line for whole: progress bars do so. A forked process writes what it has of it."""
         text, self._begun = self._begun, ""
         self._write(text)
-        self._release_line(threading.get_ident())
+        if self._line_owner == threading.get_ident():
+            self._line_owner = None
 
     def _write(self, text):
         if not text:
