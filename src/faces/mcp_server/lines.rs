@@ -109,8 +109,11 @@ where
                 understood => understood,
             };
             match understood {
-                Understood::Message(message) if self.receipt.understand(&message) => {}
-                Understood::Message(message) => return Some(*message),
+                Understood::Message(message) => {
+                    if !self.receipt.understand(&message) {
+                        return Some(*message);
+                    }
+                }
                 Understood::Nothing => {}
                 Understood::Refused { id, code, reason } => {
                     tracing::warn!(%id, %reason, "refused a message of the client");

@@ -9,7 +9,10 @@ const ESCAPE: usize = 6;
 pub(crate) fn unfinished_character(bytes: &[u8]) -> usize {
     let last = bytes.len().saturating_sub(3);
     (last..bytes.len())
-        .find(|&start| matches!(str::from_utf8(&bytes[start..]), Err(error) if error.valid_up_to() == 0 && error.error_len().is_none()))
+        .find(|&start| {
+            let begins = |error: std::str::Utf8Error| error.valid_up_to() == 0 && error.error_len().is_none();
+            str::from_utf8(&bytes[start..]).is_err_and(begins)
+        })
         .map_or(0, |start| bytes.len() - start)
 }
 
