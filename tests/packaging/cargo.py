@@ -118,7 +118,8 @@ def one_tls():
 def embedded():
     """The files that the sources embed, as paths in the repository."""
     found = set()
-    for path in (REPOSITORY / "src").rglob("*.rs"):
+    sources = (REPOSITORY / "src").rglob("*.rs")
+    for path in [*sources, REPOSITORY / "packaging/order/build.rs"]:
         for name in re.findall(
             r'include(?:_str|_bytes)?!\("([^"]+)"\)', path.read_text()
         ):

@@ -112,6 +112,7 @@ def source(bench):
     right = set(done.stdout.split()) - {".cargo_vcs_info.json", "Cargo.toml.orig"}
     right |= {"PKG-INFO", "pyproject.toml"}
     right |= {
+        ".cargo/config.toml",
         "packaging/wheel/README.md",
         "packaging/wheel/backend.py",
         "packaging/wheel/data/scripts/ipybox-rs",
