@@ -311,6 +311,7 @@ async fn people_are_asked_what_the_client_cannot_ask() {
     let asking = client.start_cell("!echo late").await;
     for mut prompt in [first, second] {
         prompt.shows("echo late").await;
+        prompt.shows("Allow? ").await;
         drop(prompt);
     }
     assert!(asking.answer().await.error().contains("rejected"));
