@@ -13,8 +13,8 @@ use tracing_subscriber::{EnvFilter, reload};
 
 use super::args::LogLevel;
 
-/// How many lines are queued for a slow reader of stderr.
-const QUEUED_LINES: usize = 10_000;
+/// How many lines are queued for a slow reader of stderr. Each takes 32 bytes from the start.
+const QUEUED_LINES: usize = 1_000;
 
 /// Logs messages of `level` and above.
 ///
