@@ -4,8 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 
 /// Serves, and greets after the first step of that: until then Ctrl-C would not end it in order, as the greeting promises.
-pub(crate) async fn greeting<T>(workspace: &Path, serving: impl Future<Output = T>) -> T {
-    let mut serving = Box::pin(serving);
+pub(crate) async fn greeting<T>(workspace: &Path, mut serving: impl Future<Output = T> + Unpin) -> T {
     tokio::select! {
         biased;
         served = &mut serving => return served,

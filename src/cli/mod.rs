@@ -114,7 +114,9 @@ fn serve(args: ServeArgs) -> anyhow::Result<()> {
     }
     let workspace = config.workspace().to_owned();
     let runtime = multi_threaded()?;
-    let served = runtime.block_on(exporting(greeting::greeting(&workspace, ipybox::serve_stdio(config))));
+    // The two futures around it would each keep room for it.
+    let serving = Box::pin(ipybox::serve_stdio(config));
+    let served = runtime.block_on(exporting(greeting::greeting(&workspace, serving)));
     // A read of a terminal cannot be interrupted; do not wait for it.
     runtime.shutdown_background();
     Ok(served?)

@@ -32,7 +32,7 @@ pub(crate) fn relay(args: ServeArgs) -> anyhow::Result<()> {
     let settings = Settings::from(args);
     let workspace = settings.workspace.canonicalize().unwrap_or_else(|_| settings.workspace.clone());
     let runtime = single_threaded()?;
-    let relaying = lasting::relay(settings, keep, std::env::args_os().skip(1).collect());
+    let relaying = Box::pin(lasting::relay(settings, keep, std::env::args_os().skip(1).collect()));
     let relayed = runtime.block_on(greeting::greeting(&workspace, relaying));
     // A read of a terminal cannot be interrupted; do not wait for it.
     runtime.shutdown_background();
