@@ -15,6 +15,8 @@ import types
 _BEGIN = "\n\nrun("
 # The modules of a package that are for the others only.
 _SUPPORT = ("_base", "_rules", "_values")
+# ipybox's own functions, and the modules that have them.
+_OWN = {"mcptools.search": "ipybox_search", "mcptools.batch": "ipybox_batch"}
 
 
 class _Module(types.ModuleType):
@@ -55,8 +57,17 @@ class ToolPackage(_Module):
         others: the names of the modules that belong to no tool: those for resources and prompts
         """
         package = sys.modules[name]
-        package.__class__ = cls
+        package.__class__ = FunctionPackage if name in _OWN else cls
         package.__others__ = others
+
+
+class FunctionPackage(ToolPackage):
+    """The package of a server that has the name of a function of ipybox. It can be called like that function."""
+
+    def __call__(self, *arguments, **options):
+        module = importlib.import_module(_OWN[self.__name__])
+        function = getattr(module, self.__name__.rpartition(".")[2])
+        return function(*arguments, **options)
 
 
 class ToolModule(_Module):

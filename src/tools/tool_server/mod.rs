@@ -93,8 +93,8 @@ pub(crate) fn runtime_directory(private_directory: &Path) -> PathBuf {
     private_directory.join("runtime")
 }
 
-/// Where [`write_runtime`] puts the part of `mcptools` that is ipybox's own: the last directory of `PYTHONPATH`, so that a
-/// server called `search` or `batch` keeps its name.
+/// Where [`write_runtime`] puts the part of `mcptools` that is ipybox's own: the last directory of `PYTHONPATH`, so that the
+/// tools of a server called `search` or `batch` are found.
 pub(crate) fn own_packages_directory(private_directory: &Path) -> PathBuf {
     private_directory.join("packages")
 }

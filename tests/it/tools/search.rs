@@ -80,16 +80,25 @@ pub(crate) async fn a_new_registration_is_found_at_once() {
 }
 
 #[tokio::test]
-async fn a_package_called_search_keeps_its_name() {
+async fn a_package_called_like_a_function_of_ours_can_be_called_like_it() {
     let place = Place::new();
     place.write("mcptools/own/__init__.py", "value = 7");
     let mut ipybox = place.ipybox().await;
     let code = "from mcptools import own, search\n(own.value, search.__name__)";
     assert_eq!(ipybox.cell(code).await.ok(), "(7, 'search')");
     ipybox.register("search", server("gamma")).await.ok();
-    let code = "from mcptools import search\nfrom mcptools.search import gamma\nfrom ipybox_search import search as find\n\
-                print(search.__name__)\nprint(find('gamma', detail='names'))";
-    assert_eq!(ipybox.cell(code).await.ok(), "mcptools.search\nsearch.gamma: Does gamma.");
+    ipybox.register("batch", server("delta")).await.ok();
+    all_say(
+        &mut ipybox,
+        &[
+            ("from mcptools import batch, search\nfrom mcptools.search import gamma", "[no output]"),
+            ("(search.__name__, search.gamma is gamma)", "('mcptools.search', True)"),
+            ("print(search('gamma', limit=1, detail='names'))", "search.gamma: Does gamma."),
+            ("with batch('two') as calls:\n    batch.delta.run(path='x')\nlen(calls)", "1"),
+            ("from mcptools import own\n(callable(own), callable(search.gamma))", "(False, False)"),
+        ],
+    )
+    .await;
     ipybox.stop().await;
 }
 
