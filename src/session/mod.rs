@@ -22,6 +22,7 @@ mod queue;
 mod records;
 mod registrar;
 mod remote_packages;
+mod replaced;
 pub(crate) mod site;
 mod worker;
 
@@ -49,6 +50,7 @@ pub(crate) use self::queue::Pending;
 use self::queue::Queue;
 use self::records::{notebook, open_audit};
 use self::registrar::{Registrar, permit, record_end};
+use self::replaced::note_on_replaced;
 use self::site::Installer;
 use self::worker::CellTools;
 use crate::approval::{
@@ -313,7 +315,7 @@ impl Session {
         self.queue.refresh_imports(server).await;
     }
 
-    /// Installs a package where the kernel finds it. Returns the installer's output. The user of a `client` decides; an
+    /// Installs a package where the kernel finds it. Returns the installer's output, and a note if packages were replaced. The user of a `client` decides; an
     /// application decides by itself, and passes `None`.
     ///
     /// # Errors
@@ -328,7 +330,10 @@ impl Session {
         let installed = Client::unless_cancelled(client, installing).await;
         let output = installed.ok_or(InstallError::Cancelled)??;
         self.queue.refresh_imports(None).await;
-        Ok(output)
+        Ok(match note_on_replaced(&output) {
+            Some(note) => format!("{}\n{note}", output.trim_end()),
+            None => output,
+        })
     }
 
     async fn install_if_permitted(

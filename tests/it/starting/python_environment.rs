@@ -29,6 +29,9 @@ async fn a_workspace_gets_an_environment_of_its_own_and_keeps_what_is_installed(
     let output = ipybox.install("iniconfig>=2").await.ok();
     assert!(output.contains("iniconfig"), "{output}");
     assert_eq!(ipybox.cell("import iniconfig; iniconfig.__name__").await.ok(), "'iniconfig'");
+    assert!(!output.contains("Replaced"), "{output}");
+    let output = ipybox.install("iniconfig==2.0.0").await.ok();
+    assert!(output.contains("Replaced: iniconfig. ") && output.contains("until `reset`"), "{output}");
     ipybox.reset().await;
     assert_eq!(ipybox.cell("import iniconfig; iniconfig.__name__").await.ok(), "'iniconfig'");
     // What users type installs into the same place.
